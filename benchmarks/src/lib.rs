@@ -1,0 +1,1 @@
+//! Data sets: loaders, scores and metrics.

@@ -1,0 +1,1 @@
+//! Plans runs, dispatches work, records outcomes and reports.

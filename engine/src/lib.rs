@@ -1,0 +1,1 @@
+//! Inference on candle: models, tokenizer, KV cache, scheduler, sampler.

@@ -1,0 +1,1 @@
+//! Pure worlds and their rewards: exact maths.

@@ -1,0 +1,1 @@
+//! Work queues: one trait, one contract.

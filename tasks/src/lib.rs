@@ -1,0 +1,1 @@
+//! The vocabulary of lumos and the agent's logic, without I/O.

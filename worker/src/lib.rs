@@ -1,0 +1,1 @@
+//! Drives episodes: model backends, tools, sessions.
