@@ -1,1 +1,28 @@
 //! The vocabulary of lumos and the agent's logic, without I/O.
+//!
+//! Everything here is a plain value or a pure state machine: an [`Episode`](episode::Episode) says what it
+//! needs next, a driver somewhere else fetches it and feeds the reply back. Recorded cases, live models and
+//! tests drive the very same code.
+
+pub mod call;
+pub mod configuration;
+pub mod episode;
+pub mod families;
+pub mod formulation;
+pub mod identity;
+pub mod item;
+pub mod outcome;
+pub mod python;
+pub mod recorded;
+pub mod request;
+pub mod unit;
+
+pub use call::{MathsReply, ToolCall, ToolReply};
+pub use configuration::{Configuration, GenerationSettings, ModelIdentity, ToolBackend};
+pub use episode::{Episode, Misfit, Next, Reply};
+pub use formulation::{Behaviour, Formulation};
+pub use identity::{ContentHash, ItemId, UnitId};
+pub use item::{Item, Setup, Target, Task};
+pub use outcome::{Ending, Evidence, Fault, FaultKind, Outcome, Reason, Stage, Step, Telemetry};
+pub use request::{Completion, Finish, Input, Message, Request, Role, Sampling, Stop};
+pub use unit::{EpisodeUnit, WorkUnit};

@@ -1,0 +1,136 @@
+//! The configuration an item is run under: everything beside the item that can influence a trajectory.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::formulation::{Behaviour, Formulation};
+use crate::identity::ContentHash;
+use crate::request::{Role, Sampling};
+
+/// A model as a trajectory depends on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelIdentity {
+    /// The name a person gave (`candle:models/planner`, `builtin:tiny`): where workers find it.
+    pub name: String,
+    /// Hash over weights, tokenizer and configuration, or over the script: what it is.
+    pub content: ContentHash,
+    /// The type the model computes in (`f32`, `bf16`, `f16`), where the backend lets one choose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dtype: Option<String>,
+}
+
+/// The backend behind one tool.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ToolBackend {
+    /// The tool: `maths`.
+    pub tool: String,
+    /// Its backend: `native`, `wolfram`, `recorded`.
+    pub backend: String,
+    /// Raised when the backend's answers change, so that identities change with them.
+    pub version: u32,
+}
+
+/// How replies are generated.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct GenerationSettings {
+    /// Greedy or sampled.
+    pub sampling: Sampling,
+    /// The most tokens a reply may have (512 in the original).
+    pub max_new_tokens: u32,
+}
+
+impl Default for GenerationSettings {
+    fn default() -> Self {
+        Self { sampling: Sampling::Greedy, max_new_tokens: 512 }
+    }
+}
+
+/// One cell of a run's matrix.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// The benchmark's name.
+    pub benchmark: String,
+    /// How the modules take turns.
+    pub formulation: Formulation,
+    /// Whose habits are followed.
+    pub behaviour: Behaviour,
+    /// The most planner turns an iterative episode may take.
+    pub max_rounds: u32,
+    /// The models by role.
+    pub models: BTreeMap<Role, ModelIdentity>,
+    /// The tools' backends, sorted by tool.
+    pub tools: Vec<ToolBackend>,
+    /// How replies are generated.
+    pub generation: GenerationSettings,
+    /// The repetition's seed.
+    pub seed: u64,
+    /// Hash of the family's prompt texts.
+    pub prompts: ContentHash,
+}
+
+impl Configuration {
+    /// Hash of all that can influence a trajectory. Names of models (paths) are left out: the same weights in
+    /// another folder are the same model.
+    pub fn identity(&self) -> ContentHash {
+        let models: Vec<_> =
+            self.models.iter().map(|(role, model)| (role, &model.content, &model.dtype)).collect();
+        ContentHash::of_json(&(
+            "configuration/1",
+            &self.benchmark,
+            self.formulation,
+            self.behaviour,
+            self.max_rounds,
+            models,
+            &self.tools,
+            self.generation,
+            self.seed,
+            &self.prompts,
+        ))
+    }
+
+    /// Names the queue lane: units that need the same models and tools share one, so that weights stay loaded.
+    pub fn lane(&self) -> ContentHash {
+        let models: Vec<_> = self.models.values().map(|model| (&model.content, &model.dtype)).collect();
+        ContentHash::of_json(&("lane/1", models, &self.tools))
+    }
+
+    /// A short name for people: `gsm8k iterative paper seed 0`.
+    pub fn label(&self) -> String {
+        format!("{} {} {} seed {}", self.benchmark, self.formulation, self.behaviour, self.seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configuration(path: &str, content: &[u8]) -> Configuration {
+        let model = ModelIdentity {
+            name: path.to_owned(),
+            content: ContentHash::of_bytes(content),
+            dtype: Some("f32".to_owned()),
+        };
+        Configuration {
+            benchmark: "gsm8k".to_owned(),
+            formulation: Formulation::Iterative,
+            behaviour: Behaviour::Paper,
+            max_rounds: 8,
+            models: BTreeMap::from([(Role::Planner, model)]),
+            tools: Vec::new(),
+            generation: GenerationSettings::default(),
+            seed: 0,
+            prompts: ContentHash::of_bytes(b"prompts"),
+        }
+    }
+
+    #[test]
+    fn identity_follows_content_and_not_paths() {
+        let here = configuration("candle:/a", b"weights");
+        assert_eq!(here.identity(), configuration("candle:/b", b"weights").identity());
+        assert_ne!(here.identity(), configuration("candle:/a", b"other").identity());
+        let other_seed = Configuration { seed: 1, ..here.clone() };
+        assert_ne!(here.identity(), other_seed.identity());
+        assert_eq!(here.lane(), other_seed.lane());
+    }
+}

@@ -1,0 +1,197 @@
+//! The loop, as a state machine without I/O: it says what it needs next and is fed the reply.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::call::{ToolCall, ToolReply};
+use crate::configuration::Configuration;
+use crate::families::maths;
+use crate::identity::UnitId;
+use crate::item::Task;
+use crate::outcome::{Ending, Evidence, Fault, Outcome, Step};
+use crate::request::{Completion, Input, Request, Role, Stop};
+use crate::unit::EpisodeUnit;
+
+/// What an episode needs next.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Next {
+    /// A model's reply.
+    Generate(Request),
+    /// A tool's reply.
+    Call(ToolCall),
+    /// Nothing: it has ended.
+    Done,
+}
+
+/// What an episode is fed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// A model's reply.
+    Completion(Completion),
+    /// A tool's reply.
+    Tool(ToolReply),
+}
+
+/// A reply of a kind the episode did not ask for: a mistake of the driver.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the episode was fed {got} but asked for {asked}")]
+pub struct Misfit {
+    asked: &'static str,
+    got: &'static str,
+}
+
+/// What a family's state machine wants.
+#[derive(Debug)]
+pub(crate) enum Want {
+    Generate { role: Role, prompt: String },
+    Call(ToolCall),
+    Done { ending: Ending, evidence: Evidence },
+}
+
+/// The state machine of one family, behind the episode.
+#[derive(Debug)]
+enum Machine {
+    Maths(maths::Machine),
+}
+
+/// One episode: an item under one configuration.
+#[derive(Debug)]
+pub struct Episode {
+    unit: UnitId,
+    generation: crate::configuration::GenerationSettings,
+    machine: Machine,
+    generated: u32,
+    next: Next,
+    steps: Vec<Step>,
+    end: Option<(Ending, Evidence)>,
+}
+
+impl Episode {
+    /// Starts the episode of a unit.
+    pub fn start(unit: &EpisodeUnit) -> Self {
+        let configuration: &Configuration = &unit.configuration;
+        let (machine, want) = match &unit.task {
+            Task::Maths { question } => {
+                let (machine, want) = maths::Machine::start(question, configuration);
+                (Machine::Maths(machine), want)
+            }
+        };
+        let mut episode = Self {
+            unit: unit.id.clone(),
+            generation: configuration.generation,
+            machine,
+            generated: 0,
+            next: Next::Done,
+            steps: Vec::new(),
+            end: None,
+        };
+        episode.settle(want);
+        episode
+    }
+
+    /// What the episode needs now.
+    pub fn next(&self) -> &Next {
+        &self.next
+    }
+
+    /// The planner turn the episode is in, counted from 1.
+    pub fn turn(&self) -> u32 {
+        match &self.machine {
+            Machine::Maths(machine) => machine.turn(),
+        }
+    }
+
+    /// What has happened so far.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Feeds the reply to what was asked for.
+    ///
+    /// # Errors
+    /// If the reply is not of the kind that was asked for; the episode is unchanged then.
+    pub fn feed(&mut self, reply: Reply) -> Result<(), Misfit> {
+        let turn = self.turn();
+        let want = match (&self.next, reply) {
+            (Next::Generate(request), Reply::Completion(completion)) => {
+                self.steps.push(Step::Generate {
+                    turn,
+                    role: request.role,
+                    prompt: request.prompt().to_owned(),
+                    reply: completion.text.clone(),
+                    finish: completion.finish,
+                    prompt_tokens: completion.prompt_tokens,
+                    completion_tokens: completion.completion_tokens,
+                });
+                match &mut self.machine {
+                    Machine::Maths(machine) => machine.completed(&completion.text, &mut self.steps),
+                }
+            }
+            (Next::Call(call), Reply::Tool(reply)) => {
+                self.steps.push(Step::Call { turn, call: call.clone(), reply: reply.clone() });
+                match (&mut self.machine, reply) {
+                    (Machine::Maths(machine), ToolReply::Maths(reply)) => {
+                        machine.called(reply, &mut self.steps)
+                    }
+                }
+            }
+            (next, reply) => return Err(misfit(next, &reply)),
+        };
+        self.settle(want);
+        Ok(())
+    }
+
+    /// Ends the episode and gives its record. An episode that has not ended yet becomes a fault of the worker.
+    pub fn finish(self) -> Outcome {
+        match self.end {
+            Some((ending, evidence)) => Outcome { ending, evidence: Some(evidence), steps: self.steps },
+            None => self.abandon(Fault {
+                kind: crate::outcome::FaultKind::Worker,
+                message: "the episode was not driven to its end".to_owned(),
+            }),
+        }
+    }
+
+    /// Gives the record of an episode that the infrastructure could not go on with.
+    pub fn abandon(self, fault: Fault) -> Outcome {
+        Outcome { ending: Ending::Faulted(fault), evidence: None, steps: self.steps }
+    }
+
+    fn settle(&mut self, want: Want) {
+        self.next = match want {
+            Want::Generate { role, prompt } => {
+                let request = Request {
+                    role,
+                    input: Input::Raw(prompt),
+                    stop: Stop::Newline,
+                    max_new_tokens: self.generation.max_new_tokens,
+                    sampling: self.generation.sampling,
+                    seed: self.unit.seed(self.generated),
+                };
+                self.generated += 1;
+                Next::Generate(request)
+            }
+            Want::Call(call) => Next::Call(call),
+            Want::Done { ending, evidence } => {
+                self.end = Some((ending, evidence));
+                Next::Done
+            }
+        };
+    }
+}
+
+fn misfit(next: &Next, reply: &Reply) -> Misfit {
+    Misfit {
+        asked: match next {
+            Next::Generate(_) => "a completion",
+            Next::Call(_) => "a tool's reply",
+            Next::Done => "nothing",
+        },
+        got: match reply {
+            Reply::Completion(_) => "a completion",
+            Reply::Tool(_) => "a tool's reply",
+        },
+    }
+}

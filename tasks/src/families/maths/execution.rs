@@ -1,0 +1,403 @@
+//! Carrying an action out (upstream `execute` in `eval/gsm/run_eval.py`, `eval/gsm/math_tool.py`).
+//!
+//! An action is a pure function of the variables and of the answers the mathematics service has given so far:
+//! [`execute`] either finishes or names the query it needs next. The caller fetches that answer, appends it and
+//! calls again; an action asks seven queries at most, so starting over costs nothing.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+use super::parse::{
+    find_variables, has_letter, has_operator, is_function, parse_action, parse_equations, split_function,
+};
+use crate::call::MathsReply;
+use crate::formulation::Behaviour;
+use crate::outcome::{Stage, Value};
+use crate::python::{Characters, is_digit, strip};
+
+/// Values by variable.
+pub type Results = BTreeMap<String, Value>;
+
+/// What [`execute`] came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// The service is to be asked this.
+    Ask(String),
+    /// The action was carried out.
+    Finished(Executed),
+}
+
+/// What an action gave: the original's return value, with the reason where that is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Executed {
+    /// One value for the first variable; `None` where the service had none.
+    Single(String, Option<Value>),
+    /// A value for each variable (`SolveEquation`).
+    Each(Vec<String>, Vec<String>),
+    /// A variable in the arguments has no value (the original returns `None, None`).
+    UndefinedVariable(String),
+    /// Something raised on the way (the original returns `"", ""`).
+    Raised(Failure),
+    /// The name is not one that is carried out (the original returns nothing).
+    NotDispatched(String),
+}
+
+/// Why an action failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Whose doing it was.
+    pub stage: Stage,
+    /// What happened, for people.
+    pub detail: String,
+}
+
+impl Failure {
+    fn argument(detail: impl Into<String>) -> Self {
+        Self { stage: Stage::GrounderBadArgument, detail: detail.into() }
+    }
+
+    fn tool(detail: impl Into<String>) -> Self {
+        Self { stage: Stage::Tool, detail: detail.into() }
+    }
+}
+
+/// What stops a computation: the next query, or a failure.
+enum Interrupt {
+    Ask(String),
+    Failed(Failure),
+}
+
+impl From<Failure> for Interrupt {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// The mathematics service as recorded so far. `NoResult` is the exception the original's client raises.
+struct Service<'a> {
+    answers: std::slice::Iter<'a, MathsReply>,
+    behaviour: Behaviour,
+}
+
+impl Service<'_> {
+    fn ask(&mut self, query: String) -> Result<Option<Value>, Interrupt> {
+        let Some(answer) = self.answers.next() else { return Err(Interrupt::Ask(query)) };
+        Ok(match (answer, self.behaviour) {
+            (MathsReply::One(text), _) => Some(Value::Text(text.clone())),
+            (MathsReply::Many(texts), Behaviour::Paper) => Some(Value::List(texts.clone())),
+            (MathsReply::Many(texts), Behaviour::Corrected) => {
+                texts.iter().flatten().next().map(|text| Value::Text(text.clone()))
+            }
+            (MathsReply::Empty, _) => None,
+            (MathsReply::NoResult { message }, _) => {
+                return Err(Failure::tool(format!("no result for `{query}`: {message}")).into());
+            }
+        })
+    }
+}
+
+/// The actions a behaviour carries out. The original's list in the prompt is longer than what it executes.
+pub fn is_executed(name: &str, behaviour: Behaviour) -> bool {
+    match name {
+        "" | "Calculator" | "SetEquation" | "SolveEquation" | "Define" => true,
+        "Count" | "SolveInequality" => behaviour == Behaviour::Corrected,
+        _ => false,
+    }
+}
+
+/// Carries one action out as far as the answers reach. `results` is what the variables hold; `None` after an
+/// earlier failure.
+pub fn execute(
+    action: &str,
+    results: Option<&Results>,
+    behaviour: Behaviour,
+    answers: &[MathsReply],
+) -> Progress {
+    let parsed = parse_action(action);
+    if !is_executed(&parsed.name, behaviour) {
+        return Progress::Finished(Executed::NotDispatched(parsed.name));
+    }
+    let arguments = match substitute(&parsed.arguments, results, behaviour) {
+        Ok(arguments) => arguments,
+        Err(variable) => return Progress::Finished(Executed::UndefinedVariable(variable)),
+    };
+    let mut service = Service { answers: answers.iter(), behaviour };
+    let first = parsed.variables.first().cloned().unwrap_or_default();
+    let function = is_function(&parsed.arguments);
+    let executed = match parsed.name.as_str() {
+        "Calculator" => {
+            calculator(&arguments, function, &mut service, 0).map(|value| Executed::Single(first, value))
+        }
+        "SetEquation" => set_equation(&arguments, &mut service).map(|value| Executed::Single(first, value)),
+        "SolveEquation" => {
+            solve_equation(&arguments, &mut service).map(|values| Executed::Each(parsed.variables, values))
+        }
+        "SolveInequality" => {
+            service.ask(format!("Solve {arguments}")).map(|value| Executed::Single(first, value))
+        }
+        "Count" => count(&arguments, &mut service).map(|value| Executed::Single(first, value)),
+        _ => Ok(Executed::Single(first, Some(Value::Text(arguments)))),
+    };
+    match executed {
+        Ok(executed) => Progress::Finished(executed),
+        Err(Interrupt::Ask(query)) => Progress::Ask(query),
+        Err(Interrupt::Failed(failure)) => Progress::Finished(Executed::Raised(failure)),
+    }
+}
+
+/// Puts values for variables. In paper behaviour the replacement is textual, one variable after the other, so
+/// that `R1` is replaced inside `R10` as well; in corrected behaviour each mention is replaced once, whole.
+fn substitute(arguments: &str, results: Option<&Results>, behaviour: Behaviour) -> Result<String, String> {
+    let bare = is_function(arguments) || !has_operator(arguments);
+    let written = |variable: &str| {
+        let value = results
+            .and_then(|results| results.get(variable))
+            .ok_or_else(|| variable.to_owned())?
+            .to_python_text();
+        Ok(match () {
+            () if bare => value,
+            () if value.contains('=') => format!(":({value}):"),
+            () => format!("({value})"),
+        })
+    };
+    match behaviour {
+        Behaviour::Paper => find_variables(arguments)
+            .into_iter()
+            .try_fold(arguments.to_owned(), |text, variable| Ok(text.replace(variable, &written(variable)?))),
+        Behaviour::Corrected => {
+            static VARIABLE: LazyLock<Regex> =
+                LazyLock::new(|| Regex::new("R[0-9]+").expect("a valid pattern"));
+            let mut undefined = None;
+            let text = VARIABLE.replace_all(arguments, |captures: &Captures<'_>| {
+                written(&captures[0]).unwrap_or_else(|variable: String| {
+                    undefined.get_or_insert(variable);
+                    String::new()
+                })
+            });
+            match undefined {
+                Some(variable) => Err(variable),
+                None => Ok(text.into_owned()),
+            }
+        }
+    }
+}
+
+/// How often equations may nest in equations before the original's recursion would overflow.
+const MAX_DEPTH: u32 = 16;
+
+fn calculator(
+    expression: &str,
+    function: bool,
+    service: &mut Service<'_>,
+    depth: u32,
+) -> Result<Option<Value>, Interrupt> {
+    let rewritten;
+    let expression = if function {
+        let (arguments, function) = split_function(expression)
+            .ok_or_else(|| Failure::argument(format!("`{expression}` is no function with arguments")))?;
+        rewritten = format!("{function}, where {arguments}");
+        &rewritten
+    } else if expression.contains("):") {
+        return combine_equations(expression, service, depth).map(Some);
+    } else {
+        expression
+    };
+    if is_digit(expression) {
+        return Ok(Some(expression.into()));
+    }
+    if !has_letter(expression) {
+        return service.ask(expression.to_owned());
+    }
+    for verb in ["Expand", "Calculate", ""] {
+        match service.ask(format!("{verb} {expression}")) {
+            Ok(Some(Value::Text(text))) => return Ok(Some(Value::Text(without_factors(text)))),
+            // The original takes the lower case of the answer, which raises for anything but a text.
+            Ok(_) | Err(Interrupt::Failed(_)) => {}
+            Err(ask) => return Err(ask),
+        }
+    }
+    Ok(None)
+}
+
+/// Cuts the remark off that the service adds to whole numbers: ` (2 prime factors, 2 distinct)`.
+fn without_factors(text: String) -> String {
+    if !text.to_lowercase().contains("factor") {
+        return text;
+    }
+    let characters = Characters::new(&text);
+    characters.slice(0, characters.find(" ("))
+}
+
+fn combine_equations(expression: &str, service: &mut Service<'_>, depth: u32) -> Result<Value, Interrupt> {
+    if depth == MAX_DEPTH {
+        return Err(Failure::argument("equations nested too deep").into());
+    }
+    let malformed = || Failure::argument(format!("`{expression}` does not combine equations"));
+    let equations = parse_equations(expression).ok_or_else(malformed)?;
+    let side = |sides: &[String]| match sides {
+        [] => None,
+        [only] => Some(format!("{}({only})", equations.operations.first()?)),
+        [init @ .., last] => {
+            let mut text = String::new();
+            for (index, side) in init.iter().enumerate() {
+                text.push_str(&format!("({side}){}", equations.operations.get(index)?));
+            }
+            Some(format!("{text}({last})"))
+        }
+    };
+    let left = side(&equations.left).ok_or_else(malformed)?;
+    let right = side(&equations.right).ok_or_else(malformed)?;
+    let mut evaluate = |side: &str| match calculator(side, false, service, depth + 1)? {
+        Some(Value::Text(text)) => Ok(text),
+        _ => Err(Interrupt::from(Failure::tool(format!("no single value for `{side}`")))),
+    };
+    // Both sides are asked for before they are joined, as in the original.
+    let left = evaluate(&left)?;
+    let right = evaluate(&right)?;
+    Ok(Value::Text(format!("{left} = {right}")))
+}
+
+fn set_equation(equation: &str, service: &mut Service<'_>) -> Result<Option<Value>, Interrupt> {
+    if equation.contains(',') {
+        calculator(&equation.replace(',', ", where"), false, service, 0)
+    } else {
+        Ok(Some(equation.into()))
+    }
+}
+
+fn solve_equation(equation: &str, service: &mut Service<'_>) -> Result<Vec<String>, Interrupt> {
+    let Some(Value::Text(mut solution)) = service.ask(format!("Solve {equation}"))? else {
+        return Err(Failure::tool(format!("no single solution of `{equation}`")).into());
+    };
+    if solution.contains('±') {
+        let terms: Vec<&str> = solution.splitn(3, '±').collect();
+        solution = format!("{} + {}", terms[0], terms[1]);
+    }
+    Ok(solution
+        .split(" ∧ ")
+        .map(|part| part.split_once('=').map_or(part, |(_, value)| value))
+        .map(|value| if service.behaviour == Behaviour::Corrected { strip(value) } else { value })
+        .map(str::to_owned)
+        .collect())
+}
+
+/// `Count`: the number of elements, or of terms of an arithmetic sequence written with `...`.
+fn count(list: &str, service: &mut Service<'_>) -> Result<Option<Value>, Interrupt> {
+    let elements: Vec<&str> = list.split(", ").collect();
+    if !elements.contains(&"...") {
+        return Ok(Some(Value::Text(elements.len().to_string())));
+    }
+    let (Some(first), Some(second), Some(last)) = (elements.first(), elements.get(1), elements.last()) else {
+        return Err(Failure::argument("a sequence needs at least two terms").into());
+    };
+    let text = |value: Option<Value>| value.map_or_else(|| "None".to_owned(), |value| value.to_python_text());
+    let step = text(service.ask(format!("({second}) - ({first})"))?);
+    let span = text(service.ask(format!("({last}) - ({first})"))?);
+    service.ask(format!("{span} / {step} + 1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results(entries: &[(&str, &str)]) -> Results {
+        entries.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect()
+    }
+
+    /// Runs an action to its end; `service` answers the queries.
+    fn run(
+        action: &str,
+        variables: &Results,
+        behaviour: Behaviour,
+        service: impl Fn(&str) -> MathsReply,
+    ) -> (Executed, Vec<String>) {
+        let (mut answers, mut queries) = (Vec::new(), Vec::new());
+        loop {
+            match execute(action, Some(variables), behaviour, &answers) {
+                Progress::Ask(query) => {
+                    answers.push(service(&query));
+                    queries.push(query);
+                }
+                Progress::Finished(executed) => return (executed, queries),
+            }
+        }
+    }
+
+    fn echo(query: &str) -> MathsReply {
+        MathsReply::One(format!("<{query}>"))
+    }
+
+    fn nothing(_: &str) -> MathsReply {
+        MathsReply::NoResult { message: "not understood".to_owned() }
+    }
+
+    #[test]
+    fn variables_are_put_in_parentheses_beside_operators() {
+        let (executed, queries) =
+            run("R3 = Calculator(R1 * R2)", &results(&[("R1", "5"), ("R2", "2")]), Behaviour::Paper, echo);
+        assert_eq!(queries, ["(5) * (2)"]);
+        assert_eq!(executed, Executed::Single("R3".into(), Some("<(5) * (2)>".into())));
+    }
+
+    #[test]
+    fn a_prefix_of_a_longer_variable_is_replaced_in_it_in_paper_behaviour_only() {
+        let variables = results(&[("R1", "5"), ("R10", "7")]);
+        assert_eq!(
+            run("R2 = Calculator(R1 + R10)", &variables, Behaviour::Paper, echo).1,
+            ["(5) + (5)0"],
+            "`R10` is gone by the time its turn comes"
+        );
+        assert_eq!(run("R2 = Calculator(R1 + R10)", &variables, Behaviour::Corrected, echo).1, ["(5) + (7)"]);
+    }
+
+    #[test]
+    fn letters_are_asked_three_ways() {
+        let (executed, queries) = run("R1 = Calculator(9 hours)", &Results::new(), Behaviour::Paper, nothing);
+        assert_eq!(queries, ["Expand 9 hours", "Calculate 9 hours", " 9 hours"]);
+        assert_eq!(executed, Executed::Single("R1".into(), None));
+    }
+
+    #[test]
+    fn equations_are_combined_side_by_side() {
+        let variables = results(&[("R1", "x + y = 10"), ("R2", "x - y = 2")]);
+        let (_, queries) = run("R3 = Calculator(R1 + R2)", &variables, Behaviour::Paper, echo);
+        assert_eq!(queries, ["Expand (x + y )+(x - y )", "( 10)+( 2)"]);
+    }
+
+    #[test]
+    fn solutions_are_taken_apart() {
+        let solve = |_: &str| MathsReply::One("x = 2 ∧ y = 3".to_owned());
+        let (executed, _) =
+            run("R1, R2 = SolveEquation(x + y = 5, x = 2)", &Results::new(), Behaviour::Paper, solve);
+        assert_eq!(executed, Executed::Each(vec!["R1".into(), "R2".into()], vec![" 2".into(), " 3".into()]));
+        let roots = |_: &str| MathsReply::One("x = 1 ± 2".to_owned());
+        let (executed, _) = run("R1 = SolveEquation(x^2 = 1)", &Results::new(), Behaviour::Corrected, roots);
+        assert_eq!(executed, Executed::Each(vec!["R1".into()], vec!["1  +  2".into()]));
+    }
+
+    #[test]
+    fn count_is_carried_out_in_corrected_behaviour_only() {
+        let count = "R1 = Count(2, 4, ..., 20)";
+        assert!(matches!(
+            run(count, &Results::new(), Behaviour::Paper, echo).0,
+            Executed::NotDispatched(name) if name == "Count"
+        ));
+        let (_, queries) = run(count, &Results::new(), Behaviour::Corrected, |query| {
+            MathsReply::One(match query {
+                "(4) - (2)" => "2".to_owned(),
+                "(20) - (2)" => "18".to_owned(),
+                _ => "10".to_owned(),
+            })
+        });
+        assert_eq!(queries, ["(4) - (2)", "(20) - (2)", "18 / 2 + 1"]);
+    }
+
+    #[test]
+    fn an_undefined_variable_is_named() {
+        let (executed, queries) =
+            run("R2 = Calculator(R1 + R7)", &results(&[("R1", "5")]), Behaviour::Paper, echo);
+        assert_eq!((executed, queries), (Executed::UndefinedVariable("R7".into()), Vec::new()));
+    }
+}

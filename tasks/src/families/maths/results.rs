@@ -1,0 +1,166 @@
+//! The variables of an episode and the prediction they hold at its end.
+
+use super::execution::{Executed, Failure, Results};
+use crate::formulation::{Behaviour, Formulation};
+use crate::outcome::{Observation, Stage, Value};
+use crate::python::{Integer, strip};
+
+/// What an action's value is to a reader and to the episode's record.
+#[derive(Debug)]
+pub(super) struct Assigned {
+    pub(super) observation: Observation,
+    /// As the original appends it to the action; `None` where joining a list raises there.
+    pub(super) shown: Option<String>,
+}
+
+impl Assigned {
+    fn text(text: String) -> Self {
+        Self { shown: Some(text.clone()), observation: Observation::Text(text) }
+    }
+
+    fn list(texts: Vec<String>) -> Self {
+        Self { shown: Some(texts.join(", ")), observation: Observation::List(texts) }
+    }
+}
+
+/// Writes what an action gave into the variables. The error says why the episode's results are lost.
+///
+/// Two habits of the original are kept in paper behaviour: an empty value counts as a failure, and Lumos-O
+/// strips values (and fails on lists) where Lumos-I keeps them as they are.
+pub(super) fn assign(
+    results: &mut Results,
+    executed: Executed,
+    formulation: Formulation,
+    behaviour: Behaviour,
+) -> Result<Assigned, Failure> {
+    let strips = formulation == Formulation::OneTime || behaviour == Behaviour::Corrected;
+    let stripped = |text: String| if strips { strip(&text).to_owned() } else { text };
+    match executed {
+        Executed::Single(variable, Some(Value::Text(text))) if !text.is_empty() => {
+            let text = stripped(text);
+            results.insert(variable, Value::Text(text.clone()));
+            Ok(Assigned::text(text))
+        }
+        Executed::Single(variable, Some(Value::List(texts))) if !strips && !texts.is_empty() => {
+            let known: Option<Vec<String>> = texts.iter().cloned().collect();
+            let value = Value::List(texts);
+            let assigned = match known {
+                Some(texts) => Assigned::list(texts),
+                None => Assigned { shown: None, ..Assigned::text(value.to_python_text()) },
+            };
+            results.insert(variable, value);
+            Ok(assigned)
+        }
+        Executed::Single(_, Some(Value::List(_))) => {
+            Err(Failure { stage: Stage::Tool, detail: "the service gave a list, not a value".to_owned() })
+        }
+        Executed::Single(_, Some(Value::Text(_))) => {
+            Err(Failure { stage: Stage::GrounderBadArgument, detail: "the value is empty".to_owned() })
+        }
+        Executed::Single(_, None) => {
+            Err(Failure { stage: Stage::Tool, detail: "the service gave no value".to_owned() })
+        }
+        Executed::Each(variables, values) => {
+            let values: Vec<String> = values.into_iter().map(stripped).collect();
+            let given = values.len();
+            for (index, variable) in variables.into_iter().enumerate() {
+                let Some(value) = values.get(index) else {
+                    return Err(Failure {
+                        stage: Stage::GrounderBadArgument,
+                        detail: format!("`{variable}` has no value: the solution has {given}"),
+                    });
+                };
+                results.insert(variable, Value::Text(value.clone()));
+            }
+            Ok(Assigned::list(values))
+        }
+        Executed::UndefinedVariable(variable) => Err(Failure {
+            stage: Stage::GrounderBadArgument,
+            detail: format!("`{variable}` is used before it has a value"),
+        }),
+        Executed::Raised(failure) => Err(failure),
+        Executed::NotDispatched(name) => Err(not_dispatched(&name)),
+    }
+}
+
+/// The actions the grounder's prompt lists; what it names beside them is unknown or no action at all.
+const LISTED: [&str; 7] =
+    ["Calculator", "SetEquation", "SolveEquation", "Count", "SolveInequality", "Code", "Define"];
+
+fn not_dispatched(name: &str) -> Failure {
+    if LISTED.contains(&name) {
+        Failure {
+            stage: Stage::GrounderUnknownAction,
+            detail: format!("`{name}` is listed in the prompt but not carried out"),
+        }
+    } else if !name.is_empty() && name.chars().all(char::is_alphanumeric) {
+        Failure { stage: Stage::GrounderUnknownAction, detail: format!("there is no action `{name}`") }
+    } else {
+        Failure { stage: Stage::GrounderUnparsable, detail: "the reply is not an action".to_owned() }
+    }
+}
+
+/// The prediction of an episode: the value of `Output` (Lumos-O, and both in corrected behaviour) or of the
+/// variable with the highest number. The error is what the original raises for a variable of another form;
+/// corrected behaviour passes over such variables.
+pub(super) fn prediction(
+    results: &Results,
+    formulation: Formulation,
+    behaviour: Behaviour,
+) -> Result<Value, Failure> {
+    let takes_output = formulation == Formulation::OneTime || behaviour == Behaviour::Corrected;
+    if let (true, Some(value)) = (takes_output, results.get("Output")) {
+        return Ok(value.clone());
+    }
+    let no_variable = |variable: &str| Failure {
+        stage: Stage::GrounderUnparsable,
+        detail: format!("`{variable}` is no variable of the form R1, R2, …"),
+    };
+    let mut last: Option<Integer> = None;
+    for variable in results.keys() {
+        let number = variable.char_indices().nth(1).and_then(|(at, _)| Integer::parse(&variable[at..]));
+        match number {
+            Some(number) if behaviour == Behaviour::Paper || variable.starts_with('R') => {
+                last = last.max(Some(number));
+            }
+            _ if behaviour == Behaviour::Corrected => {}
+            _ => return Err(no_variable(variable)),
+        }
+    }
+    let last = last.ok_or_else(|| no_variable(results.keys().next().map_or("", String::as_str)))?;
+    let variable = format!("R{last}");
+    results.get(&variable).cloned().ok_or_else(|| no_variable(&variable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn results(entries: &[(&str, &str)]) -> Results {
+        entries.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect()
+    }
+
+    #[test]
+    fn the_highest_number_wins_not_the_last_in_the_alphabet() {
+        let variables = results(&[("R10", "a"), ("R9", "b")]);
+        let value = prediction(&variables, Formulation::Iterative, Behaviour::Paper);
+        assert_eq!(value, Ok(Value::from("a")));
+    }
+
+    #[test]
+    fn output_counts_where_the_original_looks_for_it() {
+        let variables = results(&[("R1", "1"), ("Output", "2")]);
+        assert_eq!(prediction(&variables, Formulation::OneTime, Behaviour::Paper), Ok(Value::from("2")));
+        assert!(prediction(&variables, Formulation::Iterative, Behaviour::Paper).is_err());
+        assert_eq!(
+            prediction(&variables, Formulation::Iterative, Behaviour::Corrected),
+            Ok(Value::from("2"))
+        );
+    }
+
+    #[test]
+    fn a_variable_with_a_blank_is_found_by_number_and_missed_by_name() {
+        let variables = results(&[("R3 ", "1")]);
+        assert!(prediction(&variables, Formulation::Iterative, Behaviour::Paper).is_err());
+    }
+}

@@ -1,0 +1,54 @@
+//! Units of work, as they travel to workers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::configuration::Configuration;
+use crate::identity::{ContentHash, ItemId, UnitId};
+use crate::item::{Setup, Task};
+
+/// What a worker is asked to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "work", rename_all = "snake_case")]
+pub enum WorkUnit {
+    /// Run one episode.
+    Episode(EpisodeUnit),
+}
+
+impl WorkUnit {
+    /// The unit's identity.
+    pub fn id(&self) -> &UnitId {
+        match self {
+            Self::Episode(unit) => &unit.id,
+        }
+    }
+
+    /// The lane the unit is queued in.
+    pub fn lane(&self) -> ContentHash {
+        match self {
+            Self::Episode(unit) => unit.configuration.lane(),
+        }
+    }
+}
+
+/// One benchmark item under one configuration. It carries no gold answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EpisodeUnit {
+    /// Identity of item and configuration together.
+    pub id: UnitId,
+    /// The item's identity.
+    pub item: ItemId,
+    /// What the episode sees.
+    pub task: Task,
+    /// What its session sees beside.
+    pub setup: Setup,
+    /// What it runs under.
+    pub configuration: std::sync::Arc<Configuration>,
+}
+
+impl EpisodeUnit {
+    /// Builds the unit and its identity.
+    pub fn new(item: ItemId, task: Task, setup: Setup, configuration: std::sync::Arc<Configuration>) -> Self {
+        let id = UnitId::new(ContentHash::of_json(&("unit/1", &item, configuration.identity())));
+        Self { id, item, task, setup, configuration }
+    }
+}
