@@ -1,1 +1,46 @@
-//! Work queues: one trait, one contract.
+//! Queues with leases: one trait, one contract that every queue passes.
+//!
+//! A message is delivered at least once. Who claims it holds a [`Lease`]; acknowledging ends the message,
+//! dropping the lease (by intent, by a panic, by a task that was cancelled) gives it back.
+
+mod lease;
+mod memory;
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+pub use lease::{Lease, LeaseControl};
+pub use memory::MemoryQueue;
+
+/// Why a queue refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// The queue takes no more messages.
+    #[error("the queue is closed")]
+    Closed,
+    /// The lease is no longer held: it ran out, or the message was settled by someone else.
+    #[error("the lease of message `{0}` is no longer held")]
+    LeaseLost(String),
+}
+
+/// A queue of messages of one type.
+#[async_trait]
+pub trait Queue<T>: Send + Sync {
+    /// Puts a message into the queue; waits while it is full. A message whose id is queued or leased already is
+    /// dropped silently: publishing twice is harmless.
+    ///
+    /// # Errors
+    /// If the queue is closed.
+    async fn publish(&self, id: &str, body: T) -> Result<(), QueueError>;
+
+    /// Claims up to `max` messages, oldest first; waits until there is one. Empty once the queue is closed and
+    /// holds no more.
+    ///
+    /// # Errors
+    /// If the queue cannot be reached; the in-memory one always can.
+    async fn claim(&self, max: usize) -> Result<Vec<Lease<T>>, QueueError>;
+
+    /// Takes no more messages. Those it holds can still be claimed.
+    fn close(&self);
+}

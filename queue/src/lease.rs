@@ -1,0 +1,101 @@
+//! The right to work on one message.
+
+use async_trait::async_trait;
+
+use crate::QueueError;
+
+/// What a queue does when a lease ends. Implemented by each queue.
+#[async_trait]
+pub trait LeaseControl: Send + Sync {
+    /// Ends the message.
+    async fn acknowledge(&self) -> Result<(), QueueError>;
+    /// Asks for more time.
+    async fn extend(&self) -> Result<(), QueueError>;
+    /// Gives the message back for another delivery.
+    fn release(&self);
+    /// Takes the message out without its having been worked on: it can never succeed.
+    async fn bury(&self) -> Result<(), QueueError>;
+}
+
+/// One delivery of a message. Dropping it gives the message back.
+#[must_use = "dropping a lease gives its message back to the queue"]
+pub struct Lease<T> {
+    id: String,
+    body: T,
+    deliveries: u32,
+    control: Option<Box<dyn LeaseControl>>,
+}
+
+impl<T> Lease<T> {
+    /// Builds a lease; for queues.
+    pub fn new(id: String, body: T, deliveries: u32, control: Box<dyn LeaseControl>) -> Self {
+        Self { id, body, deliveries, control: Some(control) }
+    }
+
+    /// The message's id.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The message.
+    pub fn body(&self) -> &T {
+        &self.body
+    }
+
+    /// How often the message has been delivered, this time included.
+    pub fn deliveries(&self) -> u32 {
+        self.deliveries
+    }
+
+    /// Asks for more time.
+    ///
+    /// # Errors
+    /// If the lease is no longer held.
+    pub async fn extend(&self) -> Result<(), QueueError> {
+        match &self.control {
+            Some(control) => control.extend().await,
+            None => Err(QueueError::LeaseLost(self.id.clone())),
+        }
+    }
+
+    /// Ends the message: it was worked on, and what came of it is safe.
+    ///
+    /// # Errors
+    /// If the lease is no longer held; the message may be delivered again then.
+    pub async fn acknowledge(mut self) -> Result<(), QueueError> {
+        match self.control.take() {
+            Some(control) => control.acknowledge().await,
+            None => Err(QueueError::LeaseLost(self.id.clone())),
+        }
+    }
+
+    /// Gives the message back at once.
+    pub fn release(self) {
+        drop(self);
+    }
+
+    /// Takes the message out for good.
+    ///
+    /// # Errors
+    /// If the lease is no longer held.
+    pub async fn bury(mut self) -> Result<(), QueueError> {
+        match self.control.take() {
+            Some(control) => control.bury().await,
+            None => Err(QueueError::LeaseLost(self.id.clone())),
+        }
+    }
+}
+
+impl<T> Drop for Lease<T> {
+    fn drop(&mut self) {
+        if let Some(control) = self.control.take() {
+            control.release();
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Lease<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Lease").field("id", &self.id).field("deliveries", &self.deliveries).finish()
+    }
+}
