@@ -1,1 +1,3 @@
 //! Pure worlds and their rewards: exact maths.
+
+pub mod maths;

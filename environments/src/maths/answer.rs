@@ -1,0 +1,32 @@
+//! The result of a query.
+
+use std::fmt;
+
+/// The plain text of the result: of a single subpod, or of several.
+///
+/// Several are the real roots of an equation (`x = -3`, `x = 3`), the solutions of a system, or the
+/// outer ranges of an inequality (`x<=-5`, `x>=5`), ascending.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// A single subpod.
+    One(String),
+    /// Several subpods.
+    Many(Vec<String>),
+}
+
+impl Answer {
+    /// The texts of the subpods.
+    pub fn texts(&self) -> &[String] {
+        match self {
+            Self::One(text) => std::slice::from_ref(text),
+            Self::Many(texts) => texts,
+        }
+    }
+}
+
+impl fmt::Display for Answer {
+    /// The texts, separated by ` or `.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.texts().join(" or "))
+    }
+}

@@ -1,0 +1,43 @@
+//! Why a query has no answer.
+
+use thiserror::Error;
+
+/// Why a query has no answer. The messages are meant for people.
+///
+/// The original service shows all four in the same way: it has no result pod.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum MathsError {
+    /// The text is not a query of a known form.
+    #[error("not understood: {reason}")]
+    NotUnderstood {
+        /// What could not be read.
+        reason: String,
+    },
+    /// The query was read, but there is no exact result to give.
+    #[error("no result: {reason}")]
+    NoResult {
+        /// Why there is none.
+        reason: String,
+    },
+    /// The query, or something computed on the way, goes beyond a limit.
+    #[error("too large: {what} (limit {limit})")]
+    TooLarge {
+        /// What grew beyond its limit.
+        what: &'static str,
+        /// The limit, in the unit of the matching field of [`Limits`](super::Limits).
+        limit: u64,
+    },
+    /// A division by zero, or zero raised to a negative power.
+    #[error("division by zero")]
+    DivisionByZero,
+}
+
+impl MathsError {
+    pub(crate) fn not_understood(reason: impl Into<String>) -> Self {
+        Self::NotUnderstood { reason: reason.into() }
+    }
+
+    pub(crate) fn no_result(reason: impl Into<String>) -> Self {
+        Self::NoResult { reason: reason.into() }
+    }
+}

@@ -1,0 +1,132 @@
+//! Expression trees to exact values.
+
+use std::cmp::Ordering;
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{One, ToPrimitive};
+
+use super::error::MathsError;
+use super::exact;
+use super::expression::{Expression, Mark};
+use super::fraction::Fraction;
+use super::lexer::Function;
+use super::limits::Meter;
+use super::polynomial::Polynomial;
+use super::surd::Real;
+
+/// The highest index of a root such as `x^(1/5)`.
+const HIGHEST_ROOT: u32 = 64;
+
+/// Computes an expression; unknowns without a binding stay unknowns.
+pub(crate) fn evaluate(
+    expression: &Expression,
+    bindings: &[Option<Fraction>],
+    meter: &mut Meter,
+) -> Result<Fraction, MathsError> {
+    meter.spend(5)?;
+    match expression {
+        Expression::Number(value) => Ok(Real::from(value.clone()).into()),
+        Expression::Variable(variable) => Ok(match bindings.get(*variable) {
+            Some(Some(value)) => value.clone(),
+            _ => Polynomial::variable(*variable).into(),
+        }),
+        Expression::Negative(inner) => Ok(evaluate(inner, bindings, meter)?.negated()),
+        Expression::Sum(terms) => {
+            let mut sum = Fraction::from(Real::zero());
+            for term in terms {
+                let value = evaluate(&term.expression, bindings, meter)?;
+                sum = if term.subtracted { sum.subtract(&value, meter)? } else { sum.add(&value, meter)? };
+            }
+            Ok(sum)
+        }
+        Expression::Product(factors) => {
+            let mut product = Fraction::from(Real::one());
+            for factor in factors {
+                let value = evaluate(&factor.expression, bindings, meter)?;
+                product = if factor.divides {
+                    product.divide(&value, meter)?
+                } else {
+                    product.multiply(&value, meter)?
+                };
+            }
+            Ok(product)
+        }
+        Expression::Power(base, exponent) => {
+            let exponent = evaluate(exponent, bindings, meter)?;
+            let base = evaluate(base, bindings, meter)?;
+            power(&base, &exponent, meter)
+        }
+        Expression::Marked(operand, marks) => {
+            let mut value = evaluate(operand, bindings, meter)?;
+            for mark in marks {
+                value = marked(&value, *mark, meter)?;
+            }
+            Ok(value)
+        }
+        Expression::Call(function, argument) => {
+            let argument = evaluate(argument, bindings, meter)?;
+            let Some(value) = argument.as_constant() else {
+                return Err(MathsError::no_result("a function of an unknown"));
+            };
+            Ok(call(*function, &value, meter)?.into())
+        }
+    }
+}
+
+fn marked(value: &Fraction, mark: Mark, meter: &mut Meter) -> Result<Fraction, MathsError> {
+    match mark {
+        Mark::Percent => value.multiply(&Real::from(BigRational::new(1.into(), 100.into())).into(), meter),
+        Mark::Factorial => {
+            let constant = value.as_constant();
+            match constant.as_ref().and_then(Real::as_rational) {
+                Some(value) => Ok(Real::from(exact::factorial(value, meter)?).into()),
+                None => Err(MathsError::no_result("a factorial of something other than a whole number")),
+            }
+        }
+    }
+}
+
+fn power(base: &Fraction, exponent: &Fraction, meter: &mut Meter) -> Result<Fraction, MathsError> {
+    let exponent = exponent.as_constant();
+    let Some(exponent) = exponent.as_ref().and_then(Real::as_rational) else {
+        return Err(MathsError::no_result("an exponent that is not a rational number"));
+    };
+    if exponent.denom().is_one() {
+        return base.power(exponent.numer(), meter);
+    }
+    let Some(value) = base.as_constant() else {
+        return Err(MathsError::no_result("a root of an unknown"));
+    };
+    Ok(root(&value, exponent, meter)?.into())
+}
+
+/// A power with a fractional exponent.
+fn root(value: &Real, exponent: &BigRational, meter: &mut Meter) -> Result<Real, MathsError> {
+    let numerator: &BigInt = exponent.numer();
+    if *exponent.denom() == BigInt::from(2) {
+        return value.square_root(meter)?.power(numerator, meter);
+    }
+    let index = exponent.denom().to_u32().filter(|index| *index <= HIGHEST_ROOT);
+    let (Some(index), Some(rational)) = (index, value.as_rational()) else {
+        return Err(MathsError::no_result("a root that is not a square root"));
+    };
+    match exact::root(rational, index, meter)? {
+        Some(root) => Ok(exact::power(&root, numerator, meter)?.into()),
+        None => Err(MathsError::no_result("an irrational root that is not a square root")),
+    }
+}
+
+fn call(function: Function, value: &Real, meter: &mut Meter) -> Result<Real, MathsError> {
+    match function {
+        Function::SquareRoot => value.square_root(meter),
+        Function::Absolute => {
+            Ok(if value.sign(meter)? == Ordering::Less { value.negated() } else { value.clone() })
+        }
+        Function::Floor | Function::Ceiling => match value.as_rational() {
+            Some(rational) if function == Function::Floor => Ok(rational.floor().into()),
+            Some(rational) => Ok(rational.ceil().into()),
+            None => Err(MathsError::no_result("rounding an irrational number")),
+        },
+    }
+}

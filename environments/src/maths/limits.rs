@@ -1,0 +1,110 @@
+//! The budget of one query: sizes and counted work, never wall-clock time, so that the same query
+//! is answered or refused alike on every machine.
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+
+use super::error::MathsError;
+
+/// What one query may use. Whatever goes beyond is refused with [`MathsError::TooLarge`].
+///
+/// The defaults keep every query within 50 milliseconds and a few megabytes, in debug builds too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Length of the query in bytes.
+    pub input_bytes: usize,
+    /// Depth of nested parentheses, functions and exponents.
+    pub nesting: usize,
+    /// Bits of the numerator and of the denominator of any number.
+    pub bits: u64,
+    /// Terms of a polynomial, and of a sum of square roots.
+    pub terms: usize,
+    /// Total degree of a polynomial.
+    pub degree: u32,
+    /// Different variables in one query; at most 12 are ever allowed.
+    pub unknowns: usize,
+    /// Equations and inequalities in one query.
+    pub relations: usize,
+    /// Solutions that are followed at the same time.
+    pub branches: usize,
+    /// Units of arithmetic work, one unit being roughly ten nanoseconds of an optimised build.
+    pub work: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            input_bytes: 4096,
+            nesting: 128,
+            bits: 8192,
+            terms: 512,
+            degree: 64,
+            unknowns: 12,
+            relations: 24,
+            branches: 32,
+            work: 600_000,
+        }
+    }
+}
+
+/// Counts the work of one query against its [`Limits`].
+#[derive(Debug)]
+pub(crate) struct Meter {
+    limits: Limits,
+    spent: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { limits, spent: 0 }
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn spend(&mut self, units: u64) -> Result<(), MathsError> {
+        self.spent = self.spent.saturating_add(units);
+        if self.spent > self.limits.work {
+            return Err(MathsError::TooLarge { what: "steps of computation", limit: self.limits.work });
+        }
+        Ok(())
+    }
+
+    /// Refuses numbers of more bits than allowed.
+    pub(crate) fn check(&self, value: &BigRational) -> Result<(), MathsError> {
+        self.check_bits(value.numer().bits().max(value.denom().bits()))
+    }
+
+    pub(crate) fn check_bits(&self, bits: u64) -> Result<(), MathsError> {
+        if bits > self.limits.bits {
+            return Err(MathsError::TooLarge { what: "bits of a number", limit: self.limits.bits });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_terms(&self, terms: usize) -> Result<(), MathsError> {
+        within("terms of an expression", terms, self.limits.terms)
+    }
+
+    pub(crate) fn check_degree(&self, degree: u32) -> Result<(), MathsError> {
+        within("degree of an expression", degree, self.limits.degree)
+    }
+}
+
+/// Refuses `amount` when it is beyond `limit`.
+pub(crate) fn within<T: Copy + PartialOrd + TryInto<u64>>(
+    what: &'static str,
+    amount: T,
+    limit: T,
+) -> Result<(), MathsError> {
+    if amount > limit {
+        return Err(MathsError::TooLarge { what, limit: limit.try_into().unwrap_or(u64::MAX) });
+    }
+    Ok(())
+}
+
+/// Number of 64-bit words of a whole number.
+pub(crate) fn words(value: &BigInt) -> u64 {
+    value.bits() / 64 + 1
+}
