@@ -1,0 +1,43 @@
+"""Endless batches of similar length from a problem stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from .examples import CONVERSATIONS, IGNORE, Example, encode
+from .story import Problem
+
+POOL = 2048
+
+
+def _stack(examples: list[Example]) -> tuple[Tensor, Tensor]:
+    width = max(len(example.ids) for example in examples)
+    ids = torch.zeros(len(examples), width, dtype=torch.long)
+    targets = torch.full((len(examples), width), IGNORE, dtype=torch.long)
+    for row, example in enumerate(examples):
+        ids[row, : len(example.ids)] = torch.tensor(example.ids)
+        targets[row, : len(example.targets)] = torch.tensor(example.targets)
+    return ids, targets
+
+
+def batches(
+    problems: Iterator[Problem], role: str, tokenizer: Tokenizer, tokens: int, r: Random
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches of about `tokens` tokens; examples of similar length share a batch."""
+    make = CONVERSATIONS[role]
+    while True:
+        pool = [encode(tokenizer, make(next(problems), r)) for _ in range(POOL)]
+        pool.sort(key=lambda example: len(example.ids))
+        groups: list[list[Example]] = [[]]
+        for example in pool:
+            if len(groups[-1]) and (len(groups[-1]) + 1) * len(example.ids) > tokens:
+                groups.append([])
+            groups[-1].append(example)
+        r.shuffle(groups)
+        for group in groups:
+            yield _stack(group)

@@ -1,0 +1,101 @@
+"""Training conversations of the three models, and their token sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from tokenizers import Tokenizer
+
+from . import protocol
+from .calculator import evaluate_actions, show
+from .protocol import Turn
+from .story import Problem
+from .tokens import newline_id
+
+IGNORE = -100
+ROLES = ("planner-iterative", "planner-onetime", "grounder")
+GENERIC_GOALS = ("the answer", "the final answer", "the result", "what is asked", "the unknown number", "the final amount")
+
+
+def planner_iterative(problem: Problem, r: Random) -> list[Turn]:
+    """Subgoal after subgoal, with executed results in between."""
+    turns, done = [], []
+    prompt = protocol.plan_prompt(problem.question)
+    for number, step in enumerate(problem.steps, 1):
+        keep = protocol.KEEP if number > 1 else ""
+        turns.append(Turn(prompt, keep + protocol.subgoal(number, step.goal)))
+        done.extend(step.formulas)
+        value = evaluate_actions(done)
+        assert value is not None
+        prompt = protocol.result_prompt(number, show(value))
+    return [*turns, Turn(prompt, protocol.STOP)]
+
+
+def planner_onetime(problem: Problem, r: Random) -> list[Turn]:
+    """All subgoals in one reply."""
+    reply = "; ".join(protocol.subgoal(i, step.goal) for i, step in enumerate(problem.steps, 1))
+    return [Turn(protocol.plan_prompt(problem.question), reply)]
+
+
+def _goal_as_read(problem: Problem, r: Random) -> str:
+    """The goal of a problem's only subgoal, sometimes vague or beside the point: the question decides."""
+    chance = r.random()
+    if chance < 0.15:
+        return r.choice(GENERIC_GOALS)
+    if chance < 0.27 and problem.other_goal is not None:
+        return problem.other_goal
+    return problem.steps[0].goal
+
+
+def grounder(problem: Problem, r: Random) -> list[Turn]:
+    """Actions for the subgoals, one by one or all at once."""
+    goals = [step.goal for step in problem.steps]
+    if len(goals) == 1:
+        goals = [_goal_as_read(problem, r)]
+    subgoals = [protocol.subgoal(i, goal) for i, goal in enumerate(goals, 1)]
+    if r.random() < 0.5:
+        prompt = protocol.ground_prompt(problem.question, "; ".join(subgoals), onetime=True)
+        return [Turn(prompt, protocol.actions(problem.formulas, 1))]
+    turns, variable = [], 1
+    prompt = protocol.ground_prompt(problem.question, subgoals[0], onetime=False)
+    for number, step in enumerate(problem.steps):
+        if number:
+            prompt = protocol.next_ground_prompt(protocol.KEEP + subgoals[number])
+        turns.append(Turn(prompt, protocol.actions(list(step.formulas), variable)))
+        variable += len(step.formulas)
+    return turns
+
+
+CONVERSATIONS: dict[str, Callable[[Problem, Random], list[Turn]]] = {
+    "planner-iterative": planner_iterative,
+    "planner-onetime": planner_onetime,
+    "grounder": grounder,
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """Token ids and, for every position, the token to predict next (or IGNORE)."""
+
+    ids: list[int]
+    targets: list[int]
+
+
+def encode(tokenizer: Tokenizer, turns: list[Turn]) -> Example:
+    """One sequence per conversation.
+
+    Prompts begin and end with protocol tokens, so the text of a whole conversation encodes to the
+    concatenation of its parts. After a reply the target is the newline that stops generation, while
+    the sequence itself goes on with the next turn.
+    """
+    stop = newline_id(tokenizer)
+    ids: list[int] = []
+    targets: list[int] = []
+    for turn in turns:
+        prompt = tokenizer.encode(turn.prompt, add_special_tokens=False).ids
+        reply = tokenizer.encode(turn.reply, add_special_tokens=False).ids
+        ids += prompt + reply
+        targets += [IGNORE] * (len(prompt) - 1) + [*reply, stop]
+    return Example(ids, targets)

@@ -1,0 +1,35 @@
+"""Model folders in the Hugging Face layout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+
+from .model import ModelConfig, TinyLlama
+from .tokens import BOS, EOS
+
+
+def save(model: TinyLlama, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write config.json, tokenizer.json and the weights in float16."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = model.config.to_hf(tokenizer.token_to_id(BOS), tokenizer.token_to_id(EOS))
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    weights = {name: value.to(torch.float16).contiguous() for name, value in model.state_dict().items()}
+    partial = folder / "model.safetensors.partial"
+    save_file(weights, partial, metadata={"format": "pt"})
+    partial.replace(folder / "model.safetensors")
+
+
+def load(folder: Path) -> tuple[TinyLlama, Tokenizer]:
+    """Read a folder back, in float32 arithmetic."""
+    config = json.loads((folder / "config.json").read_text())
+    fields = ModelConfig.__dataclass_fields__
+    model = TinyLlama(ModelConfig(**{name: config[name] for name in fields}))
+    weights = {name: value.float() for name, value in load_file(folder / "model.safetensors").items()}
+    model.load_state_dict(weights)
+    return model.eval(), Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -1,0 +1,35 @@
+"""The tokenizer: byte-level BPE with single digits, and the constant protocol texts as single tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from .protocol import CONSTANTS
+
+BOS, EOS = "<s>", "</s>"
+NEWLINE = "\n"
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
+    """Learn the merges from texts and add the protocol constants."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size - len(CONSTANTS),
+        special_tokens=[BOS, EOS],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.add_tokens([AddedToken(text, normalized=False, special=False) for text in CONSTANTS])
+    return tokenizer
+
+
+def newline_id(tokenizer: Tokenizer) -> int:
+    """The token that ends a reply."""
+    return tokenizer.encode(NEWLINE, add_special_tokens=False).ids[-1]

@@ -1,0 +1,122 @@
+"""Train one of the three models on freshly generated problems."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+
+from lumos_tiny.batches import batches
+from lumos_tiny.examples import IGNORE, ROLES
+from lumos_tiny.export import load, save
+from lumos_tiny.generator import stream
+from lumos_tiny.gsm8k import mixed
+from lumos_tiny.model import ModelConfig, TinyLlama
+from lumos_tiny.tokens import train_tokenizer
+
+WARMUP = 100
+
+
+def make_tokenizer(vocab_size: int) -> Tokenizer:
+    """The tokenizer all three models share; always learnt from the same problems."""
+    problems = islice(stream(0, "train"), 20_000)
+    texts = (text for problem in problems for text in (problem.question, *(s.goal for s in problem.steps)))
+    return train_tokenizer(texts, vocab_size)
+
+
+def learning_rate(peak: float, step: int, progress: float) -> float:
+    """Linear warm-up, then a cosine down to two percent of the peak."""
+    return peak * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.49 * (1 + math.cos(math.pi * min(1.0, progress))))
+
+
+def optimizers(model: TinyLlama, args: argparse.Namespace) -> list[tuple[torch.optim.Optimizer, float]]:
+    """Muon for the matrices of the layers, AdamW for embedding and norms, each with its peak rate."""
+    matrices = [p for p in model.model.layers.parameters() if p.dim() == 2]
+    inside = {id(p) for p in matrices}
+    others = [p for p in model.parameters() if id(p) not in inside]
+    muon = torch.optim.Muon(matrices, lr=args.muon_rate, weight_decay=0.02, momentum=0.95)
+    adamw = torch.optim.AdamW(others, lr=args.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
+    return [(muon, args.muon_rate), (adamw, args.rate)]
+
+
+def parse() -> argparse.Namespace:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--role", choices=ROLES, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="folder to write the model to")
+    parser.add_argument("--init", type=Path, help="folder of a model to start from")
+    parser.add_argument("--gsm8k", type=Path, help="GSM8K train.jsonl to mix in")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--minutes", type=float, default=60.0, help="end the schedule early after this time")
+    parser.add_argument("--tokens", type=int, default=2048, help="tokens per batch")
+    parser.add_argument("--rate", type=float, default=2e-3, help="peak learning rate of AdamW")
+    parser.add_argument("--muon-rate", type=float, default=2e-2, help="peak learning rate of Muon")
+    parser.add_argument("--vocab", type=int, default=2048)
+    parser.add_argument("--hidden", type=int, default=192, help="hidden size, in heads of 32")
+    parser.add_argument("--ffn", type=int, default=448, help="feed-forward size")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--bf16", action="store_true", help="bfloat16 autocast")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Train and export."""
+    args = parse()
+    torch.set_num_threads(1)
+    torch.manual_seed(args.seed)
+    if args.init:
+        model, tokenizer = load(args.init)
+        model.train()
+    else:
+        tokenizer = make_tokenizer(args.vocab)
+        heads = args.hidden // 32
+        shape = (args.hidden, args.ffn, args.layers, heads, heads)
+        model = TinyLlama(ModelConfig(tokenizer.get_vocab_size(), *shape))
+    schedules = optimizers(model, args)
+    problems = mixed(stream(args.seed, "train"), args.gsm8k, Random(args.seed))
+    source = batches(problems, args.role, tokenizer, args.tokens, Random(args.seed))
+    print(f"{args.role}: {sum(p.numel() for p in model.parameters())} parameters", flush=True)
+    start = saved = time.monotonic()
+    seen, recent = 0, []
+    for step in range(args.steps):
+        minutes = (time.monotonic() - start) / 60
+        progress = max(step / args.steps, minutes / args.minutes)
+        if progress >= 1:
+            break
+        for optimizer, peak in schedules:
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(peak, step, progress)
+        ids, targets = next(source)
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
+            asked = targets != IGNORE
+            logits = model.logits(model.hidden(ids, asked))
+        loss = F.cross_entropy(logits.float(), targets[asked])
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer, _ in schedules:
+            optimizer.step()
+            optimizer.zero_grad()
+        seen += ids.numel()
+        recent.append(loss.item())
+        if step % 50 == 49:
+            rate = seen / (time.monotonic() - start)
+            mean = sum(recent) / len(recent)
+            print(f"step {step + 1} loss {mean:.4f} minutes {minutes:.1f} tokens/s {rate:.0f}", flush=True)
+            recent.clear()
+        if time.monotonic() - saved > 150:
+            save(model, tokenizer, args.out)
+            saved = time.monotonic()
+    save(model, tokenizer, args.out)
+    print(f"done after {step + 1} steps, {seen} tokens, {(time.monotonic() - start) / 60:.1f} minutes")
+
+
+if __name__ == "__main__":
+    main()
