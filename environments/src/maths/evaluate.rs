@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
-use num_traits::{One, ToPrimitive};
+use num_traits::{One, Signed, ToPrimitive};
 
 use super::error::MathsError;
 use super::exact;
@@ -72,6 +72,56 @@ pub(crate) fn evaluate(
             Ok(call(*function, &value, meter)?.into())
         }
     }
+}
+
+/// Whatever an expression divides by, as far as it holds unknowns: none of it may be zero.
+pub(crate) fn divisors(expression: &Expression, meter: &mut Meter) -> Result<Vec<Polynomial>, MathsError> {
+    let mut found = Vec::new();
+    collect_divisors(expression, &mut found, meter)?;
+    Ok(found)
+}
+
+fn collect_divisors(
+    expression: &Expression,
+    found: &mut Vec<Polynomial>,
+    meter: &mut Meter,
+) -> Result<(), MathsError> {
+    meter.spend(5)?;
+    match expression {
+        Expression::Number(_) | Expression::Variable(_) => Ok(()),
+        Expression::Negative(inner) | Expression::Marked(inner, _) | Expression::Call(_, inner) => {
+            collect_divisors(inner, found, meter)
+        }
+        Expression::Sum(terms) => {
+            terms.iter().try_for_each(|term| collect_divisors(&term.expression, found, meter))
+        }
+        Expression::Product(factors) => factors.iter().try_for_each(|factor| {
+            if factor.divides {
+                push_divisor(&factor.expression, found, meter)?;
+            }
+            collect_divisors(&factor.expression, found, meter)
+        }),
+        Expression::Power(base, exponent) => {
+            let exponent = evaluate(exponent, &[], meter)?;
+            let exponent = exponent.as_constant();
+            if exponent.as_ref().and_then(Real::as_rational).is_some_and(Signed::is_negative) {
+                push_divisor(base, found, meter)?;
+            }
+            collect_divisors(base, found, meter)
+        }
+    }
+}
+
+fn push_divisor(
+    expression: &Expression,
+    found: &mut Vec<Polynomial>,
+    meter: &mut Meter,
+) -> Result<(), MathsError> {
+    let divisor = evaluate(expression, &[], meter)?.numerator().clone();
+    if divisor.as_constant().is_none() && !found.contains(&divisor) {
+        found.push(divisor);
+    }
+    Ok(())
 }
 
 fn marked(value: &Fraction, mark: Mark, meter: &mut Meter) -> Result<Fraction, MathsError> {

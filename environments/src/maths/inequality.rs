@@ -12,11 +12,12 @@ use super::roots;
 use super::surd::Real;
 use super::variables::Variable;
 
-/// `difference relation 0`.
+/// `difference relation 0`, where no divisor is zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) difference: Fraction,
     pub(crate) relation: Relation,
+    pub(crate) divisors: Vec<Polynomial>,
 }
 
 /// One end of a range.
@@ -55,7 +56,8 @@ pub(crate) fn ranges(
 ) -> Result<Vec<Range>, MathsError> {
     let mut points = Vec::new();
     for condition in conditions {
-        for polynomial in [condition.difference.numerator(), condition.difference.denominator()] {
+        let quotient = [condition.difference.numerator(), condition.difference.denominator()];
+        for polynomial in quotient.into_iter().chain(&condition.divisors) {
             let coefficients = coefficients(polynomial, variable)?;
             if !polynomial.is_zero() {
                 points.extend(roots::real_roots(&coefficients, meter)?);
@@ -116,7 +118,12 @@ fn hold(
     point: &Real,
     meter: &mut Meter,
 ) -> Result<bool, MathsError> {
-    for Condition { difference, relation } in conditions {
+    for Condition { difference, relation, divisors } in conditions {
+        for divisor in divisors {
+            if sign_at(divisor, variable, point, meter)? == Ordering::Equal {
+                return Ok(false);
+            }
+        }
         let numerator = sign_at(difference.numerator(), variable, point, meter)?;
         let denominator = sign_at(difference.denominator(), variable, point, meter)?;
         let sign = match denominator {

@@ -17,7 +17,7 @@ pub struct Limits {
     pub nesting: usize,
     /// Bits of the numerator and of the denominator of any number.
     pub bits: u64,
-    /// Terms of a polynomial, and of a sum of square roots.
+    /// Terms of a polynomial; a number may hold a sixteenth as many different square roots.
     pub terms: usize,
     /// Total degree of a polynomial.
     pub degree: u32,
@@ -27,7 +27,7 @@ pub struct Limits {
     pub relations: usize,
     /// Solutions that are followed at the same time.
     pub branches: usize,
-    /// Units of arithmetic work, one unit being roughly ten nanoseconds of an optimised build.
+    /// Units of arithmetic work, one unit being some tens of nanoseconds.
     pub work: u64,
 }
 
@@ -42,7 +42,7 @@ impl Default for Limits {
             unknowns: 12,
             relations: 24,
             branches: 32,
-            work: 600_000,
+            work: 350_000,
         }
     }
 }

@@ -58,6 +58,10 @@ impl Polynomial {
         self.terms.last_key_value()
     }
 
+    pub(crate) fn coefficient(&self, monomial: &Monomial) -> Option<&Real> {
+        self.terms.get(monomial)
+    }
+
     pub(crate) fn as_constant(&self) -> Option<Real> {
         if self.terms.is_empty() {
             return Some(Real::zero());
@@ -78,7 +82,7 @@ impl Polynomial {
 
     pub(crate) fn add(&self, other: &Self, meter: &mut Meter) -> Result<Self, MathsError> {
         let mut sum = self.clone();
-        meter.spend(self.terms.len() as u64 * 10)?;
+        meter.spend((self.terms.len() + other.terms.len()) as u64 * 30)?;
         for (monomial, value) in &other.terms {
             sum.add_term(*monomial, value, meter)?;
         }
@@ -95,7 +99,7 @@ impl Polynomial {
         let mut product = Self::default();
         for (left, left_value) in &self.terms {
             for (right, right_value) in &other.terms {
-                meter.spend(10)?;
+                meter.spend(30)?;
                 let value = left_value.multiply(right_value, meter)?;
                 product.add_term(left.multiply(right), &value, meter)?;
             }

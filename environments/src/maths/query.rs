@@ -2,12 +2,13 @@
 
 use super::answer::Answer;
 use super::error::MathsError;
-use super::evaluate::evaluate;
+use super::evaluate::{divisors, evaluate};
 use super::expression;
 use super::fraction::Fraction;
 use super::inequality::{self, Condition};
 use super::lexer::{self, Keyword, Reading, Relation, Token};
 use super::limits::{Meter, within};
+use super::polynomial::Polynomial;
 use super::printing;
 use super::solver::{self, Solutions};
 use super::units;
@@ -184,14 +185,18 @@ fn chain(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<V
         Token::Relation(relation) => Some(*relation),
         _ => None,
     });
+    within("relations", relations.clone().count(), meter.limits().relations)?;
     let mut sides = Vec::new();
     for side in tokens.split(is_relation) {
-        sides.push(evaluate(&expression::parse(side, variables, meter)?, &[], meter)?);
+        let expression = expression::parse(side, variables, meter)?;
+        sides.push((evaluate(&expression, &[], meter)?, divisors(&expression, meter)?));
     }
     let mut conditions = Vec::new();
     for (relation, pair) in relations.zip(sides.windows(2)) {
-        if let [left, right] = pair {
-            conditions.push(Condition { difference: left.subtract(right, meter)?, relation });
+        if let [(left, left_divisors), (right, right_divisors)] = pair {
+            let difference = left.subtract(right, meter)?;
+            let divisors = [left_divisors.as_slice(), right_divisors.as_slice()].concat();
+            conditions.push(Condition { difference, relation, divisors });
         }
     }
     if conditions.is_empty() {
@@ -238,13 +243,15 @@ fn equations(
 ) -> Result<Answer, MathsError> {
     let differences: Vec<Fraction> =
         conditions.iter().map(|condition| condition.difference.clone()).collect();
+    let divisors: Vec<Polynomial> =
+        conditions.iter().flat_map(|condition| condition.divisors.clone()).collect();
     // The service solves one equation for its last unknown and a system for its first ones.
     let mut order: Vec<Variable> = (0..variables.len()).collect();
     if differences.len() == 1 {
         order.reverse();
     }
     order.sort_by_key(|variable| !targets.contains(variable));
-    Ok(match solver::solve(&differences, &order, meter)? {
+    Ok(match solver::solve(&differences, &divisors, &order, meter)? {
         Solutions::Everything => Answer::One(printing::ALWAYS.to_owned()),
         Solutions::These(solutions) => {
             listed(solutions.iter().map(|solution| printing::solution(solution, variables)).collect())

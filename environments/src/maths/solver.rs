@@ -32,8 +32,10 @@ struct State {
 }
 
 /// Solves `difference = 0` for all differences together, eliminating unknowns in the given order.
+/// Solutions that make a divisor zero are none.
 pub(crate) fn solve(
     differences: &[Fraction],
+    divisors: &[Polynomial],
     order: &[Variable],
     meter: &mut Meter,
 ) -> Result<Solutions, MathsError> {
@@ -54,7 +56,7 @@ pub(crate) fn solve(
         }
         if state.equations.is_empty() {
             everything |= state.values.is_empty();
-            if allowed(&state.values, differences, meter)? {
+            if allowed(&state.values, divisors, meter)? {
                 solved.push(state.values);
             }
         } else if let Some((variable, value)) = linear(&state.equations, order, meter)? {
@@ -63,6 +65,8 @@ pub(crate) fn solve(
             for root in roots::real_roots(&coefficients, meter)? {
                 open.push(state.clone().with(variable, &Polynomial::constant(root), meter)?);
             }
+        } else if let Some(equations) = combined(&state.equations, meter)? {
+            open.push(State { equations, ..state });
         } else {
             return Err(MathsError::no_result("equations that substitution does not solve"));
         }
@@ -137,18 +141,56 @@ fn isolated(
     Ok(None)
 }
 
-/// Whether no denominator of the equations vanishes.
+/// Eliminates products of unknowns as if each were an unknown: the sum and the difference of
+/// `x^2 + y^2 = 25` and `x^2 - y^2 = 7` hold one unknown each. `None` when that changes nothing.
+fn combined(equations: &[Polynomial], meter: &mut Meter) -> Result<Option<Vec<Polynomial>>, MathsError> {
+    let mut reduced: Vec<Polynomial> = Vec::with_capacity(equations.len());
+    for equation in equations {
+        let mut rest = equation.clone();
+        for pivot in &reduced {
+            rest = without_leading(&rest, pivot, meter)?;
+        }
+        if rest.is_zero() {
+            continue;
+        }
+        for pivot in &mut reduced {
+            *pivot = without_leading(pivot, &rest, meter)?;
+        }
+        reduced.push(rest);
+    }
+    let changed =
+        reduced.len() != equations.len() || reduced.iter().zip(equations).any(|(new, old)| new != old);
+    Ok(changed.then_some(reduced))
+}
+
+/// Subtracts a multiple of the pivot so that its leading product of unknowns disappears.
+fn without_leading(
+    equation: &Polynomial,
+    pivot: &Polynomial,
+    meter: &mut Meter,
+) -> Result<Polynomial, MathsError> {
+    let Some((monomial, leading)) = pivot.leading() else {
+        return Ok(equation.clone());
+    };
+    let Some(coefficient) = equation.coefficient(monomial) else {
+        return Ok(equation.clone());
+    };
+    let factor = coefficient.divide(leading, meter)?;
+    equation.subtract(&pivot.scale(&factor, meter)?, meter)
+}
+
+/// Whether no divisor of the equations vanishes.
 fn allowed(
     values: &BTreeMap<Variable, Polynomial>,
-    differences: &[Fraction],
+    divisors: &[Polynomial],
     meter: &mut Meter,
 ) -> Result<bool, MathsError> {
-    for difference in differences {
-        let mut denominator = difference.denominator().clone();
+    for divisor in divisors {
+        let mut divisor = divisor.clone();
         for (variable, value) in values {
-            denominator = denominator.substitute(*variable, value, meter)?;
+            divisor = divisor.substitute(*variable, value, meter)?;
         }
-        if denominator.is_zero() {
+        if divisor.is_zero() {
             return Ok(false);
         }
     }

@@ -86,5 +86,6 @@ fn recorded_answers() {
     eprintln!("answered here only: {only_ours:#?}");
     assert_eq!(only_theirs, Vec::<String>::new());
     assert_eq!(other, Vec::<String>::new());
-    assert!(only_ours.len() <= 60, "{} answered here only", only_ours.len());
+    assert!(only_ours.len() <= 19, "{} answered here only", only_ours.len());
+    assert!(same >= 1035, "{same} same");
 }
