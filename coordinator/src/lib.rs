@@ -1,1 +1,17 @@
 //! Plans runs, dispatches work, records outcomes and reports.
+//!
+//! A run goes through these modules in turn: [`spec`] reads what is asked, [`plan`] makes configurations and
+//! units of it, [`manifest`] writes that down before anything runs, [`checkpoint`] records every outcome,
+//! [`report`] and [`export`] say what came of it.
+
+mod atomic_file;
+pub mod checkpoint;
+pub mod identity;
+pub mod plan;
+#[cfg(test)]
+mod samples;
+pub mod spec;
+
+pub use checkpoint::{Checkpoint, CheckpointError, Record, Recorded};
+pub use identity::RunIdentity;
+pub use spec::{ResolvedSpec, RunSpec};

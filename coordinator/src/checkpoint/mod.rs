@@ -1,0 +1,323 @@
+//! The truth about a run: every selected item and every recorded outcome, in one sled database.
+//!
+//! # What is promised
+//! [`Checkpoint::record`] resolves only after the record was written and flushed; whoever acknowledges work
+//! afterwards never acknowledges what a killed process would lose. sled's `flush` hands the data to the
+//! operating system's files: kill -9 at any time loses no flushed record; a power cut may lose the last ones,
+//! whose units are then outstanding and run again.
+//!
+//! # One writer
+//! One thread owns all writing. It takes what has gathered since its last flush, settles it against the index,
+//! writes it as one batch and flushes once: under load many records share a flush, alone a record waits for
+//! its own.
+//!
+//! # Settling
+//! A unit is settled by its first recorded outcome that is no fault. Whatever comes later is a duplicate:
+//! counted and dropped. Faults of an unsettled unit are kept, one for each attempt.
+//!
+//! # Full disk
+//! The batch that no longer fits is refused with [`CheckpointError::Full`], and so is everything after it:
+//! nothing of it was acknowledged. sled may then hang when it is dropped, so that the process never exits by
+//! itself: call [`Checkpoint::abandon`], which leaks the database, and exit. Once there is space again the
+//! folder opens with every flushed record.
+
+mod codec;
+mod error;
+mod index;
+mod record;
+mod store;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lumos_tasks::{Item, UnitId};
+use serde::{Deserialize, Serialize};
+
+use crate::identity::RunIdentity;
+
+pub use error::CheckpointError;
+pub use index::{SettledIndex, UnitStatus};
+pub use record::{Record, Recorded};
+
+use codec::{decode, encode};
+use store::{SledStore, Store};
+use writer::Writer;
+
+/// Raised when the layout of the database changes.
+const SCHEMA: u32 = 1;
+
+const SCHEMA_KEY: &str = "schema";
+const PLAN_KEY: &str = "plan";
+const DUPLICATES_KEY: &str = "duplicates";
+
+/// The mark of a finished plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanMark {
+    /// The run planned.
+    pub identity: RunIdentity,
+    /// How many items are stored, all benchmarks together.
+    pub items: u64,
+}
+
+/// A run's database.
+#[derive(Debug)]
+pub struct Checkpoint {
+    folder: PathBuf,
+    database: sled::Db,
+    items: sled::Tree,
+    records: sled::Tree,
+    meta: sled::Tree,
+    index: Arc<Mutex<SettledIndex>>,
+    duplicates: Arc<AtomicU64>,
+    writer: Writer,
+}
+
+impl Checkpoint {
+    /// Opens the database in a folder, making it where there is none.
+    ///
+    /// # Errors
+    /// If another process holds it, it cannot be read, or it was written by another version.
+    pub fn create(folder: &Path) -> Result<Self, CheckpointError> {
+        Self::with_store(folder, |store| store)
+    }
+
+    /// Opens a database that is there.
+    ///
+    /// # Errors
+    /// If there is none, and as [`Checkpoint::create`].
+    pub fn open(folder: &Path) -> Result<Self, CheckpointError> {
+        // sled makes this file first.
+        if !folder.join("conf").is_file() {
+            return Err(CheckpointError::Missing { folder: folder.to_owned() });
+        }
+        Self::create(folder)
+    }
+
+    fn with_store<S: Store>(
+        folder: &Path,
+        wrap: impl FnOnce(SledStore) -> S,
+    ) -> Result<Self, CheckpointError> {
+        let failed = |error| CheckpointError::of_sled(folder, &error);
+        let database = sled::Config::new()
+            .path(folder)
+            .cache_capacity(64 * 1024 * 1024)
+            .flush_every_ms(None)
+            .open()
+            .map_err(failed)?;
+        let items = database.open_tree("items").map_err(failed)?;
+        let records = database.open_tree("records").map_err(failed)?;
+        let meta = database.open_tree("meta").map_err(failed)?;
+        check_schema(folder, &meta)?;
+        let duplicates = match meta.get(DUPLICATES_KEY).map_err(failed)? {
+            Some(bytes) => decode::<u64>(&bytes).map_err(|error| error.at(folder))?,
+            None => 0,
+        };
+        let mut index = SettledIndex::default();
+        for key in records.iter().keys() {
+            let key = key.map_err(failed)?;
+            index.load(&key).ok_or_else(|| CheckpointError::Corrupt {
+                folder: folder.to_owned(),
+                detail: format!("the record key {} is none", hex::encode(&key)),
+            })?;
+        }
+        let index = Arc::new(Mutex::new(index));
+        let duplicates = Arc::new(AtomicU64::new(duplicates));
+        let store = wrap(SledStore::new(folder, database.clone(), records.clone(), meta.clone()));
+        let writer = Writer::start(store, Arc::clone(&index), Arc::clone(&duplicates))
+            .map_err(|error| CheckpointError::Io { folder: folder.to_owned(), detail: error.to_string() })?;
+        Ok(Self { folder: folder.to_owned(), database, items, records, meta, index, duplicates, writer })
+    }
+
+    /// The database's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Stores the selected items of a benchmark. Storing them again changes nothing, so that planning that was
+    /// interrupted can start over. Blocks; belongs before the run, on no thread of the runtime.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn store_items<'a>(
+        &self,
+        benchmark: &str,
+        items: impl IntoIterator<Item = &'a Item>,
+    ) -> Result<u64, CheckpointError> {
+        const TOGETHER: usize = 1000;
+        let failed = |error| CheckpointError::of_sled(&self.folder, &error);
+        let mut stored = 0;
+        let mut batch = sled::Batch::default();
+        let mut waiting = 0;
+        for item in items {
+            batch.insert(
+                item_key(benchmark, item.index),
+                encode(item).map_err(|error| error.at(&self.folder))?,
+            );
+            stored += 1;
+            waiting += 1;
+            if waiting == TOGETHER {
+                self.items.apply_batch(std::mem::take(&mut batch)).map_err(failed)?;
+                waiting = 0;
+            }
+        }
+        self.items.apply_batch(batch).map_err(failed)?;
+        self.database.flush().map_err(failed)?;
+        Ok(stored)
+    }
+
+    /// Marks the plan as complete: every item is stored.
+    ///
+    /// # Errors
+    /// If the mark cannot be written.
+    pub fn plan_complete(&self, mark: &PlanMark) -> Result<(), CheckpointError> {
+        let failed = |error| CheckpointError::of_sled(&self.folder, &error);
+        self.meta.insert(PLAN_KEY, encode(mark).map_err(|error| error.at(&self.folder))?).map_err(failed)?;
+        self.database.flush().map_err(failed)?;
+        Ok(())
+    }
+
+    /// The mark of the plan; `None` where planning was interrupted or has not happened.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn plan(&self) -> Result<Option<PlanMark>, CheckpointError> {
+        self.read(&self.meta, PLAN_KEY.as_bytes())
+    }
+
+    /// Records an outcome. Resolves after it was flushed, or found to be a duplicate of one that was.
+    ///
+    /// # Errors
+    /// If it could not be written: nothing is promised of it then.
+    pub async fn record(&self, record: Record) -> Result<Recorded, CheckpointError> {
+        self.writer.record(record).await
+    }
+
+    /// The items of a benchmark, in order.
+    pub fn items(
+        &self,
+        benchmark: &str,
+    ) -> impl Iterator<Item = Result<Item, CheckpointError>> + Send + use<> {
+        let folder = self.folder.clone();
+        self.items.scan_prefix(item_prefix(benchmark)).values().map(move |value| {
+            let value = value.map_err(|error| CheckpointError::of_sled(&folder, &error))?;
+            decode(&value).map_err(|error| error.at(&folder))
+        })
+    }
+
+    /// One item.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn item(&self, benchmark: &str, index: u64) -> Result<Option<Item>, CheckpointError> {
+        self.read(&self.items, &item_key(benchmark, index))
+    }
+
+    /// All records, by unit and attempt.
+    pub fn records(&self) -> impl Iterator<Item = Result<Record, CheckpointError>> + Send + use<> {
+        let folder = self.folder.clone();
+        self.records.iter().values().map(move |value| {
+            let value = value.map_err(|error| CheckpointError::of_sled(&folder, &error))?;
+            decode(&value).map_err(|error| error.at(&folder))
+        })
+    }
+
+    /// The records of a unit: faults by attempt, the outcome that settled it last.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn records_of(&self, unit: &UnitId) -> Result<Vec<Record>, CheckpointError> {
+        let prefix = index::unit_bytes(unit);
+        let mut records = Vec::new();
+        let mut settled = None;
+        for entry in self.records.scan_prefix(prefix) {
+            let (key, value) = entry.map_err(|error| CheckpointError::of_sled(&self.folder, &error))?;
+            let record = decode(&value).map_err(|error| error.at(&self.folder))?;
+            if index::is_settling(&key) { settled = Some(record) } else { records.push(record) }
+        }
+        records.extend(settled);
+        Ok(records)
+    }
+
+    /// Where a unit stands, from memory.
+    pub fn status(&self, unit: &UnitId) -> UnitStatus {
+        self.with_index(|index| index.status(unit))
+    }
+
+    /// How many units are settled.
+    pub fn settled(&self) -> u64 {
+        self.with_index(SettledIndex::settled)
+    }
+
+    /// How many outcomes were dropped because their unit was settled already, over the run's whole life.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates.load(Ordering::Relaxed)
+    }
+
+    /// Looks at the index of settled units.
+    pub fn with_index<T>(&self, look: impl FnOnce(&SettledIndex) -> T) -> T {
+        look(&self.index.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ends the writer and closes the database; afterwards another process can open it. Blocks for a moment.
+    ///
+    /// # Errors
+    /// If the last flush fails; records that were promised are safe nevertheless.
+    pub fn close(self) -> Result<(), CheckpointError> {
+        let Self { folder, database, items, records, meta, writer, .. } = self;
+        writer.stop();
+        drop((items, records, meta));
+        database.flush().map_err(|error| CheckpointError::of_sled(&folder, &error))?;
+        Ok(())
+    }
+
+    /// Leaks the database, so that a process whose disk is full can exit. The folder stays locked until it has.
+    pub fn abandon(self) {
+        // As long as one handle lives sled's own clean-up, which may wait for the disk for ever, does not run.
+        std::mem::forget(self.database.clone());
+        self.writer.leave();
+    }
+
+    fn read<T: serde::de::DeserializeOwned>(
+        &self,
+        tree: &sled::Tree,
+        key: &[u8],
+    ) -> Result<Option<T>, CheckpointError> {
+        match tree.get(key).map_err(|error| CheckpointError::of_sled(&self.folder, &error))? {
+            Some(bytes) => decode(&bytes).map(Some).map_err(|error| error.at(&self.folder)),
+            None => Ok(None),
+        }
+    }
+}
+
+fn check_schema(folder: &Path, meta: &sled::Tree) -> Result<(), CheckpointError> {
+    let failed = |error| CheckpointError::of_sled(folder, &error);
+    match meta.get(SCHEMA_KEY).map_err(failed)? {
+        None => {
+            meta.insert(SCHEMA_KEY, &SCHEMA.to_be_bytes()).map_err(failed)?;
+            Ok(())
+        }
+        Some(found) if found.as_ref() == SCHEMA.to_be_bytes() => Ok(()),
+        Some(found) => Err(CheckpointError::Schema {
+            folder: folder.to_owned(),
+            found: hex::encode(found),
+            known: SCHEMA,
+        }),
+    }
+}
+
+fn item_prefix(benchmark: &str) -> Vec<u8> {
+    let mut prefix = benchmark.as_bytes().to_vec();
+    prefix.push(0);
+    prefix
+}
+
+fn item_key(benchmark: &str, index: u64) -> Vec<u8> {
+    let mut key = item_prefix(benchmark);
+    key.extend_from_slice(&index.to_be_bytes());
+    key
+}
+
+#[cfg(test)]
+mod tests;

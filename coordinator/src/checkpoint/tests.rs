@@ -1,0 +1,256 @@
+//! What the checkpoint promises, tried.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use lumos_tasks::{ContentHash, Ending, Fault, FaultKind, Outcome, Telemetry};
+
+use super::store::Batch;
+use super::*;
+use crate::samples::{configuration, item};
+
+fn unit(number: u64) -> UnitId {
+    UnitId::new(ContentHash::of_json(&number))
+}
+
+fn record(number: u64, attempt: u32, fault: bool) -> Record {
+    let ending = if fault {
+        Ending::Faulted(Fault { kind: FaultKind::Worker, message: "the worker was lost".to_owned() })
+    } else {
+        Ending::Answered
+    };
+    Record {
+        unit: unit(number),
+        configuration: 0,
+        item: number,
+        attempt,
+        outcome: Outcome { ending, evidence: None, steps: Vec::new() },
+        telemetry: Telemetry { attempt, ..Telemetry::default() },
+    }
+}
+
+fn identity() -> RunIdentity {
+    RunIdentity::of([&configuration(0)], [])
+}
+
+#[tokio::test]
+async fn what_was_recorded_is_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    assert!(matches!(Checkpoint::open(&path), Err(CheckpointError::Missing { .. })));
+    let checkpoint = Checkpoint::create(&path).unwrap();
+    let items: Vec<Item> = (0..300).map(item).collect();
+    assert_eq!(checkpoint.plan(), Ok(None));
+    assert_eq!(checkpoint.store_items("gsm8k", items.iter().rev()), Ok(300));
+    assert_eq!(checkpoint.store_items("gsm", &items[..2]), Ok(2));
+    let mark = PlanMark { identity: identity(), items: 302 };
+    checkpoint.plan_complete(&mark).unwrap();
+    assert_eq!(checkpoint.record(record(0, 1, true)).await, Ok(Recorded::FaultKept));
+    assert_eq!(checkpoint.record(record(0, 1, true)).await, Ok(Recorded::Duplicate));
+    assert_eq!(checkpoint.record(record(0, 2, true)).await, Ok(Recorded::FaultKept));
+    assert_eq!(checkpoint.status(&unit(0)), UnitStatus::Faulted { attempts: 2, last: 2 });
+    assert_eq!(checkpoint.record(record(0, 2, false)).await, Ok(Recorded::First));
+    assert_eq!(checkpoint.record(record(0, 3, false)).await, Ok(Recorded::Duplicate));
+    assert_eq!(checkpoint.record(record(1, 1, false)).await, Ok(Recorded::First));
+    checkpoint.close().unwrap();
+
+    let checkpoint = Checkpoint::open(&path).unwrap();
+    assert_eq!(checkpoint.plan(), Ok(Some(mark)));
+    let read: Vec<Item> = checkpoint.items("gsm8k").collect::<Result<_, _>>().unwrap();
+    assert_eq!(read, items);
+    assert_eq!(checkpoint.items("gsm").count(), 2);
+    assert_eq!(checkpoint.item("gsm8k", 7).unwrap(), Some(item(7)));
+    assert_eq!((checkpoint.settled(), checkpoint.duplicates()), (2, 2));
+    assert_eq!(checkpoint.status(&unit(0)), UnitStatus::Settled);
+    assert_eq!(checkpoint.status(&unit(9)), UnitStatus::Outstanding);
+    assert_eq!(checkpoint.record(record(1, 2, false)).await, Ok(Recorded::Duplicate));
+    let kept = checkpoint.records_of(&unit(0)).unwrap();
+    assert_eq!(kept, [record(0, 1, true), record(0, 2, true), record(0, 2, false)]);
+    assert_eq!(checkpoint.records().count(), 4);
+    checkpoint.close().unwrap();
+}
+
+#[tokio::test]
+async fn a_second_opener_is_told_that_it_is_in_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = Checkpoint::create(folder.path()).unwrap();
+    let error = Checkpoint::open(folder.path()).unwrap_err();
+    assert!(matches!(error, CheckpointError::InUse { .. }), "{error:?}");
+    assert!(error.to_string().contains("--name"), "{error}");
+    first.close().unwrap();
+    Checkpoint::open(folder.path()).unwrap().close().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_made_together_settle_each_unit_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = Arc::new(Checkpoint::create(folder.path()).unwrap());
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..200 {
+        for attempt in 1..=3 {
+            let checkpoint = Arc::clone(&checkpoint);
+            tasks.spawn(async move { checkpoint.record(record(number, attempt, false)).await.unwrap() });
+        }
+    }
+    let recorded = tasks.join_all().await;
+    assert_eq!(recorded.iter().filter(|one| **one == Recorded::First).count(), 200);
+    assert_eq!((checkpoint.settled(), checkpoint.duplicates()), (200, 400));
+    assert_eq!(checkpoint.records().count(), 200);
+}
+
+/// A disk that is full after some batches.
+struct FullDisk {
+    store: SledStore,
+    batches: u32,
+}
+
+impl Store for FullDisk {
+    fn folder(&self) -> &Path {
+        self.store.folder()
+    }
+
+    fn write(&mut self, batch: Batch) -> Result<(), CheckpointError> {
+        if self.batches == 0 {
+            let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(CheckpointError::of_sled(self.folder(), &sled::Error::Io(full)));
+        }
+        self.batches -= 1;
+        self.store.write(batch)
+    }
+}
+
+/// The part of the full-disk test that runs in a process of its own, which has to exit by itself.
+#[tokio::test]
+#[ignore = "run by a_full_disk_loses_nothing_that_was_acknowledged"]
+async fn child_on_a_full_disk() {
+    let Some(folder) = std::env::var_os(CHILD) else { return };
+    let wrap = |store| FullDisk { store, batches: 5 };
+    let checkpoint = Checkpoint::with_store(Path::new(&folder), wrap).unwrap();
+    for number in 0..5 {
+        assert_eq!(checkpoint.record(record(number, 1, false)).await, Ok(Recorded::First));
+    }
+    for number in 5..8 {
+        let error = checkpoint.record(record(number, 1, false)).await.unwrap_err();
+        assert!(matches!(error, CheckpointError::Full { .. }), "{error:?}");
+        assert!(error.to_string().contains("free some space"), "{error}");
+        assert_eq!(checkpoint.status(&unit(number)), UnitStatus::Outstanding);
+    }
+    assert_eq!(checkpoint.settled(), 5);
+    checkpoint.abandon();
+}
+
+const CHILD: &str = "LUMOS_CHECKPOINT_TEST_FOLDER";
+
+/// Runs a test of this program in a process of its own.
+fn child(test: &str, folder: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "--ignored", "--nocapture", &format!("checkpoint::tests::{test}")])
+        .env(CHILD, folder);
+    command
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = child("child_on_a_full_disk", folder.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let checkpoint = Checkpoint::open(folder.path()).unwrap();
+    assert_eq!(checkpoint.settled(), 5);
+    assert_eq!(checkpoint.records().count(), 5);
+    checkpoint.close().unwrap();
+}
+
+/// Records without end, from many tasks, and prints every record that was acknowledged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "run by a_killed_process_loses_nothing_that_was_acknowledged"]
+async fn child_that_records() {
+    let Some(folder) = std::env::var_os(CHILD) else { return };
+    let checkpoint = Arc::new(Checkpoint::create(Path::new(&folder)).unwrap());
+    let first = checkpoint.settled() * 10;
+    let mut tasks = tokio::task::JoinSet::new();
+    for lane in 0..8 {
+        let checkpoint = Arc::clone(&checkpoint);
+        tasks.spawn(async move {
+            for number in (first + lane..).step_by(8) {
+                if checkpoint.record(record(number, 1, false)).await == Ok(Recorded::First) {
+                    println!("acknowledged {number}");
+                }
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut acknowledged = Vec::new();
+    for round in 0..5u64 {
+        let mut child = child("child_that_records", folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(400 + round * 90));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        });
+        for line in lines.map_while(Result::ok) {
+            if let Some(number) = line.strip_prefix("acknowledged ") {
+                acknowledged.push(number.parse::<u64>().unwrap());
+            }
+        }
+        killer.join().unwrap();
+    }
+    let checkpoint = Checkpoint::open(folder.path()).unwrap();
+    let lost: Vec<_> = acknowledged
+        .iter()
+        .filter(|&&number| checkpoint.status(&unit(number)) != UnitStatus::Settled)
+        .collect();
+    assert!(acknowledged.len() > 100, "only {} records were acknowledged", acknowledged.len());
+    assert!(lost.is_empty(), "{} of {} lost: {lost:?}", lost.len(), acknowledged.len());
+    checkpoint.close().unwrap();
+}
+
+/// How many records a second are recorded and flushed; printed, not asserted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn records_a_second() {
+    for together in [1, 16, 64, 256] {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoint = Arc::new(Checkpoint::create(folder.path()).unwrap());
+        let start = std::time::Instant::now();
+        let mut tasks = tokio::task::JoinSet::new();
+        let total = if together == 1 { 5_000 } else { 50_000 };
+        for lane in 0..together {
+            let checkpoint = Arc::clone(&checkpoint);
+            tasks.spawn(async move {
+                for number in (lane..total).step_by(usize::try_from(together).unwrap()) {
+                    let mut record = record(number, 1, false);
+                    record.outcome.steps = vec![lumos_tasks::Step::Generate {
+                        turn: 1,
+                        role: lumos_tasks::Role::Planner,
+                        prompt: format!("{number} {}", "words of a prompt that is long ".repeat(60)),
+                        reply: "Subgoal 1: a reply".to_owned(),
+                        finish: lumos_tasks::Finish::Stop,
+                        prompt_tokens: Some(400),
+                        completion_tokens: Some(12),
+                    }];
+                    checkpoint.record(record).await.unwrap();
+                }
+            });
+        }
+        tasks.join_all().await;
+        let recording = start.elapsed();
+        Arc::into_inner(checkpoint).unwrap().close().unwrap();
+        let start = std::time::Instant::now();
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        let opening = start.elapsed();
+        println!(
+            "{together} together: {:.0} records/s, opened in {opening:?} with {} settled",
+            total as f64 / recording.as_secs_f64(),
+            checkpoint.settled()
+        );
+        checkpoint.close().unwrap();
+    }
+}

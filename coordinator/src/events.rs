@@ -1,0 +1,81 @@
+//! What happens in a run, as one stream of events: progress bars, JSON lines and logs all read this and nothing
+//! else.
+
+use lumos_tasks::{Fault, UnitId};
+use serde::Serialize;
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The run begins, or goes on.
+    Started {
+        /// The run's name.
+        run: String,
+        /// Units planned in all.
+        planned: u64,
+        /// Units settled by earlier sessions.
+        settled: u64,
+        /// Labels of the configurations, by index.
+        configurations: Vec<String>,
+    },
+    /// A unit has its outcome, and it is on disk.
+    Settled {
+        /// The unit.
+        unit: UnitId,
+        /// Index of its configuration.
+        configuration: usize,
+        /// The item's index in its data set.
+        item: u64,
+        /// The attempt that settled it, counted from 1.
+        attempt: u32,
+        /// `answered` or `gave_up`.
+        status: &'static str,
+        /// Whether it counts as correct under the first scoring.
+        correct: Option<bool>,
+        /// Tokens the models read.
+        prompt_tokens: u64,
+        /// Tokens the models wrote.
+        completion_tokens: u64,
+        /// Seconds the episode took.
+        seconds: f64,
+    },
+    /// A unit's attempt failed by no doing of the agent.
+    Faulted {
+        /// The unit.
+        unit: UnitId,
+        /// Index of its configuration.
+        configuration: usize,
+        /// The item's index in its data set.
+        item: u64,
+        /// The attempt, counted from 1.
+        attempt: u32,
+        /// What failed.
+        fault: Fault,
+        /// Whether it is tried again in this session.
+        will_retry: bool,
+    },
+    /// A second outcome of a settled unit came and was dropped.
+    Duplicate {
+        /// The unit.
+        unit: UnitId,
+    },
+    /// No further units are given out; those at hand are waited for.
+    Draining {
+        /// Why.
+        reason: String,
+        /// Units given out and not settled yet.
+        at_hand: u64,
+    },
+    /// The session is over.
+    Finished {
+        /// Units settled in all.
+        settled: u64,
+        /// Units whose attempts are used up.
+        faulted: u64,
+        /// Units not settled and not faulted.
+        outstanding: u64,
+        /// Seconds the session took.
+        seconds: f64,
+    },
+}

@@ -1,0 +1,157 @@
+//! Specification files (TOML).
+
+use std::path::Path;
+
+use super::error::SpecError;
+use super::nearest::nearest;
+use super::run_spec::RunSpec;
+
+impl RunSpec {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read or is no specification: file, line, key and, for an unknown key, the nearest one.
+    pub fn from_file(file: &Path) -> Result<Self, SpecError> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|source| SpecError::Unreadable { file: file.to_owned(), source })?;
+        Self::from_toml(&text, &file.display().to_string())
+    }
+
+    /// Reads a file's text; `file` is its name in messages.
+    ///
+    /// # Errors
+    /// If it is no specification.
+    pub fn from_toml(text: &str, file: &str) -> Result<Self, SpecError> {
+        toml::from_str(text).map_err(|error| malformed(&error, text, file))
+    }
+}
+
+fn malformed(error: &toml::de::Error, text: &str, file: &str) -> SpecError {
+    let at = error.span().map_or(0, |span| span.start).min(text.len());
+    let before = text.get(..at).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    let (message, hint) = explained(error.message());
+    SpecError::Malformed { file: file.to_owned(), line, column, key: key_at(text, line), message, hint }
+}
+
+/// The key a line sets, with the tables around it.
+fn key_at(text: &str, line: usize) -> Option<String> {
+    let lines: Vec<&str> = text.lines().take(line).collect();
+    let key_of = |line: &str| {
+        let key = line.split_once('=')?.0.trim();
+        let plain = |character: char| character.is_alphanumeric() || "_-.\"'".contains(character);
+        (!key.is_empty() && key.chars().all(plain)).then(|| key.replace(['"', '\''], ""))
+    };
+    // A list may go over several lines: the key stands in the first of them.
+    let (index, key) = lines.iter().enumerate().rev().find_map(|(index, line)| {
+        let header =
+            line.trim_start().starts_with('[') && line.trim_end().ends_with(']') && !line.contains(',');
+        if header { Some((index, None)) } else { key_of(line).map(|key| (index, Some(key))) }
+    })?;
+    let table = lines[..=index].iter().rev().find_map(|line| {
+        let name = line.trim().strip_prefix('[')?.split(']').next()?;
+        let name = name.trim_start_matches('[').trim();
+        (!name.is_empty() && !name.contains(',')).then(|| name.to_owned())
+    });
+    match (table, key) {
+        (Some(table), Some(key)) => Some(format!("{table}.{key}")),
+        (table, key) => key.or(table),
+    }
+}
+
+/// Serde's words in ours: the known names in one form each, and the nearest of them.
+fn explained(message: &str) -> (String, String) {
+    let unknown = ["unknown field", "unknown variant"]
+        .into_iter()
+        .find_map(|start| Some((start, message.strip_prefix(start)?)));
+    let Some((start, rest)) = unknown else {
+        return (message.trim_end().to_owned(), String::new());
+    };
+    let mut names = rest.split('`').skip(1).step_by(2);
+    let word = names.next().unwrap_or_default();
+    let known: Vec<&str> = names.filter(|name| !name.contains('-')).collect();
+    let what = if start == "unknown field" { "unknown key" } else { "unknown value" };
+    let hint = match nearest(word, known.iter().copied()) {
+        Some(near) => format!("; did you mean `{near}`?"),
+        None => {
+            // Of two forms of one key the longer is listed.
+            let listed = known.iter().filter(|name| !known.contains(&format!("{name}s").as_str()));
+            format!("; known are {}", listed.copied().collect::<Vec<_>>().join(", "))
+        }
+    };
+    (format!("{what} `{word}`"), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::Formulation;
+
+    use super::*;
+    use crate::spec::{BatchSize, FailOnError, ModelSet, Selection};
+
+    fn refused(text: &str) -> String {
+        RunSpec::from_toml(text, "run.toml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_whole_file_reads() {
+        let spec = RunSpec::from_toml(
+            r#"
+            name = "first"
+            tasks = ["gsm8k", "svamp"]
+            formulation = "iterative,onetime"
+            seed = [0, 1]
+            batch-size = 8
+            samples = { gsm8k = "0-9,15", svamp = [1, 2] }
+            models = ["builtin:tiny", { planner = "candle:p", grounder = "candle:g" }]
+            [generation]
+            temperature = 0.7
+            max-new-tokens = 128
+            [limits]
+            time-limit = 60
+            fail_on_error = true
+            [tools]
+            maths = "native"
+            "#,
+            "run.toml",
+        )
+        .unwrap();
+        assert_eq!(spec.formulation, Some(vec![Formulation::Iterative, Formulation::OneTime]));
+        assert_eq!(spec.batch_size, Some(BatchSize::Fixed(8)));
+        assert_eq!(spec.samples.unwrap()["svamp"], Selection::of([1, 2]));
+        assert_eq!(spec.models.unwrap()[0], ModelSet::of("builtin:tiny"));
+        assert_eq!(spec.limits.time_limit, Some(60.0));
+        assert_eq!(spec.limits.fail_on_error, Some(FailOnError::First));
+        let one = RunSpec::from_toml("seed = 3\n[[models]]\nmodel = \"m\"", "").unwrap();
+        assert_eq!(one.seed, Some(vec![3]));
+        assert_eq!(one.models, Some(vec![ModelSet::of("m")]));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_file_line_and_key() {
+        assert_eq!(
+            refused("tasks = 'gsm8k'\nformulatoin = 'cot'"),
+            "run.toml:2:1: `formulatoin`: unknown key `formulatoin`; did you mean `formulation`?"
+        );
+        assert_eq!(
+            refused("[limits]\ntime_limits = 3"),
+            "run.toml:2:1: `limits.time_limits`: unknown key `time_limits`; did you mean `time_limit`?"
+        );
+        let value = refused("formulation = [\n  'iterative',\n  'onetim',\n]");
+        assert!(value.starts_with("run.toml:"), "{value}");
+        assert!(value.contains("`formulation`") && value.contains("did you mean `onetime`?"), "{value}");
+        let kind = refused("limit = 'ten'");
+        assert!(kind.starts_with("run.toml:1:9: `limit`: invalid type"), "{kind}");
+        let syntax = refused("limit = ");
+        assert!(syntax.starts_with("run.toml:1:"), "{syntax}");
+        let far = refused("colour = 1");
+        assert!(far.contains("known are name, preset, tasks"), "{far}");
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = RunSpec::from_file(Path::new("missing/run.toml")).unwrap_err();
+        assert!(error.to_string().starts_with("cannot read the specification missing/run.toml"), "{error}");
+    }
+}

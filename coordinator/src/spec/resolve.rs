@@ -1,0 +1,408 @@
+//! From a specification with gaps to one without.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use lumos_benchmarks::Scoring;
+use lumos_tasks::{Behaviour, ContentHash, Formulation, GenerationSettings, Role, Sampling};
+
+use super::error::{SpecProblem, SpecProblems};
+use super::nearest::nearest;
+use super::resolved::{ItemChoice, Limits, ResolvedModels, ResolvedSpec};
+use super::run_spec::{ModelSet, RunSpec};
+
+/// What resolving needs to know of a benchmark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BenchmarkFacts {
+    /// Its name.
+    pub name: String,
+    /// The formulations it can be run in.
+    pub formulations: Vec<Formulation>,
+}
+
+/// The benchmarks this program knows.
+pub fn known_benchmarks() -> Vec<BenchmarkFacts> {
+    lumos_benchmarks::all()
+        .iter()
+        .map(|benchmark| BenchmarkFacts {
+            name: benchmark.name().to_owned(),
+            formulations: benchmark.formulations().to_vec(),
+        })
+        .collect()
+}
+
+/// The roles a formulation asks.
+pub(crate) fn roles(formulation: Formulation) -> &'static [Role] {
+    if formulation.has_modules() { &[Role::Planner, Role::Grounder] } else { &[Role::Answerer] }
+}
+
+const DTYPES: [&str; 3] = ["f32", "bf16", "f16"];
+
+impl RunSpec {
+    /// Fills in the defaults and checks everything against the benchmarks this program knows.
+    ///
+    /// # Errors
+    /// All that is wrong at once, in words.
+    pub fn resolve(self) -> Result<ResolvedSpec, SpecProblems> {
+        self.resolve_against(&known_benchmarks())
+    }
+
+    /// Fills in the defaults and checks everything against these benchmarks.
+    ///
+    /// # Errors
+    /// All that is wrong at once, in words.
+    pub fn resolve_against(self, known: &[BenchmarkFacts]) -> Result<ResolvedSpec, SpecProblems> {
+        let mut problems = Problems::default();
+        let tasks = problems.tasks(self.tasks.as_deref(), known);
+        let formulation = problems.listed("formulation", self.formulation.clone(), Formulation::Iterative);
+        let behaviour = problems.listed("behaviour", self.behaviour.clone(), Behaviour::Paper);
+        let scoring = match self.scoring.clone() {
+            None => vec![Scoring::Paper, Scoring::Corrected],
+            given => problems.listed("scoring", given, Scoring::Paper),
+        };
+        let seed = problems.listed("seed", self.seed.clone(), 0);
+        for facts in known.iter().filter(|facts| tasks.contains(&facts.name)) {
+            for formulation in formulation.iter().filter(|one| !facts.formulations.contains(one)) {
+                let supported =
+                    facts.formulations.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+                problems.add(
+                    "formulation",
+                    format!("{} cannot be run as {formulation}; it can as {supported}", facts.name),
+                );
+            }
+        }
+        let models = problems.models(self.models.as_deref(), &formulation);
+        let items = problems.items(&self, &tasks);
+        let generation = problems.generation(&self);
+        let limits = problems.limits(&self);
+        if let Some(dtype) = self.dtype.as_deref().filter(|dtype| !DTYPES.contains(dtype)) {
+            problems.add("dtype", format!("unknown type `{dtype}`; known are {}", DTYPES.join(", ")));
+        }
+        if let Some(name) = &self.name {
+            problems.name(name);
+        }
+        if !problems.0.is_empty() {
+            return Err(SpecProblems(problems.0));
+        }
+        let mut resolved = ResolvedSpec {
+            name: self.name.clone().unwrap_or_default(),
+            preset: self.preset,
+            tasks,
+            formulation,
+            behaviour,
+            scoring,
+            models,
+            seed,
+            items,
+            data: self.data,
+            output_path: self.output_path.unwrap_or_else(|| PathBuf::from("runs")),
+            generation,
+            tools: self.tools.unwrap_or_default(),
+            batch_size: self.batch_size.unwrap_or_default(),
+            device: self.device.unwrap_or_else(|| "cpu".to_owned()),
+            dtype: self.dtype,
+            limits,
+            skip_invalid: self.skip_invalid.unwrap_or(false),
+        };
+        if self.name.is_none() {
+            resolved.name = default_name(&resolved);
+        }
+        Ok(resolved)
+    }
+}
+
+/// A name that the same command always gets, so that it continues its own run, and another command does not.
+fn default_name(spec: &ResolvedSpec) -> String {
+    let asked = ContentHash::of_json(&(
+        (&spec.tasks, &spec.formulation, &spec.behaviour, &spec.models, &spec.seed, &spec.items),
+        (&spec.generation, &spec.tools, &spec.dtype, spec.preset, spec.skip_invalid, &spec.data),
+    ));
+    let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>().join("-");
+    format!("{}-{formulations}-{}", spec.tasks.join("-"), &asked.as_str()[..6])
+}
+
+#[derive(Default)]
+struct Problems(Vec<SpecProblem>);
+
+impl Problems {
+    fn add(&mut self, field: &'static str, message: impl Into<String>) {
+        self.0.push(SpecProblem { field, message: message.into() });
+    }
+
+    fn name(&mut self, name: &str) {
+        let plain = |character: char| character.is_alphanumeric() || "-_.".contains(character);
+        if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
+            self.add(
+                "name",
+                format!(
+                    "`{name}` is no name for a folder: use letters, digits, `-`, `_` and `.`, not first `.`"
+                ),
+            );
+        }
+    }
+
+    fn tasks(&mut self, tasks: Option<&[String]>, known: &[BenchmarkFacts]) -> Vec<String> {
+        let names: Vec<&str> = known.iter().map(|facts| facts.name.as_str()).collect();
+        let tasks = unique(tasks.unwrap_or_default().iter().cloned());
+        if tasks.is_empty() {
+            self.add("tasks", format!("no benchmark is named; known are {}", names.join(", ")));
+        }
+        for task in tasks.iter().filter(|task| !names.contains(&task.as_str())) {
+            let hint = match nearest(task, names.iter().copied()) {
+                Some(near) => format!("; did you mean `{near}`?"),
+                None => String::new(),
+            };
+            self.add("tasks", format!("unknown benchmark `{task}`; known are {}{hint}", names.join(", ")));
+        }
+        tasks
+    }
+
+    fn listed<T: PartialEq>(&mut self, field: &'static str, given: Option<Vec<T>>, default: T) -> Vec<T> {
+        match given {
+            None => vec![default],
+            Some(values) if values.is_empty() => {
+                self.add(field, "the list is empty; leave the key out to get the default");
+                Vec::new()
+            }
+            Some(values) => unique(values),
+        }
+    }
+
+    fn models(&mut self, sets: Option<&[ModelSet]>, formulations: &[Formulation]) -> Vec<ResolvedModels> {
+        let sets = sets.unwrap_or_default();
+        if sets.is_empty() {
+            self.add(
+                "models",
+                "no model is named; give `--model NAME`, or `--planner` and `--grounder` (builtin:tiny is built in)",
+            );
+        }
+        let needed: BTreeMap<Role, Formulation> = formulations
+            .iter()
+            .rev()
+            .flat_map(|&formulation| roles(formulation).iter().map(move |&role| (role, formulation)))
+            .collect();
+        let mut resolved = Vec::new();
+        for set in sets {
+            let mut models = BTreeMap::new();
+            for (&role, formulation) in &needed {
+                match set.role(role).map(str::trim).filter(|name| !name.is_empty()) {
+                    Some(name) => {
+                        models.insert(role, name.to_owned());
+                    }
+                    None => self.add(
+                        "models",
+                        format!(
+                            "formulation {formulation} asks the {role}: name one with `--{role}` or `--model`"
+                        ),
+                    ),
+                }
+            }
+            resolved.push(ResolvedModels(models));
+        }
+        unique(resolved)
+    }
+
+    fn items(&mut self, spec: &RunSpec, tasks: &[String]) -> BTreeMap<String, ItemChoice> {
+        if spec.limit == Some(0) {
+            self.add("limit", "0 items is nothing to evaluate; leave the limit out for all items");
+        }
+        if spec.limit.is_some() && spec.samples.is_some() {
+            self.add("samples", "`limit` and `samples` exclude each other: give one of them");
+        }
+        let none = BTreeMap::new();
+        let samples = spec.samples.as_ref().unwrap_or(&none);
+        for (task, selection) in samples {
+            if !tasks.contains(task) {
+                self.add("samples", format!("items of `{task}` are chosen, but it is not among the tasks"));
+            }
+            if selection.is_empty() {
+                self.add("samples", format!("no item of {task} is chosen"));
+            }
+        }
+        let choice = |task: &String| {
+            if let Some(selection) = samples.get(task) {
+                return ItemChoice::Chosen(selection.clone());
+            }
+            let published = spec.preset.and_then(|preset| preset.first_items(task));
+            match (spec.limit, published) {
+                (Some(limit), Some(published)) => ItemChoice::First(limit.min(published)),
+                (Some(count), None) | (None, Some(count)) => ItemChoice::First(count),
+                (None, None) => ItemChoice::All,
+            }
+        };
+        tasks.iter().map(|task| (task.clone(), choice(task))).collect()
+    }
+
+    fn generation(&mut self, spec: &RunSpec) -> GenerationSettings {
+        let given = &spec.generation;
+        let default = GenerationSettings::default();
+        if given.max_new_tokens == Some(0) {
+            self.add("generation", "max_new_tokens is 0; a reply needs at least one token");
+        }
+        if given.top_p.is_some_and(|top_p| !(top_p > 0.0 && top_p <= 1.0)) {
+            self.add("generation", "top_p must lie above 0 and be at most 1");
+        }
+        if given.top_k == Some(0) {
+            self.add("generation", "top_k is 0; leave it out for no limit");
+        }
+        let temperature = given.temperature.unwrap_or(0.0);
+        if !(temperature.is_finite() && temperature >= 0.0) {
+            self.add("generation", format!("temperature {temperature} is not a number from 0 on"));
+        }
+        let sampling = if temperature > 0.0 {
+            Sampling::Random { temperature, top_p: given.top_p, top_k: given.top_k }
+        } else {
+            if given.top_p.is_some() || given.top_k.is_some() {
+                self.add(
+                    "generation",
+                    "top_p and top_k need a temperature above 0; without one decoding is greedy",
+                );
+            }
+            Sampling::Greedy
+        };
+        GenerationSettings {
+            sampling,
+            max_new_tokens: given.max_new_tokens.unwrap_or(default.max_new_tokens),
+        }
+    }
+
+    fn limits(&mut self, spec: &RunSpec) -> Limits {
+        let given = &spec.limits;
+        if given.time_limit.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
+            self.add("limits", "time_limit must be a number of seconds above 0");
+        }
+        Limits {
+            time_limit: given.time_limit,
+            fail_on_error: given.fail_on_error.unwrap_or_default(),
+            retry_on_error: given.retry_on_error.unwrap_or(2),
+        }
+    }
+}
+
+/// The values, each once, in the order of their first appearance.
+fn unique<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    for value in values {
+        if !kept.contains(&value) {
+            kept.push(value);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{GenerationSpec, LimitsSpec, Preset, Selection};
+
+    fn known() -> Vec<BenchmarkFacts> {
+        let facts = |name: &str, formulations: &[Formulation]| BenchmarkFacts {
+            name: name.to_owned(),
+            formulations: formulations.to_vec(),
+        };
+        vec![
+            facts("gsm8k", &Formulation::ALL),
+            facts("hotpotqa", &Formulation::ALL),
+            facts("webshop", &[Formulation::Iterative]),
+        ]
+    }
+
+    fn spec(tasks: &[&str]) -> RunSpec {
+        RunSpec {
+            tasks: Some(tasks.iter().map(|&task| task.to_owned()).collect()),
+            models: Some(vec![ModelSet::of("builtin:tiny")]),
+            ..RunSpec::default()
+        }
+    }
+
+    fn refused(spec: RunSpec) -> String {
+        spec.resolve_against(&known()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_short_specification_becomes_complete() {
+        let resolved = spec(&["gsm8k", "gsm8k"]).resolve_against(&known()).unwrap();
+        assert_eq!(resolved.tasks, ["gsm8k"]);
+        assert_eq!(resolved.formulation, [Formulation::Iterative]);
+        assert_eq!(resolved.scoring, [Scoring::Paper, Scoring::Corrected]);
+        assert_eq!(resolved.generation, GenerationSettings::default());
+        assert_eq!(resolved.items["gsm8k"], ItemChoice::All);
+        assert_eq!(resolved.models[0].0.len(), 2);
+        assert!(resolved.name.starts_with("gsm8k-iterative-"), "{}", resolved.name);
+        let again = spec(&["gsm8k"]).resolve_against(&known()).unwrap();
+        assert_eq!(resolved, again);
+        let other = RunSpec { limit: Some(3), ..spec(&["gsm8k"]) }.resolve_against(&known()).unwrap();
+        assert_ne!(resolved.name, other.name);
+        let text = serde_json::to_string(&resolved).unwrap();
+        assert_eq!(serde_json::from_str::<ResolvedSpec>(&text).unwrap(), resolved);
+    }
+
+    #[test]
+    fn the_paper_preset_has_the_published_items() {
+        let paper = RunSpec { preset: Some(Preset::Paper), ..spec(&["gsm8k", "hotpotqa", "webshop"]) };
+        let resolved = paper.clone().resolve_against(&known()).unwrap();
+        assert_eq!(resolved.items["gsm8k"], ItemChoice::All);
+        assert_eq!(resolved.items["hotpotqa"], ItemChoice::First(1000));
+        assert_eq!(resolved.items["webshop"], ItemChoice::First(500));
+        assert_eq!(resolved.behaviour, [Behaviour::Paper]);
+        assert_eq!((resolved.dtype_on("cuda:0"), resolved.dtype_on("cpu")), (Some("f16"), None));
+        let limited = RunSpec { limit: Some(10), ..paper }.resolve_against(&known()).unwrap();
+        assert_eq!(limited.items["hotpotqa"], ItemChoice::First(10));
+    }
+
+    #[test]
+    fn every_problem_is_named_at_once() {
+        let message = refused(RunSpec {
+            tasks: Some(vec!["gsm9k".to_owned()]),
+            limit: Some(0),
+            dtype: Some("float16".to_owned()),
+            name: Some("../up".to_owned()),
+            ..RunSpec::default()
+        });
+        assert!(message.contains(
+            "unknown benchmark `gsm9k`; known are gsm8k, hotpotqa, webshop; did you mean `gsm8k`?"
+        ));
+        assert!(message.contains("limit: 0 items"), "{message}");
+        assert!(message.contains("dtype: unknown type"), "{message}");
+        assert!(message.contains("models: no model is named"), "{message}");
+        assert!(message.contains("name: `../up`"), "{message}");
+    }
+
+    #[test]
+    fn unsupported_combinations_are_refused() {
+        let cot = RunSpec { formulation: Some(vec![Formulation::Cot]), ..spec(&["webshop"]) };
+        assert_eq!(refused(cot), "formulation: webshop cannot be run as cot; it can as iterative");
+        let planner = ModelSet { planner: Some("p".to_owned()), ..ModelSet::default() };
+        let alone = RunSpec { models: Some(vec![planner]), ..spec(&["gsm8k"]) };
+        assert!(refused(alone).contains("asks the grounder: name one with `--grounder`"));
+        let cold = GenerationSpec { top_k: Some(5), ..GenerationSpec::default() };
+        assert!(refused(RunSpec { generation: cold, ..spec(&["gsm8k"]) }).contains("temperature above 0"));
+        let both = RunSpec {
+            limit: Some(1),
+            samples: Some(BTreeMap::from([("webshop".to_owned(), Selection::of([1]))])),
+            ..spec(&["gsm8k"])
+        };
+        let message = refused(both);
+        assert!(
+            message.contains("exclude each other") && message.contains("not among the tasks"),
+            "{message}"
+        );
+        let late = LimitsSpec { time_limit: Some(-1.0), ..LimitsSpec::default() };
+        assert!(refused(RunSpec { limits: late, ..spec(&["gsm8k"]) }).contains("above 0"));
+        let empty = RunSpec { seed: Some(Vec::new()), ..spec(&["gsm8k"]) };
+        assert!(refused(empty).contains("seed: the list is empty"));
+    }
+
+    #[test]
+    fn formulations_get_the_roles_they_ask() {
+        let both = RunSpec {
+            formulation: Some(vec![Formulation::OneTime, Formulation::Direct]),
+            ..spec(&["gsm8k"])
+        };
+        let resolved = both.resolve_against(&known()).unwrap();
+        assert_eq!(
+            resolved.models[0].0.keys().copied().collect::<Vec<_>>(),
+            [Role::Planner, Role::Grounder, Role::Answerer]
+        );
+    }
+}

@@ -1,0 +1,305 @@
+//! One layer of a specification: a file, the environment or the flags.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use lumos_benchmarks::Scoring;
+use lumos_tasks::{Behaviour, Formulation, Role};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::selection::Selection;
+use super::values::{BatchSize, FailOnError, one_or_many};
+
+/// What a person asks for. Every field is optional; [`RunSpec::merge`] puts one layer over another.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunSpec {
+    /// The run's name: its folder below the output path.
+    pub name: Option<String>,
+    /// A set of defaults.
+    pub preset: Option<Preset>,
+    /// Benchmarks.
+    #[serde(alias = "task", deserialize_with = "one_or_many")]
+    pub tasks: Option<Vec<String>>,
+    /// Formulations.
+    #[serde(alias = "formulations", deserialize_with = "one_or_many")]
+    pub formulation: Option<Vec<Formulation>>,
+    /// Behaviours.
+    #[serde(alias = "behaviours", deserialize_with = "one_or_many")]
+    pub behaviour: Option<Vec<Behaviour>>,
+    /// Scorings shown in the report, the first being the main one.
+    #[serde(alias = "scorings", deserialize_with = "one_or_many")]
+    pub scoring: Option<Vec<Scoring>>,
+    /// Sets of models; the matrix has one cell for each.
+    #[serde(alias = "model", deserialize_with = "one_or_many")]
+    pub models: Option<Vec<ModelSet>>,
+    /// Seeds: one repetition for each.
+    #[serde(alias = "seeds", deserialize_with = "one_or_many")]
+    pub seed: Option<Vec<u64>>,
+    /// Only the first items of each benchmark.
+    pub limit: Option<u64>,
+    /// Only these items, by benchmark.
+    pub samples: Option<BTreeMap<String, Selection>>,
+    /// The data folder.
+    pub data: Option<PathBuf>,
+    /// The folder that run folders go into.
+    #[serde(alias = "output-path")]
+    pub output_path: Option<PathBuf>,
+    /// How replies are generated.
+    pub generation: GenerationSpec,
+    /// Backends by tool.
+    #[serde(alias = "tool")]
+    pub tools: Option<BTreeMap<String, String>>,
+    /// How many requests are computed at a time.
+    #[serde(alias = "batch-size")]
+    pub batch_size: Option<BatchSize>,
+    /// Where models compute: `auto`, `cpu`, `cuda:0`.
+    pub device: Option<String>,
+    /// The type models compute in: `f32`, `bf16`, `f16`.
+    pub dtype: Option<String>,
+    /// Limits.
+    pub limits: LimitsSpec,
+    /// Leave malformed records out instead of stopping.
+    #[serde(alias = "skip-invalid")]
+    pub skip_invalid: Option<bool>,
+}
+
+/// The generation settings of a layer.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GenerationSpec {
+    /// 0 is greedy.
+    pub temperature: Option<f64>,
+    /// Nucleus sampling.
+    #[serde(alias = "top-p")]
+    pub top_p: Option<f64>,
+    /// Only so many of the most likely tokens.
+    #[serde(alias = "top-k")]
+    pub top_k: Option<u32>,
+    /// The most tokens of a reply.
+    #[serde(alias = "max-new-tokens")]
+    pub max_new_tokens: Option<u32>,
+}
+
+/// The limits of a layer.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsSpec {
+    /// Seconds an item may take.
+    #[serde(alias = "time-limit")]
+    pub time_limit: Option<f64>,
+    /// How many faulted items are tolerated.
+    #[serde(alias = "fail-on-error")]
+    pub fail_on_error: Option<FailOnError>,
+    /// How often a faulted item is tried again.
+    #[serde(alias = "retry-on-error")]
+    pub retry_on_error: Option<u32>,
+}
+
+/// The models of one cell of the matrix: one for all roles, or one for each.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct ModelSet {
+    /// The model of every role that has none of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The planner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planner: Option<String>,
+    /// The grounder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grounder: Option<String>,
+    /// The model of the formulations that ask one alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answerer: Option<String>,
+}
+
+impl ModelSet {
+    /// One model for all roles.
+    pub fn of(model: impl Into<String>) -> Self {
+        Self { model: Some(model.into()), ..Self::default() }
+    }
+
+    /// The model of a role.
+    pub fn role(&self, role: Role) -> Option<&str> {
+        let own = match role {
+            Role::Planner => &self.planner,
+            Role::Grounder => &self.grounder,
+            Role::Answerer => &self.answerer,
+        };
+        own.as_deref().or(self.model.as_deref())
+    }
+
+    fn merge(self, over: Self) -> Self {
+        Self {
+            model: over.model.or(self.model),
+            planner: over.planner.or(self.planner),
+            grounder: over.grounder.or(self.grounder),
+            answerer: over.answerer.or(self.answerer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ModelSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Roles {
+            model: Option<String>,
+            planner: Option<String>,
+            grounder: Option<String>,
+            answerer: Option<String>,
+        }
+        struct NameOrRoles;
+        impl<'de> Visitor<'de> for NameOrRoles {
+            type Value = ModelSet;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a model's name, or a table with planner and grounder")
+            }
+            fn visit_str<E: Error>(self, name: &str) -> Result<ModelSet, E> {
+                Ok(ModelSet::of(name))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelSet, A::Error> {
+                let Roles { model, planner, grounder, answerer } =
+                    Roles::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(ModelSet { model, planner, grounder, answerer })
+            }
+        }
+        deserializer.deserialize_any(NameOrRoles)
+    }
+}
+
+/// A named set of defaults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// As published: paper behaviour, the published item sets, half precision on a GPU.
+    Paper,
+}
+
+impl Preset {
+    /// How many items, from the first on, the publication evaluated; `None` for all.
+    pub fn first_items(self, benchmark: &str) -> Option<u64> {
+        match (self, benchmark) {
+            (Self::Paper, "hotpotqa") => Some(1000),
+            (Self::Paper, "strategyqa") => Some(300),
+            (Self::Paper, "webshop") => Some(500),
+            (Self::Paper, _) => None,
+        }
+    }
+}
+
+impl FromStr for Preset {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "paper" => Ok(Self::Paper),
+            _ => Err(format!("unknown preset `{word}`; known is paper")),
+        }
+    }
+}
+
+impl RunSpec {
+    /// Puts another layer over this one: what it says wins, where it says nothing this one stands.
+    ///
+    /// Lists are replaced whole. `limit` and `samples` exclude each other, so that a layer that has one of them
+    /// takes the other away. A single set of models takes over the roles it names from a single set below.
+    #[must_use]
+    pub fn merge(self, over: Self) -> Self {
+        let (limit, samples) = match (over.limit, over.samples) {
+            (None, None) => (self.limit, self.samples),
+            chosen => chosen,
+        };
+        let models = match (self.models, over.models) {
+            (Some(mut below), Some(mut above)) if below.len() == 1 && above.len() == 1 => {
+                let (below, above) = (below.remove(0), above.remove(0));
+                // A model for all roles replaces every role of the layer below.
+                Some(vec![if above.model.is_some() { above } else { below.merge(above) }])
+            }
+            (below, above) => above.or(below),
+        };
+        let tools = match (self.tools, over.tools) {
+            (Some(mut below), Some(above)) => {
+                below.extend(above);
+                Some(below)
+            }
+            (below, above) => above.or(below),
+        };
+        Self {
+            name: over.name.or(self.name),
+            preset: over.preset.or(self.preset),
+            tasks: over.tasks.or(self.tasks),
+            formulation: over.formulation.or(self.formulation),
+            behaviour: over.behaviour.or(self.behaviour),
+            scoring: over.scoring.or(self.scoring),
+            models,
+            seed: over.seed.or(self.seed),
+            limit,
+            samples,
+            data: over.data.or(self.data),
+            output_path: over.output_path.or(self.output_path),
+            generation: GenerationSpec {
+                temperature: over.generation.temperature.or(self.generation.temperature),
+                top_p: over.generation.top_p.or(self.generation.top_p),
+                top_k: over.generation.top_k.or(self.generation.top_k),
+                max_new_tokens: over.generation.max_new_tokens.or(self.generation.max_new_tokens),
+            },
+            tools,
+            batch_size: over.batch_size.or(self.batch_size),
+            device: over.device.or(self.device),
+            dtype: over.dtype.or(self.dtype),
+            limits: LimitsSpec {
+                time_limit: over.limits.time_limit.or(self.limits.time_limit),
+                fail_on_error: over.limits.fail_on_error.or(self.limits.fail_on_error),
+                retry_on_error: over.limits.retry_on_error.or(self.limits.retry_on_error),
+            },
+            skip_invalid: over.skip_invalid.or(self.skip_invalid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layer_above_wins_and_the_one_below_fills_in() {
+        let file = RunSpec {
+            tasks: Some(vec!["gsm8k".to_owned()]),
+            limit: Some(10),
+            tools: Some(BTreeMap::from([("maths".to_owned(), "native".to_owned())])),
+            models: Some(vec![ModelSet::of("builtin:tiny")]),
+            generation: GenerationSpec { temperature: Some(0.5), ..GenerationSpec::default() },
+            ..RunSpec::default()
+        };
+        let flags = RunSpec {
+            samples: Some(BTreeMap::from([("gsm8k".to_owned(), Selection::of([3]))])),
+            models: Some(vec![ModelSet { grounder: Some("script:g".to_owned()), ..ModelSet::default() }]),
+            generation: GenerationSpec { max_new_tokens: Some(64), ..GenerationSpec::default() },
+            ..RunSpec::default()
+        };
+        let merged = file.clone().merge(flags.clone());
+        assert_eq!(merged.tasks, file.tasks);
+        assert_eq!((merged.limit, &merged.samples), (None, &flags.samples));
+        assert_eq!(merged.generation.temperature, Some(0.5));
+        assert_eq!(merged.generation.max_new_tokens, Some(64));
+        let models = &merged.models.as_ref().unwrap()[0];
+        assert_eq!(models.role(Role::Planner), Some("builtin:tiny"));
+        assert_eq!(models.role(Role::Grounder), Some("script:g"));
+        assert_eq!(RunSpec::default().merge(merged.clone()), merged.clone().merge(RunSpec::default()));
+        assert_eq!(RunSpec::default().merge(merged.clone()), merged);
+    }
+
+    #[test]
+    fn one_model_for_all_replaces_the_roles_below() {
+        let below =
+            ModelSet { planner: Some("a".to_owned()), grounder: Some("b".to_owned()), ..ModelSet::default() };
+        let below = RunSpec { models: Some(vec![below]), ..RunSpec::default() };
+        let above = RunSpec { models: Some(vec![ModelSet::of("c")]), ..RunSpec::default() };
+        assert_eq!(below.merge(above.clone()), above);
+    }
+}

@@ -1,0 +1,247 @@
+//! Values of a specification that may be written in several ways.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// How many requests a backend computes at a time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BatchSize {
+    /// As many as fit.
+    #[default]
+    Auto,
+    /// This many.
+    Fixed(u32),
+}
+
+impl FromStr for BatchSize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            _ => match text.parse() {
+                Ok(size) if size > 0 => Ok(Self::Fixed(size)),
+                _ => Err(format!("a batch size is `auto` or a number from 1 on, not `{text}`")),
+            },
+        }
+    }
+}
+
+impl fmt::Display for BatchSize {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => formatter.write_str("auto"),
+            Self::Fixed(size) => size.fmt(formatter),
+        }
+    }
+}
+
+impl Serialize for BatchSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Auto => serializer.serialize_str("auto"),
+            Self::Fixed(size) => serializer.serialize_u32(*size),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for BatchSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = ScalarText::deserialize(deserializer)?;
+        text.0.parse().map_err(D::Error::custom)
+    }
+}
+
+/// How many faulted items a run tolerates before it stops.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub enum FailOnError {
+    /// Any number.
+    #[default]
+    Never,
+    /// None: the first faulted item stops the run.
+    First,
+    /// Up to this share of the planned items.
+    Fraction(f64),
+    /// Up to this many; the run stops at the next.
+    Count(u64),
+}
+
+impl FailOnError {
+    /// Whether a run of `planned` units stops when `faulted` of them have faulted for good.
+    pub fn stops(self, faulted: u64, planned: u64) -> bool {
+        match self {
+            Self::Never => false,
+            Self::First => faulted > 0,
+            #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
+            Self::Fraction(fraction) => faulted > 0 && faulted as f64 > fraction * planned as f64,
+            Self::Count(count) => faulted > count,
+        }
+    }
+}
+
+impl FromStr for FailOnError {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let refused = || {
+            format!(
+                "what to tolerate is `true` (nothing), `false` (anything), a share below 1 or a whole number, \
+                 not `{text}`"
+            )
+        };
+        match text {
+            "true" => return Ok(Self::First),
+            "false" => return Ok(Self::Never),
+            _ => {}
+        }
+        let number: f64 = text.parse().map_err(|_| refused())?;
+        if number > 0.0 && number < 1.0 {
+            Ok(Self::Fraction(number))
+        } else {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
+            let count = number as u64;
+            #[expect(clippy::cast_precision_loss, reason = "compared with what it was read from")]
+            let whole = number >= 0.0 && number.is_finite() && count as f64 == number;
+            if whole { Ok(Self::Count(count)) } else { Err(refused()) }
+        }
+    }
+}
+
+impl fmt::Display for FailOnError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Never => formatter.write_str("false"),
+            Self::First => formatter.write_str("true"),
+            Self::Fraction(fraction) => fraction.fmt(formatter),
+            Self::Count(count) => count.fmt(formatter),
+        }
+    }
+}
+
+impl Serialize for FailOnError {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Never => serializer.serialize_bool(false),
+            Self::First => serializer.serialize_bool(true),
+            Self::Fraction(fraction) => serializer.serialize_f64(*fraction),
+            Self::Count(count) => serializer.serialize_u64(*count),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for FailOnError {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = ScalarText::deserialize(deserializer)?;
+        text.0.parse().map_err(D::Error::custom)
+    }
+}
+
+/// A number, a truth value or a text, as its text.
+struct ScalarText(String);
+
+impl<'de> Deserialize<'de> for ScalarText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Scalar;
+        impl Visitor<'_> for Scalar {
+            type Value = ScalarText;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("a number, a word, true or false")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<ScalarText, E> {
+                Ok(ScalarText(text.to_owned()))
+            }
+            fn visit_bool<E: Error>(self, value: bool) -> Result<ScalarText, E> {
+                Ok(ScalarText(value.to_string()))
+            }
+            fn visit_i64<E: Error>(self, value: i64) -> Result<ScalarText, E> {
+                Ok(ScalarText(value.to_string()))
+            }
+            fn visit_u64<E: Error>(self, value: u64) -> Result<ScalarText, E> {
+                Ok(ScalarText(value.to_string()))
+            }
+            fn visit_f64<E: Error>(self, value: f64) -> Result<ScalarText, E> {
+                Ok(ScalarText(value.to_string()))
+            }
+        }
+        deserializer.deserialize_any(Scalar)
+    }
+}
+
+/// Reads a list, a single value, or a text of several values with commas between them.
+pub(crate) fn one_or_many<'de, D, T>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    struct OneOrMany<T>(PhantomData<T>);
+
+    impl<'de, T: DeserializeOwned> Visitor<'de> for OneOrMany<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("one value or a list")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Vec<T>, E> {
+            text.split(',').map(|part| T::deserialize(part.trim().into_deserializer())).collect()
+        }
+
+        fn visit_i64<E: Error>(self, value: i64) -> Result<Vec<T>, E> {
+            T::deserialize(value.into_deserializer()).map(|value| vec![value])
+        }
+
+        fn visit_u64<E: Error>(self, value: u64) -> Result<Vec<T>, E> {
+            T::deserialize(value.into_deserializer()).map(|value| vec![value])
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
+            let mut values = Vec::new();
+            while let Some(value) = sequence.next_element()? {
+                values.push(value);
+            }
+            Ok(values)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Vec<T>, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(|value| vec![value])
+        }
+    }
+
+    deserializer.deserialize_any(OneOrMany(PhantomData)).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tolerance_reads_and_decides() {
+        assert!("true".parse::<FailOnError>().unwrap().stops(1, 100));
+        assert!(!FailOnError::Never.stops(100, 100));
+        assert!(!FailOnError::Fraction(0.1).stops(10, 100));
+        assert!(FailOnError::Fraction(0.1).stops(11, 100));
+        assert!(!"3".parse::<FailOnError>().unwrap().stops(3, 100));
+        assert!("3".parse::<FailOnError>().unwrap().stops(4, 100));
+        assert!("-1".parse::<FailOnError>().is_err());
+        assert!("1.5".parse::<FailOnError>().is_err());
+        for value in
+            [FailOnError::Never, FailOnError::First, FailOnError::Fraction(0.25), FailOnError::Count(7)]
+        {
+            assert_eq!(value.to_string().parse(), Ok(value));
+            let json = serde_json::to_string(&value).unwrap();
+            assert_eq!(serde_json::from_str::<FailOnError>(&json).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn batch_sizes_read() {
+        assert_eq!("auto".parse(), Ok(BatchSize::Auto));
+        assert_eq!("8".parse(), Ok(BatchSize::Fixed(8)));
+        assert!("0".parse::<BatchSize>().is_err());
+    }
+}
