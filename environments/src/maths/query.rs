@@ -280,7 +280,7 @@ fn inequalities(
         }
         _ => match conditions {
             [condition] => half_plane(condition, variables, meter),
-            _ => Err(MathsError::no_result("several inequalities in several unknowns")),
+            _ => Err(MathsError::no_result("inequalities beside other relations in several unknowns")),
         },
     }
 }
