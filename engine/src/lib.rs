@@ -1,1 +1,35 @@
 //! Inference on candle: models, tokenizer, KV cache, scheduler, sampler.
+//!
+//! [`Engine::load`] takes a folder as published on the Hugging Face hub (Llama 1 to 3, Mistral, TinyLlama and
+//! their fine-tunes; safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) and
+//! [`Engine::generate`] continues sequences, many at once. [`Models`] shares engines between roles.
+//!
+//! Candle reads and converts the weights; the forward pass is this crate's own, because batches must not
+//! change results: a sequence's float32 logits are the same to the bit whatever is computed beside it and however
+//! its prompt is cut into pieces.
+
+#![warn(unsafe_code)]
+
+mod description;
+mod engine;
+mod error;
+mod load;
+mod model;
+mod models;
+mod options;
+mod request;
+mod sampler;
+mod scheduler;
+mod tokenizer;
+
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod fixtures;
+
+pub use description::{ModelDescription, WeightFile};
+pub use engine::Engine;
+pub use error::{GenerateError, LoadError};
+pub use models::Models;
+pub use options::{DType, LoadOptions, ModelFiles, ModelSource};
+pub use request::{Finish, GenerateRequest, Generation, Input, Sampling, Stop, Usage};
+pub use tokenizer::Tokenizer;

@@ -1,0 +1,35 @@
+//! What was loaded, for manifests and reports.
+
+use serde::{Deserialize, Serialize};
+
+use crate::options::DType;
+
+/// A loaded model in figures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelDescription {
+    /// Class name in config.json, such as `LlamaForCausalLM`.
+    pub architecture: String,
+    /// Number of trained values.
+    pub parameters: u64,
+    /// Rows of the embedding; the tokenizer may know fewer ids.
+    pub vocabulary: usize,
+    /// Type of the weights in memory.
+    pub dtype: DType,
+    /// The files that the weights were read from.
+    pub weight_files: Vec<WeightFile>,
+    /// SHA-256 of the tokenizer file, in hexadecimal.
+    pub tokenizer_sha256: String,
+    /// Longest sequence in tokens, prompt and completion together.
+    pub context_length: usize,
+}
+
+/// One file of weights.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WeightFile {
+    /// File name without its folder.
+    pub name: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// SHA-256 in hexadecimal; empty when hashing was switched off.
+    pub sha256: String,
+}

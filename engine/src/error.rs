@@ -1,0 +1,184 @@
+//! What can go wrong, with the file concerned and a remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a model could not be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The folder does not exist.
+    #[error(
+        "model folder {} does not exist; give the folder that holds config.json, the weights and the tokenizer",
+        folder.display()
+    )]
+    FolderMissing {
+        /// The folder asked for.
+        folder: PathBuf,
+    },
+    /// The path exists but cannot be listed.
+    #[error("cannot read model folder {}: {source}; check that it is a folder and its permissions", folder.display())]
+    FolderUnreadable {
+        /// The folder asked for.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that the model needs is not there.
+    #[error("{} has no {expected}; {remedy}", folder.display())]
+    FileMissing {
+        /// The model's folder.
+        folder: PathBuf,
+        /// The file, or the files one of which would do.
+        expected: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A file is there but cannot be read.
+    #[error("cannot read {}: {source}; check its permissions", file.display())]
+    FileUnreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A JSON file does not parse.
+    #[error("{} is not valid: {reason}; copy the file again from where the model was published", file.display())]
+    InvalidJson {
+        /// The file.
+        file: PathBuf,
+        /// Place and kind of the fault.
+        reason: String,
+    },
+    /// The configuration parses but makes no sense.
+    #[error("{}: {reason}; compare it with the published config.json of this model", file.display())]
+    InvalidConfig {
+        /// The file.
+        file: PathBuf,
+        /// Which value, and why.
+        reason: String,
+    },
+    /// A model of a kind that this engine does not compute.
+    #[error("{}: {reason}; supported are Llama and Mistral models without biases", file.display())]
+    Unsupported {
+        /// The configuration file.
+        file: PathBuf,
+        /// Which property is not supported.
+        reason: String,
+    },
+    /// A weight file is cut off or damaged.
+    #[error("{}: {reason}; the file is damaged or incomplete, copy it again", file.display())]
+    InvalidWeights {
+        /// The file.
+        file: PathBuf,
+        /// What the reader said.
+        reason: String,
+    },
+    /// A tensor that the configuration asks for is in none of the weight files.
+    #[error(
+        "tensor {name} is missing from {}; the weights do not belong to this config.json or a shard is missing",
+        file.display()
+    )]
+    MissingTensor {
+        /// The tensor's name.
+        name: String,
+        /// The file or folder searched.
+        file: PathBuf,
+    },
+    /// A tensor has another shape than the configuration says.
+    #[error(
+        "{}: tensor {name} has shape {found:?} but config.json asks for {expected:?}; \
+         config.json and weights do not belong together",
+        file.display()
+    )]
+    WrongShape {
+        /// The weight file.
+        file: PathBuf,
+        /// The tensor's name.
+        name: String,
+        /// Shape that follows from the configuration.
+        expected: Vec<usize>,
+        /// Shape in the file.
+        found: Vec<usize>,
+    },
+    /// The tokenizer file does not parse or cannot be used.
+    #[error("{}: {reason}; copy the tokenizer again from where the model was published", file.display())]
+    InvalidTokenizer {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The tokenizer knows ids that have no embedding.
+    #[error(
+        "{}: the tokenizer has {pieces} pieces but the embedding only {rows} rows; \
+         the tokenizer belongs to another model, or its added tokens were never trained",
+        file.display()
+    )]
+    VocabularyTooLarge {
+        /// The tokenizer file.
+        file: PathBuf,
+        /// Ids that the tokenizer can produce.
+        pieces: usize,
+        /// Rows of the embedding.
+        rows: usize,
+    },
+    /// Threads could not be started.
+    #[error("cannot start the engine's threads: {reason}; lower the number of threads or raise the process limit")]
+    Thread {
+        /// What the system said.
+        reason: String,
+    },
+}
+
+/// Why a sequence was not generated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GenerateError {
+    /// The input encodes to no token at all.
+    #[error("the prompt is empty; a model without a beginning-of-sequence token needs at least one token")]
+    EmptyPrompt,
+    /// The prompt leaves no room for a token.
+    #[error("the prompt has {tokens} tokens, the model takes fewer than {limit}; shorten the prompt")]
+    PromptTooLong {
+        /// Tokens of the prompt.
+        tokens: usize,
+        /// Longest sequence, prompt and completion together.
+        limit: usize,
+    },
+    /// A token id of the input, or a stop id, has no embedding.
+    #[error("token {token} is outside the vocabulary of {vocabulary}")]
+    UnknownToken {
+        /// The id.
+        token: u32,
+        /// Number of ids.
+        vocabulary: usize,
+    },
+    /// Temperature, top-p or top-k out of range.
+    #[error("invalid sampling: {0}")]
+    InvalidSampling(String),
+    /// The stop condition cannot be used.
+    #[error("invalid stop condition: {0}")]
+    InvalidStop(String),
+    /// The tokenizer refused the text.
+    #[error("cannot encode or decode the text: {0}")]
+    Tokenizer(String),
+    /// The deadline passed before the sequence was finished.
+    #[error("the deadline passed after {completion_tokens} generated tokens")]
+    DeadlineExceeded {
+        /// Tokens generated until then.
+        completion_tokens: usize,
+    },
+    /// The forward pass that this sequence took part in failed.
+    #[error("the forward pass failed: {0}")]
+    Forward(String),
+    /// The model computed something that is not a number.
+    #[error("the model's logits are not finite after {position} tokens; its weights are damaged or overflow")]
+    NotFinite {
+        /// Tokens before these logits.
+        position: usize,
+    },
+    /// The engine was shut down.
+    #[error("the engine was shut down")]
+    ShutDown,
+}

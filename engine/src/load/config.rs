@@ -1,0 +1,276 @@
+//! config.json of the Llama family, checked.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::folder::ModelFolder;
+use crate::error::LoadError;
+
+/// Architectures that are Llama's forward pass.
+const ARCHITECTURES: [&str; 2] = ["LlamaForCausalLM", "MistralForCausalLM"];
+
+/// The shape of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ModelConfig {
+    pub(crate) architecture: String,
+    pub(crate) hidden_size: usize,
+    pub(crate) intermediate_size: usize,
+    pub(crate) layers: usize,
+    pub(crate) heads: usize,
+    pub(crate) key_value_heads: usize,
+    pub(crate) head_size: usize,
+    pub(crate) norm_epsilon: f64,
+    pub(crate) rope_theta: f64,
+    pub(crate) rope_scaling: RopeScaling,
+    pub(crate) sliding_window: Option<usize>,
+    pub(crate) tied_embeddings: bool,
+    /// Longest sequence in tokens.
+    pub(crate) context_length: usize,
+    /// Ids that end a sequence.
+    pub(crate) end_of_sequence: Vec<u32>,
+}
+
+/// How rotary frequencies are stretched.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum RopeScaling {
+    None,
+    Linear { factor: f64 },
+    Llama3 { factor: f64, low_frequency_factor: f64, high_frequency_factor: f64, original_length: f64 },
+}
+
+#[derive(Deserialize)]
+struct RawConfig {
+    #[serde(default)]
+    architectures: Option<Vec<String>>,
+    hidden_size: usize,
+    intermediate_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    rms_norm_eps: Option<f64>,
+    rope_theta: Option<f64>,
+    rope_scaling: Option<RawRope>,
+    rope_parameters: Option<RawRope>,
+    sliding_window: Option<usize>,
+    #[serde(default)]
+    tie_word_embeddings: bool,
+    max_position_embeddings: Option<usize>,
+    eos_token_id: Option<Ids>,
+    hidden_act: Option<String>,
+    attention_bias: Option<bool>,
+    mlp_bias: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct RawRope {
+    #[serde(alias = "type")]
+    rope_type: Option<String>,
+    rope_theta: Option<f64>,
+    factor: Option<f64>,
+    low_freq_factor: Option<f64>,
+    high_freq_factor: Option<f64>,
+    original_max_position_embeddings: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct RawGenerationConfig {
+    eos_token_id: Option<Ids>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Ids {
+    One(u32),
+    Many(Vec<u32>),
+}
+
+impl Ids {
+    fn into_vec(self) -> Vec<u32> {
+        match self {
+            Self::One(id) => vec![id],
+            Self::Many(ids) => ids,
+        }
+    }
+}
+
+impl ModelConfig {
+    /// Reads config.json and, for the end-of-sequence ids, generation_config.json when it is there.
+    pub(super) fn from_folder(folder: &ModelFolder) -> Result<Self, LoadError> {
+        let file = folder.required("config.json", "copy it from where the model was published")?;
+        let generation = folder.optional("generation_config.json");
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|source| LoadError::FileUnreadable { file: path.clone(), source })
+        };
+        let config = read(&file)?;
+        let generation = match &generation {
+            Some(path) => Some((read(path)?, path.as_path())),
+            None => None,
+        };
+        Self::parse(&config, generation.as_ref().map(|(bytes, path)| (&bytes[..], *path)), &file)
+    }
+
+    /// Parses and checks a configuration.
+    pub(crate) fn parse(
+        config: &[u8],
+        generation: Option<(&[u8], &Path)>,
+        file: &Path,
+    ) -> Result<Self, LoadError> {
+        let json = |file: &Path, error: &serde_json::Error| LoadError::InvalidJson {
+            file: file.to_owned(),
+            reason: error.to_string(),
+        };
+        // The architecture first: the rest of a foreign configuration may have other fields.
+        #[derive(Deserialize)]
+        struct Kind {
+            architectures: Option<Vec<String>>,
+            model_type: Option<String>,
+        }
+        let kind: Kind = serde_json::from_slice(config).map_err(|error| json(file, &error))?;
+        let architecture = kind
+            .architectures
+            .and_then(|names| names.into_iter().next())
+            .or(kind.model_type.map(|name| match name.as_str() {
+                "llama" => ARCHITECTURES[0].to_owned(),
+                "mistral" => ARCHITECTURES[1].to_owned(),
+                _ => name,
+            }))
+            .unwrap_or_default();
+        let unsupported =
+            |reason: String| Err(LoadError::Unsupported { file: file.to_owned(), reason });
+        if !ARCHITECTURES.contains(&architecture.as_str()) {
+            return unsupported(format!("architecture {architecture:?} is not supported"));
+        }
+        let raw: RawConfig = serde_json::from_slice(config).map_err(|error| json(file, &error))?;
+        debug_assert!(raw.architectures.is_none() || !architecture.is_empty());
+        if raw.attention_bias == Some(true) || raw.mlp_bias == Some(true) {
+            return unsupported("attention_bias or mlp_bias is true".to_owned());
+        }
+        if let Some(activation) = raw.hidden_act.as_deref().filter(|name| *name != "silu") {
+            return unsupported(format!("hidden_act is {activation:?}, not \"silu\""));
+        }
+        let end_of_sequence = match generation {
+            Some((bytes, path)) => {
+                let raw: RawGenerationConfig =
+                    serde_json::from_slice(bytes).map_err(|error| json(path, &error))?;
+                raw.eos_token_id
+            }
+            None => None,
+        };
+        let end_of_sequence = end_of_sequence.or(raw.eos_token_id).map_or(Vec::new(), Ids::into_vec);
+        let rope = raw.rope_parameters.or(raw.rope_scaling);
+        let rope_theta = rope.as_ref().and_then(|rope| rope.rope_theta).or(raw.rope_theta).unwrap_or(10_000.0);
+        let invalid = |reason: &str| LoadError::InvalidConfig { file: file.to_owned(), reason: reason.to_owned() };
+        let rope_scaling = match rope {
+            None => RopeScaling::None,
+            Some(rope) => {
+                let value = |value: Option<f64>, name: &str| {
+                    value
+                        .filter(|value| *value > 0.0)
+                        .ok_or_else(|| invalid(&format!("rope scaling needs a positive {name}")))
+                };
+                match rope.rope_type.as_deref().unwrap_or("default") {
+                    "default" => RopeScaling::None,
+                    "linear" => RopeScaling::Linear { factor: value(rope.factor, "factor")? },
+                    "llama3" => RopeScaling::Llama3 {
+                        factor: value(rope.factor, "factor")?,
+                        low_frequency_factor: value(rope.low_freq_factor, "low_freq_factor")?,
+                        high_frequency_factor: value(rope.high_freq_factor, "high_freq_factor")?,
+                        original_length: value(
+                            rope.original_max_position_embeddings,
+                            "original_max_position_embeddings",
+                        )?,
+                    },
+                    other => return unsupported(format!("rope scaling {other:?} is not supported")),
+                }
+            }
+        };
+        let heads = raw.num_attention_heads;
+        let key_value_heads = raw.num_key_value_heads.unwrap_or(heads);
+        if [raw.hidden_size, raw.intermediate_size, raw.num_hidden_layers, heads, key_value_heads].contains(&0) {
+            return Err(invalid("sizes, layers and heads must be positive"));
+        }
+        if heads % key_value_heads != 0 {
+            return Err(invalid("num_attention_heads must be a multiple of num_key_value_heads"));
+        }
+        let head_size = raw.head_dim.unwrap_or(raw.hidden_size / heads);
+        if head_size == 0 || head_size % 2 != 0 {
+            return Err(invalid("the size of a head must be even and positive"));
+        }
+        if raw.head_dim.is_none() && raw.hidden_size % heads != 0 {
+            return Err(invalid("hidden_size must be a multiple of num_attention_heads"));
+        }
+        Ok(Self {
+            architecture,
+            hidden_size: raw.hidden_size,
+            intermediate_size: raw.intermediate_size,
+            layers: raw.num_hidden_layers,
+            heads,
+            key_value_heads,
+            head_size,
+            norm_epsilon: raw.rms_norm_eps.unwrap_or(1e-6),
+            rope_theta,
+            rope_scaling,
+            sliding_window: raw.sliding_window.filter(|window| *window > 0),
+            tied_embeddings: raw.tie_word_embeddings,
+            context_length: raw.max_position_embeddings.unwrap_or(2048),
+            end_of_sequence,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BASE: &str = r#""hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "rms_norm_eps": 1e-5"#;
+
+    fn parse(extra: &str) -> Result<ModelConfig, LoadError> {
+        ModelConfig::parse(format!("{{{BASE}{extra}}}").as_bytes(), None, Path::new("config.json"))
+    }
+
+    #[test]
+    fn defaults_follow_the_original() {
+        let config = parse(r#", "model_type": "llama""#).unwrap();
+        assert_eq!((config.key_value_heads, config.head_size, config.rope_theta), (4, 16, 10_000.0));
+        assert_eq!(config.rope_scaling, RopeScaling::None);
+        assert!(config.end_of_sequence.is_empty());
+    }
+
+    #[test]
+    fn rope_is_read_in_old_and_new_places() {
+        let old = parse(r#", "model_type": "llama", "rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2}"#);
+        let new = parse(
+            r#", "model_type": "llama", "rope_parameters": {"rope_type": "linear", "factor": 2, "rope_theta": 500000.0}"#,
+        );
+        let (old, new) = (old.unwrap(), new.unwrap());
+        assert_eq!(old, new);
+        assert_eq!(new.rope_scaling, RopeScaling::Linear { factor: 2.0 });
+    }
+
+    #[test]
+    fn end_of_sequence_prefers_the_generation_config() {
+        let text = format!(r#"{{{BASE}, "model_type": "mistral", "eos_token_id": 2}}"#);
+        let generation = (&br#"{"eos_token_id": [7, 9]}"#[..], Path::new("generation_config.json"));
+        let config = ModelConfig::parse(text.as_bytes(), Some(generation), Path::new("config.json")).unwrap();
+        assert_eq!(config.end_of_sequence, [7, 9]);
+        assert_eq!(config.architecture, "MistralForCausalLM");
+    }
+
+    #[test]
+    fn foreign_models_are_refused_by_name() {
+        for (extra, word) in [
+            (r#", "architectures": ["GPT2LMHeadModel"]"#, "GPT2LMHeadModel"),
+            (r#", "model_type": "llama", "attention_bias": true"#, "attention_bias"),
+            (r#", "model_type": "llama", "hidden_act": "gelu""#, "gelu"),
+            (r#", "model_type": "llama", "rope_scaling": {"type": "yarn", "factor": 2}"#, "yarn"),
+        ] {
+            let error = parse(extra).unwrap_err();
+            assert!(matches!(error, LoadError::Unsupported { .. }) && error.to_string().contains(word), "{error}");
+        }
+        let error = parse(r#", "model_type": "llama", "num_key_value_heads": 3"#).unwrap_err();
+        assert!(matches!(error, LoadError::InvalidConfig { .. }), "{error}");
+    }
+}

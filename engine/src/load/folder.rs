@@ -1,0 +1,116 @@
+//! The files of a model folder.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::error::LoadError;
+use crate::tokenizer::Tokenizer;
+
+/// A folder that exists and can be read.
+pub(super) struct ModelFolder {
+    path: PathBuf,
+}
+
+/// The weight files to read, in order.
+pub(super) enum WeightPaths {
+    Safetensors { folder: PathBuf, files: Vec<PathBuf> },
+    Pickle { folder: PathBuf, files: Vec<PathBuf> },
+}
+
+impl WeightPaths {
+    pub(super) fn paths(&self) -> &[PathBuf] {
+        match self {
+            Self::Safetensors { files, .. } | Self::Pickle { files, .. } => files,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct ShardIndex {
+    weight_map: HashMap<String, String>,
+}
+
+impl ModelFolder {
+    pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
+        match std::fs::read_dir(path) {
+            Ok(_) => Ok(Self { path: path.to_owned() }),
+            Err(source) if source.kind() == ErrorKind::NotFound => {
+                Err(LoadError::FolderMissing { folder: path.to_owned() })
+            }
+            Err(source) => Err(LoadError::FolderUnreadable { folder: path.to_owned(), source }),
+        }
+    }
+
+    /// A file's path when the file is there.
+    pub(super) fn optional(&self, name: &str) -> Option<PathBuf> {
+        Some(self.path.join(name)).filter(|path| path.exists())
+    }
+
+    /// A file's path, or the error that it is missing.
+    pub(super) fn required(&self, name: &str, remedy: &str) -> Result<PathBuf, LoadError> {
+        self.optional(name).ok_or_else(|| self.missing(name, remedy))
+    }
+
+    fn missing(&self, expected: &str, remedy: &str) -> LoadError {
+        LoadError::FileMissing {
+            folder: self.path.clone(),
+            expected: expected.to_owned(),
+            remedy: remedy.to_owned(),
+        }
+    }
+
+    /// tokenizer.json, or else the SentencePiece model with its added tokens.
+    pub(super) fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
+        if let Some(file) = self.optional("tokenizer.json") {
+            return Tokenizer::from_json(&read(&file)?, &file);
+        }
+        let Some(file) = self.optional("tokenizer.model") else {
+            return Err(self.missing(
+                "tokenizer.json or tokenizer.model",
+                "copy the tokenizer of the model or of its base model into the folder",
+            ));
+        };
+        let added = self.optional("added_tokens.json");
+        let special = self.optional("special_tokens_map.json");
+        let added = added.map(|file| Ok((read(&file)?, file))).transpose()?;
+        let special = special.map(|file| Ok((read(&file)?, file))).transpose()?;
+        let pair = |file: &'_ Option<(Vec<u8>, PathBuf)>| file.clone();
+        Tokenizer::from_sentencepiece(&read(&file)?, pair(&added), pair(&special), &file)
+    }
+
+    /// Safetensors when there are any, else PyTorch's pickles; one file or shards with an index.
+    pub(super) fn weights(&self) -> Result<WeightPaths, LoadError> {
+        let folder = self.path.clone();
+        if let Some(files) = self.shards("model.safetensors")? {
+            return Ok(WeightPaths::Safetensors { folder, files });
+        }
+        if let Some(files) = self.shards("pytorch_model.bin")? {
+            return Ok(WeightPaths::Pickle { folder, files });
+        }
+        Err(self.missing(
+            "weights (model.safetensors, model.safetensors.index.json, pytorch_model.bin or \
+             pytorch_model.bin.index.json)",
+            "copy the weight files into the folder",
+        ))
+    }
+
+    fn shards(&self, name: &str) -> Result<Option<Vec<PathBuf>>, LoadError> {
+        let Some(index) = self.optional(&format!("{name}.index.json")) else {
+            return Ok(self.optional(name).map(|file| vec![file]));
+        };
+        let parsed: ShardIndex = serde_json::from_slice(&read(&index)?)
+            .map_err(|error| LoadError::InvalidJson { file: index.clone(), reason: error.to_string() })?;
+        let mut names: Vec<String> = parsed.weight_map.into_values().collect();
+        names.sort_unstable();
+        names.dedup();
+        let remedy = "the index names this shard; copy it into the folder";
+        names.iter().map(|name| self.required(name, remedy)).collect::<Result<_, _>>().map(Some)
+    }
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, LoadError> {
+    std::fs::read(file).map_err(|source| LoadError::FileUnreadable { file: file.to_owned(), source })
+}

@@ -1,0 +1,181 @@
+//! Tensors by name, out of safetensors or PyTorch pickles.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use candle_core::pickle::PthTensors;
+use candle_core::{DType, Device, Tensor};
+use memmap2::Mmap;
+use safetensors::SafeTensors;
+use safetensors::tensor::Metadata;
+
+use super::folder::WeightPaths;
+use super::mapped;
+use crate::error::LoadError;
+
+/// All tensors of a checkpoint.
+pub(crate) struct Weights {
+    /// What errors name when a tensor is in none of the files.
+    place: PathBuf,
+    files: Vec<WeightSource>,
+    /// Tensor name to index into `files`.
+    tensors: HashMap<String, usize>,
+}
+
+enum WeightSource {
+    Mapped { path: PathBuf, bytes: Mmap, start: usize, metadata: Metadata },
+    Memory { path: PathBuf, bytes: &'static [u8], start: usize, metadata: Metadata },
+    Pickle { path: PathBuf, tensors: PthTensors },
+}
+
+impl WeightSource {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Mapped { path, .. } | Self::Memory { path, .. } | Self::Pickle { path, .. } => path,
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
+        match self {
+            Self::Mapped { metadata, .. } | Self::Memory { metadata, .. } => {
+                metadata.tensors().into_keys().collect()
+            }
+            Self::Pickle { tensors, .. } => tensors.tensor_infos().keys().cloned().collect(),
+        }
+    }
+
+    fn shape(&self, name: &str) -> Vec<usize> {
+        match self {
+            Self::Mapped { metadata, .. } | Self::Memory { metadata, .. } => {
+                metadata.info(name).map_or(Vec::new(), |info| info.shape.clone())
+            }
+            Self::Pickle { tensors, .. } => {
+                tensors.tensor_infos().get(name).map_or(Vec::new(), |info| info.layout.dims().to_vec())
+            }
+        }
+    }
+
+    fn tensor(&self, name: &str) -> candle_core::Result<Option<Tensor>> {
+        let (bytes, start, metadata): (&[u8], usize, &Metadata) = match self {
+            Self::Mapped { bytes, start, metadata, .. } => (bytes, *start, metadata),
+            Self::Memory { bytes, start, metadata, .. } => (bytes, *start, metadata),
+            Self::Pickle { tensors, .. } => return tensors.get(name),
+        };
+        let Some(info) = metadata.info(name) else { return Ok(None) };
+        let (first, last) = info.data_offsets;
+        let dtype = DType::try_from(info.dtype)?;
+        Tensor::from_raw_buffer(&bytes[start + first..start + last], dtype, &info.shape, &Device::Cpu).map(Some)
+    }
+}
+
+impl Weights {
+    /// Opens the files of a folder and reads their tables of contents.
+    pub(super) fn open(paths: &WeightPaths) -> Result<Self, LoadError> {
+        let (place, files) = match paths {
+            WeightPaths::Safetensors { folder, files } => {
+                (folder, files.iter().map(|path| open_safetensors(path)).collect::<Result<_, _>>()?)
+            }
+            WeightPaths::Pickle { folder, files } => {
+                (folder, files.iter().map(|path| open_pickle(path)).collect::<Result<_, _>>()?)
+            }
+        };
+        Ok(Self::index(if let [file] = paths.paths() { file.clone() } else { place.clone() }, files))
+    }
+
+    /// Safetensors embedded in the binary.
+    pub(super) fn from_memory(bytes: &'static [u8], path: &Path) -> Result<Self, LoadError> {
+        let (start, metadata) = contents(bytes, path)?;
+        let source = WeightSource::Memory { path: path.to_owned(), bytes, start, metadata };
+        Ok(Self::index(path.to_owned(), vec![source]))
+    }
+
+    fn index(place: PathBuf, files: Vec<WeightSource>) -> Self {
+        let mut tensors = HashMap::new();
+        for (index, file) in files.iter().enumerate() {
+            tensors.extend(file.names().into_iter().map(|name| (name, index)));
+        }
+        Self { place, files, tensors }
+    }
+
+    fn source(&self, name: &str) -> Result<&WeightSource, LoadError> {
+        self.tensors
+            .get(name)
+            .map(|index| &self.files[*index])
+            .ok_or_else(|| LoadError::MissingTensor { name: name.to_owned(), file: self.place.clone() })
+    }
+
+    /// A tensor of the given shape, in the type that the file has it in.
+    pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, LoadError> {
+        let source = self.source(name)?;
+        let found = source.shape(name);
+        if found != shape {
+            let (file, name, expected) = (source.path().to_owned(), name.to_owned(), shape.to_vec());
+            return Err(LoadError::WrongShape { file, name, expected, found });
+        }
+        match source.tensor(name) {
+            Ok(Some(tensor)) if tensor.dtype().is_float() => Ok(tensor),
+            Ok(Some(tensor)) => Err(LoadError::InvalidWeights {
+                file: source.path().to_owned(),
+                reason: format!("tensor {name} has type {:?}, not a float type", tensor.dtype()),
+            }),
+            Ok(None) => Err(LoadError::MissingTensor { name: name.to_owned(), file: self.place.clone() }),
+            Err(error) => Err(self.invalid(name, &error)),
+        }
+    }
+
+    /// Rows of a matrix of `columns` columns, however many the file has.
+    pub(crate) fn rows(&self, name: &str, columns: usize) -> Result<usize, LoadError> {
+        let source = self.source(name)?;
+        match source.shape(name)[..] {
+            [rows, found] if found == columns && rows > 0 => Ok(rows),
+            ref found => Err(LoadError::WrongShape {
+                file: source.path().to_owned(),
+                name: name.to_owned(),
+                expected: vec![1, columns],
+                found: found.to_vec(),
+            }),
+        }
+    }
+
+    /// The error that a tensor could not be read or converted.
+    pub(crate) fn invalid(&self, name: &str, error: &candle_core::Error) -> LoadError {
+        let file = self.tensors.get(name).map_or(&*self.place, |index| self.files[*index].path()).to_owned();
+        LoadError::InvalidWeights { file, reason: format!("tensor {name}: {error}") }
+    }
+
+    /// Number of values in all tensors.
+    pub(crate) fn parameters(&self) -> u64 {
+        let size = |(name, index): (&String, &usize)| {
+            self.files[*index].shape(name).iter().map(|size| *size as u64).product::<u64>()
+        };
+        self.tensors.iter().filter(|(name, _)| name.ends_with(".weight")).map(size).sum()
+    }
+}
+
+/// Start of the data, and what is in it.
+fn contents(bytes: &[u8], path: &Path) -> Result<(usize, Metadata), LoadError> {
+    let invalid = |error: &dyn std::fmt::Display| LoadError::InvalidWeights {
+        file: path.to_owned(),
+        reason: error.to_string(),
+    };
+    let (header, metadata) = SafeTensors::read_metadata(bytes).map_err(|error| invalid(&error))?;
+    Ok((header + 8, metadata))
+}
+
+fn open_safetensors(path: &Path) -> Result<WeightSource, LoadError> {
+    let bytes =
+        mapped::map(path).map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
+    let (start, metadata) = contents(&bytes, path)?;
+    Ok(WeightSource::Mapped { path: path.to_owned(), bytes, start, metadata })
+}
+
+fn open_pickle(path: &Path) -> Result<WeightSource, LoadError> {
+    std::fs::File::open(path).map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
+    let tensors = PthTensors::new(path, None)
+        .map_err(|error| LoadError::InvalidWeights { file: path.to_owned(), reason: error.to_string() })?;
+    if tensors.tensor_infos().is_empty() {
+        let reason = "no tensors found in this PyTorch file".to_owned();
+        return Err(LoadError::InvalidWeights { file: path.to_owned(), reason });
+    }
+    Ok(WeightSource::Pickle { path: path.to_owned(), tensors })
+}

@@ -1,0 +1,221 @@
+//! Weights and forward pass.
+
+use candle_core::Tensor;
+use pulp::Arch;
+
+use super::Chunk;
+use super::attention::{AttentionRow, AttentionShape, attention};
+use super::cache::PageLayout;
+use super::elementwise::{add, gated, rms_norm};
+use super::linear::{Linear, LinearScratch, to_f32};
+use super::rope::RotaryTable;
+use crate::error::LoadError;
+use crate::load::config::ModelConfig;
+use crate::load::weights::Weights;
+use crate::options::DType;
+
+/// One decoder layer.
+struct Layer {
+    attention_norm: Vec<f32>,
+    query_key_value: Linear,
+    attention_output: Linear,
+    feed_forward_norm: Vec<f32>,
+    gate_up: Linear,
+    down: Linear,
+}
+
+/// A Llama-shaped model: read only, shared by the threads that compute with it.
+pub(crate) struct Llama {
+    arch: Arch,
+    hidden: usize,
+    intermediate: usize,
+    epsilon: f32,
+    shape: AttentionShape,
+    embedding: Vec<f32>,
+    layers: Vec<Layer>,
+    norm: Vec<f32>,
+    head: Linear,
+}
+
+/// Buffers of one forward pass, kept between calls.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    linear: LinearScratch,
+    hidden: Vec<f32>,
+    normed: Vec<f32>,
+    query_key_value: Vec<f32>,
+    attended: Vec<f32>,
+    gate_up: Vec<f32>,
+    product: Vec<f32>,
+    update: Vec<f32>,
+}
+
+impl Llama {
+    /// Takes the weights over, converted to `dtype`; nothing of the files is needed afterwards.
+    pub(crate) fn load(config: &ModelConfig, weights: &Weights, dtype: DType) -> Result<Self, LoadError> {
+        let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
+        let queries = config.heads * config.head_size;
+        let keys = config.key_value_heads * config.head_size;
+        let vector = |name: &str| -> Result<Vec<f32>, LoadError> {
+            let tensor = weights.get(name, &[hidden])?;
+            to_f32(&tensor).map_err(|error| weights.invalid(name, &error))
+        };
+        let linear = |parts: &[(String, usize)], inputs: usize| -> Result<Linear, LoadError> {
+            let tensors: Vec<Tensor> = parts
+                .iter()
+                .map(|(name, outputs)| weights.get(name, &[*outputs, inputs]))
+                .collect::<Result<_, _>>()?;
+            Linear::new(&tensors, dtype).map_err(|error| weights.invalid(&parts[0].0, &error))
+        };
+        let rows = weights.rows("model.embed_tokens.weight", hidden)?;
+        let embedding = weights.get("model.embed_tokens.weight", &[rows, hidden])?;
+        let head = if config.tied_embeddings {
+            Linear::new(std::slice::from_ref(&embedding), dtype)
+                .map_err(|error| weights.invalid("model.embed_tokens.weight", &error))?
+        } else {
+            linear(&[("lm_head.weight".to_owned(), rows)], hidden)?
+        };
+        let embedding =
+            to_f32(&embedding).map_err(|error| weights.invalid("model.embed_tokens.weight", &error))?;
+        let layers = (0..config.layers)
+            .map(|index| {
+                let name = |part: &str| format!("model.layers.{index}.{part}.weight");
+                Ok(Layer {
+                    attention_norm: vector(&name("input_layernorm"))?,
+                    query_key_value: linear(
+                        &[
+                            (name("self_attn.q_proj"), queries),
+                            (name("self_attn.k_proj"), keys),
+                            (name("self_attn.v_proj"), keys),
+                        ],
+                        hidden,
+                    )?,
+                    attention_output: linear(&[(name("self_attn.o_proj"), hidden)], queries)?,
+                    feed_forward_norm: vector(&name("post_attention_layernorm"))?,
+                    gate_up: linear(
+                        &[(name("mlp.gate_proj"), intermediate), (name("mlp.up_proj"), intermediate)],
+                        hidden,
+                    )?,
+                    down: linear(&[(name("mlp.down_proj"), hidden)], intermediate)?,
+                })
+            })
+            .collect::<Result<_, LoadError>>()?;
+        let layout = PageLayout {
+            layers: config.layers,
+            heads: config.key_value_heads,
+            head_size: config.head_size,
+        };
+        Ok(Self {
+            arch: Arch::new(),
+            hidden,
+            intermediate,
+            epsilon: config.norm_epsilon as f32,
+            shape: AttentionShape { query_heads: config.heads, window: config.sliding_window, layout },
+            embedding,
+            layers,
+            norm: vector("model.norm.weight")?,
+            head,
+        })
+    }
+
+    /// Number of logits, which is the number of embedding rows.
+    pub(crate) fn vocabulary(&self) -> usize {
+        self.head.outputs()
+    }
+
+    /// Layout of the caches.
+    pub(crate) fn layout(&self) -> PageLayout {
+        self.shape.layout
+    }
+
+    /// Bytes of weights that one token's forward pass reads.
+    pub(crate) fn bytes(&self) -> usize {
+        let layer = |layer: &Layer| {
+            [&layer.query_key_value, &layer.attention_output, &layer.gate_up, &layer.down].map(Linear::bytes)
+        };
+        self.head.bytes() + self.layers.iter().flat_map(layer).sum::<usize>()
+    }
+
+    /// Advances the sequences, whose caches and `rotary` have room already; writes the logits that are wanted
+    /// to `logits`, row after row.
+    pub(crate) fn forward(
+        &self,
+        chunks: &mut [Chunk<'_>],
+        rotary: &RotaryTable,
+        parallel: bool,
+        scratch: &mut Scratch,
+        logits: &mut [f32],
+    ) {
+        let (arch, layout) = (self.arch, self.shape.layout);
+        let size = layout.head_size;
+        let queries = self.shape.query_heads * size;
+        let keys = layout.heads * size;
+        let stride = queries + 2 * keys;
+        let rows: usize = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
+        let Scratch { linear, hidden, normed, query_key_value, attended, gate_up, product, update } = scratch;
+        for (buffer, width) in [
+            (&mut *hidden, self.hidden),
+            (&mut *normed, self.hidden),
+            (&mut *update, self.hidden),
+            (&mut *query_key_value, stride),
+            (&mut *attended, queries),
+            (&mut *gate_up, 2 * self.intermediate),
+            (&mut *product, self.intermediate),
+        ] {
+            buffer.resize(rows * width, 0.0);
+        }
+        let tokens = chunks.iter().flat_map(|chunk| chunk.tokens);
+        for (hidden, token) in hidden.chunks_exact_mut(self.hidden).zip(tokens) {
+            hidden.copy_from_slice(&self.embedding[*token as usize * self.hidden..][..self.hidden]);
+        }
+        for (index, layer) in self.layers.iter().enumerate() {
+            rms_norm(arch, hidden, &layer.attention_norm, self.epsilon, normed);
+            layer.query_key_value.forward(arch, parallel, normed, query_key_value, linear);
+            let mut remaining = query_key_value.chunks_exact_mut(stride);
+            for chunk in chunks.iter_mut() {
+                let start = chunk.cache.length();
+                for (row, position) in remaining.by_ref().take(chunk.tokens.len()).zip(start..) {
+                    let (turned, values) = row.split_at_mut(queries + keys);
+                    for head in turned.chunks_exact_mut(size) {
+                        rotary.rotate(head, position);
+                    }
+                    let turned = turned[queries..].chunks_exact(size);
+                    for (head, (key, value)) in turned.zip(values.chunks_exact(size)).enumerate() {
+                        chunk.cache.store(&layout, index, head, position, key, value);
+                    }
+                }
+            }
+            let places: Vec<AttentionRow<'_>> = chunks
+                .iter()
+                .flat_map(|chunk| {
+                    let start = chunk.cache.length();
+                    (start..start + chunk.tokens.len())
+                        .map(|position| AttentionRow { cache: chunk.cache, position })
+                })
+                .collect();
+            attention(arch, parallel, &self.shape, index, &places, query_key_value, stride, attended);
+            layer.attention_output.forward(arch, parallel, attended, update, linear);
+            add(arch, hidden, update);
+            rms_norm(arch, hidden, &layer.feed_forward_norm, self.epsilon, normed);
+            layer.gate_up.forward(arch, parallel, normed, gate_up, linear);
+            gated(arch, gate_up, self.intermediate, product);
+            layer.down.forward(arch, parallel, product, update, linear);
+            add(arch, hidden, update);
+        }
+        let mut wanted = 0;
+        let mut row = 0;
+        for chunk in chunks.iter_mut() {
+            row += chunk.tokens.len();
+            chunk.cache.advance(chunk.tokens.len());
+            if chunk.logits {
+                let last = &hidden[(row - 1) * self.hidden..row * self.hidden];
+                update[wanted * self.hidden..(wanted + 1) * self.hidden].copy_from_slice(last);
+                wanted += 1;
+            }
+        }
+        let update = &update[..wanted * self.hidden];
+        let normed = &mut normed[..wanted * self.hidden];
+        rms_norm(arch, update, &self.norm, self.epsilon, normed);
+        self.head.forward(arch, parallel, normed, logits, linear);
+    }
+}

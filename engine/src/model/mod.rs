@@ -1,0 +1,42 @@
+//! The Llama family on flattened tokens, with one cache per sequence.
+
+mod aligned;
+mod attention;
+pub(crate) mod cache;
+mod elementwise;
+mod kernel;
+mod linear;
+mod llama;
+mod rope;
+mod runner;
+
+pub(crate) use cache::KvCache;
+pub(crate) use llama::Llama;
+pub(crate) use runner::Runner;
+
+/// Why a forward pass gave no logits.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct ForwardError(pub(crate) String);
+
+/// The next tokens of one sequence.
+pub(crate) struct Chunk<'a> {
+    /// Tokens that follow what the cache holds; at least one.
+    pub(crate) tokens: &'a [u32],
+    /// The sequence's cache; holds these tokens too afterwards.
+    pub(crate) cache: &'a mut KvCache,
+    /// Whether the logits after the last token are wanted.
+    pub(crate) logits: bool,
+}
+
+/// What the scheduler needs of a model.
+pub(crate) trait LanguageModel: Send {
+    /// Number of logits.
+    fn vocabulary(&self) -> usize;
+
+    /// Advances all sequences and returns the logits of those that want them, one row each, in order.
+    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<&[f32], ForwardError>;
+
+    /// Takes back the cache of a finished sequence.
+    fn release(&mut self, cache: KvCache);
+}

@@ -1,0 +1,124 @@
+//! A model with its pages, buffers and threads: decides what is computed where.
+
+use std::sync::Arc;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::cache::{KvCache, PagePool};
+use super::llama::{Llama, Scratch};
+use super::rope::RotaryTable;
+use super::{Chunk, ForwardError, LanguageModel};
+use crate::error::LoadError;
+use crate::load::config::ModelConfig;
+
+/// Weights up to this size stay in a core's own caches: each thread then takes whole sequences through all
+/// layers, which costs one wake-up a step instead of one per product.
+const SMALL_MODEL_BYTES: usize = 64 << 20;
+/// Bytes of weights times rows from which sharing a step over threads pays.
+const PARALLEL_STEP: usize = 8 << 20;
+
+/// See the module's description.
+pub(crate) struct Runner {
+    model: Arc<Llama>,
+    rotary: RotaryTable,
+    pages: PagePool,
+    threads: ThreadPool,
+    scratch: Vec<Scratch>,
+    logits: Vec<f32>,
+}
+
+impl Runner {
+    /// `threads`: how many compute; all available cores when not given.
+    pub(crate) fn new(
+        model: Llama,
+        config: &ModelConfig,
+        threads: Option<usize>,
+    ) -> Result<Self, LoadError> {
+        let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = ThreadPoolBuilder::new()
+            .num_threads(threads.unwrap_or_else(available).max(1))
+            .thread_name(|index| format!("lumos-compute-{index}"))
+            .build()
+            .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
+        let scratch = (0..threads.current_num_threads()).map(|_| Scratch::default()).collect();
+        Ok(Self {
+            model: Arc::new(model),
+            rotary: RotaryTable::new(config),
+            pages: PagePool::default(),
+            threads,
+            scratch,
+            logits: Vec::new(),
+        })
+    }
+}
+
+impl LanguageModel for Runner {
+    fn vocabulary(&self) -> usize {
+        self.model.vocabulary()
+    }
+
+    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<&[f32], ForwardError> {
+        let layout = self.model.layout();
+        let vocabulary = self.model.vocabulary();
+        let mut rows = 0;
+        for chunk in chunks.iter_mut() {
+            if let Some(token) = chunk.tokens.iter().find(|token| **token as usize >= vocabulary) {
+                return Err(ForwardError(format!("token {token} is outside the vocabulary of {vocabulary}")));
+            }
+            chunk.cache.reserve(chunk.tokens.len(), &layout, &mut self.pages);
+            self.rotary.reserve(chunk.cache.length() + chunk.tokens.len());
+            rows += chunk.tokens.len();
+        }
+        self.logits.resize(chunks.iter().filter(|chunk| chunk.logits).count() * vocabulary, 0.0);
+        let bytes = self.model.bytes();
+        let model = &*self.model;
+        let (rotary, logits) = (&self.rotary, &mut self.logits[..]);
+        let workers = self.threads.current_num_threads();
+        if workers == 1 || rows * bytes < PARALLEL_STEP {
+            model.forward(chunks, rotary, false, &mut self.scratch[0], logits);
+        } else if bytes <= SMALL_MODEL_BYTES && chunks.len() > 1 {
+            let shares = shares(chunks, workers);
+            self.threads.in_place_scope(|scope| {
+                let (mut chunks, mut logits) = (chunks, logits);
+                let last = shares.len() - 1;
+                for (index, (share, scratch)) in shares.into_iter().zip(&mut self.scratch).enumerate() {
+                    let (part, rest) = chunks.split_at_mut(share);
+                    chunks = rest;
+                    let wanted = part.iter().filter(|chunk| chunk.logits).count();
+                    let (part_logits, rest) = logits.split_at_mut(wanted * vocabulary);
+                    logits = rest;
+                    if index == last {
+                        model.forward(part, rotary, false, scratch, part_logits);
+                    } else {
+                        scope.spawn(move |_| model.forward(part, rotary, false, scratch, part_logits));
+                    }
+                }
+            });
+        } else {
+            let scratch = &mut self.scratch[0];
+            self.threads.install(|| model.forward(chunks, rotary, true, scratch, logits));
+        }
+        Ok(&self.logits)
+    }
+
+    fn release(&mut self, cache: KvCache) {
+        self.pages.give_back(cache);
+    }
+}
+
+/// Cuts the chunks into at most `workers` runs of about as many rows each; returns the runs' lengths.
+fn shares(chunks: &[Chunk<'_>], workers: usize) -> Vec<usize> {
+    let total: usize = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
+    let mut shares = Vec::with_capacity(workers);
+    let (mut rows, mut length) = (0, 0);
+    for chunk in chunks {
+        rows += chunk.tokens.len();
+        length += 1;
+        if rows * workers >= total * (shares.len() + 1) {
+            shares.push(length);
+            length = 0;
+        }
+    }
+    shares.extend((length > 0).then_some(length));
+    shares
+}

@@ -1,0 +1,102 @@
+//! What to load and how.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// The type that weights are kept in.
+///
+/// All arithmetic is float32. With [`DType::Bf16`] or [`DType::F16`] the matrices are rounded to that type and
+/// take half the memory; norms, embeddings and activations stay float32.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DType {
+    /// 32 bits: exact for every checkpoint.
+    #[default]
+    F32,
+    /// bfloat16.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+        })
+    }
+}
+
+impl FromStr for DType {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "f32" | "float32" => Ok(Self::F32),
+            "bf16" | "bfloat16" => Ok(Self::Bf16),
+            "f16" | "float16" | "half" => Ok(Self::F16),
+            other => Err(format!("unknown dtype {other:?}; known are f32, bf16 and f16")),
+        }
+    }
+}
+
+/// How a model is loaded and run. Start from [`LoadOptions::default`].
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Type of the weights in memory.
+    pub dtype: DType,
+    /// Sequences computed together; further ones wait.
+    pub max_batch: usize,
+    /// Threads that compute; all available cores by default.
+    pub threads: Option<usize>,
+    /// Longest sequence in tokens, prompt and completion together; the model's own limit by default and at most.
+    pub max_sequence_length: Option<usize>,
+    /// Prompt tokens of one sequence computed in one step.
+    pub prefill_chunk: usize,
+    /// Tokens of all sequences computed in one step; at least `max_batch` are.
+    pub max_step_tokens: usize,
+    /// Requests that may wait for a place; further callers wait for room.
+    pub max_waiting: usize,
+    /// Whether the weight files are hashed for [`ModelDescription`](crate::ModelDescription).
+    pub hash_weights: bool,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            dtype: DType::F32,
+            max_batch: 32,
+            threads: None,
+            max_sequence_length: None,
+            prefill_chunk: 256,
+            max_step_tokens: 512,
+            max_waiting: 1024,
+            hash_weights: true,
+        }
+    }
+}
+
+/// Where a model comes from.
+#[derive(Clone, Debug)]
+pub enum ModelSource {
+    /// A folder as published on the Hugging Face hub.
+    Folder(PathBuf),
+    /// A model embedded in the binary.
+    Memory(ModelFiles),
+}
+
+/// The files of a model embedded in the binary.
+#[derive(Clone, Copy, Debug)]
+pub struct ModelFiles {
+    /// config.json.
+    pub config: &'static [u8],
+    /// tokenizer.json.
+    pub tokenizer: &'static [u8],
+    /// model.safetensors.
+    pub weights: &'static [u8],
+}

@@ -1,0 +1,172 @@
+//! The scheduler with a scripted model.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::fixtures::byte_tokenizer;
+use crate::model::{ForwardError, KvCache};
+use crate::request::{Finish, Sampling};
+
+const VOCABULARY: usize = 100;
+
+/// Continues with the number after the last token. Token 99 fails, 98 panics, 97 gives logits that are no numbers.
+struct Counting {
+    /// Tokens of each sequence of each step.
+    steps: Arc<std::sync::Mutex<Vec<Vec<usize>>>>,
+    logits: Vec<f32>,
+    /// How long a step takes.
+    pause: Duration,
+}
+
+impl LanguageModel for Counting {
+    fn vocabulary(&self) -> usize {
+        VOCABULARY
+    }
+
+    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<&[f32], ForwardError> {
+        std::thread::sleep(self.pause);
+        self.steps.lock().unwrap().push(chunks.iter().map(|chunk| chunk.tokens.len()).collect());
+        self.logits.clear();
+        for chunk in chunks {
+            chunk.cache.advance(chunk.tokens.len());
+            let last = *chunk.tokens.last().unwrap() as usize;
+            match last {
+                99 => return Err(ForwardError("scripted failure".to_owned())),
+                98 => panic!("scripted panic"),
+                _ => {}
+            }
+            if chunk.logits {
+                let start = self.logits.len();
+                self.logits.resize(start + VOCABULARY, 0.0);
+                self.logits[start + (last + 1) % VOCABULARY] = if last == 97 { f32::NAN } else { 1.0 };
+            }
+        }
+        Ok(&self.logits)
+    }
+
+    fn release(&mut self, _: KvCache) {}
+}
+
+struct Harness {
+    submissions: mpsc::Sender<Submission>,
+    steps: Arc<std::sync::Mutex<Vec<Vec<usize>>>>,
+    shut_down: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+fn start(max_batch: usize, pause: Duration) -> Harness {
+    let steps = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let model = Counting { steps: steps.clone(), logits: Vec::new(), pause };
+    let json = byte_tokenizer().to_string();
+    let tokenizer = Arc::new(Tokenizer::from_json(json.as_bytes(), Path::new("tokenizer.json")).unwrap());
+    let limits =
+        Limits { max_batch, prefill_chunk: 4, max_step_tokens: 6, max_waiting: 8, context_length: 40 };
+    let (submissions, receiver) = mpsc::channel(4);
+    let shut_down = Arc::new(AtomicBool::new(false));
+    let scheduler = Scheduler::new(model, tokenizer, limits, receiver, shut_down.clone());
+    let thread = std::thread::spawn(move || scheduler.run());
+    Harness { submissions, steps, shut_down, thread }
+}
+
+fn order(arrival: u64, prompt: &[u32], max_new_tokens: usize) -> Order {
+    Order {
+        arrival,
+        prompt: prompt.to_vec(),
+        stop_tokens: vec![],
+        stop_text: None,
+        end_of_sequence: vec![],
+        max_new_tokens,
+        sampling: Sampling::GREEDY,
+        first_logits: 0,
+        deadline: None,
+    }
+}
+
+type Answer = oneshot::Receiver<Result<Completion, GenerateError>>;
+
+impl Harness {
+    fn submit(&self, order: Order) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        self.submissions.blocking_send(Submission { order, reply }).unwrap();
+        answer
+    }
+
+    fn finish(self) -> Vec<Vec<usize>> {
+        drop(self.submissions);
+        self.thread.join().unwrap();
+        self.steps.lock().unwrap().clone()
+    }
+}
+
+#[test]
+fn ends_by_length_stop_and_end_of_sequence() {
+    let harness = start(4, Duration::ZERO);
+    let length = harness.submit(order(0, &[1], 3)).blocking_recv().unwrap().unwrap();
+    assert_eq!((length.tokens, length.finish, length.generated), (vec![2, 3, 4], Finish::Length, 3));
+    let stop = harness.submit(Order { stop_tokens: vec![4], ..order(1, &[1], 9) }).blocking_recv().unwrap().unwrap();
+    assert_eq!((stop.tokens, stop.finish, stop.generated), (vec![2, 3], Finish::Stop, 3));
+    let end = harness.submit(Order { end_of_sequence: vec![3], ..order(2, &[1], 9) }).blocking_recv().unwrap().unwrap();
+    assert_eq!((end.tokens, end.finish, end.generated), (vec![2], Finish::EndOfSequence, 2));
+    let nothing = harness.submit(Order { first_logits: 1, ..order(3, &[1], 0) }).blocking_recv().unwrap().unwrap();
+    assert_eq!((nothing.tokens, nothing.first_logits), (vec![], vec![(2, 1.0)]));
+    let context = harness.submit(order(4, &[1; 38], 9)).blocking_recv().unwrap().unwrap();
+    assert_eq!((context.tokens, context.finish), (vec![2, 3], Finish::Length));
+    // Ids 3 to 258 are bytes: after 67 ("@") come "A", "B", "C".
+    let text = Order { stop_text: Some("BC".to_owned()), ..order(5, &[67], 9) };
+    let text = harness.submit(text).blocking_recv().unwrap().unwrap();
+    assert_eq!((text.tokens, text.finish), (vec![68, 69, 70], Finish::Stop));
+    harness.finish();
+}
+
+#[test]
+fn prompts_are_cut_and_batches_mixed() {
+    let harness = start(3, Duration::from_millis(2));
+    let answers: Vec<Answer> = (0..5).map(|index| harness.submit(order(index, &[1; 9], 4))).collect();
+    for answer in answers {
+        assert_eq!(answer.blocking_recv().unwrap().unwrap().tokens, [2, 3, 4, 5]);
+    }
+    let steps = harness.finish();
+    assert!(steps.iter().all(|step| step.len() <= 3 && step.iter().sum::<usize>() <= 6), "{steps:?}");
+    assert!(steps.iter().any(|step| step.contains(&1) && step.iter().any(|tokens| *tokens > 1)), "{steps:?}");
+}
+
+#[test]
+fn a_failed_pass_fails_its_sequences_only() {
+    let harness = start(4, Duration::ZERO);
+    for (token, text) in [(99, "scripted failure"), (98, "scripted panic")] {
+        let error = harness.submit(order(0, &[token], 3)).blocking_recv().unwrap().unwrap_err();
+        assert!(matches!(&error, GenerateError::Forward(reason) if reason.contains(text)), "{error}");
+        let next = harness.submit(order(1, &[1], 2)).blocking_recv().unwrap().unwrap();
+        assert_eq!(next.tokens, [2, 3]);
+    }
+    let error = harness.submit(order(2, &[96], 3)).blocking_recv().unwrap().unwrap_err();
+    assert_eq!(error, GenerateError::NotFinite { position: 2 });
+    harness.finish();
+}
+
+#[test]
+fn cancelled_and_late_sequences_leave() {
+    let harness = start(1, Duration::from_millis(5));
+    let cancelled = harness.submit(order(0, &[1], 1_000_000));
+    let late = Order { deadline: Some(Instant::now() + Duration::from_millis(60)), ..order(1, &[1], 30) };
+    std::thread::sleep(Duration::from_millis(20));
+    drop(cancelled);
+    let error = harness.submit(late).blocking_recv().unwrap().unwrap_err();
+    assert!(matches!(error, GenerateError::DeadlineExceeded { completion_tokens: 1.. }), "{error}");
+    let expired = Order { deadline: Some(Instant::now()), ..order(2, &[1], 30) };
+    let error = harness.submit(expired).blocking_recv().unwrap().unwrap_err();
+    assert_eq!(error, GenerateError::DeadlineExceeded { completion_tokens: 0 });
+    assert!(harness.finish().len() < 30);
+}
+
+#[test]
+fn shutting_down_answers_everyone() {
+    let harness = start(1, Duration::from_millis(5));
+    let answers: Vec<Answer> = (0..3).map(|index| harness.submit(order(index, &[1], 30))).collect();
+    harness.shut_down.store(true, Ordering::Release);
+    for answer in answers {
+        assert_eq!(answer.blocking_recv().unwrap().unwrap_err(), GenerateError::ShutDown);
+    }
+    harness.thread.join().unwrap();
+}

@@ -1,0 +1,146 @@
+//! Text to ids and back.
+
+mod sentencepiece;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokenizers::AddedToken;
+
+use crate::error::{GenerateError, LoadError};
+
+/// A model's tokenizer, from tokenizer.json or a SentencePiece model.
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    file: PathBuf,
+    sha256: String,
+    newline: Option<u32>,
+    id_limit: usize,
+}
+
+impl Tokenizer {
+    /// Reads tokenizer.json of a folder, or else its `tokenizer.model` with `added_tokens.json`.
+    ///
+    /// # Errors
+    /// When the folder has neither, or one of the files is damaged.
+    pub fn from_folder(folder: &Path) -> Result<Self, LoadError> {
+        crate::load::tokenizer(folder)
+    }
+
+    /// Parses tokenizer.json; `file` is what errors name.
+    pub fn from_json(bytes: &[u8], file: &Path) -> Result<Self, LoadError> {
+        let inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| invalid(file, &error))?;
+        Self::new(inner, bytes, file)
+    }
+
+    /// Builds the tokenizer that the SentencePiece model describes, as the Llama tokenizers of the hub do:
+    /// the ids equal those of the published tokenizer.json. `added` is added_tokens.json and `special`
+    /// special_tokens_map.json, each with its path.
+    pub(crate) fn from_sentencepiece(
+        model: &[u8],
+        added: Option<(Vec<u8>, PathBuf)>,
+        special: Option<(Vec<u8>, PathBuf)>,
+        file: &Path,
+    ) -> Result<Self, LoadError> {
+        let mut inner = sentencepiece::build(model).map_err(|error| invalid(file, &*error))?;
+        if let Some((bytes, path)) = added {
+            let special = special.map(|(bytes, path)| special_tokens(&bytes, &path)).transpose()?;
+            add_tokens(&mut inner, &bytes, &path, special.as_deref())?;
+        }
+        Self::new(inner, model, file)
+    }
+
+    fn new(mut inner: tokenizers::Tokenizer, bytes: &[u8], file: &Path) -> Result<Self, LoadError> {
+        inner.with_truncation(None).map_err(|error| invalid(file, &error))?;
+        inner.with_padding(None);
+        let id_limit = inner.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
+        let mut tokenizer = Self {
+            inner,
+            file: file.to_owned(),
+            sha256: hex::encode(Sha256::digest(bytes)),
+            newline: None,
+            id_limit,
+        };
+        let newline = tokenizer.encode("\n").map_err(|error| invalid(file, &error))?;
+        tokenizer.newline = newline.last().copied();
+        Ok(tokenizer)
+    }
+
+    /// The ids of a raw text; no special tokens are added.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
+        self.inner
+            .encode_fast(text, false)
+            .map(|encoding| encoding.get_ids().to_vec())
+            .map_err(|error| GenerateError::Tokenizer(error.to_string()))
+    }
+
+    /// The text of some ids, special tokens skipped.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, GenerateError> {
+        self.inner.decode(ids, true).map_err(|error| GenerateError::Tokenizer(error.to_string()))
+    }
+
+    /// The last id of the encoding of `"\n"`, if that has any.
+    pub fn newline(&self) -> Option<u32> {
+        self.newline
+    }
+
+    /// The id of a piece, added tokens included.
+    pub fn id(&self, piece: &str) -> Option<u32> {
+        self.inner.token_to_id(piece)
+    }
+
+    /// One more than the highest id.
+    pub fn id_limit(&self) -> usize {
+        self.id_limit
+    }
+
+    /// SHA-256 of the tokenizer file, in hexadecimal.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// The file that it was read from.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
+fn invalid(file: &Path, reason: &dyn std::fmt::Display) -> LoadError {
+    LoadError::InvalidTokenizer { file: file.to_owned(), reason: reason.to_string() }
+}
+
+/// The texts named in special_tokens_map.json, whether written as strings or as objects.
+fn special_tokens(bytes: &[u8], file: &Path) -> Result<Vec<String>, LoadError> {
+    let map: serde_json::Map<String, Value> = serde_json::from_slice(bytes)
+        .map_err(|error| LoadError::InvalidJson { file: file.to_owned(), reason: error.to_string() })?;
+    let values = map.values().flat_map(|value| value.as_array().map_or(std::slice::from_ref(value), |list| list));
+    let text = |value: &Value| value.get("content").unwrap_or(value).as_str().map(str::to_owned);
+    Ok(values.filter_map(text).collect())
+}
+
+/// Adds the tokens of added_tokens.json (text to id); all of them count as special when it is not known which are.
+fn add_tokens(
+    tokenizer: &mut tokenizers::Tokenizer,
+    bytes: &[u8],
+    file: &Path,
+    special: Option<&[String]>,
+) -> Result<(), LoadError> {
+    let map: std::collections::HashMap<String, u32> = serde_json::from_slice(bytes)
+        .map_err(|error| LoadError::InvalidJson { file: file.to_owned(), reason: error.to_string() })?;
+    let mut tokens: Vec<(u32, String)> = map.into_iter().map(|(text, id)| (id, text)).collect();
+    tokens.sort_unstable();
+    for (id, text) in tokens {
+        let is_special = special.is_none_or(|special| special.contains(&text));
+        let token = AddedToken::from(text.clone(), is_special).normalized(false);
+        let added = if is_special { tokenizer.add_special_tokens([token]) } else { tokenizer.add_tokens([token]) };
+        added.map_err(|error| invalid(file, &error))?;
+        let found = tokenizer.token_to_id(&text);
+        if found != Some(id) {
+            let found = found.map_or("none".to_owned(), |id| id.to_string());
+            let reason = format!("added token {text:?} should have id {id}, but the next free id gives {found}");
+            return Err(invalid(file, &reason));
+        }
+    }
+    Ok(())
+}

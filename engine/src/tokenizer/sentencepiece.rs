@@ -1,0 +1,173 @@
+//! SentencePiece models (`tokenizer.model`) as tokenizers of the `tokenizers` crate.
+//!
+//! The message layout is that of `sentencepiece_model.proto`; fields that do not matter here are left out.
+
+use std::collections::HashMap;
+
+use prost::Message;
+use tokenizers::decoders::byte_fallback::ByteFallback;
+use tokenizers::decoders::fuse::Fuse;
+use tokenizers::decoders::sequence::Sequence as DecoderSequence;
+use tokenizers::decoders::strip::Strip;
+use tokenizers::models::bpe::BPE;
+use tokenizers::models::unigram::Unigram;
+use tokenizers::normalizers::{
+    Precompiled, Prepend, Replace, Sequence as NormalizerSequence, Strip as StripNormalizer,
+};
+use tokenizers::{AddedToken, DecoderWrapper, ModelWrapper, NormalizerWrapper, Tokenizer};
+
+/// What stands for a blank.
+const BLANK: &str = "\u{2581}";
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+#[derive(Clone, PartialEq, Message)]
+struct Model {
+    #[prost(message, repeated, tag = "1")]
+    pieces: Vec<Piece>,
+    #[prost(message, optional, tag = "2")]
+    trainer: Option<Trainer>,
+    #[prost(message, optional, tag = "3")]
+    normalizer: Option<Normalizer>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Piece {
+    #[prost(string, optional, tag = "1")]
+    text: Option<String>,
+    #[prost(float, optional, tag = "2")]
+    score: Option<f32>,
+    #[prost(enumeration = "Kind", optional, tag = "3", default = "Normal")]
+    kind: Option<i32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+enum Kind {
+    Normal = 1,
+    Unknown = 2,
+    Control = 3,
+    UserDefined = 4,
+    Unused = 5,
+    Byte = 6,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Trainer {
+    #[prost(enumeration = "Algorithm", optional, tag = "3", default = "Unigram")]
+    algorithm: Option<i32>,
+    #[prost(bool, optional, tag = "35", default = "false")]
+    byte_fallback: Option<bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
+#[repr(i32)]
+enum Algorithm {
+    Unigram = 1,
+    Bpe = 2,
+    Word = 3,
+    Char = 4,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Normalizer {
+    #[prost(bytes = "vec", optional, tag = "2")]
+    character_map: Option<Vec<u8>>,
+    #[prost(bool, optional, tag = "3", default = "true")]
+    add_dummy_prefix: Option<bool>,
+    #[prost(bool, optional, tag = "4", default = "true")]
+    remove_extra_whitespaces: Option<bool>,
+}
+
+/// Builds the tokenizer of a serialised model.
+pub(super) fn build(bytes: &[u8]) -> Result<Tokenizer, Error> {
+    let model = Model::decode(bytes).map_err(|error| format!("not a SentencePiece model: {error}"))?;
+    if model.pieces.is_empty() {
+        return Err("the SentencePiece model has no pieces".into());
+    }
+    let trainer = model.trainer.clone().unwrap_or_default();
+    let byte_fallback = trainer.byte_fallback();
+    let algorithm = match trainer.algorithm() {
+        Algorithm::Bpe => ModelWrapper::BPE(pair_encoding(&model.pieces, byte_fallback)?),
+        Algorithm::Unigram => ModelWrapper::Unigram(unigram(&model.pieces, byte_fallback)?),
+        other => return Err(format!("SentencePiece algorithm {other:?} is not supported").into()),
+    };
+    let normalizer = model.normalizer.clone().unwrap_or_default();
+    let mut tokenizer = Tokenizer::new(algorithm);
+    tokenizer.with_normalizer(Some(NormalizerSequence::new(normalizers(&normalizer)?)))?;
+    tokenizer.with_decoder(Some(DecoderSequence::new(decoders(&normalizer)?)));
+    let added = |kinds: &[Kind], special: bool| -> Vec<AddedToken> {
+        let pieces = model.pieces.iter().filter(|piece| kinds.contains(&piece.kind()));
+        pieces.map(|piece| AddedToken::from(piece.text(), special).normalized(false)).collect()
+    };
+    tokenizer.add_special_tokens(added(&[Kind::Unknown, Kind::Control], true))?;
+    tokenizer.add_tokens(added(&[Kind::UserDefined], false))?;
+    Ok(tokenizer)
+}
+
+fn unknown(pieces: &[Piece]) -> Option<usize> {
+    pieces.iter().position(|piece| piece.kind() == Kind::Unknown)
+}
+
+/// Byte-pair encoding: SentencePiece merges the pair whose piece has the highest score, so every way to split a
+/// piece into two known pieces is a merge, and merges rank by score. Equal scores, and the ways to split
+/// one piece, rank as in the conversion that published tokenizer.json files come from.
+fn pair_encoding(pieces: &[Piece], byte_fallback: bool) -> Result<BPE, Error> {
+    let ids: HashMap<&str, u32> = pieces.iter().map(Piece::text).zip(0..).collect();
+    if ids.len() != pieces.len() {
+        return Err("the SentencePiece model has a piece twice".into());
+    }
+    let mut merges: Vec<(f32, &str, &str)> = Vec::new();
+    for piece in pieces.iter().filter(|piece| piece.kind() == Kind::Normal) {
+        for (split, _) in piece.text().char_indices().skip(1) {
+            let (left, right) = piece.text().split_at(split);
+            if ids.contains_key(left) && ids.contains_key(right) {
+                merges.push((piece.score(), left, right));
+            }
+        }
+    }
+    merges.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| (other.1, other.2).cmp(&(one.1, one.2))));
+    let merges: Vec<(String, String)> =
+        merges.into_iter().map(|(_, left, right)| (left.to_owned(), right.to_owned())).collect();
+    let vocabulary: HashMap<String, u32> = ids.into_iter().map(|(text, id)| (text.to_owned(), id)).collect();
+    let mut builder = BPE::builder()
+        .vocab_and_merges(vocabulary.into_iter().collect::<tokenizers::models::bpe::Vocab>(), merges)
+        .fuse_unk(true)
+        .byte_fallback(byte_fallback);
+    if let Some(index) = unknown(pieces) {
+        builder = builder.unk_token(pieces[index].text().to_owned());
+    }
+    builder.build()
+}
+
+fn unigram(pieces: &[Piece], byte_fallback: bool) -> Result<Unigram, Error> {
+    let scores = pieces.iter().map(|piece| (piece.text().to_owned(), f64::from(piece.score()))).collect();
+    Unigram::from(scores, unknown(pieces), byte_fallback)
+}
+
+fn normalizers(normalizer: &Normalizer) -> Result<Vec<NormalizerWrapper>, Error> {
+    let mut steps: Vec<NormalizerWrapper> = Vec::new();
+    if !normalizer.character_map().is_empty() {
+        let map = Precompiled::from(normalizer.character_map()).map_err(|error| error.to_string())?;
+        steps.push(map.into());
+    }
+    if normalizer.remove_extra_whitespaces() {
+        steps.push(StripNormalizer::new(true, true).into());
+        let blanks = tokenizers::normalizers::replace::ReplacePattern::Regex(" {2,}".to_owned());
+        steps.push(Replace::new(blanks, " ")?.into());
+    }
+    if normalizer.add_dummy_prefix() {
+        steps.push(Prepend::new(BLANK.to_owned()).into());
+    }
+    steps.push(Replace::new(" ", BLANK)?.into());
+    Ok(steps)
+}
+
+fn decoders(normalizer: &Normalizer) -> Result<Vec<DecoderWrapper>, Error> {
+    let mut steps: Vec<DecoderWrapper> =
+        vec![Replace::new(BLANK, " ")?.into(), ByteFallback::new().into(), Fuse::new().into()];
+    if normalizer.add_dummy_prefix() {
+        steps.push(Strip::new(' ', 1, 0).into());
+    }
+    Ok(steps)
+}
