@@ -1,1 +1,65 @@
-fn main() {}
+//! Distributed batch evaluation of Lumos language agents: planning, grounding, execution.
+
+mod cli;
+mod commands;
+mod exit;
+mod fetch;
+mod interrupt;
+mod logging;
+mod progress;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+use exit::{Exit, Outcome};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse_from(cli::normalised(std::env::args_os())) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // clap's own codes: 0 for help and version, 2 for usage.
+            let code = if error.use_stderr() { Exit::Usage } else { Exit::Complete };
+            let _ = error.print();
+            return code.into();
+        }
+    };
+    logging::start(cli.global.verbose, cli.global.quiet, cli.global.log_format);
+    let outcome = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => {
+            let outcome = runtime.block_on(run(cli));
+            // A blocking read of standard input must not hold the exit up.
+            runtime.shutdown_background();
+            outcome
+        }
+        Err(error) => Err(error.into()),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            failure.report();
+            failure.exit.into()
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Outcome {
+    let quiet = cli.global.quiet;
+    match cli.command {
+        Command::Run(arguments) if arguments.dry_run => commands::run::validate(&arguments).await,
+        Command::Run(arguments) => commands::run::run(&arguments, quiet).await,
+        Command::Resume(arguments) => commands::run::resume(&arguments, quiet).await,
+        Command::Validate(arguments) => commands::run::validate(&arguments).await,
+        Command::Report(arguments) => commands::report::run(&arguments),
+        Command::Score(arguments) => commands::score::run(&arguments),
+        Command::Show(arguments) => commands::show::run(&arguments),
+        Command::Ls(arguments) => commands::ls::run(&arguments),
+        Command::Replay(arguments) => commands::replay::run(&arguments),
+        Command::Tool(arguments) => commands::tool::run(&arguments).await,
+        Command::Complete(arguments) => commands::complete::run(arguments).await,
+        Command::Fetch(arguments) => commands::fetch::run(&arguments, quiet).await,
+        Command::Completions(arguments) => commands::completions::run(&arguments),
+    }
+}

@@ -6,7 +6,11 @@
 
 mod atomic_file;
 pub mod checkpoint;
+pub mod dispatch;
+pub mod events;
 pub mod identity;
+pub mod ledger;
+pub mod manifest;
 pub mod plan;
 #[cfg(test)]
 mod samples;
@@ -14,4 +18,6 @@ pub mod spec;
 
 pub use checkpoint::{Checkpoint, CheckpointError, Record, Recorded};
 pub use identity::RunIdentity;
+pub use ledger::Ledger;
+pub use manifest::Manifest;
 pub use spec::{ResolvedSpec, RunSpec};

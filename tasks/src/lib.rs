@@ -25,4 +25,4 @@ pub use identity::{ContentHash, ItemId, UnitId};
 pub use item::{Item, Setup, Target, Task};
 pub use outcome::{Ending, Evidence, Fault, FaultKind, Outcome, Reason, Stage, Step, Telemetry};
 pub use request::{Completion, Finish, Input, Message, Request, Role, Sampling, Stop};
-pub use unit::{EpisodeUnit, WorkUnit};
+pub use unit::{Assignment, EpisodeUnit, Finished, WorkUnit};

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::configuration::Configuration;
 use crate::identity::{ContentHash, ItemId, UnitId};
 use crate::item::{Setup, Task};
+use crate::outcome::{Outcome, Telemetry};
 
 /// What a worker is asked to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,5 +51,41 @@ impl EpisodeUnit {
     pub fn new(item: ItemId, task: Task, setup: Setup, configuration: std::sync::Arc<Configuration>) -> Self {
         let id = UnitId::new(ContentHash::of_json(&("unit/1", &item, configuration.identity())));
         Self { id, item, task, setup, configuration }
+    }
+}
+
+/// A unit on its way to a worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// What is to be done.
+    pub unit: WorkUnit,
+    /// Which attempt this is, counted from 1.
+    pub attempt: u32,
+}
+
+impl Assignment {
+    /// Names the message: a unit that is tried again is another message.
+    pub fn message_id(&self) -> String {
+        format!("{}-{}", self.unit.id(), self.attempt)
+    }
+}
+
+/// What came of an assignment, on its way back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finished {
+    /// The unit.
+    pub unit: UnitId,
+    /// The attempt, counted from 1.
+    pub attempt: u32,
+    /// The episode's record.
+    pub outcome: Outcome,
+    /// What depends on schedule and machine.
+    pub telemetry: Telemetry,
+}
+
+impl Finished {
+    /// Names the message.
+    pub fn message_id(&self) -> String {
+        format!("{}-{}", self.unit, self.attempt)
     }
 }

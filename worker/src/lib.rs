@@ -1,1 +1,13 @@
-//! Drives episodes: model backends, tools, sessions.
+//! Drives episodes: asks models, calls tools, and reports what came of it.
+//!
+//! A worker sees tasks and never gold answers; it knows models and tools and nothing of benchmarks.
+
+pub mod drive;
+pub mod model;
+pub mod serve;
+pub mod tools;
+
+pub use drive::{Backends, Limits, drive};
+pub use model::{ModelBackend, ModelError, ModelName, Models};
+pub use serve::{ServeError, Worker};
+pub use tools::{ToolFault, Tools};

@@ -123,22 +123,35 @@ pub fn execute(
         Ok(arguments) => arguments,
         Err(variable) => return Progress::Finished(Executed::UndefinedVariable(variable)),
     };
-    let mut service = Service { answers: answers.iter(), behaviour };
-    let first = parsed.variables.first().cloned().unwrap_or_default();
     let function = is_function(&parsed.arguments);
-    let executed = match parsed.name.as_str() {
+    perform(&parsed.name, &parsed.variables, &arguments, function, behaviour, answers)
+}
+
+/// Carries an action out whose variables stand in its arguments already. `function` says whether the arguments
+/// were in function style before that. What is no action's name is a plain assignment.
+pub fn perform(
+    name: &str,
+    variables: &[String],
+    arguments: &str,
+    function: bool,
+    behaviour: Behaviour,
+    answers: &[MathsReply],
+) -> Progress {
+    let mut service = Service { answers: answers.iter(), behaviour };
+    let first = variables.first().cloned().unwrap_or_default();
+    let executed = match name {
         "Calculator" => {
-            calculator(&arguments, function, &mut service, 0).map(|value| Executed::Single(first, value))
+            calculator(arguments, function, &mut service, 0).map(|value| Executed::Single(first, value))
         }
-        "SetEquation" => set_equation(&arguments, &mut service).map(|value| Executed::Single(first, value)),
+        "SetEquation" => set_equation(arguments, &mut service).map(|value| Executed::Single(first, value)),
         "SolveEquation" => {
-            solve_equation(&arguments, &mut service).map(|values| Executed::Each(parsed.variables, values))
+            solve_equation(arguments, &mut service).map(|values| Executed::Each(variables.to_vec(), values))
         }
         "SolveInequality" => {
             service.ask(format!("Solve {arguments}")).map(|value| Executed::Single(first, value))
         }
-        "Count" => count(&arguments, &mut service).map(|value| Executed::Single(first, value)),
-        _ => Ok(Executed::Single(first, Some(Value::Text(arguments)))),
+        "Count" => count(arguments, &mut service).map(|value| Executed::Single(first, value)),
+        _ => Ok(Executed::Single(first, Some(Value::Text(arguments.to_owned())))),
     };
     match executed {
         Ok(executed) => Progress::Finished(executed),
@@ -231,6 +244,11 @@ fn without_factors(text: String) -> String {
 }
 
 fn combine_equations(expression: &str, service: &mut Service<'_>, depth: u32) -> Result<Value, Interrupt> {
+    if service.behaviour == Behaviour::Paper {
+        // Upstream's modules import each other in a circle: the function that combines equations never sees the
+        // calculator it calls, and each use of it raises `NameError`.
+        return Err(Failure::argument("the original cannot calculate with equations").into());
+    }
     if depth == MAX_DEPTH {
         return Err(Failure::argument("equations nested too deep").into());
     }
@@ -360,10 +378,12 @@ mod tests {
     }
 
     #[test]
-    fn equations_are_combined_side_by_side() {
+    fn equations_are_combined_side_by_side_in_corrected_behaviour_only() {
         let variables = results(&[("R1", "x + y = 10"), ("R2", "x - y = 2")]);
-        let (_, queries) = run("R3 = Calculator(R1 + R2)", &variables, Behaviour::Paper, echo);
+        let (_, queries) = run("R3 = Calculator(R1 + R2)", &variables, Behaviour::Corrected, echo);
         assert_eq!(queries, ["Expand (x + y )+(x - y )", "( 10)+( 2)"]);
+        let (executed, queries) = run("R3 = Calculator(R1 + R2)", &variables, Behaviour::Paper, echo);
+        assert!(matches!(executed, Executed::Raised(_)) && queries.is_empty(), "the original cannot do it");
     }
 
     #[test]

@@ -1,0 +1,14 @@
+//! Hands the source's revision to the program, where git knows it.
+
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=.git/HEAD");
+    println!("cargo::rerun-if-changed=.git/refs");
+    let revision = Command::new("git").args(["rev-parse", "HEAD"]).output();
+    if let Ok(revision) = revision
+        && revision.status.success()
+    {
+        println!("cargo::rustc-env=LUMOS_GIT_REVISION={}", String::from_utf8_lossy(&revision.stdout).trim());
+    }
+}

@@ -1,0 +1,465 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+/// Evaluate Lumos language agents: planning, grounding, execution.
+///
+/// One binary, one machine, nothing else installed: episodes run in this process, results are recorded in the
+/// run's folder as they come, and the same command continues a run that was interrupted.
+#[derive(Debug, Parser)]
+#[command(name = "lumos", version, propagate_version = true, after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  lumos run --tasks gsm8k,svamp --model builtin:tiny
+      the small shipped agent on the shipped samples
+  lumos fetch gsm8k svamp && lumos run --preset paper --tasks gsm8k,svamp --model builtin:tiny --data data
+      the paper's item sets on the official files
+  lumos report runs/<name>                  the table again, or --format markdown|json|csv|html
+  lumos show runs/<name> 12                 one item's trajectory
+  lumos replay tests/cases/*.jsonl          recorded cases through today's code
+  lumos tool maths 'Solve 2x + 3 = 11'      one tool by hand
+
+Exit codes: 0 complete, 1 fault, 2 usage or bad input, 4 nothing selected, 5 items outstanding or faulted,
+100 a check failed, 130 interrupted (state saved).";
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// More log lines on standard error (-vv, -vvv for more still); LUMOS_LOG filters finer.
+    #[arg(short, long, action = ArgAction::Count, global = true)]
+    pub(crate) verbose: u8,
+    /// Errors only: no progress, no log lines.
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Form of the log lines.
+    #[arg(long, value_enum, default_value_t, global = true, env = "LUMOS_LOG_FORMAT")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// Form of log lines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run an evaluation, or go on with one
+    Run(RunArgs),
+    /// Go on with an interrupted run: what is outstanding or faulted
+    Resume(ResumeArgs),
+    /// Check a run's settings, data and models without running anything
+    Validate(RunArgs),
+    /// Print a run's report
+    Report(ReportArgs),
+    /// Score a run's record anew, without a model
+    Score(ScoreArgs),
+    /// Show one item's trajectory
+    Show(ShowArgs),
+    /// List runs, benchmarks or models
+    Ls(LsArgs),
+    /// Run recorded cases through today's code and compare
+    Replay(ReplayArgs),
+    /// Use one tool by hand
+    Tool(ToolArgs),
+    /// Generate with a model by hand
+    Complete(CompleteArgs),
+    /// Download benchmark data
+    Fetch(FetchArgs),
+    /// Print a shell's completion script
+    Completions(CompletionsArgs),
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  lumos run --tasks gsm8k --model builtin:tiny --limit 5
+  lumos run --tasks gsm8k,svamp --formulation iterative,onetime --planner candle:models/plan --grounder candle:models/ground
+  lumos run --config sweep.toml --name sweep --seed 0,1,2
+  lumos run --preset paper --tasks svamp --model builtin:tiny --data data --record cases.jsonl
+
+The same command again continues the run; a complete run is left as it is.";
+
+/// Options of `run` and `validate`.
+#[derive(Debug, Args)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct RunArgs {
+    /// Settings from a TOML file; flags and environment override it.
+    #[arg(long, value_name = "FILE", env = "LUMOS_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) selection: SelectionArgs,
+    #[command(flatten)]
+    pub(crate) models: ModelArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+    /// Check settings, data and models, print what would run, and stop.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// What is run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "What to run")]
+pub(crate) struct SelectionArgs {
+    /// Benchmarks, comma-separated: gsm8k, svamp.
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_TASKS")]
+    pub(crate) tasks: Vec<String>,
+    /// iterative, onetime, cot, direct, integrated [default: iterative]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_FORMULATION")]
+    pub(crate) formulation: Vec<String>,
+    /// Whose habits trajectories follow: paper, corrected [default: paper]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_BEHAVIOUR")]
+    pub(crate) behaviour: Vec<String>,
+    /// How the record is scored: paper, corrected [default: both, side by side]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_SCORING")]
+    pub(crate) scoring: Vec<String>,
+    /// `paper`: paper behaviour and the published item sets.
+    #[arg(long, value_name = "NAME", env = "LUMOS_PRESET")]
+    pub(crate) preset: Option<String>,
+    /// Folder with one folder per benchmark (gsm8k/test.jsonl, svamp/test.json) [default: the shipped samples]
+    #[arg(long, value_name = "DIR", env = "LUMOS_DATA")]
+    pub(crate) data: Option<PathBuf>,
+    /// Only the first N items of each benchmark.
+    #[arg(long, value_name = "N", env = "LUMOS_LIMIT")]
+    pub(crate) limit: Option<u64>,
+    /// Only these items, counted from 0: `0-9,15`, or `gsm8k=0-9` (may be repeated).
+    #[arg(long, value_name = "ITEMS", env = "LUMOS_SAMPLES")]
+    pub(crate) samples: Vec<String>,
+    /// Seeds, comma-separated; each is one repetition [default: 0]
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", env = "LUMOS_SEED")]
+    pub(crate) seed: Vec<u64>,
+    /// Repetitions with seeds 0, 1, 2 …
+    #[arg(long, value_name = "N", conflicts_with = "seed", env = "LUMOS_EPOCHS")]
+    pub(crate) epochs: Option<u64>,
+    /// Count records that cannot be read and go on, where they would stop the run.
+    #[arg(long)]
+    pub(crate) skip_invalid: bool,
+}
+
+/// Who answers.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Models and tools")]
+pub(crate) struct ModelArgs {
+    /// One model for planner and grounder (and answerer): candle:<folder>, builtin:tiny, script:<cases file>.
+    #[arg(long, value_name = "MODEL", env = "LUMOS_MODEL")]
+    pub(crate) model: Option<String>,
+    /// The planner's model.
+    #[arg(long, value_name = "MODEL", env = "LUMOS_PLANNER")]
+    pub(crate) planner: Option<String>,
+    /// The grounder's model.
+    #[arg(long, value_name = "MODEL", env = "LUMOS_GROUNDER")]
+    pub(crate) grounder: Option<String>,
+    /// The single model of cot and direct.
+    #[arg(long, value_name = "MODEL", env = "LUMOS_ANSWERER")]
+    pub(crate) answerer: Option<String>,
+    /// A tool's backend: maths=native (default), maths=wolfram, maths=recorded:<cases file>.
+    #[arg(long = "tool", value_name = "NAME=BACKEND", env = "LUMOS_TOOL")]
+    pub(crate) tools: Vec<String>,
+    /// 0 decodes greedily, above 0 samples [default: 0]
+    #[arg(long, value_name = "NUMBER", env = "LUMOS_TEMPERATURE")]
+    pub(crate) temperature: Option<f64>,
+    /// Nucleus sampling, with a temperature above 0.
+    #[arg(long, value_name = "PROBABILITY", env = "LUMOS_TOP_P")]
+    pub(crate) top_p: Option<f64>,
+    /// Sample from the K most likely tokens, with a temperature above 0.
+    #[arg(long, value_name = "K", env = "LUMOS_TOP_K")]
+    pub(crate) top_k: Option<u32>,
+    /// The most tokens of one reply [default: 512]
+    #[arg(long, value_name = "N", env = "LUMOS_MAX_NEW_TOKENS")]
+    pub(crate) max_new_tokens: Option<u32>,
+}
+
+/// Where results go.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct OutputArgs {
+    /// Folder of runs [default: runs]
+    #[arg(long, value_name = "DIR", env = "LUMOS_OUTPUT_PATH")]
+    pub(crate) output_path: Option<PathBuf>,
+    /// The run's name, its folder below the output path [default: made from what is run]
+    #[arg(long, value_name = "NAME", env = "LUMOS_NAME")]
+    pub(crate) name: Option<String>,
+    /// Write each episode as a recorded case that `lumos replay` reads.
+    #[arg(long, value_name = "FILE", env = "LUMOS_RECORD")]
+    pub(crate) record: Option<PathBuf>,
+    /// One JSON event a line on standard output in place of progress and table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// No samples_*.jsonl beside the results (they are written by default).
+    #[arg(long)]
+    pub(crate) no_log_samples: bool,
+    /// Accepted for those who know it from elsewhere: samples are always logged.
+    #[arg(long, hide = true, conflicts_with = "no_log_samples")]
+    pub(crate) log_samples: bool,
+}
+
+/// How models are computed.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Engine")]
+pub(crate) struct EngineArgs {
+    /// Episodes at once and sequences computed together: auto or a number [default: auto]
+    #[arg(long, value_name = "N", env = "LUMOS_BATCH_SIZE")]
+    pub(crate) batch_size: Option<String>,
+    /// Where models are computed: cpu [default: cpu]
+    #[arg(long, value_name = "DEVICE", env = "LUMOS_DEVICE")]
+    pub(crate) device: Option<String>,
+    /// Type of the weights in memory: f32, bf16, f16 [default: f32]
+    #[arg(long, value_name = "TYPE", env = "LUMOS_DTYPE")]
+    pub(crate) dtype: Option<String>,
+    /// Threads that compute [default: all cores]
+    #[arg(long, value_name = "N", env = "LUMOS_THREADS")]
+    pub(crate) threads: Option<usize>,
+}
+
+/// When an item, or the run, is given up.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(crate) struct LimitArgs {
+    /// Seconds an item may take; beyond them it is faulted.
+    #[arg(long, value_name = "SECONDS", env = "LUMOS_TIME_LIMIT")]
+    pub(crate) time_limit: Option<f64>,
+    /// Attempts a faulted item gets beyond the first [default: 2]
+    #[arg(long, value_name = "N", env = "LUMOS_RETRY_ON_ERROR")]
+    pub(crate) retry_on_error: Option<u32>,
+    /// Stop when more than this fails: a share (0.1), a count (10), or `true` for the first fault.
+    #[arg(long, value_name = "LIMIT", num_args = 0..=1, default_missing_value = "true", env = "LUMOS_FAIL_ON_ERROR")]
+    pub(crate) fail_on_error: Option<String>,
+    /// End with exit code 100 when an accuracy (percent, first scoring) is below this.
+    #[arg(long, value_name = "PERCENT", env = "LUMOS_FAIL_UNDER")]
+    pub(crate) fail_under: Option<f64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    /// The run's folder.
+    pub(crate) run: PathBuf,
+    /// One JSON event a line on standard output in place of progress and table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write each episode as a recorded case that `lumos replay` reads.
+    #[arg(long, value_name = "FILE", env = "LUMOS_RECORD")]
+    pub(crate) record: Option<PathBuf>,
+}
+
+/// Forms of a report.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// A table for the terminal.
+    #[default]
+    Table,
+    /// Markdown.
+    Markdown,
+    /// JSON in lm-eval's layout.
+    Json,
+    /// One row a configuration and scoring.
+    Csv,
+    /// One self-contained page with plots.
+    Html,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The run's folder.
+    pub(crate) run: PathBuf,
+    /// The report's form.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: ReportFormat,
+    /// Write to a file in place of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ScoreArgs {
+    /// The run's folder.
+    pub(crate) run: PathBuf,
+    /// paper, corrected [default: both]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) scoring: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The run's folder.
+    pub(crate) run: PathBuf,
+    /// The item: its index, its name in the data set, or the beginning of a unit's id.
+    pub(crate) item: String,
+    /// Only of this benchmark.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) task: Option<String>,
+    /// The record as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LsArgs {
+    /// What to list.
+    #[arg(value_enum, default_value_t)]
+    pub(crate) what: Listing,
+    /// Folder of runs.
+    #[arg(long, value_name = "DIR", default_value = "runs", env = "LUMOS_OUTPUT_PATH")]
+    pub(crate) output_path: PathBuf,
+    /// One JSON object a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Listing {
+    /// Runs below the output path.
+    #[default]
+    Runs,
+    /// Benchmarks.
+    Tasks,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// Recorded cases, .jsonl or .jsonl.gz.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// One object a case: {"id", "passed", "difference"}.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  lumos tool maths '2 * (3 + 4)'\n  lumos tool maths 'Solve x + y = 5, x - y = 1'\n  \
+                        echo '{\"query\": \"Expand (x + 1)^2\"}' | lumos tool maths --jsonl")]
+pub(crate) struct ToolArgs {
+    /// The tool: maths.
+    pub(crate) name: String,
+    /// What to give it.
+    #[arg(required_unless_present = "jsonl")]
+    pub(crate) argument: Option<String>,
+    /// One JSON object a line on standard input, one result a line on standard output, in order.
+    #[arg(long, conflicts_with = "argument")]
+    pub(crate) jsonl: bool,
+    /// The tool's backend: native, wolfram, recorded:<cases file>.
+    #[arg(long, default_value = "native")]
+    pub(crate) backend: String,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  lumos complete --model builtin:tiny --role grounder 'text'\n  \
+                        lumos complete --model candle:models/llama --jsonl --max-new-tokens 48 < prompts.jsonl")]
+pub(crate) struct CompleteArgs {
+    /// The model: candle:<folder> or builtin:tiny.
+    #[arg(long, env = "LUMOS_MODEL")]
+    pub(crate) model: String,
+    /// The prompt, raw text; `-` reads standard input.
+    #[arg(required_unless_present = "jsonl")]
+    pub(crate) prompt: Option<String>,
+    /// {"prompt": …} a line on standard input; results a line each on standard output, in order.
+    #[arg(long, conflicts_with = "prompt")]
+    pub(crate) jsonl: bool,
+    /// Prompts in flight together.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) concurrency: u64,
+    /// The most tokens of one reply.
+    #[arg(long, default_value_t = 512)]
+    pub(crate) max_new_tokens: usize,
+    /// Go on after the end-of-sequence token.
+    #[arg(long)]
+    pub(crate) ignore_eos: bool,
+    /// Stop at this text; an empty one stops nowhere [default: the newline token]
+    #[arg(long)]
+    pub(crate) stop: Option<String>,
+    /// 0 decodes greedily.
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) temperature: f64,
+    /// Seed of sampling.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Also give the N highest logits after the prompt.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) logits: usize,
+    /// The module of a pair: planner or grounder (builtin:tiny).
+    #[arg(long, default_value = "planner")]
+    pub(crate) role: String,
+    /// The formulation a planner was trained for (builtin:tiny).
+    #[arg(long, default_value = "iterative")]
+    pub(crate) formulation: String,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FetchArgs {
+    /// Benchmarks to download: gsm8k, svamp.
+    #[arg(required = true)]
+    pub(crate) tasks: Vec<String>,
+    /// Folder to put them in, one folder per benchmark.
+    #[arg(long, value_name = "DIR", default_value = "data", env = "LUMOS_DATA")]
+    pub(crate) data: PathBuf,
+    /// Download again even if the file is there and right.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Take files from this mirror: <mirror>/<benchmark>/<file>.
+    #[arg(long, value_name = "URL", env = "LUMOS_MIRROR")]
+    pub(crate) mirror: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Flags with underscores mean the same with dashes: `--batch_size` is `--batch-size`.
+pub(crate) fn normalised(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut only_values = false;
+    arguments
+        .into_iter()
+        .map(|argument| {
+            only_values |= argument == "--";
+            match argument.to_str() {
+                Some(text) if !only_values && text.starts_with("--") => {
+                    let (flag, value) = text.split_once('=').map_or((text, None), |(flag, value)| (flag, Some(value)));
+                    let flag = flag.replace('_', "-");
+                    value.map_or_else(|| flag.clone(), |value| format!("{flag}={value}")).into()
+                }
+                _ => argument,
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn underscores_in_flags_are_dashes_and_values_are_left_alone() {
+        let given = ["lumos", "run", "--batch_size=a_b", "--output_path", "my_runs", "--", "--a_b"];
+        let normalised = normalised(given.map(OsString::from));
+        assert_eq!(normalised[2..], ["--batch-size=a_b", "--output-path", "my_runs", "--", "--a_b"]);
+    }
+}

@@ -1,0 +1,139 @@
+//! `lumos complete`: generation by hand.
+
+use std::io::{self, BufRead, Read, Write};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use lumos_engine::{Engine, Finish, GenerateRequest, Generation, Input, LoadOptions, ModelSource, Sampling, Stop};
+use lumos_tasks::{Formulation, Role};
+use lumos_worker::ModelName;
+use lumos_worker::model::builtin_source;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::cli::CompleteArgs;
+use crate::exit::{Exit, Failure, Outcome};
+
+/// One line of standard input.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    prompt: String,
+    /// Anything a caller wants back beside the result.
+    #[serde(default)]
+    id: Option<Value>,
+}
+
+pub(crate) async fn run(arguments: CompleteArgs) -> Outcome {
+    let prompts = prompts(&arguments)?;
+    let engine = load(&arguments).await?;
+    let concurrency = usize::try_from(arguments.concurrency).unwrap_or(usize::MAX);
+    let generate = |line: Line| {
+        let (engine, request) = (engine.clone(), request(&arguments, &line.prompt));
+        async move { engine.generate(request).await.map(|generation| (line, generation)) }
+    };
+    let mut replies = stream::iter(prompts).map(generate).buffered(concurrency);
+    let mut out = io::stdout().lock();
+    while let Some((line, generation)) = replies.try_next().await.map_err(Failure::usage)? {
+        if arguments.jsonl {
+            writeln!(out, "{}", object(line, &generation))?;
+        } else {
+            writeln!(out, "{}", generation.text)?;
+        }
+    }
+    Ok(Exit::Complete)
+}
+
+fn prompts(arguments: &CompleteArgs) -> Result<Vec<Line>, Failure> {
+    match arguments.prompt.as_deref() {
+        Some("-") => {
+            let mut prompt = String::new();
+            io::stdin().lock().read_to_string(&mut prompt)?;
+            Ok(vec![Line { prompt, id: None }])
+        }
+        Some(prompt) => Ok(vec![Line { prompt: prompt.to_owned(), id: None }]),
+        None => {
+            let mut lines = Vec::new();
+            for (index, line) in io::stdin().lock().lines().enumerate() {
+                let line = line?;
+                if !line.trim().is_empty() {
+                    lines.push(serde_json::from_str(&line).map_err(|error| {
+                        Failure::input(format!("standard input, line {}: {error}", index + 1))
+                            .hint(r#"each line is one object: {"prompt": "…"}"#)
+                    })?);
+                }
+            }
+            Ok(lines)
+        }
+    }
+}
+
+async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
+    let name: ModelName = arguments.model.parse().map_err(Failure::usage)?;
+    let role = match arguments.role.as_str() {
+        "planner" => Role::Planner,
+        "grounder" => Role::Grounder,
+        other => return Err(Failure::input(format!("unknown role `{other}`; known are planner and grounder"))),
+    };
+    let formulation: Formulation = arguments.formulation.parse().map_err(Failure::usage)?;
+    let source = match name {
+        ModelName::Candle(folder) => ModelSource::Folder(folder),
+        ModelName::BuiltinTiny => builtin_source(role, formulation)
+            .ok_or_else(|| Failure::input(format!("builtin:tiny has no {role} for {formulation}")))?,
+        ModelName::Script(_) => {
+            return Err(Failure::input("a script generates nothing; give candle:<folder> or builtin:tiny"));
+        }
+    };
+    let settings = crate::settings::engine(&arguments.engine)?;
+    let mut options =
+        LoadOptions { dtype: settings.dtype, threads: settings.threads, ..LoadOptions::default() };
+    if let Some(batch_size) = settings.batch_size {
+        options.max_batch = batch_size;
+        options.max_step_tokens = options.max_step_tokens.max(batch_size);
+    }
+    options.hash_weights = false;
+    let loading = tokio::task::spawn_blocking(move || Engine::load(source, options));
+    loading.await?.map_err(Failure::usage)
+}
+
+fn request(arguments: &CompleteArgs, prompt: &str) -> GenerateRequest {
+    GenerateRequest {
+        input: Input::Text(prompt.to_owned()),
+        stop: match arguments.stop.as_deref() {
+            None => Stop::Newline,
+            Some("") => Stop::Never,
+            Some(text) => Stop::Text(text.to_owned()),
+        },
+        max_new_tokens: arguments.max_new_tokens,
+        sampling: Sampling { temperature: arguments.temperature, seed: arguments.seed, ..Sampling::GREEDY },
+        ignore_eos: arguments.ignore_eos,
+        first_logits: arguments.logits,
+        deadline: None,
+    }
+}
+
+fn object(line: Line, generation: &Generation) -> Value {
+    let mut object = json!({
+        "prompt_tokens": generation.prompt_tokens,
+        "tokens": generation.tokens,
+        "text": generation.text,
+        "finish": match generation.finish {
+            Finish::Stop => "stop",
+            Finish::EndOfSequence => "end_of_sequence",
+            Finish::Length => "length",
+        },
+        "usage": {
+            "prompt_tokens": generation.usage.prompt_tokens,
+            "completion_tokens": generation.usage.completion_tokens,
+            "cached_tokens": generation.usage.cached_tokens,
+        },
+    });
+    if let Some(fields) = object.as_object_mut() {
+        if !generation.first_logits.is_empty() {
+            fields.insert("logits".to_owned(), json!(generation.first_logits));
+        }
+        if let Some(id) = line.id {
+            fields.insert("id".to_owned(), id);
+        }
+    }
+    object
+}

@@ -1,0 +1,11 @@
+//! `lumos completions`: a shell's completion script.
+
+use clap::CommandFactory;
+
+use crate::cli::{Cli, CompletionsArgs};
+use crate::exit::{Exit, Outcome};
+
+pub(crate) fn run(arguments: &CompletionsArgs) -> Outcome {
+    clap_complete::generate(arguments.shell, &mut Cli::command(), "lumos", &mut std::io::stdout());
+    Ok(Exit::Complete)
+}

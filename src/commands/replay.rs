@@ -1,0 +1,38 @@
+//! `lumos replay`: recorded cases through today's code.
+
+use lumos_benchmarks::replay::{self, Verdict};
+use serde_json::json;
+
+use crate::cli::ReplayArgs;
+use crate::exit::{Exit, Failure, Outcome};
+
+pub(crate) fn run(arguments: &ReplayArgs) -> Outcome {
+    let (mut passed, mut failed, mut skipped) = (0u64, 0u64, 0u64);
+    for file in &arguments.files {
+        for recorded in replay::read_cases(file).map_err(Failure::usage)? {
+            let verdict = recorded.map_err(Failure::usage)?.replay();
+            tell(&verdict, arguments.json);
+            match &verdict {
+                _ if verdict.skipped => skipped += 1,
+                Verdict { difference: None, .. } => passed += 1,
+                Verdict { difference: Some(_), .. } => failed += 1,
+            }
+        }
+    }
+    if !arguments.json {
+        let skipped = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
+        println!("{passed} passed, {failed} failed{skipped}");
+    }
+    Ok(if failed > 0 { Exit::CheckFailed } else { Exit::Complete })
+}
+
+fn tell(verdict: &Verdict, json: bool) {
+    if json {
+        println!(
+            "{}",
+            json!({ "id": verdict.id, "passed": verdict.difference.is_none(), "difference": verdict.difference })
+        );
+    } else if let Some(difference) = &verdict.difference {
+        println!("{}: {difference}", verdict.id);
+    }
+}

@@ -1,0 +1,222 @@
+//! `lumos run`, `resume` and `validate`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lumos_coordinator::checkpoint::PlanMark;
+use lumos_coordinator::manifest::{Manifest, ManifestError, Opened};
+use lumos_coordinator::{Checkpoint, ResolvedSpec};
+use lumos_worker::Models;
+use lumos_worker::tools::ToolSets;
+
+use crate::cli::{ResumeArgs, RunArgs};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::planning::{self, Planned};
+use crate::session::{self, Output};
+use crate::settings;
+
+/// What a run is computed with.
+struct Means {
+    models: Arc<Models>,
+    tools: Arc<ToolSets>,
+    places: usize,
+}
+
+impl Means {
+    fn of(spec: &ResolvedSpec, threads: Option<usize>) -> Result<Self, Failure> {
+        Ok(Self {
+            models: Arc::new(Models::new(settings::engine_of(spec, threads)?)),
+            tools: Arc::new(ToolSets::default()),
+            places: settings::places(spec),
+        })
+    }
+}
+
+pub(crate) async fn run(arguments: &RunArgs, quiet: bool) -> Outcome {
+    let spec = settings::resolve(arguments)?;
+    let output = Output {
+        quiet,
+        json: arguments.output.json,
+        record: arguments.output.record.clone(),
+        log_samples: !arguments.output.no_log_samples,
+        fail_under: arguments.limits.fail_under,
+    };
+    start(spec, arguments.engine.threads, &output).await
+}
+
+/// Plans a run and goes on with it, wherever it stands.
+async fn start(spec: ResolvedSpec, threads: Option<usize>, output: &Output) -> Outcome {
+    let folder = spec.folder();
+    let means = Means::of(&spec, threads)?;
+    let Planned { manifest, items } = prepare(spec, &means).await?;
+    let known = match Manifest::read(&folder) {
+        Ok(found) if found.identity == manifest.identity => true,
+        // Says what differs.
+        Ok(_) => {
+            manifest.open_or_create(&folder).map_err(manifest_failure)?;
+            true
+        }
+        Err(ManifestError::Missing { .. }) => false,
+        Err(error) => return Err(manifest_failure(error)),
+    };
+    // A new run's models are loaded before its folder is made: what cannot run leaves nothing behind.
+    if !known {
+        load(&manifest, &means).await?;
+    }
+    let opened = manifest.open_or_create(&folder).map_err(manifest_failure)?;
+    let manifest = match opened {
+        Opened::Created => manifest,
+        Opened::Continued(found) => Manifest { spec: manifest.spec, ..*found },
+    };
+    let checkpoint = session::open(&folder, Checkpoint::create).await?;
+    if checkpoint.plan()?.is_none() {
+        let stored = items.iter().try_fold(0, |stored, (benchmark, items)| {
+            checkpoint.store_items(benchmark, items).map(|count| stored + count)
+        });
+        let marked = stored.and_then(|items| {
+            checkpoint.plan_complete(&PlanMark { identity: manifest.identity.clone(), items })
+        });
+        if let Err(error) = marked {
+            checkpoint.abandon();
+            return Err(error.into());
+        }
+    }
+    go_on(manifest, &folder, checkpoint, &means, output).await
+}
+
+pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
+    let folder = &arguments.run;
+    let manifest = Manifest::read(folder).map_err(manifest_failure)?;
+    let output = Output {
+        quiet,
+        json: arguments.json,
+        record: arguments.record.clone(),
+        log_samples: true,
+        fail_under: None,
+    };
+    let checkpoint = session::open(folder, Checkpoint::create).await?;
+    if checkpoint.plan()?.is_none() {
+        // Killed while it was planned: plan again, into the folder as it is named now.
+        checkpoint.close()?;
+        let mut spec = manifest.spec;
+        (spec.output_path, spec.name) = named(folder)?;
+        return start(spec, None, &output).await;
+    }
+    let means = Means::of(&manifest.spec, None)?;
+    verify(&manifest, &means).await?;
+    go_on(manifest, folder, checkpoint, &means, &output).await
+}
+
+/// The models are still what the run was planned with.
+async fn verify(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
+    for planned in &manifest.configurations {
+        let configuration = &planned.configuration;
+        for (role, planned) in &configuration.models {
+            let (models, name, role) = (Arc::clone(&means.models), planned.name.clone(), *role);
+            let formulation = configuration.formulation;
+            let found = tokio::task::spawn_blocking(move || models.identify(&name, role, formulation))
+                .await?
+                .map_err(Failure::usage)?;
+            if found.identity.content != planned.content {
+                return Err(Failure::input(format!(
+                    "model {} is not what the run was planned with: its files have changed",
+                    planned.name
+                ))
+                .hint("put the old files back to continue, or run the new ones under another --name"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The output path and the run's name behind a folder.
+fn named(folder: &Path) -> Result<(PathBuf, String), Failure> {
+    let folder = folder.canonicalize()?;
+    let name = folder.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+    match (folder.parent(), name) {
+        (Some(parent), Some(name)) => Ok((parent.to_owned(), name)),
+        _ => Err(Failure::input(format!("{} is no run's folder", folder.display()))),
+    }
+}
+
+async fn go_on(
+    manifest: Manifest,
+    folder: &Path,
+    checkpoint: Checkpoint,
+    means: &Means,
+    output: &Output,
+) -> Outcome {
+    if checkpoint.settled() < manifest.planned()
+        && let Err(failure) = load(&manifest, means).await
+    {
+        checkpoint.close()?;
+        return Err(failure);
+    }
+    let session = session::Session {
+        manifest,
+        folder: folder.to_owned(),
+        checkpoint,
+        models: Arc::clone(&means.models),
+        tools: Arc::clone(&means.tools),
+        places: means.places,
+    };
+    session.run(output).await
+}
+
+pub(crate) async fn validate(arguments: &RunArgs) -> Outcome {
+    let spec = settings::resolve(arguments)?;
+    let means = Means::of(&spec, arguments.engine.threads)?;
+    let Planned { manifest, .. } = prepare(spec, &means).await?;
+    load(&manifest, &means).await?;
+    println!("run {}, into {}", manifest.spec.name, manifest.spec.folder().display());
+    for data in &manifest.data {
+        println!(
+            "{}: {} of {} records from {} (sha256 {})",
+            data.benchmark,
+            data.selected,
+            data.records,
+            data.source,
+            data.sha256.short()
+        );
+    }
+    for model in &manifest.models {
+        println!("{} (content {})", model.identity.name, model.identity.content.short());
+    }
+    for planned in &manifest.configurations {
+        println!("{}: {} units", planned.label, planned.planned);
+    }
+    println!("{} units; the settings, the data and the models are in order", manifest.planned());
+    match Manifest::read(&manifest.spec.folder()) {
+        Ok(found) if found.identity == manifest.identity => {
+            println!("the run is there already: `lumos run` goes on with it");
+        }
+        Ok(_) => {
+            manifest.open_or_create(&manifest.spec.folder()).map_err(manifest_failure)?;
+        }
+        Err(_) => {}
+    }
+    Ok(Exit::Complete)
+}
+
+async fn prepare(spec: ResolvedSpec, means: &Means) -> Result<Planned, Failure> {
+    let (models, tools) = (Arc::clone(&means.models), Arc::clone(&means.tools));
+    tokio::task::spawn_blocking(move || planning::plan(spec, &models, &tools)).await?
+}
+
+/// Loads every model and sets every tool up, so that what is wrong with one is said before anything runs.
+async fn load(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
+    for planned in &manifest.configurations {
+        for (role, identity) in &planned.configuration.models {
+            means.models.get(identity, *role, &planned.configuration).await.map_err(Failure::usage)?;
+        }
+        means.tools.of(&planned.configuration).map_err(Failure::usage)?;
+    }
+    Ok(())
+}
+
+fn manifest_failure(error: ManifestError) -> Failure {
+    match error {
+        ManifestError::Io { .. } => Failure::from(error),
+        error => Failure::usage(error),
+    }
+}

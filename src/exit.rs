@@ -1,0 +1,72 @@
+//! How the process ends, decided in one place.
+
+use std::process::ExitCode;
+
+/// What the process's exit code says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Everything asked for is done.
+    Complete = 0,
+    /// Lumos itself, or the machine below it, failed.
+    Fault = 1,
+    /// The command line or an input is wrong.
+    Usage = 2,
+    /// The selection holds no item.
+    NothingSelected = 4,
+    /// Items are outstanding or faulted; the same command goes on with them.
+    Outstanding = 5,
+    /// A check failed: a replay differs, a threshold was missed.
+    CheckFailed = 100,
+    /// Interrupted; what was recorded is safe.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// An error with the exit code it ends the process with and, where there is one, a way out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) error: anyhow::Error,
+    pub(crate) hint: Option<String>,
+}
+
+impl Failure {
+    /// Wrong usage or bad input.
+    pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
+        Self { exit: Exit::Usage, error: error.into(), hint: None }
+    }
+
+    /// Wrong usage or bad input, in words.
+    pub(crate) fn input(message: impl std::fmt::Display) -> Self {
+        Self::usage(anyhow::anyhow!("{message}"))
+    }
+
+    /// The same failure with a way out.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Tells a person, on standard error.
+    pub(crate) fn report(&self) {
+        eprintln!("error: {:#}", self.error);
+        if let Some(hint) = &self.hint {
+            eprintln!("hint: {hint}");
+        }
+    }
+}
+
+/// Whatever else goes wrong is a fault of the harness.
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { exit: Exit::Fault, error: error.into(), hint: None }
+    }
+}
+
+/// What a command gives.
+pub(crate) type Outcome = Result<Exit, Failure>;

@@ -1,0 +1,281 @@
+//! Downloading a file: resumed where it broke off, verified before it takes its place.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use backon::{ExponentialBuilder, Retryable};
+use futures::StreamExt;
+use reqwest::header::{CONTENT_RANGE, RANGE};
+use reqwest::{Client, StatusCode};
+use sha2::{Digest, Sha256};
+use tokio::fs::{self, OpenOptions};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// A file to have, and what it must be.
+#[derive(Debug, Clone)]
+pub(crate) struct Download {
+    pub(crate) url: String,
+    pub(crate) destination: PathBuf,
+    /// 64 lowercase hexadecimal digits.
+    pub(crate) sha256: String,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fetched {
+    /// It was there already, and right.
+    Present,
+    /// It was downloaded.
+    Downloaded {
+        /// Its size.
+        bytes: u64,
+    },
+}
+
+/// Why one attempt came to nothing.
+#[derive(Debug)]
+struct Attempt {
+    error: anyhow::Error,
+    again: bool,
+}
+
+impl Attempt {
+    fn again(error: impl Into<anyhow::Error>) -> Self {
+        Self { error: error.into(), again: true }
+    }
+
+    fn last(error: impl Into<anyhow::Error>) -> Self {
+        Self { error: error.into(), again: false }
+    }
+}
+
+/// A client for downloads.
+pub(crate) fn client() -> anyhow::Result<Client> {
+    Ok(Client::builder()
+        .user_agent(concat!("lumos-eval/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(Duration::from_secs(20))
+        .read_timeout(Duration::from_secs(60))
+        .build()?)
+}
+
+/// Has a file in place, with the right content. `progress` is told the bytes there are and those there will be.
+pub(crate) async fn fetch(
+    client: &Client,
+    download: &Download,
+    force: bool,
+    progress: impl Fn(u64, Option<u64>),
+) -> anyhow::Result<Fetched> {
+    let destination = &download.destination;
+    if !force && fs::try_exists(destination).await? && hash(destination).await? == download.sha256 {
+        return Ok(Fetched::Present);
+    }
+    if let Some(folder) = destination.parent() {
+        fs::create_dir_all(folder).await.with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    let partial = destination.with_added_extension("part");
+    let schedule = ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(300))
+        .with_max_times(5)
+        .with_jitter();
+    let attempt = || continue_download(client, download, &partial, &progress);
+    attempt.retry(schedule).when(|attempt| attempt.again).await.map_err(|attempt| {
+        attempt.error.context(format!("cannot download {}", download.url))
+    })?;
+    let found = hash(&partial).await?;
+    if found != download.sha256 {
+        fs::remove_file(&partial).await?;
+        bail!(
+            "{} has sha256 {found}, expected {}; the file was not kept. The source may have changed: compare it by hand",
+            download.url,
+            download.sha256
+        );
+    }
+    let bytes = fs::metadata(&partial).await?.len();
+    fs::rename(&partial, destination).await?;
+    Ok(Fetched::Downloaded { bytes })
+}
+
+/// Appends to the partial file what it lacks.
+async fn continue_download(
+    client: &Client,
+    download: &Download,
+    partial: &Path,
+    progress: &impl Fn(u64, Option<u64>),
+) -> Result<(), Attempt> {
+    let have = fs::metadata(partial).await.map_or(0, |metadata| metadata.len());
+    let mut request = client.get(&download.url);
+    if have > 0 {
+        request = request.header(RANGE, format!("bytes={have}-"));
+    }
+    let response = request.send().await.map_err(Attempt::again)?;
+    let status = response.status();
+    let resumes = status == StatusCode::PARTIAL_CONTENT
+        && response
+            .headers()
+            .get(CONTENT_RANGE)
+            .and_then(|range| range.to_str().ok())
+            .is_some_and(|range| range.starts_with(&format!("bytes {have}-")));
+    if status == StatusCode::RANGE_NOT_SATISFIABLE {
+        // The partial file is as long as the file, or longer: the hash tells which.
+        return Ok(());
+    }
+    if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+        return Err(Attempt::again(anyhow::anyhow!("the server answered {status}")));
+    }
+    if !status.is_success() {
+        return Err(Attempt::last(anyhow::anyhow!("the server answered {status}")));
+    }
+    let mut written = if resumes { have } else { 0 };
+    let total = response.content_length().map(|rest| written + rest);
+    let mut file = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .append(resumes)
+        .truncate(!resumes)
+        .open(partial)
+        .await
+        .map_err(Attempt::last)?;
+    let mut body = response.bytes_stream();
+    while let Some(chunk) = body.next().await {
+        match chunk {
+            Ok(chunk) => {
+                file.write_all(&chunk).await.map_err(Attempt::last)?;
+                written += chunk.len() as u64;
+                progress(written, total);
+            }
+            Err(error) => {
+                file.flush().await.map_err(Attempt::last)?;
+                return Err(Attempt::again(error));
+            }
+        }
+    }
+    file.sync_all().await.map_err(Attempt::last)?;
+    if total.is_some_and(|total| written < total) {
+        return Err(Attempt::again(anyhow::anyhow!("the connection ended early")));
+    }
+    Ok(())
+}
+
+async fn hash(path: &Path) -> anyhow::Result<String> {
+    let mut file = fs::File::open(path).await.with_context(|| format!("cannot read {}", path.display()))?;
+    let mut hasher = Sha256::new();
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let count = file.read(&mut buffer).await?;
+        if count == 0 {
+            return Ok(hex::encode(hasher.finalize()));
+        }
+        hasher.update(&buffer[..count]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use axum::Router;
+    use axum::body::{Body, Bytes};
+    use axum::extract::State;
+    use axum::http::{HeaderMap, Response};
+    use axum::routing::get;
+
+    use super::*;
+
+    const CONTENT: &[u8] = b"twenty bytes of data";
+
+    #[derive(Clone, Default)]
+    struct Server {
+        requests: Arc<AtomicU32>,
+        resumed: Arc<AtomicU32>,
+        /// Requests that break off in the middle.
+        broken: u32,
+        ranges: bool,
+    }
+
+    async fn serve(State(server): State<Server>, headers: HeaderMap) -> Response<Body> {
+        let request = server.requests.fetch_add(1, Ordering::SeqCst);
+        let start = headers
+            .get(RANGE)
+            .filter(|_| server.ranges)
+            .and_then(|range| range.to_str().ok()?.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok())
+            .unwrap_or(0);
+        let rest = &CONTENT[start..];
+        let builder = Response::builder().header("content-length", rest.len());
+        let builder = if start > 0 {
+            server.resumed.fetch_add(1, Ordering::SeqCst);
+            builder
+                .status(206)
+                .header("content-range", format!("bytes {start}-{}/{}", CONTENT.len() - 1, CONTENT.len()))
+        } else {
+            builder
+        };
+        if request < server.broken {
+            let half = Bytes::from_static(&rest[..rest.len() / 2]);
+            let broken = futures::stream::iter([Ok(half), Err(std::io::Error::other("the line broke"))]);
+            return builder.body(Body::from_stream(broken)).unwrap();
+        }
+        builder.body(Body::from(rest)).unwrap()
+    }
+
+    async fn start(server: Server) -> String {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = Router::new().route("/file", get(serve)).with_state(server);
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        format!("http://{address}/file")
+    }
+
+    fn download(url: String, folder: &Path) -> Download {
+        Download {
+            url,
+            destination: folder.join("sub/file.json"),
+            sha256: hex::encode(Sha256::digest(CONTENT)),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broken_download_is_resumed_and_a_right_file_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server { broken: 2, ranges: true, ..Server::default() };
+        let download = download(start(server.clone()).await, folder.path());
+        let client = client().unwrap();
+        let first = fetch(&client, &download, false, |_, _| {}).await.unwrap();
+        assert_eq!(first, Fetched::Downloaded { bytes: 20 });
+        assert_eq!(std::fs::read(&download.destination).unwrap(), CONTENT);
+        assert!(server.resumed.load(Ordering::SeqCst) >= 1, "the second attempt went on where the first ended");
+        let requests = server.requests.load(Ordering::SeqCst);
+        assert_eq!(fetch(&client, &download, false, |_, _| {}).await.unwrap(), Fetched::Present);
+        assert_eq!(server.requests.load(Ordering::SeqCst), requests);
+    }
+
+    #[tokio::test]
+    async fn a_server_without_ranges_is_asked_from_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server { broken: 1, ranges: false, ..Server::default() };
+        let download = download(start(server).await, folder.path());
+        fetch(&client().unwrap(), &download, false, |_, _| {}).await.unwrap();
+        assert_eq!(std::fs::read(&download.destination).unwrap(), CONTENT);
+    }
+
+    #[tokio::test]
+    async fn a_file_with_another_hash_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut download = download(start(Server::default()).await, folder.path());
+        download.sha256 = "0".repeat(64);
+        let error = fetch(&client().unwrap(), &download, false, |_, _| {}).await.unwrap_err();
+        assert!(error.to_string().contains("was not kept"), "{error}");
+        assert!(!download.destination.exists());
+    }
+
+    #[tokio::test]
+    async fn a_missing_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = start(Server::default()).await.replace("/file", "/other");
+        let error = fetch(&client().unwrap(), &download(url.clone(), folder.path()), false, |_, _| {})
+            .await
+            .unwrap_err();
+        assert!(format!("{error:#}").contains(&url) && format!("{error:#}").contains("404"), "{error:#}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Logs: to standard error, quiet by default, as text or JSON lines.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::cli::LogFormat;
+
+/// Starts logging. `LUMOS_LOG` takes tracing's filter syntax and wins over `-v`.
+pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
+    let default = match (quiet, verbosity) {
+        (true, _) => "error",
+        (false, 0) => "warn",
+        (false, 1) => "warn,lumos=info,lumos_worker=info,lumos_coordinator=info,lumos_engine=info",
+        (false, 2) => "warn,lumos=debug,lumos_worker=debug,lumos_coordinator=debug,lumos_engine=debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_env("LUMOS_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(AroundProgress)
+        .with_ansi(std::io::stderr().is_terminal());
+    // A second start (tests within one process) keeps the first.
+    let _ = match format {
+        LogFormat::Text => builder.with_target(false).try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+}
+
+/// Writes log lines to standard error without tearing a progress bar apart.
+#[derive(Clone, Copy)]
+struct AroundProgress;
+
+impl<'a> MakeWriter<'a> for AroundProgress {
+    type Writer = LineWriter;
+
+    fn make_writer(&'a self) -> LineWriter {
+        LineWriter(Vec::new())
+    }
+}
+
+/// Collects one event and writes it when dropped.
+struct LineWriter(Vec<u8>);
+
+impl std::io::Write for LineWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for LineWriter {
+    fn drop(&mut self) {
+        crate::progress::suspended(|| {
+            // There is nobody left to tell when standard error is gone.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), &self.0);
+        });
+    }
+}

@@ -1,0 +1,130 @@
+//! From a resolved specification to a manifest and its items: models and data are looked at, nothing is run.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use lumos_benchmarks::{Benchmark, DataSource, LoadError};
+use lumos_coordinator::manifest::{FileRecord, Manifest, ManifestParts, ModelRecord, PlannedData};
+use lumos_coordinator::plan::{SelectError, Selected, expand, select};
+use lumos_coordinator::spec::ResolvedSpec;
+use lumos_tasks::{ContentHash, Item, ToolBackend};
+use lumos_worker::Models;
+use lumos_worker::model::{Identified, hash_file};
+use lumos_worker::tools::ToolSets;
+
+use crate::exit::{Exit, Failure};
+
+/// A run as planned.
+pub(crate) struct Planned {
+    pub(crate) manifest: Manifest,
+    /// The selected items, by benchmark in the order of the tasks.
+    pub(crate) items: Vec<(String, Vec<Item>)>,
+}
+
+/// Data of one benchmark: where it was read, its hash, what was selected.
+struct Data {
+    benchmark: &'static dyn Benchmark,
+    source: String,
+    sha256: ContentHash,
+    selected: Selected,
+}
+
+/// Plans a run. Blocks: reads the data and hashes the models' files.
+pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Result<Planned, Failure> {
+    let maths = tool_backend(&spec, tools)?;
+    let mut identified: Vec<Identified> = Vec::new();
+    let configurations = expand(
+        &spec,
+        |name, role, formulation| {
+            let model = models.identify(name, role, formulation)?;
+            if !identified.contains(&model) {
+                identified.push(model.clone());
+            }
+            Ok::<_, lumos_worker::model::IdentifyError>(model.identity)
+        },
+        |_| vec![maths.clone()],
+    )
+    .map_err(Failure::usage)?;
+    let data = spec.tasks.iter().map(|task| read(&spec, task)).collect::<Result<Vec<_>, _>>()?;
+    let manifest = Manifest::new(ManifestParts {
+        configurations,
+        models: identified.into_iter().map(model_record).collect(),
+        data: data
+            .iter()
+            .map(|data| PlannedData {
+                benchmark: data.benchmark.name(),
+                source: data.source.clone(),
+                sha256: data.sha256.clone(),
+                records: data.selected.records,
+                invalid: data.selected.invalid,
+                items: &data.selected.items,
+            })
+            .collect(),
+        versions: BTreeMap::new(),
+        git_revision: option_env!("LUMOS_GIT_REVISION").map(str::to_owned),
+        created: Timestamp::now(),
+        spec,
+    });
+    let items =
+        data.into_iter().map(|data| (data.benchmark.name().to_owned(), data.selected.items)).collect();
+    Ok(Planned { manifest, items })
+}
+
+fn tool_backend(spec: &ResolvedSpec, tools: &ToolSets) -> Result<ToolBackend, Failure> {
+    if let Some(tool) = spec.tools.keys().find(|tool| *tool != "maths") {
+        return Err(Failure::input(format!("there is no tool `{tool}`; known is maths")));
+    }
+    let backend = spec.tools.get("maths").map_or("native", String::as_str);
+    tools.identify("maths", backend).map_err(Failure::usage)
+}
+
+fn model_record(model: Identified) -> ModelRecord {
+    let file = |file: lumos_worker::model::ModelFile| FileRecord {
+        name: file.name,
+        bytes: file.bytes,
+        sha256: file.sha256,
+    };
+    ModelRecord { identity: model.identity, files: model.files.into_iter().map(file).collect() }
+}
+
+fn read(spec: &ResolvedSpec, task: &str) -> Result<Data, Failure> {
+    let benchmark = crate::settings::benchmark(task)?;
+    let path: Option<PathBuf> = spec.data.as_deref().map(|folder| folder.join(benchmark.data_file()));
+    let source = path.clone().map_or(DataSource::Samples, DataSource::File);
+    let choice = spec.items.get(task).cloned().unwrap_or(lumos_coordinator::spec::ItemChoice::All);
+    let mut told = 0u32;
+    let items = benchmark.open(source).map_err(Failure::usage)?;
+    let selected = select(task, items, &choice, |error: &LoadError| {
+        let skipped = spec.skip_invalid && error.is_skippable();
+        if skipped && told < 10 {
+            told += 1;
+            tracing::warn!("left out: {error}");
+        }
+        skipped
+    })
+    .map_err(|error| selection_failure(error, spec.skip_invalid))?;
+    if selected.invalid > 0 {
+        eprintln!("{task}: {} malformed records left out", selected.invalid);
+    }
+    let sha256 = match &path {
+        Some(path) => hash(path)?,
+        None => ContentHash::of_bytes(benchmark.samples()),
+    };
+    let source = path.map_or_else(|| "built-in samples".to_owned(), |path| path.display().to_string());
+    Ok(Data { benchmark, source, sha256, selected })
+}
+
+fn hash(path: &Path) -> Result<ContentHash, Failure> {
+    hash_file(path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))
+}
+
+fn selection_failure(error: SelectError<LoadError>, skipping: bool) -> Failure {
+    match &error {
+        SelectError::Nothing { .. } => Failure { exit: Exit::NothingSelected, ..Failure::usage(error) },
+        SelectError::Load(load) if load.is_skippable() && !skipping => {
+            Failure::usage(error).hint("mend the record, or leave such records out with --skip-invalid (they are counted)")
+        }
+        _ => Failure::usage(error),
+    }
+}

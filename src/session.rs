@@ -1,0 +1,185 @@
+//! One session of a run in this process: queues in memory, one worker, the coordinator, and whoever watches.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumos_coordinator::checkpoint::CheckpointError;
+use lumos_coordinator::dispatch::{DispatchError, Summary, Terms, dispatch};
+use lumos_coordinator::events::Event;
+use lumos_coordinator::manifest::Manifest;
+use lumos_coordinator::plan::{PlannedUnit, units};
+use lumos_coordinator::{Checkpoint, export, report};
+use lumos_queue::{MemoryQueue, Queue};
+use lumos_tasks::{Assignment, Configuration, Finished, Outcome as EpisodeOutcome, Target};
+use lumos_worker::tools::ToolSets;
+use lumos_worker::{Limits, Models, Worker};
+use tokio::sync::mpsc;
+
+use crate::exit::{Exit, Failure, Outcome};
+use crate::interrupt::Interrupts;
+use crate::progress::Progress;
+
+/// Units that wait to be claimed, results that wait to be recorded.
+const QUEUED: usize = 1024;
+
+/// What a person gets to see.
+pub(crate) struct Output {
+    pub(crate) quiet: bool,
+    pub(crate) json: bool,
+    pub(crate) record: Option<PathBuf>,
+    pub(crate) log_samples: bool,
+    pub(crate) fail_under: Option<f64>,
+}
+
+/// A planned run and what it is computed with.
+pub(crate) struct Session {
+    pub(crate) manifest: Manifest,
+    pub(crate) folder: PathBuf,
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) models: Arc<Models>,
+    pub(crate) tools: Arc<ToolSets>,
+    pub(crate) places: usize,
+}
+
+/// Opens a run's checkpoint off the runtime's threads.
+pub(crate) async fn open(
+    folder: &Path,
+    how: fn(&Path) -> Result<Checkpoint, CheckpointError>,
+) -> Result<Checkpoint, Failure> {
+    let folder = folder.join("checkpoint");
+    tokio::task::spawn_blocking(move || how(&folder)).await?.map_err(checkpoint_failure)
+}
+
+/// A checkpoint that is in use, or is none, is wrong usage; a disk that fails is a fault.
+pub(crate) fn checkpoint_failure(error: CheckpointError) -> Failure {
+    match error {
+        CheckpointError::InUse { .. } | CheckpointError::Missing { .. } | CheckpointError::Schema { .. } => {
+            Failure::usage(error)
+        }
+        error => Failure::from(error),
+    }
+}
+
+/// Gold answers by benchmark and item.
+type Targets = HashMap<(String, u64), Target>;
+
+impl Session {
+    /// Runs what is outstanding, writes the results and says how it stands.
+    pub(crate) async fn run(self, output: &Output) -> Outcome {
+        let interrupts = Interrupts::watch();
+        let dispatched = self.dispatch(output, &interrupts).await;
+        let summary = match dispatched {
+            Ok(summary) => summary,
+            Err(failure) => {
+                // A database whose disk failed may never close; what it acknowledged is on disk.
+                self.checkpoint.abandon();
+                return Err(failure);
+            }
+        };
+        let interrupted = interrupts.drain.is_cancelled() && !summary.too_many_faults;
+        let Self { manifest, folder, checkpoint, .. } = self;
+        let written = write_results(&manifest, &folder, &checkpoint, output);
+        match written {
+            Ok(report) => {
+                checkpoint.close()?;
+                conclude(&report, &manifest, &folder, summary, interrupted, output)
+            }
+            Err(failure) => {
+                checkpoint.abandon();
+                Err(failure)
+            }
+        }
+    }
+
+    async fn dispatch(&self, output: &Output, interrupts: &Interrupts) -> Result<Summary, Failure> {
+        let configurations: Vec<Arc<Configuration>> =
+            self.manifest.configurations.iter().map(|planned| Arc::clone(&planned.configuration)).collect();
+        let (planned, targets) = self.planned(&configurations)?;
+        let scoring = self.manifest.spec.scoring.first().copied();
+        let correct = |configuration: u32, item: u64, outcome: &EpisodeOutcome| {
+            let configuration = configurations.get(configuration as usize)?;
+            let benchmark = lumos_benchmarks::find(&configuration.benchmark)?;
+            let target = targets.get(&(configuration.benchmark.clone(), item))?;
+            let score = benchmark.score(target, outcome, scoring?)?;
+            let metric = benchmark.metrics().first()?;
+            score.full(metric.name)
+        };
+        let limits = &self.manifest.spec.limits;
+        let terms = Terms {
+            run: self.manifest.spec.name.clone(),
+            labels: self.manifest.configurations.iter().map(|planned| planned.label.clone()).collect(),
+            retry_on_error: limits.retry_on_error,
+            fail_on_error: limits.fail_on_error,
+            correct: &correct,
+        };
+
+        let work: MemoryQueue<Assignment> = MemoryQueue::bounded(QUEUED);
+        let results: MemoryQueue<Finished> = MemoryQueue::bounded(QUEUED);
+        let worker = Arc::new(Worker {
+            name: format!("local-{}", std::process::id()),
+            places: self.places,
+            limits: Limits { time: limits.time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) },
+            models: Arc::clone(&self.models),
+            tools: Arc::clone(&self.tools),
+        });
+        let serving = {
+            let (work, results, drain) = (work.clone(), results.clone(), interrupts.drain.clone());
+            tokio::spawn(async move {
+                let served = worker.serve(Arc::new(work), Arc::new(results.clone()), drain).await;
+                // No result comes after this.
+                results.close();
+                served
+            })
+        };
+        let (events, received) = mpsc::channel(1024);
+        let watching = tokio::spawn(watch(received, output.quiet, output.json));
+        let dispatched =
+            dispatch(planned, &terms, &self.checkpoint, &work, &results, &events, &interrupts.drain).await;
+        drop(events);
+        if dispatched.is_err() {
+            serving.abort();
+        }
+        let served = serving.await;
+        watching.await??;
+        let summary = dispatched.map_err(|error| match error {
+            DispatchError::Checkpoint(error) => checkpoint_failure(error),
+            error @ DispatchError::Queue(_) => Failure::from(error),
+        })?;
+        served??;
+        Ok(summary)
+    }
+
+    /// Every unit, and the gold answers to score by.
+    fn planned(&self, configurations: &[Arc<Configuration>]) -> Result<(Vec<PlannedUnit>, Targets), Failure> {
+        let mut targets = Targets::new();
+        let mut items = HashMap::new();
+        for data in &self.manifest.data {
+            let of_benchmark =
+                self.checkpoint.items(&data.benchmark).collect::<Result<Vec<_>, _>>().map_err(checkpoint_failure)?;
+            for item in &of_benchmark {
+                targets.insert((data.benchmark.clone(), item.index), item.target.clone());
+            }
+            items.insert(data.benchmark.clone(), of_benchmark);
+        }
+        let planned =
+            units(configurations, |benchmark| items.get(benchmark).cloned().unwrap_or_default()).collect();
+        Ok((planned, targets))
+    }
+}
+
+/// Shows events as progress or as JSON lines, until the run drops its end.
+async fn watch(mut events: mpsc::Receiver<Event>, quiet: bool, json: bool) -> std::io::Result<()> {
+    let mut progress = Progress::new(quiet || json);
+    while let Some(event) = events.recv().await {
+        if json {
+            let mut out = std::io::stdout().lock();
+            serde_json::to_writer(&mut out, &event)?;
+            out.write_all(b"\n")?;
+        }
+        progress.see(&event);
+    }
+    Ok(())
+}

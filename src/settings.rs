@@ -1,0 +1,171 @@
+//! From flags, environment and files to one resolved specification.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use lumos_benchmarks::{Benchmark, Scoring};
+use lumos_coordinator::spec::{
+    BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Preset, ResolvedSpec, RunSpec, parse_samples,
+};
+use lumos_engine::DType;
+use lumos_tasks::{Behaviour, Formulation};
+use lumos_worker::model::EngineSettings;
+
+use crate::cli::{EngineArgs, ModelArgs, RunArgs};
+use crate::exit::Failure;
+
+/// The benchmark of a name.
+pub(crate) fn benchmark(name: &str) -> Result<&'static dyn Benchmark, Failure> {
+    lumos_benchmarks::get(name).map_err(Failure::usage)
+}
+
+/// Settings of the file, if there is one, with the flags (and the environment, through them) on top.
+pub(crate) fn resolve(arguments: &RunArgs) -> Result<ResolvedSpec, Failure> {
+    let file = match &arguments.config {
+        Some(path) => RunSpec::from_file(path).map_err(Failure::usage)?,
+        None => RunSpec::default(),
+    };
+    file.merge(flags(arguments)?).resolve().map_err(Failure::usage)
+}
+
+fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
+    let RunArgs { selection, models, output, engine, limits, .. } = arguments;
+    Ok(RunSpec {
+        name: output.name.clone(),
+        preset: selection.preset.as_deref().map(parse::<Preset>).transpose()?,
+        tasks: given(&selection.tasks),
+        formulation: list::<Formulation>(&selection.formulation)?,
+        behaviour: list::<Behaviour>(&selection.behaviour)?,
+        scoring: list::<Scoring>(&selection.scoring)?,
+        models: model_set(models),
+        seed: match selection.epochs {
+            Some(epochs) => Some((0..epochs).collect()),
+            None => given(&selection.seed),
+        },
+        limit: selection.limit,
+        samples: samples(&selection.samples, &selection.tasks)?,
+        data: selection.data.clone(),
+        output_path: output.output_path.clone(),
+        generation: GenerationSpec {
+            temperature: models.temperature,
+            top_p: models.top_p,
+            top_k: models.top_k,
+            max_new_tokens: models.max_new_tokens,
+        },
+        tools: tools(&models.tools)?,
+        batch_size: engine.batch_size.as_deref().map(parse::<BatchSize>).transpose()?,
+        device: engine.device.clone(),
+        dtype: engine.dtype.clone(),
+        limits: LimitsSpec {
+            time_limit: limits.time_limit,
+            fail_on_error: limits.fail_on_error.as_deref().map(parse::<FailOnError>).transpose()?,
+            retry_on_error: limits.retry_on_error,
+        },
+        skip_invalid: selection.skip_invalid.then_some(true),
+    })
+}
+
+/// A flag that was not given says nothing.
+fn given<T: Clone>(values: &[T]) -> Option<Vec<T>> {
+    (!values.is_empty()).then(|| values.to_vec())
+}
+
+fn parse<T: FromStr<Err: std::fmt::Display>>(word: &str) -> Result<T, Failure> {
+    word.trim().parse().map_err(Failure::input)
+}
+
+fn list<T: FromStr<Err: std::fmt::Display>>(words: &[String]) -> Result<Option<Vec<T>>, Failure> {
+    if words.is_empty() {
+        return Ok(None);
+    }
+    words.iter().map(|word| parse(word)).collect::<Result<_, _>>().map(Some)
+}
+
+fn model_set(models: &ModelArgs) -> Option<Vec<ModelSet>> {
+    let set = ModelSet {
+        model: models.model.clone(),
+        planner: models.planner.clone(),
+        grounder: models.grounder.clone(),
+        answerer: models.answerer.clone(),
+    };
+    (set != ModelSet::default()).then(|| vec![set])
+}
+
+/// `0-9,15` means the items of the one benchmark of the run, `gsm8k=0-9` those of the one named.
+fn samples(
+    given: &[String],
+    tasks: &[String],
+) -> Result<Option<BTreeMap<String, lumos_coordinator::spec::Selection>>, Failure> {
+    let mut all = BTreeMap::new();
+    for text in given {
+        let text = match (text.contains('='), tasks) {
+            (true, _) => text.clone(),
+            (false, [task]) => format!("{task}={text}"),
+            (false, _) => {
+                return Err(Failure::input(format!("--samples {text}: of which benchmark?"))
+                    .hint(format!("with several benchmarks write --samples gsm8k={text}")));
+            }
+        };
+        all.extend(parse_samples(&text).map_err(Failure::input)?);
+    }
+    Ok((!all.is_empty()).then_some(all))
+}
+
+fn tools(given: &[String]) -> Result<Option<BTreeMap<String, String>>, Failure> {
+    let mut tools = BTreeMap::new();
+    for text in given {
+        let (tool, backend) = text.split_once('=').ok_or_else(|| {
+            Failure::input(format!("--tool {text} names no backend")).hint("write --tool maths=native")
+        })?;
+        tools.insert(tool.to_owned(), backend.to_owned());
+    }
+    Ok((!tools.is_empty()).then_some(tools))
+}
+
+/// How engines are loaded, by flags alone (`complete`).
+pub(crate) fn engine(arguments: &EngineArgs) -> Result<EngineSettings, Failure> {
+    let batch_size = arguments.batch_size.as_deref().map(parse::<BatchSize>).transpose()?.unwrap_or_default();
+    engine_settings(
+        batch_size,
+        arguments.device.as_deref().unwrap_or("cpu"),
+        arguments.dtype.as_deref(),
+        arguments.threads,
+    )
+}
+
+/// How engines are loaded for a run.
+pub(crate) fn engine_of(spec: &ResolvedSpec, threads: Option<usize>) -> Result<EngineSettings, Failure> {
+    engine_settings(spec.batch_size, &spec.device, spec.dtype_on(&spec.device), threads)
+}
+
+fn engine_settings(
+    batch_size: BatchSize,
+    device: &str,
+    dtype: Option<&str>,
+    threads: Option<usize>,
+) -> Result<EngineSettings, Failure> {
+    if !matches!(device, "cpu" | "auto") {
+        return Err(Failure::input(format!("device `{device}` is not there; this build computes on the cpu"))
+            .hint("leave --device out, or write --device cpu"));
+    }
+    Ok(EngineSettings {
+        batch_size: match batch_size {
+            BatchSize::Auto => None,
+            BatchSize::Fixed(size) => usize::try_from(size).ok(),
+        },
+        threads,
+        dtype: dtype.map(parse::<DType>).transpose()?.unwrap_or_default(),
+    })
+}
+
+/// Episodes driven side by side where the batch size is `auto`: enough to keep every sequence of a batch busy
+/// while others wait for tools.
+const AUTO_PLACES: usize = 64;
+
+/// Episodes driven side by side.
+pub(crate) fn places(spec: &ResolvedSpec) -> usize {
+    match spec.batch_size {
+        BatchSize::Auto => AUTO_PLACES,
+        BatchSize::Fixed(size) => usize::try_from(size).unwrap_or(AUTO_PLACES),
+    }
+}

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# All tests, with what they need. `./test.sh NAME` runs those whose name holds NAME.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+# The oniguruma and zstd bindings are built from C.
+if ! command -v cc >/dev/null; then
+  if command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+    apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev
+  else
+    echo "a C compiler (cc) is needed; install gcc or clang" >&2
+    exit 1
+  fi
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+status=0
+cargo test --workspace --locked --no-fail-fast -- "$@" 2>&1 | tee "$log" || status=$?
+awk '/^test result:/ { for (i = 1; i < NF; i++) { if ($(i+1) == "passed;") passed += $i; if ($(i+1) == "failed;") failed += $i } }
+     END { printf "%d passed, %d failed\n", passed, failed }' "$log"
+exit "$status"

@@ -1,0 +1,121 @@
+//! Driving one episode from its start to its record.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lumos_tasks::{
+    Completion, Episode, EpisodeUnit, Fault, FaultKind, Finish, Next, Outcome, Reply, Request, Role,
+    Telemetry,
+};
+use tokio::time::timeout_at;
+
+use crate::model::{ModelBackend, ModelError};
+use crate::tools::Tools;
+
+/// What an episode's requests are answered by.
+#[derive(Clone)]
+pub struct Backends {
+    /// The models by role.
+    pub models: BTreeMap<Role, Arc<dyn ModelBackend>>,
+    /// The tools.
+    pub tools: Arc<dyn Tools>,
+}
+
+/// What an episode may use up.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Limits {
+    /// Wall-clock time of one episode. Running into it is a fault: how far one gets depends on the machine.
+    pub time: Option<Duration>,
+}
+
+/// Seconds spent waiting.
+#[derive(Debug, Default)]
+struct Clock {
+    model: Duration,
+    tool: Duration,
+    cached_tokens: u64,
+}
+
+/// Drives a unit's episode until it has ended, one way or another.
+pub async fn drive(unit: &EpisodeUnit, backends: &Backends, limits: Limits) -> (Outcome, Telemetry) {
+    let started = Instant::now();
+    let started_ms = jiff::Timestamp::now().as_millisecond();
+    let mut clock = Clock::default();
+    let mut episode = Episode::start(unit);
+    let outcome = match advance(&mut episode, backends, limits, &mut clock).await {
+        Ok(()) => episode.finish(),
+        Err(fault) => episode.abandon(fault),
+    };
+    let telemetry = Telemetry {
+        started_ms,
+        seconds: started.elapsed().as_secs_f64(),
+        model_seconds: clock.model.as_secs_f64(),
+        tool_seconds: clock.tool.as_secs_f64(),
+        cached_tokens: clock.cached_tokens,
+        ..Telemetry::default()
+    };
+    (outcome, telemetry)
+}
+
+async fn advance(
+    episode: &mut Episode,
+    backends: &Backends,
+    limits: Limits,
+    clock: &mut Clock,
+) -> Result<(), Fault> {
+    // A limit too far off to be represented is none.
+    let deadline = limits.time.and_then(|time| tokio::time::Instant::now().checked_add(time));
+    loop {
+        let asked = Instant::now();
+        let reply = match episode.next() {
+            Next::Done => return Ok(()),
+            Next::Generate(request) => {
+                let completion = within(deadline, generate(request.clone(), backends)).await??;
+                clock.model += asked.elapsed();
+                clock.cached_tokens += u64::from(completion.cached_tokens.unwrap_or(0));
+                Reply::Completion(completion)
+            }
+            Next::Call(call) => {
+                let reply = within(deadline, backends.tools.call(call)).await?;
+                clock.tool += asked.elapsed();
+                Reply::Tool(
+                    reply.map_err(|fault| Fault { kind: FaultKind::Tool, message: fault.to_string() })?,
+                )
+            }
+        };
+        episode
+            .feed(reply)
+            .map_err(|misfit| Fault { kind: FaultKind::Worker, message: misfit.to_string() })?;
+    }
+}
+
+async fn generate(request: Request, backends: &Backends) -> Result<Completion, Fault> {
+    let role = request.role;
+    let Some(model) = backends.models.get(&role) else {
+        return Err(Fault { kind: FaultKind::Worker, message: format!("no model is set for the {role}") });
+    };
+    match model.complete(request).await {
+        Ok(completion) => Ok(completion),
+        // The model cannot take this prompt, today or tomorrow: the agent's doing, and an empty reply, which is
+        // what the original makes of it.
+        Err(ModelError::Refused(reason)) => {
+            tracing::debug!(%role, reason, "the model refused the prompt");
+            Ok(Completion { finish: Finish::Length, ..Completion::recorded("") })
+        }
+        Err(error) => Err(Fault { kind: FaultKind::Model, message: format!("{role}: {error}") }),
+    }
+}
+
+async fn within<T>(
+    deadline: Option<tokio::time::Instant>,
+    future: impl Future<Output = T>,
+) -> Result<T, Fault> {
+    match deadline {
+        None => Ok(future.await),
+        Some(deadline) => timeout_at(deadline, future).await.map_err(|_| Fault {
+            kind: FaultKind::Timeout,
+            message: "the item's time limit was reached; raise it with --time-limit".to_owned(),
+        }),
+    }
+}

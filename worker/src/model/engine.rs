@@ -1,0 +1,94 @@
+//! The engine in this process as a model backend.
+
+use async_trait::async_trait;
+use lumos_engine::{DType, Engine, GenerateError, GenerateRequest, LoadError, LoadOptions, ModelSource};
+use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop};
+
+use super::{ModelBackend, ModelError};
+
+/// How engines are loaded; the same for all models of a worker.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EngineSettings {
+    /// Sequences computed together; the engine's own default where `None`.
+    pub batch_size: Option<usize>,
+    /// Threads that compute; all cores where `None`.
+    pub threads: Option<usize>,
+    /// The type weights are kept in.
+    pub dtype: DType,
+}
+
+pub(super) struct EngineBackend {
+    engine: Engine,
+}
+
+impl EngineBackend {
+    /// Loads a model. Blocks: weights are read and converted.
+    pub(super) fn load(source: ModelSource, settings: EngineSettings) -> Result<Self, LoadError> {
+        let mut options =
+            LoadOptions { dtype: settings.dtype, threads: settings.threads, ..LoadOptions::default() };
+        if let Some(batch_size) = settings.batch_size {
+            options.max_batch = batch_size.max(1);
+            options.max_step_tokens = options.max_step_tokens.max(options.max_batch);
+        }
+        // The manifest's identity hashes the files; once is enough.
+        options.hash_weights = false;
+        Engine::load(source, options).map(|engine| Self { engine })
+    }
+}
+
+#[async_trait]
+impl ModelBackend for EngineBackend {
+    async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
+        let generation =
+            self.engine.generate(engine_request(request)?).await.map_err(|error| match error {
+                GenerateError::EmptyPrompt
+                | GenerateError::PromptTooLong { .. }
+                | GenerateError::UnknownToken { .. } => ModelError::Refused(error.to_string()),
+                error => ModelError::Failed(error.to_string()),
+            })?;
+        let count = |tokens: usize| u32::try_from(tokens).ok();
+        Ok(Completion {
+            text: generation.text,
+            finish: match generation.finish {
+                lumos_engine::Finish::Stop => Finish::Stop,
+                lumos_engine::Finish::EndOfSequence => Finish::EndOfSequence,
+                lumos_engine::Finish::Length => Finish::Length,
+            },
+            prompt_tokens: count(generation.usage.prompt_tokens),
+            completion_tokens: count(generation.usage.completion_tokens),
+            cached_tokens: count(generation.usage.cached_tokens),
+        })
+    }
+}
+
+fn engine_request(request: Request) -> Result<GenerateRequest, ModelError> {
+    let sampling = match request.sampling {
+        Sampling::Greedy => lumos_engine::Sampling::GREEDY,
+        Sampling::Random { temperature, top_p, top_k } => lumos_engine::Sampling {
+            temperature,
+            top_p,
+            top_k: top_k.and_then(|top_k| usize::try_from(top_k).ok()),
+            seed: request.seed,
+        },
+    };
+    Ok(GenerateRequest {
+        input: match request.input {
+            Input::Raw(text) => lumos_engine::Input::Text(text),
+            Input::Tokens(tokens) => lumos_engine::Input::Tokens(tokens),
+            Input::Chat(_) => {
+                return Err(ModelError::Refused("this backend takes raw text, no chat messages".to_owned()));
+            }
+        },
+        stop: match request.stop {
+            Stop::Newline => lumos_engine::Stop::Newline,
+            Stop::Tokens(tokens) => lumos_engine::Stop::Tokens(tokens),
+            Stop::Text(text) => lumos_engine::Stop::Text(text),
+            Stop::Never => lumos_engine::Stop::Never,
+        },
+        max_new_tokens: usize::try_from(request.max_new_tokens).unwrap_or(usize::MAX),
+        sampling,
+        ignore_eos: false,
+        first_logits: 0,
+        deadline: None,
+    })
+}

@@ -1,0 +1,40 @@
+//! Model backends: who answers an episode's requests.
+
+mod builtin;
+mod engine;
+mod files;
+mod name;
+mod registry;
+mod script;
+
+use async_trait::async_trait;
+use lumos_tasks::{Completion, Request};
+use thiserror::Error;
+
+pub use builtin::source as builtin_source;
+pub use engine::EngineSettings;
+pub use files::{ModelFile, hash_file};
+pub use name::{ModelName, NameError};
+pub use registry::{Identified, IdentifyError, LoadModelError, Models};
+pub(crate) use script::lines as recorded_lines;
+
+/// Something that completes requests: an engine in this process, a server, a script.
+#[async_trait]
+pub trait ModelBackend: Send + Sync {
+    /// Completes one request. Dropping the future cancels it.
+    ///
+    /// # Errors
+    /// See [`ModelError`].
+    async fn complete(&self, request: Request) -> Result<Completion, ModelError>;
+}
+
+/// Why a model gave no reply.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ModelError {
+    /// The request can never be answered: its prompt is longer than the model's context.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The backend failed; the same request may succeed another time.
+    #[error("{0}")]
+    Failed(String),
+}

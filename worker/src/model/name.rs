@@ -1,0 +1,73 @@
+//! Names of models, as people write them.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// A model's name: `candle:<folder>`, `builtin:tiny`, `script:<cases file>`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ModelName {
+    /// A Hugging Face folder, run by the engine in this process.
+    Candle(PathBuf),
+    /// The small trained planner and grounder that ship with lumos.
+    BuiltinTiny,
+    /// Recorded replies.
+    Script(PathBuf),
+}
+
+/// A name that names no model.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{name}` names no model: {why}; write candle:<folder>, builtin:tiny or script:<cases file>")]
+pub struct NameError {
+    name: String,
+    why: String,
+}
+
+impl FromStr for ModelName {
+    type Err = NameError;
+
+    fn from_str(name: &str) -> Result<Self, NameError> {
+        let error = |why: &str| NameError { name: name.to_owned(), why: why.to_owned() };
+        match name.split_once(':') {
+            Some(("candle", folder)) if !folder.is_empty() => Ok(Self::Candle(folder.into())),
+            Some(("script", file)) if !file.is_empty() => Ok(Self::Script(file.into())),
+            Some(("candle" | "script", _)) => Err(error("nothing stands after the colon")),
+            Some(("builtin", "tiny")) => Ok(Self::BuiltinTiny),
+            Some(("builtin", other)) => Err(error(&format!("there is no built-in model `{other}`"))),
+            Some((backend, _)) => Err(error(&format!("there is no backend `{backend}`"))),
+            None => Err(error("it names no backend")),
+        }
+    }
+}
+
+impl fmt::Display for ModelName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Candle(folder) => write!(formatter, "candle:{}", folder.display()),
+            Self::BuiltinTiny => formatter.write_str("builtin:tiny"),
+            Self::Script(file) => write!(formatter, "script:{}", file.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip() {
+        for name in ["candle:models/planner", "builtin:tiny", "script:cases.jsonl.gz"] {
+            assert_eq!(name.parse::<ModelName>().unwrap().to_string(), name);
+        }
+    }
+
+    #[test]
+    fn wrong_names_say_what_is_known() {
+        for name in ["tiny", "builtin:huge", "gpt:4", "candle:"] {
+            let error = name.parse::<ModelName>().unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("candle:<folder>"), "{error}");
+        }
+    }
+}

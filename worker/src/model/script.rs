@@ -1,0 +1,84 @@
+//! Recorded replies as a model backend: `script:<cases file>`.
+//!
+//! A reply is found by benchmark, formulation, role and exact prompt, so the order in which episodes ask does not
+//! matter. Where several cases share a prompt, the first one's reply is given.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use flate2::read::MultiGzDecoder;
+use lumos_tasks::recorded::Case;
+use lumos_tasks::{Completion, Formulation, Request, Role};
+
+use super::{ModelBackend, ModelError};
+
+/// All replies of a cases file.
+#[derive(Debug)]
+pub(super) struct Script {
+    replies: HashMap<(String, Formulation, Role), HashMap<String, String>>,
+}
+
+impl Script {
+    /// Reads `.jsonl` or `.jsonl.gz`.
+    pub(super) fn read(path: &Path) -> io::Result<Self> {
+        let mut script = Self { replies: HashMap::new() };
+        for (index, line) in lines(path)?.enumerate() {
+            let line = line?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let case: Case = serde_json::from_str(&line).map_err(|error| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {error}", index + 1))
+            })?;
+            script.add(&case);
+        }
+        Ok(script)
+    }
+
+    fn add(&mut self, case: &Case) {
+        for role in [Role::Planner, Role::Grounder, Role::Answerer] {
+            let replies = self.replies.entry((case.benchmark.clone(), case.formulation, role)).or_default();
+            for (prompt, reply) in case.prompts.of(role).iter().zip(case.script.of(role)) {
+                replies.entry(prompt.clone()).or_insert_with(|| reply.clone());
+            }
+        }
+    }
+}
+
+/// The lines of a recorded file, compressed or not.
+pub(crate) fn lines(path: &Path) -> io::Result<Box<dyn Iterator<Item = io::Result<String>> + Send>> {
+    let file = File::open(path)?;
+    Ok(if path.extension().is_some_and(|extension| extension == "gz") {
+        Box::new(BufReader::new(MultiGzDecoder::new(file)).lines())
+    } else {
+        Box::new(BufReader::new(file).lines())
+    })
+}
+
+/// The replies of one benchmark under one formulation.
+pub(super) struct ScriptBackend {
+    pub(super) script: Arc<Script>,
+    pub(super) benchmark: String,
+    pub(super) formulation: Formulation,
+}
+
+#[async_trait]
+impl ModelBackend for ScriptBackend {
+    async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
+        let key = (self.benchmark.clone(), self.formulation, request.role);
+        self.script
+            .replies
+            .get(&key)
+            .and_then(|replies| replies.get(request.prompt()))
+            .map(Completion::recorded)
+            .ok_or_else(|| {
+                let tail: String = request.prompt().chars().rev().take(80).collect();
+                let tail: String = tail.chars().rev().collect();
+                ModelError::Failed(format!("the script has no reply to the prompt that ends in {tail:?}"))
+            })
+    }
+}

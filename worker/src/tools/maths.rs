@@ -1,0 +1,37 @@
+//! Exact mathematics in this process.
+
+use async_trait::async_trait;
+use lumos_environments::maths::{self, Answer};
+use lumos_tasks::{MathsReply, ToolCall, ToolReply};
+
+use super::{ToolFault, Tools};
+
+/// The native mathematics service: exact, without a network.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NativeMaths;
+
+impl NativeMaths {
+    /// Raised when answers change, so that results under old and new answers are not mixed.
+    pub const VERSION: u32 = 1;
+
+    /// Answers one query.
+    pub fn answer(query: &str) -> MathsReply {
+        match maths::answer(query) {
+            Ok(Answer::One(text)) => MathsReply::One(text),
+            Ok(Answer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
+            Err(error) => MathsReply::NoResult { message: error.to_string() },
+        }
+    }
+}
+
+#[async_trait]
+impl Tools for NativeMaths {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let ToolCall::Maths { query } = call;
+        let query = query.clone();
+        // A query may take up to 50 ms: too long for a thread that others wait for.
+        tokio::task::spawn_blocking(move || ToolReply::Maths(Self::answer(&query)))
+            .await
+            .map_err(|error| ToolFault { tool: "maths", message: error.to_string() })
+    }
+}

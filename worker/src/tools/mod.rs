@@ -1,0 +1,35 @@
+//! Tools: who answers an episode's calls.
+
+mod maths;
+mod recorded;
+mod registry;
+mod wolfram;
+
+use async_trait::async_trait;
+use lumos_tasks::{ToolCall, ToolReply};
+use thiserror::Error;
+
+pub use maths::NativeMaths;
+pub use recorded::RecordedTools;
+pub use registry::{ToolSetError, ToolSets, maths_backend};
+pub use wolfram::{Wolfram, WolframSettings};
+
+/// Something that answers tool calls.
+#[async_trait]
+pub trait Tools: Send + Sync {
+    /// Answers one call. That a tool has no result is a reply; an error is a failure of the infrastructure.
+    ///
+    /// # Errors
+    /// If the tool could not be asked.
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault>;
+}
+
+/// A tool that could not be asked: no network, quota spent, time-out. Says nothing about the agent.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{tool}: {message}")]
+pub struct ToolFault {
+    /// The tool.
+    pub tool: &'static str,
+    /// What happened; holds no secrets.
+    pub message: String,
+}

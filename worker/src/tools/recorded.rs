@@ -1,0 +1,54 @@
+//! Recorded answers as a backend: `--tool maths=recorded:<cases file>`.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use async_trait::async_trait;
+use lumos_tasks::recorded::Case;
+use lumos_tasks::{ToolCall, ToolReply};
+
+use super::{ToolFault, Tools};
+use crate::model::recorded_lines;
+
+/// Answers by call, from a cases file. The first answer recorded for a call is given.
+#[derive(Debug, Default)]
+pub struct RecordedTools {
+    maths: HashMap<String, ToolReply>,
+}
+
+impl RecordedTools {
+    /// Reads `.jsonl` or `.jsonl.gz`.
+    ///
+    /// # Errors
+    /// If the file cannot be read or a line is no recorded case.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let mut tools = Self::default();
+        for (index, line) in recorded_lines(path)?.enumerate() {
+            let line = line?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let case: Case = serde_json::from_str(&line).map_err(|error| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {error}", index + 1))
+            })?;
+            for call in &case.tools {
+                if let (Some(query), Some(reply)) = (call.input.as_str(), call.reply()) {
+                    tools.maths.entry(query.to_owned()).or_insert(reply);
+                }
+            }
+        }
+        Ok(tools)
+    }
+}
+
+#[async_trait]
+impl Tools for RecordedTools {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let ToolCall::Maths { query } = call;
+        self.maths.get(query).cloned().ok_or_else(|| ToolFault {
+            tool: "maths",
+            message: format!("no answer to `{query}` is recorded"),
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! Tools by backend, built once.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lumos_tasks::{Configuration, ToolBackend};
+use thiserror::Error;
+
+use super::{NativeMaths, RecordedTools, Tools, Wolfram, WolframSettings};
+use crate::model::hash_file;
+
+/// Why a tool's backend could not be set up.
+#[derive(Debug, Error)]
+pub enum ToolSetError {
+    /// The tool has no such backend.
+    #[error("{tool}={backend}: {why}; known are maths=native, maths=wolfram and maths=recorded:<cases file>")]
+    Unknown {
+        /// The tool.
+        tool: String,
+        /// The backend asked for.
+        backend: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Its file cannot be read.
+    #[error("{tool}={backend}: {source}")]
+    Unreadable {
+        /// The tool.
+        tool: String,
+        /// The backend asked for.
+        backend: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The WolframAlpha backend has no app id or a bad address.
+    #[error("maths=wolfram: {0}")]
+    Wolfram(String),
+}
+
+/// The tools of a worker.
+#[derive(Default)]
+pub struct ToolSets {
+    built: Mutex<HashMap<String, Arc<dyn Tools>>>,
+}
+
+impl ToolSets {
+    /// The identity of a backend: with a version or a hash, so that other answers are another configuration.
+    ///
+    /// # Errors
+    /// If the tool has no such backend or its file cannot be read.
+    pub fn identify(&self, tool: &str, backend: &str) -> Result<ToolBackend, ToolSetError> {
+        let unknown = |why: &str| ToolSetError::Unknown {
+            tool: tool.to_owned(),
+            backend: backend.to_owned(),
+            why: why.to_owned(),
+        };
+        if tool != "maths" {
+            return Err(unknown("there is no such tool"));
+        }
+        let (backend, version) = match backend.split_once(':') {
+            None if backend == "native" => (backend.to_owned(), NativeMaths::VERSION),
+            None if backend == "wolfram" => (backend.to_owned(), 0),
+            Some(("recorded", file)) => {
+                let hash = hash_file(file.as_ref()).map_err(|source| ToolSetError::Unreadable {
+                    tool: tool.to_owned(),
+                    backend: backend.to_owned(),
+                    source,
+                })?;
+                (format!("recorded:{file}#{}", hash.short()), 0)
+            }
+            _ => return Err(unknown("there is no such backend")),
+        };
+        Ok(ToolBackend { tool: tool.to_owned(), backend, version })
+    }
+
+    /// The tools of a configuration.
+    ///
+    /// # Errors
+    /// If a backend cannot be set up.
+    pub fn of(&self, configuration: &Configuration) -> Result<Arc<dyn Tools>, ToolSetError> {
+        let backend = configuration
+            .tools
+            .iter()
+            .find(|tool| tool.tool == "maths")
+            .map_or("native", |tool| tool.backend.as_str());
+        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tools) = built.get(backend) {
+            return Ok(Arc::clone(tools));
+        }
+        let tools = maths_backend(backend)?;
+        built.insert(backend.to_owned(), Arc::clone(&tools));
+        Ok(tools)
+    }
+}
+
+/// Builds one backend of the mathematics tool: `native`, `wolfram`, `recorded:<cases file>`.
+///
+/// # Errors
+/// If there is no such backend or it cannot be set up.
+pub fn maths_backend(backend: &str) -> Result<Arc<dyn Tools>, ToolSetError> {
+    Ok(match backend.split_once(':') {
+        None if backend == "native" => Arc::new(NativeMaths),
+        None if backend == "wolfram" => {
+            let settings = WolframSettings::from_environment().map_err(ToolSetError::Wolfram)?;
+            Arc::new(Wolfram::new(settings).map_err(ToolSetError::Wolfram)?)
+        }
+        Some(("recorded", file)) => {
+            let path = file.rsplit_once('#').map_or(file, |(path, _)| path);
+            let tools = RecordedTools::read(&PathBuf::from(path)).map_err(|source| {
+                ToolSetError::Unreadable { tool: "maths".to_owned(), backend: backend.to_owned(), source }
+            })?;
+            Arc::new(tools)
+        }
+        _ => {
+            return Err(ToolSetError::Unknown {
+                tool: "maths".to_owned(),
+                backend: backend.to_owned(),
+                why: "there is no such backend".to_owned(),
+            });
+        }
+    })
+}

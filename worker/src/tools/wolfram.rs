@@ -1,0 +1,243 @@
+//! WolframAlpha over HTTP: the service the original asks (`https://products.wolframalpha.com/api`).
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use backon::{ExponentialBuilder, Retryable};
+use lumos_tasks::{MathsReply, ToolCall, ToolReply};
+use reqwest::{Client, StatusCode, Url};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::{ToolFault, Tools};
+
+/// How the service is asked.
+#[derive(Clone)]
+pub struct WolframSettings {
+    /// The key. Never logged, recorded or shown.
+    pub app_id: String,
+    /// The full-results endpoint.
+    pub endpoint: String,
+    /// Limit of one request.
+    pub timeout: Duration,
+    /// Attempts after the first.
+    pub retries: usize,
+    /// The least time between two requests.
+    pub pace: Duration,
+}
+
+impl std::fmt::Debug for WolframSettings {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("WolframSettings")
+            .field("endpoint", &self.endpoint)
+            .field("timeout", &self.timeout)
+            .field("retries", &self.retries)
+            .field("pace", &self.pace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl WolframSettings {
+    /// The published service with a key: 30 s a request, 4 retries, at most 2 requests/s.
+    pub fn new(app_id: impl Into<String>) -> Self {
+        Self {
+            app_id: app_id.into(),
+            endpoint: "https://api.wolframalpha.com/v2/query".to_owned(),
+            timeout: Duration::from_secs(30),
+            retries: 4,
+            pace: Duration::from_millis(500),
+        }
+    }
+
+    /// The key from `WOLFRAM_APP_ID` (or `WOLFRAM_API_KEY`, the original's name); another endpoint from
+    /// `LUMOS_WOLFRAM_ENDPOINT`, another rate from `LUMOS_WOLFRAM_RATE` (requests/s).
+    ///
+    /// # Errors
+    /// If no key is set or the rate is no positive number.
+    pub fn from_environment() -> Result<Self, String> {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let app_id = set("WOLFRAM_APP_ID").or_else(|| set("WOLFRAM_API_KEY")).ok_or(
+            "WOLFRAM_APP_ID is not set; get an app id at developer.wolframalpha.com or use --tool maths=native",
+        )?;
+        let mut settings = Self::new(app_id);
+        if let Some(endpoint) = set("LUMOS_WOLFRAM_ENDPOINT") {
+            settings.endpoint = endpoint;
+        }
+        if let Some(rate) = set("LUMOS_WOLFRAM_RATE") {
+            settings.pace = rate
+                .parse::<f64>()
+                .ok()
+                .filter(|rate| *rate > 0.0)
+                .and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok())
+                .ok_or_else(|| format!("LUMOS_WOLFRAM_RATE={rate} is no number of requests per second"))?;
+        }
+        Ok(settings)
+    }
+}
+
+/// The mathematics service over HTTP.
+#[derive(Debug)]
+pub struct Wolfram {
+    client: Client,
+    endpoint: Url,
+    settings: WolframSettings,
+    pace: Mutex<Interval>,
+}
+
+/// Why one request came to nothing.
+#[derive(Debug)]
+enum Attempt {
+    /// Another attempt may succeed.
+    Again(String),
+    /// It will not.
+    Final(String),
+}
+
+impl Wolfram {
+    /// Sets a client up.
+    ///
+    /// # Errors
+    /// If the endpoint is no address or the client cannot be built.
+    pub fn new(settings: WolframSettings) -> Result<Self, String> {
+        let endpoint = Url::parse(&settings.endpoint)
+            .map_err(|error| format!("{} is no address: {error}", settings.endpoint))?;
+        let client = Client::builder()
+            .timeout(settings.timeout)
+            .user_agent(concat!("lumos-eval/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| error.to_string())?;
+        // An interval of zero is refused by the clock.
+        let mut pace = interval(settings.pace.max(Duration::from_micros(1)));
+        pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self { client, endpoint, settings, pace: Mutex::new(pace) })
+    }
+
+    async fn ask(&self, query: &str) -> Result<MathsReply, Attempt> {
+        self.pace.lock().await.tick().await;
+        let response = self
+            .client
+            .get(self.endpoint.clone())
+            .query(&[
+                ("input", query),
+                ("format", "plaintext"),
+                ("output", "json"),
+                ("appid", &self.settings.app_id),
+            ])
+            .send()
+            .await
+            .map_err(again)?;
+        let status = response.status();
+        if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
+            return Err(Attempt::Again(format!("the service answered {status}")));
+        }
+        if !status.is_success() {
+            return Err(Attempt::Final(format!("the service answered {status}; check WOLFRAM_APP_ID")));
+        }
+        let body = response.bytes().await.map_err(again)?;
+        let envelope: Envelope = serde_json::from_slice(&body)
+            .map_err(|error| Attempt::Again(format!("the answer cannot be read: {error}")))?;
+        envelope.queryresult.reply().map_err(Attempt::Final)
+    }
+}
+
+/// The address holds the key, so it is taken out before an error is shown.
+fn again(error: reqwest::Error) -> Attempt {
+    let error = error.without_url();
+    let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+    Attempt::Again(format!("{error}{cause}"))
+}
+
+#[async_trait]
+impl Tools for Wolfram {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let ToolCall::Maths { query } = call;
+        let schedule = ExponentialBuilder::default()
+            .with_min_delay(self.settings.pace.max(Duration::from_millis(10)))
+            .with_max_times(self.settings.retries)
+            .with_jitter();
+        let attempt = || self.ask(query);
+        match attempt.retry(schedule).when(|error| matches!(error, Attempt::Again(_))).await {
+            Ok(reply) => Ok(ToolReply::Maths(reply)),
+            Err(Attempt::Again(message) | Attempt::Final(message)) => {
+                Err(ToolFault { tool: "maths", message })
+            }
+        }
+    }
+}
+
+/// The service's answer, as far as it is read.
+#[derive(Debug, Deserialize)]
+struct Envelope {
+    queryresult: QueryResult,
+}
+
+#[derive(Debug, Deserialize)]
+struct QueryResult {
+    #[serde(default)]
+    error: ErrorField,
+    #[serde(default)]
+    pods: Vec<Pod>,
+}
+
+/// `false`, or what went wrong.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum ErrorField {
+    Flag(bool),
+    Details {
+        #[serde(default)]
+        code: String,
+        #[serde(default)]
+        msg: String,
+    },
+}
+
+impl Default for ErrorField {
+    fn default() -> Self {
+        Self::Flag(false)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct Pod {
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    primary: bool,
+    #[serde(default)]
+    subpods: Vec<Subpod>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Subpod {
+    #[serde(default)]
+    plaintext: Option<String>,
+}
+
+impl QueryResult {
+    /// The first result pod: the primary one, or the one titled `Result`, as the original's client chooses.
+    fn reply(self) -> Result<MathsReply, String> {
+        match self.error {
+            ErrorField::Flag(false) => {}
+            ErrorField::Flag(true) => return Err("the service reports an error".to_owned()),
+            ErrorField::Details { code, msg } => {
+                return Err(format!("the service reports error {code}: {msg}"));
+            }
+        }
+        let Some(pod) = self.pods.into_iter().find(|pod| pod.primary || pod.title == "Result") else {
+            return Ok(MathsReply::NoResult { message: "the service has no result".to_owned() });
+        };
+        let mut texts: Vec<Option<String>> =
+            pod.subpods.into_iter().map(|subpod| subpod.plaintext.filter(|text| !text.is_empty())).collect();
+        Ok(match (texts.len(), texts.pop()) {
+            (0, _) | (1, Some(None) | None) => MathsReply::Empty,
+            (1, Some(Some(text))) => MathsReply::One(text),
+            (_, last) => {
+                texts.extend(last);
+                MathsReply::Many(texts)
+            }
+        })
+    }
+}
