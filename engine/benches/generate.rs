@@ -4,9 +4,7 @@
 mod support;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use lumos_engine::{
-    Engine, GenerateRequest, Input, LoadOptions, ModelFiles, ModelSource, Sampling, Stop,
-};
+use lumos_engine::{Engine, GenerateRequest, Input, LoadOptions, ModelFiles, ModelSource, Sampling, Stop};
 use support::{Shape, Uniform};
 
 const PROMPT_TOKENS: usize = 16;
@@ -15,8 +13,11 @@ const NEW_TOKENS: usize = 64;
 fn engine(shape: &Shape) -> Engine {
     let files = shape.files(1);
     let leak = |bytes: Vec<u8>| -> &'static [u8] { Box::leak(bytes.into_boxed_slice()) };
-    let files =
-        ModelFiles { config: leak(files.config), tokenizer: leak(files.tokenizer), weights: leak(files.weights) };
+    let files = ModelFiles {
+        config: leak(files.config),
+        tokenizer: leak(files.tokenizer),
+        weights: leak(files.weights),
+    };
     let options = LoadOptions { max_batch: 64, ..LoadOptions::default() };
     Engine::load(ModelSource::Memory(files), options).expect("the random model loads")
 }

@@ -141,7 +141,8 @@ impl Engine {
         let (stop_tokens, stop_text) = match stop {
             Stop::Newline => {
                 let newline = self.inner.tokenizer.newline();
-                let none = || GenerateError::InvalidStop("the tokenizer has no token for a newline".to_owned());
+                let none =
+                    || GenerateError::InvalidStop("the tokenizer has no token for a newline".to_owned());
                 (vec![newline.ok_or_else(none)?], None)
             }
             Stop::Tokens(tokens) => (tokens, None),
@@ -169,7 +170,11 @@ impl Engine {
         })
     }
 
-    fn generation(&self, completion: Completion, stop_text: Option<&str>) -> Result<Generation, GenerateError> {
+    fn generation(
+        &self,
+        completion: Completion,
+        stop_text: Option<&str>,
+    ) -> Result<Generation, GenerateError> {
         let Completion { prompt, tokens, finish, generated, first_logits } = completion;
         let before = self.inner.tokenizer.decode(&prompt)?;
         let mut all = prompt.clone();

@@ -124,7 +124,9 @@ pub enum LoadError {
         rows: usize,
     },
     /// Threads could not be started.
-    #[error("cannot start the engine's threads: {reason}; lower the number of threads or raise the process limit")]
+    #[error(
+        "cannot start the engine's threads: {reason}; lower the number of threads or raise the process limit"
+    )]
     Thread {
         /// What the system said.
         reason: String,

@@ -30,6 +30,6 @@ pub use description::{ModelDescription, WeightFile};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
 pub use models::Models;
-pub use options::{DType, LoadOptions, ModelFiles, ModelSource};
+pub use options::{DType, LoadOptions, ModelFiles, ModelSource, RotaryPrecision};
 pub use request::{Finish, GenerateRequest, Generation, Input, Sampling, Stop, Usage};
 pub use tokenizer::Tokenizer;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::engine::{Engine, Inner};
 use crate::error::LoadError;
-use crate::options::{DType, LoadOptions, ModelSource};
+use crate::options::{DType, LoadOptions, ModelSource, RotaryPrecision};
 
 /// A registry of engines. It does not keep them alive: a model is unloaded when its last [`Engine`] is dropped.
 #[derive(Debug, Default)]
@@ -20,6 +20,7 @@ pub struct Models {
 struct Key {
     place: Place,
     dtype: DType,
+    rotary_precision: RotaryPrecision,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -36,7 +37,8 @@ impl Models {
         Self::default()
     }
 
-    /// The engine of this model: the one that is loaded already with the same type of weights, or a new one.
+    /// The engine of this model: the one that is loaded already with the same type of weights and
+    /// rotary precision, or a new one.
     /// The other options count for the first request only. Loads one model at a time.
     ///
     /// # Errors
@@ -44,10 +46,12 @@ impl Models {
     pub fn engine(&self, source: ModelSource, options: LoadOptions) -> Result<Engine, LoadError> {
         let place = match &source {
             // A folder that cannot be resolved is left for the loader to complain about.
-            ModelSource::Folder(folder) => Place::Folder(folder.canonicalize().unwrap_or_else(|_| folder.clone())),
+            ModelSource::Folder(folder) => {
+                Place::Folder(folder.canonicalize().unwrap_or_else(|_| folder.clone()))
+            }
             ModelSource::Memory(files) => Place::Memory(files.weights.as_ptr() as usize, files.weights.len()),
         };
-        let key = Key { place, dtype: options.dtype };
+        let key = Key { place, dtype: options.dtype, rotary_precision: options.rotary_precision };
         let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(inner) = engines.get(&key).and_then(Weak::upgrade) {
             return Ok(Engine { inner });

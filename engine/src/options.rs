@@ -45,6 +45,19 @@ impl FromStr for DType {
     }
 }
 
+/// How exactly the frequencies of the rotary position embedding are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RotaryPrecision {
+    /// float32 whatever the weights' type, as transformers computes a checkpoint that it loads.
+    #[default]
+    Full,
+    /// Rounded to the type that the checkpoint stores its weights in, as in a PyTorch model that was cast as a
+    /// whole (`model.half()`, `model.to(torch.bfloat16)`). Far from the trained model at later positions: only
+    /// for comparison with figures that were made so.
+    Stored,
+}
+
 /// How a model is loaded and run. Start from [`LoadOptions::default`].
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
@@ -62,6 +75,8 @@ pub struct LoadOptions {
     pub max_step_tokens: usize,
     /// Requests that may wait for a place; further callers wait for room.
     pub max_waiting: usize,
+    /// Precision of the rotary frequencies.
+    pub rotary_precision: RotaryPrecision,
     /// Whether the weight files are hashed for [`ModelDescription`](crate::ModelDescription).
     pub hash_weights: bool,
 }
@@ -76,6 +91,7 @@ impl Default for LoadOptions {
             prefill_chunk: 256,
             max_step_tokens: 512,
             max_waiting: 1024,
+            rotary_precision: RotaryPrecision::Full,
             hash_weights: true,
         }
     }

@@ -86,7 +86,9 @@ mod tests {
     fn the_stream_depends_on_seed_and_index_only() {
         let logits: Vec<f32> = (0..50).map(|id| (id as f32 * 0.37).sin()).collect();
         let draw = |seed: u64| -> Vec<u32> {
-            (0..40).map(|index| sample(&logits, &sampling(1.0, Some(0.9), Some(40), seed), index).unwrap()).collect()
+            (0..40)
+                .map(|index| sample(&logits, &sampling(1.0, Some(0.9), Some(40), seed), index).unwrap())
+                .collect()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));

@@ -5,8 +5,8 @@ mod support;
 use std::path::Path;
 
 use lumos_engine::{
-    DType, Engine, GenerateRequest, Generation, Input, LoadError, LoadOptions, ModelFiles, ModelSource, Models, Sampling,
-    Stop,
+    DType, Engine, GenerateRequest, Generation, Input, LoadError, LoadOptions, ModelFiles, ModelSource,
+    Models, Sampling, Stop,
 };
 use serde_json::json;
 use support::{Shape, pickle, pieces, safetensors, sentencepiece};
@@ -94,8 +94,11 @@ async fn every_layout_gives_the_same() {
     // Embedded in the binary.
     let files = shape.files(1);
     let leak = |bytes: Vec<u8>| -> &'static [u8] { Box::leak(bytes.into_boxed_slice()) };
-    let files =
-        ModelFiles { config: leak(files.config), tokenizer: leak(files.tokenizer), weights: leak(files.weights) };
+    let files = ModelFiles {
+        config: leak(files.config),
+        tokenizer: leak(files.tokenizer),
+        weights: leak(files.weights),
+    };
     let engine = Engine::load(ModelSource::Memory(files), LoadOptions::default()).unwrap();
     assert_eq!(generation(&engine).await, expected);
 }
@@ -187,14 +190,20 @@ fn faults_are_named() {
         (&write("model.safetensors", b""), &["model.safetensors", "damaged or incomplete"]),
         (&bad_pickle, &["pytorch_model.bin", "damaged or incomplete"]),
         (&cut("config.json"), &["config.json", "not valid", "line 1"]),
-        (&write("config.json", br#"{"architectures": ["LlamaForCausalLM"]}"#), &["config.json", "hidden_size"]),
+        (
+            &write("config.json", br#"{"architectures": ["LlamaForCausalLM"]}"#),
+            &["config.json", "hidden_size"],
+        ),
         (&write("model.safetensors.index.json", b"{"), &["model.safetensors.index.json", "not valid"]),
         (&cut("tokenizer.json"), &["tokenizer.json", "copy the tokenizer"]),
         (&sentencepiece_fault, &["tokenizer.model", "SentencePiece"]),
         (&config(json!({"architectures": ["GPT2LMHeadModel"]})), &["GPT2LMHeadModel", "Llama"]),
         (&config(json!({"attention_bias": true})), &["attention_bias", "Llama"]),
         (&config(json!({"intermediate_size": 101})), &["gate_proj", "[100, 48]", "[101, 48]"]),
-        (&tensors(&|tensors| tensors.retain(|(name, _, _)| name != "lm_head.weight")), &["lm_head.weight", "missing"]),
+        (
+            &tensors(&|tensors| tensors.retain(|(name, _, _)| name != "lm_head.weight")),
+            &["lm_head.weight", "missing"],
+        ),
         (
             &tensors(&|tensors| {
                 for (name, shape, values) in tensors {

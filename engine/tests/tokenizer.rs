@@ -139,5 +139,8 @@ fn added_tokens_get_their_ids() {
     assert!(text.contains("<call>") && !text.contains("<pad>"), "{text}");
     write("added_tokens.json", br#"{"<pad>": 9000}"#);
     let error = Tokenizer::from_folder(folder.path()).err().unwrap();
-    assert!(matches!(error, LoadError::InvalidTokenizer { .. }) && error.to_string().contains("9000"), "{error}");
+    assert!(
+        matches!(error, LoadError::InvalidTokenizer { .. }) && error.to_string().contains("9000"),
+        "{error}"
+    );
 }

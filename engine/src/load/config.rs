@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::folder::ModelFolder;
 use crate::error::LoadError;
+use crate::options::DType;
 
 /// Architectures that are Llama's forward pass.
 const ARCHITECTURES: [&str; 2] = ["LlamaForCausalLM", "MistralForCausalLM"];
@@ -23,6 +24,8 @@ pub(crate) struct ModelConfig {
     pub(crate) norm_epsilon: f64,
     pub(crate) rope_theta: f64,
     pub(crate) rope_scaling: RopeScaling,
+    /// Type that the rotary frequencies are rounded to.
+    pub(crate) rope_dtype: DType,
     pub(crate) sliding_window: Option<usize>,
     pub(crate) tied_embeddings: bool,
     /// Longest sequence in tokens.
@@ -41,8 +44,6 @@ pub(crate) enum RopeScaling {
 
 #[derive(Deserialize)]
 struct RawConfig {
-    #[serde(default)]
-    architectures: Option<Vec<String>>,
     hidden_size: usize,
     intermediate_size: usize,
     num_hidden_layers: usize,
@@ -137,13 +138,11 @@ impl ModelConfig {
                 _ => name,
             }))
             .unwrap_or_default();
-        let unsupported =
-            |reason: String| Err(LoadError::Unsupported { file: file.to_owned(), reason });
+        let unsupported = |reason: String| Err(LoadError::Unsupported { file: file.to_owned(), reason });
         if !ARCHITECTURES.contains(&architecture.as_str()) {
             return unsupported(format!("architecture {architecture:?} is not supported"));
         }
         let raw: RawConfig = serde_json::from_slice(config).map_err(|error| json(file, &error))?;
-        debug_assert!(raw.architectures.is_none() || !architecture.is_empty());
         if raw.attention_bias == Some(true) || raw.mlp_bias == Some(true) {
             return unsupported("attention_bias or mlp_bias is true".to_owned());
         }
@@ -160,8 +159,10 @@ impl ModelConfig {
         };
         let end_of_sequence = end_of_sequence.or(raw.eos_token_id).map_or(Vec::new(), Ids::into_vec);
         let rope = raw.rope_parameters.or(raw.rope_scaling);
-        let rope_theta = rope.as_ref().and_then(|rope| rope.rope_theta).or(raw.rope_theta).unwrap_or(10_000.0);
-        let invalid = |reason: &str| LoadError::InvalidConfig { file: file.to_owned(), reason: reason.to_owned() };
+        let rope_theta =
+            rope.as_ref().and_then(|rope| rope.rope_theta).or(raw.rope_theta).unwrap_or(10_000.0);
+        let invalid =
+            |reason: &str| LoadError::InvalidConfig { file: file.to_owned(), reason: reason.to_owned() };
         let rope_scaling = match rope {
             None => RopeScaling::None,
             Some(rope) => {
@@ -188,7 +189,9 @@ impl ModelConfig {
         };
         let heads = raw.num_attention_heads;
         let key_value_heads = raw.num_key_value_heads.unwrap_or(heads);
-        if [raw.hidden_size, raw.intermediate_size, raw.num_hidden_layers, heads, key_value_heads].contains(&0) {
+        if [raw.hidden_size, raw.intermediate_size, raw.num_hidden_layers, heads, key_value_heads]
+            .contains(&0)
+        {
             return Err(invalid("sizes, layers and heads must be positive"));
         }
         if heads % key_value_heads != 0 {
@@ -212,6 +215,7 @@ impl ModelConfig {
             norm_epsilon: raw.rms_norm_eps.unwrap_or(1e-6),
             rope_theta,
             rope_scaling,
+            rope_dtype: DType::F32,
             sliding_window: raw.sliding_window.filter(|window| *window > 0),
             tied_embeddings: raw.tie_word_embeddings,
             context_length: raw.max_position_embeddings.unwrap_or(2048),
@@ -241,7 +245,9 @@ mod tests {
 
     #[test]
     fn rope_is_read_in_old_and_new_places() {
-        let old = parse(r#", "model_type": "llama", "rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2}"#);
+        let old = parse(
+            r#", "model_type": "llama", "rope_theta": 5e5, "rope_scaling": {"type": "linear", "factor": 2}"#,
+        );
         let new = parse(
             r#", "model_type": "llama", "rope_parameters": {"rope_type": "linear", "factor": 2, "rope_theta": 500000.0}"#,
         );
@@ -268,7 +274,10 @@ mod tests {
             (r#", "model_type": "llama", "rope_scaling": {"type": "yarn", "factor": 2}"#, "yarn"),
         ] {
             let error = parse(extra).unwrap_err();
-            assert!(matches!(error, LoadError::Unsupported { .. }) && error.to_string().contains(word), "{error}");
+            assert!(
+                matches!(error, LoadError::Unsupported { .. }) && error.to_string().contains(word),
+                "{error}"
+            );
         }
         let error = parse(r#", "model_type": "llama", "num_key_value_heads": 3"#).unwrap_err();
         assert!(matches!(error, LoadError::InvalidConfig { .. }), "{error}");

@@ -77,8 +77,7 @@ impl ModelFolder {
         let special = self.optional("special_tokens_map.json");
         let added = added.map(|file| Ok((read(&file)?, file))).transpose()?;
         let special = special.map(|file| Ok((read(&file)?, file))).transpose()?;
-        let pair = |file: &'_ Option<(Vec<u8>, PathBuf)>| file.clone();
-        Tokenizer::from_sentencepiece(&read(&file)?, pair(&added), pair(&special), &file)
+        Tokenizer::from_sentencepiece(&read(&file)?, added, special, &file)
     }
 
     /// Safetensors when there are any, else PyTorch's pickles; one file or shards with an index.

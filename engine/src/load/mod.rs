@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::description::ModelDescription;
 use crate::error::LoadError;
 use crate::model::Llama;
-use crate::options::{LoadOptions, ModelSource};
+use crate::options::{LoadOptions, ModelSource, RotaryPrecision};
 use crate::tokenizer::Tokenizer;
 use config::ModelConfig;
 use folder::ModelFolder;
@@ -68,6 +68,9 @@ fn finish(
     weight_files: Vec<crate::description::WeightFile>,
     options: &LoadOptions,
 ) -> Result<Loaded, LoadError> {
+    if options.rotary_precision == RotaryPrecision::Stored {
+        config.rope_dtype = weights.stored_dtype("model.embed_tokens.weight");
+    }
     let rows = model.vocabulary();
     if tokenizer.id_limit() > rows {
         let file = tokenizer.file().to_owned();

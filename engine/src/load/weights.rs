@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use candle_core::pickle::PthTensors;
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType as CandleType, Device, Tensor};
 use memmap2::Mmap;
 use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
@@ -12,6 +12,7 @@ use safetensors::tensor::Metadata;
 use super::folder::WeightPaths;
 use super::mapped;
 use crate::error::LoadError;
+use crate::options::DType;
 
 /// All tensors of a checkpoint.
 pub(crate) struct Weights {
@@ -55,6 +56,15 @@ impl WeightSource {
         }
     }
 
+    fn dtype(&self, name: &str) -> Option<CandleType> {
+        match self {
+            Self::Mapped { metadata, .. } | Self::Memory { metadata, .. } => {
+                CandleType::try_from(metadata.info(name)?.dtype).ok()
+            }
+            Self::Pickle { tensors, .. } => tensors.tensor_infos().get(name).map(|info| info.dtype),
+        }
+    }
+
     fn tensor(&self, name: &str) -> candle_core::Result<Option<Tensor>> {
         let (bytes, start, metadata): (&[u8], usize, &Metadata) = match self {
             Self::Mapped { bytes, start, metadata, .. } => (bytes, *start, metadata),
@@ -63,8 +73,9 @@ impl WeightSource {
         };
         let Some(info) = metadata.info(name) else { return Ok(None) };
         let (first, last) = info.data_offsets;
-        let dtype = DType::try_from(info.dtype)?;
-        Tensor::from_raw_buffer(&bytes[start + first..start + last], dtype, &info.shape, &Device::Cpu).map(Some)
+        let dtype = CandleType::try_from(info.dtype)?;
+        Tensor::from_raw_buffer(&bytes[start + first..start + last], dtype, &info.shape, &Device::Cpu)
+            .map(Some)
     }
 }
 
@@ -143,6 +154,16 @@ impl Weights {
         LoadError::InvalidWeights { file, reason: format!("tensor {name}: {error}") }
     }
 
+    /// The type that a tensor is stored in, or the nearest that [`DType`] has.
+    pub(crate) fn stored_dtype(&self, name: &str) -> DType {
+        let stored = self.tensors.get(name).map(|index| self.files[*index].dtype(name));
+        match stored.flatten() {
+            Some(CandleType::BF16) => DType::Bf16,
+            Some(CandleType::F16) => DType::F16,
+            _ => DType::F32,
+        }
+    }
+
     /// Number of values in all tensors.
     pub(crate) fn parameters(&self) -> u64 {
         let size = |(name, index): (&String, &usize)| {
@@ -170,7 +191,8 @@ fn open_safetensors(path: &Path) -> Result<WeightSource, LoadError> {
 }
 
 fn open_pickle(path: &Path) -> Result<WeightSource, LoadError> {
-    std::fs::File::open(path).map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
+    std::fs::File::open(path)
+        .map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
     let tensors = PthTensors::new(path, None)
         .map_err(|error| LoadError::InvalidWeights { file: path.to_owned(), reason: error.to_string() })?;
     if tensors.tensor_infos().is_empty() {

@@ -84,14 +84,13 @@ impl PanelProduct<'_> {
     ) {
         let (all_weights, _) = S::as_simd_f32s(self.weights).0.as_chunks::<VECTORS>();
         let depth = self.inputs.min(self.weights.len() / PANEL);
-        let mut first_row = 0;
         let mut done = 0;
         while done < depth {
             let length = DEPTH.min(depth - done);
             let weights = &all_weights[done..done + length];
             let input = self.start + done;
             let add = input > 0;
-            first_row = 0;
+            let mut first_row = 0;
             for count in row_blocks(self.rows) {
                 let block = &self.packed[first_row * self.inputs..][..count * self.inputs];
                 let rows = &block[input * count..][..length * count];
@@ -108,7 +107,6 @@ impl PanelProduct<'_> {
             }
             done += length;
         }
-        debug_assert!(first_row == self.rows || depth == 0);
     }
 }
 

@@ -124,7 +124,14 @@ impl Linear {
         let inputs = self.inputs;
         match &self.panels {
             Panels::F32(panels) => {
-                arch.dispatch(PanelProduct { weights: &panels[range], start: 0, packed, inputs, rows, output });
+                arch.dispatch(PanelProduct {
+                    weights: &panels[range],
+                    start: 0,
+                    packed,
+                    inputs,
+                    rows,
+                    output,
+                });
             }
             Panels::Bf16(panels) => {
                 widen(arch, &panels[range], packed, inputs, rows, output);

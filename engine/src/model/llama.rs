@@ -100,11 +100,8 @@ impl Llama {
                 })
             })
             .collect::<Result<_, LoadError>>()?;
-        let layout = PageLayout {
-            layers: config.layers,
-            heads: config.key_value_heads,
-            head_size: config.head_size,
-        };
+        let layout =
+            PageLayout { layers: config.layers, heads: config.key_value_heads, head_size: config.head_size };
         Ok(Self {
             arch: Arch::new(),
             hidden,

@@ -1,6 +1,9 @@
 //! Rotary position embedding, half-split as Hugging Face's Llama has it.
 
+use half::{bf16, f16};
+
 use crate::load::config::{ModelConfig, RopeScaling};
+use crate::options::DType;
 
 /// Cosines and sines, position by position, computed as far as they were needed.
 pub(crate) struct RotaryTable {
@@ -11,7 +14,12 @@ pub(crate) struct RotaryTable {
 
 impl RotaryTable {
     pub(crate) fn new(config: &ModelConfig) -> Self {
-        Self { frequencies: frequencies(config), table: Vec::new() }
+        let round = |value: f32| match config.rope_dtype {
+            DType::F32 => value,
+            DType::Bf16 => bf16::from_f32(value).to_f32(),
+            DType::F16 => f16::from_f32(value).to_f32(),
+        };
+        Self { frequencies: frequencies(config).into_iter().map(round).collect(), table: Vec::new() }
     }
 
     /// Extends the table to `length` positions.
@@ -44,7 +52,8 @@ impl RotaryTable {
 /// Angle per position of each pair, with the checkpoint's scaling applied.
 fn frequencies(config: &ModelConfig) -> Vec<f32> {
     let size = config.head_size as f32;
-    let plain = (0..config.head_size / 2).map(|pair| 1.0 / (config.rope_theta as f32).powf(2.0 * pair as f32 / size));
+    let plain =
+        (0..config.head_size / 2).map(|pair| 1.0 / (config.rope_theta as f32).powf(2.0 * pair as f32 / size));
     match &config.rope_scaling {
         RopeScaling::None => plain.collect(),
         RopeScaling::Linear { factor } => plain.map(|frequency| frequency / *factor as f32).collect(),

@@ -29,11 +29,7 @@ pub(crate) struct Runner {
 
 impl Runner {
     /// `threads`: how many compute; all available cores when not given.
-    pub(crate) fn new(
-        model: Llama,
-        config: &ModelConfig,
-        threads: Option<usize>,
-    ) -> Result<Self, LoadError> {
+    pub(crate) fn new(model: Llama, config: &ModelConfig, threads: Option<usize>) -> Result<Self, LoadError> {
         let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = ThreadPoolBuilder::new()
             .num_threads(threads.unwrap_or_else(available).max(1))

@@ -54,7 +54,15 @@ impl<M: LanguageModel> Scheduler<M> {
         submissions: mpsc::Receiver<Submission>,
         shut_down: Arc<AtomicBool>,
     ) -> Self {
-        Self { model, tokenizer, limits, submissions, shut_down, waiting: VecDeque::new(), running: Vec::new() }
+        Self {
+            model,
+            tokenizer,
+            limits,
+            submissions,
+            shut_down,
+            waiting: VecDeque::new(),
+            running: Vec::new(),
+        }
     }
 
     /// Runs until every sender is gone or the engine is shut down.

@@ -78,11 +78,7 @@ impl Sequence {
         if self.computed < prompt.len() {
             let end = prompt.len().min(self.computed + limit);
             self.in_step = end - self.computed;
-            Chunk {
-                tokens: &prompt[self.computed..end],
-                cache: &mut self.cache,
-                logits: end == prompt.len(),
-            }
+            Chunk { tokens: &prompt[self.computed..end], cache: &mut self.cache, logits: end == prompt.len() }
         } else {
             self.in_step = 0;
             Chunk { tokens: &tokens[tokens.len() - 1..], cache: &mut self.cache, logits: true }
@@ -135,9 +131,11 @@ impl Sequence {
         let Some(stop) = &self.order.stop_text else { return Ok(false) };
         let window = self.tokens.len().min(stop.len() + SILENT);
         // One token of context keeps the blank that decoding strips at the start.
-        let mut context = vec![*self.tokens[..self.tokens.len() - window].last().unwrap_or(
-            self.order.prompt.last().unwrap_or(&0),
-        )];
+        let mut context = vec![
+            *self.tokens[..self.tokens.len() - window]
+                .last()
+                .unwrap_or(self.order.prompt.last().unwrap_or(&0)),
+        ];
         let before = tokenizer.decode(&context)?;
         context.extend(&self.tokens[self.tokens.len() - window..]);
         let text = tokenizer.decode(&context)?;

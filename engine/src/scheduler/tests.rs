@@ -104,11 +104,17 @@ fn ends_by_length_stop_and_end_of_sequence() {
     let harness = start(4, Duration::ZERO);
     let length = harness.submit(order(0, &[1], 3)).blocking_recv().unwrap().unwrap();
     assert_eq!((length.tokens, length.finish, length.generated), (vec![2, 3, 4], Finish::Length, 3));
-    let stop = harness.submit(Order { stop_tokens: vec![4], ..order(1, &[1], 9) }).blocking_recv().unwrap().unwrap();
+    let stop =
+        harness.submit(Order { stop_tokens: vec![4], ..order(1, &[1], 9) }).blocking_recv().unwrap().unwrap();
     assert_eq!((stop.tokens, stop.finish, stop.generated), (vec![2, 3], Finish::Stop, 3));
-    let end = harness.submit(Order { end_of_sequence: vec![3], ..order(2, &[1], 9) }).blocking_recv().unwrap().unwrap();
+    let end = harness
+        .submit(Order { end_of_sequence: vec![3], ..order(2, &[1], 9) })
+        .blocking_recv()
+        .unwrap()
+        .unwrap();
     assert_eq!((end.tokens, end.finish, end.generated), (vec![2], Finish::EndOfSequence, 2));
-    let nothing = harness.submit(Order { first_logits: 1, ..order(3, &[1], 0) }).blocking_recv().unwrap().unwrap();
+    let nothing =
+        harness.submit(Order { first_logits: 1, ..order(3, &[1], 0) }).blocking_recv().unwrap().unwrap();
     assert_eq!((nothing.tokens, nothing.first_logits), (vec![], vec![(2, 1.0)]));
     let context = harness.submit(order(4, &[1; 38], 9)).blocking_recv().unwrap().unwrap();
     assert_eq!((context.tokens, context.finish), (vec![2, 3], Finish::Length));

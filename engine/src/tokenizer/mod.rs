@@ -114,7 +114,8 @@ fn invalid(file: &Path, reason: &dyn std::fmt::Display) -> LoadError {
 fn special_tokens(bytes: &[u8], file: &Path) -> Result<Vec<String>, LoadError> {
     let map: serde_json::Map<String, Value> = serde_json::from_slice(bytes)
         .map_err(|error| LoadError::InvalidJson { file: file.to_owned(), reason: error.to_string() })?;
-    let values = map.values().flat_map(|value| value.as_array().map_or(std::slice::from_ref(value), |list| list));
+    let values =
+        map.values().flat_map(|value| value.as_array().map_or(std::slice::from_ref(value), |list| list));
     let text = |value: &Value| value.get("content").unwrap_or(value).as_str().map(str::to_owned);
     Ok(values.filter_map(text).collect())
 }
@@ -133,12 +134,14 @@ fn add_tokens(
     for (id, text) in tokens {
         let is_special = special.is_none_or(|special| special.contains(&text));
         let token = AddedToken::from(text.clone(), is_special).normalized(false);
-        let added = if is_special { tokenizer.add_special_tokens([token]) } else { tokenizer.add_tokens([token]) };
+        let added =
+            if is_special { tokenizer.add_special_tokens([token]) } else { tokenizer.add_tokens([token]) };
         added.map_err(|error| invalid(file, &error))?;
         let found = tokenizer.token_to_id(&text);
         if found != Some(id) {
             let found = found.map_or("none".to_owned(), |id| id.to_string());
-            let reason = format!("added token {text:?} should have id {id}, but the next free id gives {found}");
+            let reason =
+                format!("added token {text:?} should have id {id}, but the next free id gives {found}");
             return Err(invalid(file, &reason));
         }
     }

@@ -126,7 +126,9 @@ fn pair_encoding(pieces: &[Piece], byte_fallback: bool) -> Result<BPE, Error> {
             }
         }
     }
-    merges.sort_by(|one, other| other.0.total_cmp(&one.0).then_with(|| (other.1, other.2).cmp(&(one.1, one.2))));
+    merges.sort_by(|one, other| {
+        other.0.total_cmp(&one.0).then_with(|| (other.1, other.2).cmp(&(one.1, one.2)))
+    });
     let merges: Vec<(String, String)> =
         merges.into_iter().map(|(_, left, right)| (left.to_owned(), right.to_owned())).collect();
     let vocabulary: HashMap<String, u32> = ids.into_iter().map(|(text, id)| (text.to_owned(), id)).collect();

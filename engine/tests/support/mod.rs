@@ -132,8 +132,9 @@ impl Shape {
             matrix("lm_head.weight".into(), self.vocabulary, hidden);
         }
         for layer in 0..self.layers {
-            let mut matrix =
-                |part: &str, rows, columns| matrix(format!("model.layers.{layer}.{part}.weight"), rows, columns);
+            let mut matrix = |part: &str, rows, columns| {
+                matrix(format!("model.layers.{layer}.{part}.weight"), rows, columns)
+            };
             matrix("self_attn.q_proj", hidden, hidden);
             matrix("self_attn.k_proj", keys, hidden);
             matrix("self_attn.v_proj", keys, hidden);
@@ -183,8 +184,10 @@ impl Files {
 
 /// Serialises float32 tensors.
 pub fn safetensors(tensors: &[(String, Vec<usize>, Vec<f32>)]) -> Vec<u8> {
-    let bytes: Vec<Vec<u8>> =
-        tensors.iter().map(|(_, _, values)| values.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
+    let bytes: Vec<Vec<u8>> = tensors
+        .iter()
+        .map(|(_, _, values)| values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        .collect();
     let views = tensors.iter().zip(&bytes).map(|((name, shape, _), bytes)| {
         (name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap())
     });
@@ -212,8 +215,23 @@ pub fn byte_tokenizer() -> Value {
                "normalized": false, "special": true})
     };
     let merges = [
-        "▁ t", "e r", "i n", "▁ a", "t h", "▁t h", "▁ th", "h e", "▁th e", "▁t he", "▁ the", "▁ ▁", "▁▁ ▁", "▁ ▁▁",
-        "th e", "t he", "a a",
+        "▁ t",
+        "e r",
+        "i n",
+        "▁ a",
+        "t h",
+        "▁t h",
+        "▁ th",
+        "h e",
+        "▁th e",
+        "▁t he",
+        "▁ the",
+        "▁ ▁",
+        "▁▁ ▁",
+        "▁ ▁▁",
+        "th e",
+        "t he",
+        "a a",
     ];
     json!({
         "version": "1.0", "truncation": null, "padding": null,
