@@ -1,1 +1,24 @@
-//! Data sets: loaders, scores and metrics.
+//! Data sets: loaders, scores and metrics, and the replay of recorded cases.
+//!
+//! [`all`] lists the benchmarks, [`find`] gives one by name. A [`Benchmark`] streams its items from a file or
+//! from the samples built into the program ([`DataSource`]), scores outcomes ([`Scoring`]) into numbers that
+//! add up ([`metrics`]), and knows the published figures to compare with. [`replay`](mod@replay) runs recorded
+//! cases through today's code.
+
+mod benchmark;
+mod error;
+mod gsm8k;
+mod loading;
+pub mod metrics;
+mod python_float;
+mod registry;
+pub mod replay;
+mod score;
+mod svamp;
+
+pub use benchmark::{Benchmark, Download, PublishedFigure};
+pub use error::LoadError;
+pub use loading::{Content, DataSource, Items, RecordError};
+pub use metrics::{Estimate, GroupedTally, MetricDefinition, Tally};
+pub use registry::{UnknownBenchmark, all, find, get};
+pub use score::{ItemScore, Scoring};

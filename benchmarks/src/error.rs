@@ -1,0 +1,79 @@
+//! What can be wrong with a data file.
+
+use thiserror::Error;
+
+/// What is wrong with a data file, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LoadError {
+    /// There is no such file.
+    #[error("{file}: no such file; {remedy}")]
+    Missing {
+        /// The file.
+        file: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// A folder stands where the file should be.
+    #[error("{file}: expected a file, found a folder; {remedy}")]
+    Folder {
+        /// The folder.
+        file: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// The file cannot be read.
+    #[error("{file}: cannot be read: {reason}; {remedy}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// What the operating system said.
+        reason: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// The file holds no record.
+    #[error("{file}: holds no record; {remedy}")]
+    Empty {
+        /// The file.
+        file: String,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// One record is malformed; those behind it can still be read.
+    #[error("{file}, line {line}: {}expected {expected}, found {found}", field_prefix(.field.as_ref()))]
+    Record {
+        /// The file.
+        file: String,
+        /// The line the record starts in, counted from 1 (the line of the mistake, for invalid JSON).
+        line: u64,
+        /// The field, where the record is JSON.
+        field: Option<&'static str>,
+        /// What was expected.
+        expected: String,
+        /// What stood there.
+        found: String,
+    },
+    /// The file's structure is broken: nothing behind this can be read.
+    #[error("{file}, line {line}: expected {expected}, found {found}; nothing behind it can be read")]
+    Broken {
+        /// The file.
+        file: String,
+        /// The line, counted from 1.
+        line: u64,
+        /// What was expected.
+        expected: String,
+        /// What stood there.
+        found: String,
+    },
+}
+
+impl LoadError {
+    /// Whether only this record is lost and the stream goes on behind it (`--skip-invalid`).
+    pub fn is_skippable(&self) -> bool {
+        matches!(self, Self::Record { .. })
+    }
+}
+
+fn field_prefix(field: Option<&&'static str>) -> String {
+    field.map_or_else(String::new, |field| format!("field `{field}`: "))
+}

@@ -1,0 +1,110 @@
+//! From records to items.
+
+use std::collections::HashMap;
+
+use lumos_tasks::{ContentHash, Item, ItemId};
+use serde_json::Value;
+
+use super::source::{Opened, remedy};
+use super::{Content, DataSource, Elements, Flaw, Lines, Located, RecordError, source};
+use crate::error::LoadError;
+
+/// A stream of items. Records that cannot be read stand in it as errors.
+pub type Items = Box<dyn Iterator<Item = Result<Item, LoadError>> + Send>;
+
+/// How records lie in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// JSON lines.
+    Lines,
+    /// One JSON array.
+    Array,
+}
+
+/// Opens a source as a stream of items; `read` takes a record apart.
+pub(crate) fn open(
+    benchmark: &'static str,
+    data: &DataSource,
+    samples: &'static [u8],
+    layout: Layout,
+    read: fn(&Value) -> Result<Content, RecordError>,
+) -> Result<Items, LoadError> {
+    let Opened { name, reader } = source::open(benchmark, data, samples)?;
+    let records: Box<dyn Iterator<Item = Located> + Send> = match layout {
+        Layout::Lines => Box::new(Lines::new(reader)),
+        Layout::Array => Box::new(Elements::new(reader)),
+    };
+    let mut builder = Builder { benchmark, file: name.clone(), read, index: 0, seen: HashMap::new() };
+    let mut items = records.map(move |record| builder.build(record));
+    match items.next() {
+        None => Err(LoadError::Empty { file: name, remedy: remedy(benchmark) }),
+        Some(first) => Ok(Box::new(std::iter::once(first).chain(items))),
+    }
+}
+
+/// Builds items, counting positions and equal records.
+struct Builder {
+    benchmark: &'static str,
+    file: String,
+    read: fn(&Value) -> Result<Content, RecordError>,
+    index: u64,
+    seen: HashMap<ContentHash, u32>,
+}
+
+impl Builder {
+    fn build(&mut self, Located { line, content }: Located) -> Result<Item, LoadError> {
+        let file = || self.file.clone();
+        let index = self.index;
+        self.index += 1;
+        let record = content.map_err(|flaw| match flaw {
+            Flaw::Json { line, found } => LoadError::Record {
+                file: file(),
+                line,
+                field: None,
+                expected: "a JSON object".to_owned(),
+                found,
+            },
+            Flaw::Broken { expected, found } => LoadError::Broken { file: file(), line, expected, found },
+            Flaw::Unreadable(reason) => {
+                LoadError::Unreadable { file: file(), reason, remedy: remedy(self.benchmark) }
+            }
+        })?;
+        let Content { name, group, task, setup, target } =
+            (self.read)(&record).map_err(|error| LoadError::Record {
+                file: file(),
+                line,
+                field: Some(error.field),
+                expected: error.expected,
+                found: error.found,
+            })?;
+        let content = ContentHash::of_json(&canonical(&record));
+        let occurrences = self.seen.entry(content.clone()).or_default();
+        let id = ItemId { content, occurrence: *occurrences };
+        *occurrences += 1;
+        Ok(Item { id, index, name, group, task, setup, target, record })
+    }
+}
+
+/// The record with the fields of every object in alphabetical order: equal records are equal texts.
+fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut sorted: Vec<_> =
+                fields.iter().map(|(name, value)| (name.clone(), canonical(value))).collect();
+            sorted.sort_by(|(left, _), (right, _)| left.cmp(right));
+            Value::Object(sorted.into_iter().collect())
+        }
+        Value::Array(values) => Value::Array(values.iter().map(canonical).collect()),
+        other => other.clone(),
+    }
+}
+
+/// The item of a single record, as if it stood alone in a file.
+pub(crate) fn single(
+    record: &Value,
+    read: impl FnOnce(&Value) -> Result<Content, RecordError>,
+) -> Result<Item, RecordError> {
+    let Content { name, group, task, setup, target } = read(record)?;
+    let id = ItemId { content: ContentHash::of_json(&canonical(record)), occurrence: 0 };
+    Ok(Item { id, index: 0, name, group, task, setup, target, record: record.clone() })
+}

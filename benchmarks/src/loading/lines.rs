@@ -1,0 +1,74 @@
+//! JSON lines: one record a line, split on `\n` only.
+
+use std::io::{BufRead, Read};
+
+use super::{Flaw, Located, MAX_RECORD, parse, too_long};
+
+/// The records of a JSON lines file. Lines of white space are passed over.
+pub(crate) struct Lines<R> {
+    reader: R,
+    line: u64,
+    over: bool,
+}
+
+impl<R: BufRead> Lines<R> {
+    pub(crate) fn new(reader: R) -> Self {
+        Self { reader, line: 0, over: false }
+    }
+}
+
+impl<R: BufRead> Iterator for Lines<R> {
+    type Item = Located;
+
+    fn next(&mut self) -> Option<Located> {
+        while !self.over {
+            let mut text = Vec::new();
+            self.line += 1;
+            let line = self.line;
+            match self.reader.by_ref().take(MAX_RECORD + 1).read_until(b'\n', &mut text) {
+                Ok(0) => self.over = true,
+                Ok(length) if length as u64 > MAX_RECORD => {
+                    self.over = true;
+                    return Some(Located { line, content: Err(too_long()) });
+                }
+                Ok(_) if text.iter().all(u8::is_ascii_whitespace) => {}
+                Ok(_) => return Some(Located { line, content: parse(&text, line) }),
+                Err(error) => {
+                    self.over = true;
+                    return Some(Located { line, content: Err(Flaw::Unreadable(error.to_string())) });
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn records_carry_their_lines_and_bad_ones_do_not_stop_the_rest() {
+        let text = "{\"a\": 1}\n\n{\"a\": \n{\"a\": \"\u{2028}\"}\r\n3";
+        let records: Vec<Located> = Lines::new(text.as_bytes()).collect();
+        let lines: Vec<_> = records.iter().map(|record| (record.line, record.content.is_ok())).collect();
+        assert_eq!(lines, [(1, true), (3, false), (4, true), (5, true)]);
+        assert_eq!(
+            records[1].content,
+            Err(Flaw::Json {
+                line: 3,
+                found: "invalid JSON (EOF while parsing a value, column 5)".to_owned()
+            })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let records = Lines::new(bytes.as_slice()).count();
+            prop_assert!(records <= bytes.iter().filter(|byte| **byte == b'\n').count() + 1);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Reading data files: record by record, never whole.
+
+mod array;
+mod field;
+mod items;
+mod lines;
+mod source;
+
+pub(crate) use array::Elements;
+pub use field::{Content, RecordError};
+pub(crate) use field::{describe, optional_text, quoted, required, text};
+pub use items::Items;
+pub(crate) use items::{Layout, open, single};
+pub(crate) use lines::Lines;
+pub use source::DataSource;
+
+/// The longest record that is read, in bytes: a file of another kind must not fill the memory.
+const MAX_RECORD: u64 = 64 << 20;
+
+/// One record of a file, with the line it starts in.
+#[derive(Debug)]
+pub(crate) struct Located {
+    /// Counted from 1.
+    pub(crate) line: u64,
+    /// The record, or what is wrong with it.
+    pub(crate) content: Result<serde_json::Value, Flaw>,
+}
+
+/// What is wrong with a record before its fields are looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// It is not JSON. The line is that of the mistake.
+    Json { line: u64, found: String },
+    /// The file cannot be read on.
+    Broken { expected: String, found: String },
+    /// The operating system failed.
+    Unreadable(String),
+}
+
+/// Parses the text of one record that starts in `line`.
+fn parse(text: &[u8], line: u64) -> Result<serde_json::Value, Flaw> {
+    serde_json::from_slice(text.trim_ascii_end()).map_err(|error| {
+        let within = u64::try_from(error.line()).unwrap_or(1).max(1);
+        let message = error.to_string();
+        let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(message, _)| message);
+        Flaw::Json {
+            line: line + within - 1,
+            found: format!("invalid JSON ({message}, column {})", error.column()),
+        }
+    })
+}
+
+/// What is said of a record longer than [`MAX_RECORD`].
+fn too_long() -> Flaw {
+    Flaw::Broken {
+        expected: format!("records of at most {} MiB", MAX_RECORD >> 20),
+        found: "a longer one".to_owned(),
+    }
+}

@@ -1,0 +1,70 @@
+//! Where records come from.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use crate::benchmark::Benchmark;
+use crate::error::LoadError;
+
+/// Where a benchmark's items come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DataSource {
+    /// A file in the benchmark's official format.
+    File(PathBuf),
+    /// The samples built into the program: thirty items, for trying things out.
+    Samples,
+}
+
+impl DataSource {
+    /// The benchmark's file in a data folder.
+    pub fn in_folder(folder: &Path, benchmark: &dyn Benchmark) -> Self {
+        Self::File(folder.join(benchmark.data_file()))
+    }
+}
+
+/// An opened source: its name in messages and its bytes.
+pub(super) struct Opened {
+    pub(super) name: String,
+    pub(super) reader: Box<dyn BufRead + Send>,
+}
+
+/// What to do when a benchmark's file cannot be used.
+pub(super) fn remedy(benchmark: &str) -> String {
+    format!("run `lumos fetch {benchmark}`, or name the data folder with `--data DIR`")
+}
+
+/// Opens a source; `samples` are the benchmark's.
+pub(super) fn open(
+    benchmark: &'static str,
+    source: &DataSource,
+    samples: &'static [u8],
+) -> Result<Opened, LoadError> {
+    let path = match source {
+        DataSource::Samples => {
+            return Ok(Opened {
+                name: format!("built-in samples of {benchmark}"),
+                reader: Box::new(samples),
+            });
+        }
+        DataSource::File(path) => path,
+    };
+    let name = path.display().to_string();
+    let refused = |error: &std::io::Error| match error.kind() {
+        ErrorKind::NotFound => LoadError::Missing { file: name.clone(), remedy: remedy(benchmark) },
+        ErrorKind::IsADirectory => LoadError::Folder { file: name.clone(), remedy: remedy(benchmark) },
+        _ => {
+            LoadError::Unreadable { file: name.clone(), reason: error.to_string(), remedy: remedy(benchmark) }
+        }
+    };
+    let file = File::open(path).map_err(|error| refused(&error))?;
+    if file.metadata().map_err(|error| refused(&error))?.is_dir() {
+        return Err(LoadError::Folder { file: name, remedy: remedy(benchmark) });
+    }
+    let mut reader = BufReader::new(file);
+    // Editors on some systems put a byte order mark in front.
+    if reader.fill_buf().map_err(|error| refused(&error))?.starts_with(b"\xef\xbb\xbf") {
+        reader.consume(3);
+    }
+    Ok(Opened { name, reader: Box::new(reader) })
+}

@@ -1,0 +1,14 @@
+//! What a metric is.
+
+use serde::Serialize;
+
+/// A metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct MetricDefinition {
+    /// The name in files and on the command line.
+    pub name: &'static str,
+    /// What it says, for people.
+    pub description: &'static str,
+    /// Whether a higher figure is a better one.
+    pub higher_is_better: bool,
+}

@@ -1,0 +1,115 @@
+//! Exact match of a mathematics answer (upstream: the comparison at the end of `eval/gsm/run_eval.py` and
+//! `eval/svamp/run_eval.py`).
+
+use lumos_environments::maths::number;
+use lumos_tasks::outcome::Value;
+use lumos_tasks::python::strip;
+use lumos_tasks::{Evidence, Outcome, Target};
+use num_rational::BigRational;
+use num_traits::Signed;
+
+use super::MetricDefinition;
+use crate::score::{ItemScore, Scoring};
+
+/// Share of items whose prediction is the gold answer.
+pub const EXACT_MATCH: MetricDefinition = MetricDefinition {
+    name: "exact_match",
+    description: "share of items whose prediction is the gold answer",
+    higher_is_better: true,
+};
+
+/// Scores an outcome whose gold answer is a number. An item without a prediction is wrong; `None` where the
+/// infrastructure failed.
+pub(crate) fn score_number(target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
+    if outcome.is_fault() {
+        return None;
+    }
+    let prediction = match &outcome.evidence {
+        Some(Evidence::Maths(evidence)) => evidence.prediction.as_ref(),
+        _ => None,
+    };
+    let matched = match prediction {
+        // The original compares a list with a text, which are never equal.
+        None | Some(Value::List(_)) => false,
+        Some(Value::Text(prediction)) => match scoring {
+            Scoring::Paper => prediction == target.text(),
+            Scoring::Corrected => same_answer(prediction, target.text()),
+        },
+    };
+    Some(ItemScore::met(EXACT_MATCH.name, matched))
+}
+
+/// Whether two answers are the same number; where one of them is no number, the same text.
+fn same_answer(prediction: &str, gold: &str) -> bool {
+    match (number(prediction), number(gold)) {
+        (Some(left), Some(right)) => {
+            left == right || is_fraction(prediction) != is_fraction(gold) && nearly_equal(&left, &right)
+        }
+        _ => strip(prediction) == strip(gold),
+    }
+}
+
+/// Whether the answer is written as a fraction. A decimal may be one cut short.
+fn is_fraction(answer: &str) -> bool {
+    answer.contains('/')
+}
+
+/// Whether two numbers differ by at most a millionth of the larger one.
+fn nearly_equal(left: &BigRational, right: &BigRational) -> bool {
+    let larger = left.abs().max(right.abs());
+    (left - right).abs() * BigRational::from_integer(1_000_000.into()) <= larger
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::outcome::MathsEvidence;
+    use lumos_tasks::{Ending, Fault, FaultKind};
+
+    use super::*;
+
+    fn scored(prediction: Option<Value>, gold: &str, scoring: Scoring) -> Option<bool> {
+        let outcome = Outcome {
+            ending: Ending::Answered,
+            evidence: Some(Evidence::Maths(MathsEvidence { prediction, ..MathsEvidence::default() })),
+            steps: Vec::new(),
+        };
+        let target = Target::Number { answer: gold.to_owned() };
+        score_number(&target, &outcome, scoring).map(|score| score.is_full("exact_match"))
+    }
+
+    fn both(prediction: &str, gold: &str) -> [bool; 2] {
+        Scoring::ALL.map(|scoring| scored(Some(prediction.into()), gold, scoring).unwrap())
+    }
+
+    #[test]
+    fn texts_in_paper_scoring_and_values_in_corrected_scoring() {
+        assert_eq!(both("18", "18"), [true, true]);
+        assert_eq!(both("18.0", "18"), [false, true]);
+        assert_eq!(both(" 18", "18"), [false, true]);
+        assert_eq!(both("1,234", "1234"), [false, true]);
+        assert_eq!(both("$5", "5"), [false, true]);
+        assert_eq!(both("1/2", "0.5"), [false, true]);
+        assert_eq!(both("19", "18"), [false, false]);
+        assert_eq!(both("x = 18", "18"), [false, false]);
+        assert_eq!(both("", "0"), [false, false]);
+        assert_eq!(both("-0", "0"), [false, true]);
+    }
+
+    #[test]
+    fn a_decimal_may_be_a_fraction_cut_short() {
+        assert_eq!(both("7/3", "2.3333333"), [false, true]);
+        assert_eq!(both("7/3", "2.333"), [false, false]);
+        assert_eq!(both("2.9999999", "3"), [false, false], "two decimals are compared exactly");
+    }
+
+    #[test]
+    fn lists_and_missing_predictions_are_wrong_and_faults_are_not_scored() {
+        let list = Value::List(vec![Some("18".to_owned())]);
+        assert_eq!(scored(Some(list), "18", Scoring::Corrected), Some(false));
+        assert_eq!(scored(None, "18", Scoring::Paper), Some(false));
+        let fault = Fault { kind: FaultKind::Model, message: "gone".to_owned() };
+        let outcome = Outcome { ending: Ending::Faulted(fault), evidence: None, steps: Vec::new() };
+        let target = Target::Number { answer: "18".to_owned() };
+        assert_eq!(score_number(&target, &outcome, Scoring::Paper), None);
+    }
+}

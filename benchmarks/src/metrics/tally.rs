@@ -1,0 +1,189 @@
+//! Adding scores up.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::fixed::Fixed;
+use super::interval::{standard_error, wilson};
+use crate::score::ItemScore;
+
+/// The sums of one metric.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+struct Sums {
+    items: u64,
+    numerator: Fixed,
+    denominator: Fixed,
+    /// Squares of each item's own figure, for the standard error.
+    squares: Fixed,
+}
+
+/// Scores added up. The order in which they come does not matter.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Tally {
+    sums: BTreeMap<String, Sums>,
+}
+
+/// A metric's figure over many items.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The figure, between 0 and 1.
+    pub value: f64,
+    /// What was reached.
+    pub numerator: f64,
+    /// What could have been reached.
+    pub denominator: f64,
+    /// Items scored.
+    pub items: u64,
+    /// Standard error, from two items on.
+    pub standard_error: Option<f64>,
+    /// Wilson's 95 % score interval.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl Tally {
+    /// Adds an item's score.
+    pub fn add(&mut self, score: &ItemScore) {
+        for (metric, share) in score.shares() {
+            let sums = self.sums.entry(metric.to_owned()).or_default();
+            sums.items += 1;
+            sums.numerator += Fixed::from(share.numerator);
+            sums.denominator += Fixed::from(share.denominator);
+            sums.squares += Fixed::from(share.numerator * share.numerator);
+        }
+    }
+
+    /// Adds what another tally holds.
+    pub fn merge(&mut self, other: &Self) {
+        for (metric, added) in &other.sums {
+            let sums = self.sums.entry(metric.clone()).or_default();
+            sums.items += added.items;
+            sums.numerator += added.numerator;
+            sums.denominator += added.denominator;
+            sums.squares += added.squares;
+        }
+    }
+
+    /// The figure of a metric; `None` where nothing was scored by it.
+    pub fn finish(&self, metric: &str) -> Option<Estimate> {
+        let sums = self.sums.get(metric)?;
+        let (numerator, denominator) = (f64::from(sums.numerator), f64::from(sums.denominator));
+        (denominator > 0.0).then(|| Estimate {
+            value: numerator / denominator,
+            numerator,
+            denominator,
+            items: sums.items,
+            standard_error: standard_error(numerator, f64::from(sums.squares), sums.items),
+            interval: wilson(numerator, denominator),
+        })
+    }
+
+    /// Metrics that were scored.
+    pub fn metrics(&self) -> impl Iterator<Item = &str> {
+        self.sums.keys().map(String::as_str)
+    }
+}
+
+/// Scores added up, over all items and by group.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupedTally {
+    /// Over all items.
+    pub overall: Tally,
+    /// By group; items without one are in none.
+    pub groups: BTreeMap<String, Tally>,
+}
+
+impl GroupedTally {
+    /// Adds the score of an item of a group.
+    pub fn add(&mut self, group: Option<&str>, score: &ItemScore) {
+        self.overall.add(score);
+        if let Some(group) = group {
+            self.groups.entry(group.to_owned()).or_default().add(score);
+        }
+    }
+
+    /// Adds what another tally holds.
+    pub fn merge(&mut self, other: &Self) {
+        self.overall.merge(&other.overall);
+        for (group, tally) in &other.groups {
+            self.groups.entry(group.clone()).or_default().merge(tally);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::score::Share;
+
+    fn reward(value: f64) -> ItemScore {
+        ItemScore::default().with("reward", Share { numerator: value, denominator: 1.0 })
+    }
+
+    #[test]
+    fn figures_of_a_share() {
+        let mut tally = Tally::default();
+        for met in [true, false, true, true] {
+            tally.add(&ItemScore::met("exact_match", met));
+        }
+        let estimate = tally.finish("exact_match").unwrap();
+        assert_eq!((estimate.value, estimate.items), (0.75, 4));
+        assert_eq!(estimate.standard_error, Some(0.25));
+        assert_eq!(tally.finish("reward"), None);
+        assert_eq!(tally.metrics().collect::<Vec<_>>(), ["exact_match"]);
+    }
+
+    #[test]
+    fn groups_are_added_up_apart() {
+        let mut tally = GroupedTally::default();
+        tally.add(Some("Addition"), &ItemScore::met("exact_match", true));
+        tally.add(Some("Subtraction"), &ItemScore::met("exact_match", false));
+        tally.add(None, &ItemScore::met("exact_match", false));
+        let value = |tally: &Tally| tally.finish("exact_match").unwrap().numerator;
+        assert_eq!(value(&tally.overall), 1.0);
+        assert_eq!(
+            tally.groups.iter().map(|(name, tally)| (name.as_str(), value(tally))).collect::<Vec<_>>(),
+            [("Addition", 1.0), ("Subtraction", 0.0)]
+        );
+        let mut twice = tally.clone();
+        twice.merge(&tally);
+        assert_eq!(value(&twice.groups["Addition"]), 2.0);
+    }
+
+    proptest! {
+        #[test]
+        fn order_and_grouping_do_not_matter(
+            values in proptest::collection::vec(0.0f64..=1.0, 0..40),
+            cut in 0usize..40,
+            by in 0usize..40,
+        ) {
+            let sum = |values: &[f64]| {
+                let mut tally = Tally::default();
+                values.iter().for_each(|value| tally.add(&reward(*value)));
+                tally
+            };
+            let whole = sum(&values);
+            let mut other = values.clone();
+            other.rotate_left(by.min(values.len()));
+            other.reverse();
+            prop_assert_eq!(&sum(&other), &whole);
+            let (first, second) = values.split_at(cut.min(values.len()));
+            let mut merged = sum(second);
+            merged.merge(&sum(first));
+            prop_assert_eq!(&merged, &whole);
+        }
+
+        #[test]
+        fn tallies_round_trip(values in proptest::collection::vec(0.0f64..=1.0, 1..20)) {
+            let mut tally = Tally::default();
+            values.iter().for_each(|value| tally.add(&reward(*value)));
+            let text = serde_json::to_string(&tally).unwrap();
+            let read: Tally = serde_json::from_str(&text).unwrap();
+            let (left, right) = (read.finish("reward").unwrap(), tally.finish("reward").unwrap());
+            prop_assert!((left.value - right.value).abs() < 1e-12);
+        }
+    }
+}

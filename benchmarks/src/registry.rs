@@ -1,0 +1,79 @@
+//! The benchmarks there are.
+
+use thiserror::Error;
+
+use crate::benchmark::Benchmark;
+use crate::gsm8k::Gsm8k;
+use crate::svamp::Svamp;
+
+/// One line for each benchmark.
+static BENCHMARKS: [&dyn Benchmark; 2] = [&Gsm8k, &Svamp];
+
+/// All benchmarks, in the order of reports.
+pub fn all() -> &'static [&'static dyn Benchmark] {
+    &BENCHMARKS
+}
+
+/// The benchmark of a name.
+pub fn find(name: &str) -> Option<&'static dyn Benchmark> {
+    BENCHMARKS.iter().copied().find(|benchmark| benchmark.name() == name)
+}
+
+/// The benchmark of a name, with an error for people.
+///
+/// # Errors
+/// If there is none of that name.
+pub fn get(name: &str) -> Result<&'static dyn Benchmark, UnknownBenchmark> {
+    find(name).ok_or_else(|| UnknownBenchmark {
+        name: name.to_owned(),
+        known: BENCHMARKS.iter().map(|benchmark| benchmark.name()).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// A name that no benchmark has.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("unknown benchmark `{name}`; known are {known}")]
+pub struct UnknownBenchmark {
+    /// The name that was given.
+    pub name: String,
+    /// The names there are.
+    pub known: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use lumos_tasks::{Behaviour, Formulation};
+
+    use super::*;
+
+    #[test]
+    fn benchmarks_are_found_by_name() {
+        for benchmark in all() {
+            assert_eq!(find(benchmark.name()).map(Benchmark::title), Some(benchmark.title()));
+            assert_eq!(benchmark.formulations(), Formulation::ALL);
+            assert!(benchmark.downloads().iter().any(|download| download.file == benchmark.data_file()));
+            assert!(benchmark.downloads().iter().all(|download| download.sha256.len() == 64));
+        }
+        let names: BTreeSet<_> = all().iter().map(|benchmark| benchmark.name()).collect();
+        assert_eq!(names.len(), all().len());
+        assert_eq!(
+            get("gsm9k").map(Benchmark::name).unwrap_err().to_string(),
+            "unknown benchmark `gsm9k`; known are gsm8k, svamp"
+        );
+    }
+
+    #[test]
+    fn rounds_and_figures_are_the_published_ones() {
+        let rounds = |name| Behaviour::ALL.map(|behaviour| find(name).unwrap().max_rounds(behaviour));
+        assert_eq!(rounds("gsm8k"), [8, 8]);
+        assert_eq!(rounds("svamp"), [2, 8]);
+        let percents = |name| {
+            let published = find(name).unwrap().published();
+            published.iter().map(|figure| (figure.formulation, figure.percent)).collect::<Vec<_>>()
+        };
+        assert!(percents("gsm8k").contains(&(Formulation::Iterative, 47.1)));
+        assert!(percents("svamp").contains(&(Formulation::Cot, 52.2)));
+    }
+}

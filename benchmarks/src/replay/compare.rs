@@ -1,0 +1,156 @@
+//! What a replay must agree in.
+
+use std::fmt::Debug;
+
+use lumos_tasks::recorded::{Case, Expected};
+use lumos_tasks::{Behaviour, Role, Target};
+
+use super::drive::{self, Driven, drive};
+use crate::benchmark::Benchmark;
+use crate::loading::single;
+use crate::metrics::EXACT_MATCH;
+use crate::score::Scoring;
+
+/// Compares a case with what today's code makes of it; the error is the first difference.
+pub(super) fn case(case: &Case, benchmark: &dyn Benchmark) -> Result<(), String> {
+    if drive::behaviour(case) == Behaviour::Paper
+        && let Some(exception) = benchmark.refused_by_original(&case.item)
+    {
+        return refused(exception, &case.expected);
+    }
+    let item = single(&case.item, |record| benchmark.read(record))
+        .map_err(|error| format!("the item cannot be read: {error}"))?;
+    let target = item.target.clone();
+    let driven = drive(case, item, benchmark)?;
+    match &case.expected.raises {
+        Some(raised) if case.effective_turns == Some(0) => {
+            Err(format!("the record was refused with {raised}; it is read here"))
+        }
+        Some(raised) => match driven.evidence().and_then(|evidence| evidence.prediction.as_ref()) {
+            Some(prediction) => Err(format!(
+                "recorded is the exception {raised}, so no prediction; got {}",
+                prediction.to_python_text()
+            )),
+            None => Ok(()),
+        },
+        None => {
+            turns(case, &driven)?;
+            outcome(case, &driven, &target, benchmark)
+        }
+    }
+}
+
+/// A record that the original refuses must be recorded as refused, with the same exception.
+fn refused(exception: &str, expected: &Expected) -> Result<(), String> {
+    match &expected.raises {
+        Some(raised) if name(raised) == exception => Ok(()),
+        Some(raised) => Err(format!("the record is refused with {exception}; recorded is {raised}")),
+        None => Err(format!("the record is refused with {exception}; recorded is an outcome")),
+    }
+}
+
+/// The name of an exception written `Name: message`.
+pub(super) fn name(raised: &str) -> &str {
+    raised.split(':').next().unwrap_or_default()
+}
+
+/// The recording must have been used up as far as it can influence the outcome.
+fn turns(case: &Case, driven: &Driven) -> Result<(), String> {
+    let role = if case.formulation.has_modules() { Role::Planner } else { Role::Answerer };
+    let asked = driven.asked(role);
+    let effective = case.effective_turns.map_or_else(|| case.prompts.of(role).len(), |turns| turns as usize);
+    if asked != effective {
+        return Err(format!("the episode ends after {asked} turns, the recorded one after {effective}"));
+    }
+    let failed = case.expected.results == Some(None);
+    if driven.calls() < case.tools.len() && !failed {
+        return Err(format!("{} tool calls are made, recorded are {}", driven.calls(), case.tools.len()));
+    }
+    Ok(())
+}
+
+/// Compares the record field by field.
+fn outcome(case: &Case, driven: &Driven, target: &Target, benchmark: &dyn Benchmark) -> Result<(), String> {
+    let expected = &case.expected;
+    let evidence = driven.evidence().ok_or("the episode ended without evidence")?;
+    if case.formulation.has_modules() {
+        list("subgoals", expected.subgoals.as_deref(), &evidence.subgoals)?;
+        list("actions", expected.actions.as_deref(), &evidence.actions)?;
+        if let Some(results) = &expected.results {
+            equal("results", results, &evidence.results)?;
+        }
+    }
+    equal("pred", &expected.pred, &evidence.prediction)?;
+    equal("answer", &expected.answer, &serde_json::Value::from(target.text()))?;
+    let score = benchmark.score(target, &driven.outcome, Scoring::Paper);
+    let correct = score.map(|score| score.is_full(EXACT_MATCH.name));
+    if expected.correct.is_some() {
+        equal("correct", &expected.correct, &correct)?;
+    }
+    Ok(())
+}
+
+fn list(field: &str, recorded: Option<&[String]>, got: &[String]) -> Result<(), String> {
+    let Some(recorded) = recorded else { return Ok(()) };
+    for (index, (recorded, got)) in recorded.iter().zip(got).enumerate() {
+        if let Some(difference) = differing_texts(recorded, got) {
+            return Err(format!("{field}, entry {}: {difference}", index + 1));
+        }
+    }
+    if recorded.len() == got.len() {
+        return Ok(());
+    }
+    let (recorded_count, got_count) = (recorded.len(), got.len());
+    let surplus = recorded.get(got_count).or_else(|| got.get(recorded_count));
+    Err(format!(
+        "{field}: recorded are {recorded_count} entries, got {got_count}; the first without a partner is {surplus:?}"
+    ))
+}
+
+fn equal<T: PartialEq + Debug>(field: &str, recorded: &T, got: &T) -> Result<(), String> {
+    if recorded == got { Ok(()) } else { Err(format!("{field}: recorded is {recorded:?}, got {got:?}")) }
+}
+
+/// How two texts differ: where first, and what stands there in either. `None` for equal texts.
+pub(super) fn differing_texts(recorded: &str, got: &str) -> Option<String> {
+    if recorded == got {
+        return None;
+    }
+    let (recorded, got): (Vec<char>, Vec<char>) = (recorded.chars().collect(), got.chars().collect());
+    let at = recorded.iter().zip(&got).take_while(|(left, right)| left == right).count();
+    let line = recorded[..at].iter().filter(|character| **character == '\n').count() + 1;
+    Some(format!(
+        "differs from character {} (line {line}) on: recorded is {}, got {}",
+        at + 1,
+        excerpt(&recorded, at),
+        excerpt(&got, at)
+    ))
+}
+
+/// A few characters before and behind a position, quoted.
+fn excerpt(text: &[char], at: usize) -> String {
+    const BEFORE: usize = 20;
+    const BEHIND: usize = 40;
+    let (start, end) = (at.saturating_sub(BEFORE), (at + BEHIND).min(text.len()));
+    let shown: String = text[start..end].iter().collect();
+    let (front, back) = (if start > 0 { "…" } else { "" }, if end < text.len() { "…" } else { " (its end)" });
+    format!("{front}{shown:?}{back}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_shown_in_their_surroundings() {
+        assert_eq!(differing_texts("same", "same"), None);
+        insta::assert_snapshot!(
+            differing_texts("one\ntwo three four five six seven", "one\ntwo three four fife six").unwrap(),
+            @r#"differs from character 22 (line 2) on: recorded is …"ne\ntwo three four five six seven" (its end), got …"ne\ntwo three four fife six" (its end)"#
+        );
+        insta::assert_snapshot!(
+            differing_texts("12", "123").unwrap(),
+            @r#"differs from character 3 (line 1) on: recorded is "12" (its end), got "123" (its end)"#
+        );
+    }
+}

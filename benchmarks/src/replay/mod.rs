@@ -1,0 +1,56 @@
+//! Replaying recorded cases through today's code.
+//!
+//! A [`Case`] holds what the models and tools said in one episode, the prompts they were asked with, and what
+//! came of it. [`replay`] runs the episode again with these replies and says where it differs. Rows that record
+//! a single function ([`UnitRow`]) are replayed likewise. [`record`] is the other side: it writes a case from an
+//! episode's outcome.
+
+mod compare;
+mod drive;
+mod read;
+mod record;
+mod unit;
+
+use lumos_tasks::recorded::Case;
+
+pub use read::{Cases, ReadError, Recorded, read_cases};
+pub use record::{NotRecordable, record};
+pub use unit::{UnitRow, replay_unit};
+
+/// What came of a replay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// The case.
+    pub id: String,
+    /// The first difference, in words.
+    pub difference: Option<String>,
+    /// Why the case was not replayed: it is of a family that is not there.
+    pub skipped: Option<String>,
+}
+
+impl Verdict {
+    fn of(id: &str, result: Result<(), String>) -> Self {
+        Self { id: id.to_owned(), difference: result.err(), skipped: None }
+    }
+
+    fn skip(id: &str, reason: impl Into<String>) -> Self {
+        Self { id: id.to_owned(), difference: None, skipped: Some(reason.into()) }
+    }
+
+    /// Whether the case was replayed and nothing differs.
+    pub fn passed(&self) -> bool {
+        self.difference.is_none() && self.skipped.is_none()
+    }
+}
+
+/// Replays a recorded case, in paper behaviour unless the case is tagged otherwise.
+///
+/// Prompts are compared byte for byte and tool calls one by one, as far as they can influence the outcome: the
+/// recorded run may have gone on asking after the item was solved or failed. Then the record is compared field
+/// by field. A case that ends with an exception passes if the item ends without a prediction.
+pub fn replay(case: &Case) -> Verdict {
+    match crate::registry::find(&case.benchmark) {
+        Some(benchmark) => Verdict::of(&case.id, compare::case(case, benchmark)),
+        None => Verdict::skip(&case.id, format!("there is no benchmark `{}`", case.benchmark)),
+    }
+}

@@ -1,0 +1,164 @@
+//! Reading files of recorded cases.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use flate2::bufread::MultiGzDecoder;
+use lumos_tasks::recorded::Case;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::unit::{UnitRow, replay_unit};
+use super::{Verdict, replay};
+use crate::loading::{Flaw, Lines, Located};
+
+/// One row of a file of recorded cases.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Recorded {
+    /// An episode.
+    Case(Box<Case>),
+    /// A single function.
+    Unit {
+        /// The function and the line it stands in.
+        id: String,
+        /// The row.
+        row: Box<UnitRow>,
+    },
+    /// A row of another kind, or of a benchmark that is not there.
+    Other {
+        /// The row's name, or the line it stands in.
+        id: String,
+        /// Why it is not replayed.
+        reason: String,
+    },
+}
+
+impl Recorded {
+    /// Replays the row.
+    pub fn replay(&self) -> Verdict {
+        match self {
+            Self::Case(case) => replay(case),
+            Self::Unit { id, row } => replay_unit(id, row),
+            Self::Other { id, reason } => Verdict::skip(id, reason.as_str()),
+        }
+    }
+}
+
+/// What is wrong with a file of recorded cases.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ReadError {
+    /// The file cannot be read.
+    #[error("{file}: cannot be read: {reason}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// What the operating system said.
+        reason: String,
+    },
+    /// A line is no recorded case.
+    #[error("{file}, line {line}: not a recorded case: {reason}")]
+    Malformed {
+        /// The file.
+        file: String,
+        /// The line, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// The rows of a file, one after the other.
+pub type Cases = Box<dyn Iterator<Item = Result<Recorded, ReadError>> + Send>;
+
+/// Reads a file of recorded cases, `.jsonl` or `.jsonl.gz` (told apart by content).
+///
+/// # Errors
+/// If the file cannot be opened. A malformed line is an error in the stream, which goes on behind it.
+pub fn read_cases(path: &Path) -> Result<Cases, ReadError> {
+    let name = path.display().to_string();
+    let unreadable =
+        |error: std::io::Error| ReadError::Unreadable { file: name.clone(), reason: error.to_string() };
+    let mut reader = BufReader::new(File::open(path).map_err(unreadable)?);
+    let packed = reader.fill_buf().map_err(unreadable)?.starts_with(&[0x1f, 0x8b]);
+    let reader: Box<dyn BufRead + Send> =
+        if packed { Box::new(BufReader::new(MultiGzDecoder::new(reader))) } else { Box::new(reader) };
+    Ok(Box::new(Lines::new(reader).map(move |record| row(&name, record))))
+}
+
+fn row(file: &str, Located { line, content }: Located) -> Result<Recorded, ReadError> {
+    let malformed = |reason: String| ReadError::Malformed { file: file.to_owned(), line, reason };
+    let value = content.map_err(|flaw| match flaw {
+        Flaw::Json { found, .. } => malformed(found),
+        Flaw::Broken { expected, found } => malformed(format!("expected {expected}, found {found}")),
+        Flaw::Unreadable(reason) => ReadError::Unreadable { file: file.to_owned(), reason },
+    })?;
+    let given = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+    let other = |reason: String| {
+        let id = given("id").unwrap_or_else(|| format!("line {line}"));
+        Ok(Recorded::Other { id, reason })
+    };
+    if let Some(function) = given("fn") {
+        let row = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
+        return Ok(Recorded::Unit { id: format!("{function} line {line}"), row: Box::new(row) });
+    }
+    match given("benchmark") {
+        Some(benchmark) if crate::registry::find(&benchmark).is_none() => {
+            other(format!("there is no benchmark `{benchmark}`"))
+        }
+        Some(_) => serde_json::from_value(value)
+            .map(|case| Recorded::Case(Box::new(case)))
+            .map_err(|error| malformed(error.to_string())),
+        None if value.is_object() => other("it is neither an episode nor a function".to_owned()),
+        None => Err(malformed("expected a JSON object".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn errors(content: &[u8]) -> Vec<String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(content).unwrap();
+        let path = file.path().display().to_string();
+        let rows = read_cases(file.path()).unwrap();
+        rows.map(|row| match row {
+            Ok(row) => format!("{:?}", row.replay()),
+            Err(error) => error.to_string().replace(&path, "FILE"),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn malformed_lines_are_named_and_passed_over() {
+        let content = b"{\"id\": \"a\"}\n{\n[]\n{\"benchmark\": \"gsm8k\", \"id\": \"x\"}\n";
+        insta::assert_snapshot!(errors(content).join("\n"), @r#"
+        Verdict { id: "a", difference: None, skipped: Some("it is neither an episode nor a function") }
+        FILE, line 2: not a recorded case: invalid JSON (EOF while parsing an object, column 1)
+        FILE, line 3: not a recorded case: expected a JSON object
+        FILE, line 4: not a recorded case: missing field `formulation`
+        "#);
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = read_cases(Path::new("/nowhere/cases.jsonl")).err().unwrap();
+        insta::assert_snapshot!(error, @"/nowhere/cases.jsonl: cannot be read: No such file or directory (os error 2)");
+    }
+
+    #[test]
+    fn packed_files_are_unpacked_and_cut_ones_are_reported() {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        let row = br#"{"fn": "math.isfunc", "args": ["R1(2)"], "out": true}"#;
+        packer.write_all(row).unwrap();
+        packer.write_all(b"\n").unwrap();
+        let packed = packer.finish().unwrap();
+        let passed = errors(&packed);
+        assert!(passed.len() == 1 && passed[0].contains("difference: None, skipped: None"), "{passed:?}");
+        let cut = errors(&packed[..packed.len() - 12]);
+        assert!(cut.last().unwrap().contains("cannot be read"), "{cut:?}");
+    }
+}

@@ -1,0 +1,86 @@
+//! Writing a case from an outcome.
+
+use lumos_tasks::outcome::Step;
+use lumos_tasks::recorded::{Case, Expected, RecordedCall, Script};
+use lumos_tasks::{Behaviour, EpisodeUnit, Evidence, Item, Outcome, Role};
+use thiserror::Error;
+
+use super::drive::{CORRECTED, MAX_ROUNDS};
+use crate::metrics::EXACT_MATCH;
+use crate::registry::{UnknownBenchmark, get};
+use crate::score::Scoring;
+
+/// Why an outcome cannot be written as a case.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NotRecordable {
+    /// The infrastructure failed, so there is nothing to compare with.
+    #[error("the episode ended with a fault")]
+    Faulted,
+    /// The benchmark is not known.
+    #[error(transparent)]
+    Benchmark(#[from] UnknownBenchmark),
+}
+
+/// Writes an outcome as a case that [`replay`](super::replay()) passes.
+///
+/// What the schema has no field for stands in tags: corrected behaviour, and a limit of rounds that is not the
+/// benchmark's. An item that the original refuses (a gold answer of 0) is recorded as refused in paper behaviour.
+///
+/// # Errors
+/// If the outcome is a fault, or the unit's benchmark is not known.
+pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case, NotRecordable> {
+    let Some(Evidence::Maths(evidence)) = &outcome.evidence else { return Err(NotRecordable::Faulted) };
+    let configuration = &unit.configuration;
+    let benchmark = get(&configuration.benchmark)?;
+    let score = benchmark.score(&item.target, outcome, Scoring::Paper).ok_or(NotRecordable::Faulted)?;
+
+    let mut case = Case {
+        id: unit.id.as_str().to_owned(),
+        benchmark: configuration.benchmark.clone(),
+        formulation: configuration.formulation,
+        tags: Vec::new(),
+        item: item.record.clone(),
+        script: Script::default(),
+        prompts: Script::default(),
+        tools: Vec::new(),
+        effective_turns: None,
+        expected: Expected::default(),
+    };
+    if configuration.behaviour == Behaviour::Corrected {
+        case.tags.push(CORRECTED.to_owned());
+    }
+    if configuration.max_rounds != benchmark.max_rounds(configuration.behaviour) {
+        case.tags.push(format!("{MAX_ROUNDS}{}", configuration.max_rounds));
+    }
+    for step in &outcome.steps {
+        match step {
+            Step::Generate { role, prompt, reply, .. } => {
+                case.prompts.push(*role, prompt);
+                case.script.push(*role, reply);
+            }
+            Step::Call { call, reply, .. } => case.tools.push(RecordedCall::new(call, reply)),
+            Step::Action { .. } => {}
+        }
+    }
+    let has_modules = configuration.formulation.has_modules();
+    let turns = case.script.of(if has_modules { Role::Planner } else { Role::Answerer }).len();
+    case.effective_turns = u32::try_from(turns).ok();
+    let refusal = match configuration.behaviour {
+        Behaviour::Paper => benchmark.refused_by_original(&item.record),
+        Behaviour::Corrected => None,
+    };
+    if let Some(exception) = refusal {
+        case.effective_turns = Some(0);
+        case.expected.raises = Some(format!("{exception}: the original refuses this record"));
+        return Ok(case);
+    }
+    if has_modules {
+        case.expected.subgoals = Some(evidence.subgoals.clone());
+        case.expected.actions = Some(evidence.actions.clone());
+        case.expected.results = Some(evidence.results.clone());
+    }
+    case.expected.pred = evidence.prediction.clone();
+    case.expected.answer = item.target.text().into();
+    case.expected.correct = Some(score.is_full(EXACT_MATCH.name));
+    Ok(case)
+}

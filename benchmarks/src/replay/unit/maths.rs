@@ -1,0 +1,108 @@
+//! The mathematics family's functions (upstream `eval/gsm/utils.py`, `math_tool.py`, `run_eval.py`).
+
+use lumos_tasks::families::maths::execution::{Executed, Progress, Results, execute, perform};
+use lumos_tasks::families::maths::parse;
+use lumos_tasks::recorded::RecordedCall;
+use lumos_tasks::{Behaviour, MathsReply, ToolCall, ToolReply};
+use serde_json::{Value, json};
+
+use super::UnitRow;
+use super::output::Output;
+
+/// Calls the function of a row; `None` where it is none of these.
+pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
+    Some(match row.function.as_str() {
+        "math.parse_actions" => on_text(row, |text| {
+            let action = parse::parse_action(text);
+            json!([action.variables, action.name, action.arguments]).into()
+        }),
+        "math.parse_func_args" => on_text(row, |text| {
+            parse::split_function(text)
+                .map_or(Output::Raised(Some("UnboundLocalError")), |(arguments, name)| {
+                    json!([arguments, name]).into()
+                })
+        }),
+        "math.isfunc" => on_text(row, |text| parse::is_function(text).into()),
+        "math.isalphain" => on_text(row, |text| parse::has_letter(text).into()),
+        "math.examine_ops" => on_text(row, |text| parse::has_operator(text).into()),
+        "math.parse_equation" => on_text(row, |text| {
+            parse::parse_equations(text).map_or(Output::Raised(Some("IndexError")), |equations| {
+                json!([equations.left, equations.right, equations.operations]).into()
+            })
+        }),
+        "math.execute" => executed(row),
+        function => return action(row, function.strip_prefix("math.")?),
+    })
+}
+
+fn on_text(row: &UnitRow, function: impl FnOnce(&str) -> Output) -> Result<Output, String> {
+    row.text(0).map(function)
+}
+
+/// `execute(action, results)`.
+fn executed(row: &UnitRow) -> Result<Output, String> {
+    let action = row.text(0)?;
+    let results: Option<Results> = row
+        .args
+        .get(1)
+        .map(|results| serde_json::from_value(results.clone()))
+        .transpose()
+        .map_err(|error| format!("argument 2 of the row holds no variables: {error}"))?;
+    let executed = run(row, |answers| execute(action, results.as_ref(), Behaviour::Paper, answers))?;
+    Ok(match executed {
+        Executed::Single(variable, value) => json!([variable, value]),
+        Executed::Each(variables, values) => json!([variables, values]),
+        Executed::UndefinedVariable(_) => json!([null, null]),
+        Executed::Raised(_) => json!(["", ""]),
+        Executed::NotDispatched(_) => Value::Null,
+    }
+    .into())
+}
+
+/// One of the original's action functions by itself.
+fn action(row: &UnitRow, name: &str) -> Option<Result<Output, String>> {
+    let name = match name {
+        // By itself it gives the solution as the service wrote it; it is taken apart where it is assigned.
+        "SolveEquation" => "SolveInequality",
+        "Calculator" | "SetEquation" | "SolveInequality" | "Define" | "Count" => name,
+        _ => return None,
+    };
+    let function = row.args.get(1).and_then(Value::as_bool).unwrap_or(false);
+    Some(row.text(0).and_then(|arguments| {
+        let executed =
+            run(row, |answers| perform(name, &[], arguments, function, Behaviour::Paper, answers))?;
+        Ok(match executed {
+            Executed::Single(_, value) => json!(value).into(),
+            _ => Output::Raised(None),
+        })
+    }))
+}
+
+/// Drives an action with the recorded answers, which must all be asked for.
+fn run(row: &UnitRow, step: impl Fn(&[MathsReply]) -> Progress) -> Result<Executed, String> {
+    let mut answers: Vec<MathsReply> = Vec::new();
+    loop {
+        let query = match step(&answers) {
+            Progress::Ask(query) => query,
+            Progress::Finished(_) if answers.len() < row.tools.len() => {
+                return Err(format!(
+                    "{} tool calls are made, recorded are {}",
+                    answers.len(),
+                    row.tools.len()
+                ));
+            }
+            Progress::Finished(executed) => return Ok(executed),
+        };
+        let number = answers.len() + 1;
+        let recorded = row.tools.get(answers.len());
+        let call = ToolCall::Maths { query };
+        match recorded.filter(|recorded| recorded.records(&call)).and_then(RecordedCall::reply) {
+            Some(ToolReply::Maths(reply)) => answers.push(reply),
+            None => {
+                let ToolCall::Maths { query } = call;
+                let recorded = recorded.map_or(Value::Null, |recorded| recorded.input.clone());
+                return Err(format!("tool call {number}: asked {query:?}, recorded is {recorded}"));
+            }
+        }
+    }
+}

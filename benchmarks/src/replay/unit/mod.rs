@@ -1,0 +1,69 @@
+//! Replaying rows that record a single function of the original.
+
+mod answers;
+mod helpers;
+mod maths;
+mod output;
+
+use lumos_tasks::recorded::RecordedCall;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Verdict, compare};
+use output::Output;
+
+/// One call of one of the original's functions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct UnitRow {
+    /// The function: `math.parse_actions`.
+    #[serde(rename = "fn")]
+    pub function: String,
+    /// What it was given.
+    pub args: Vec<Value>,
+    /// What it returned, where it did not raise.
+    #[serde(default)]
+    pub out: Value,
+    /// `Name: message` of what it raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raises: Option<String>,
+    /// The tool calls it made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<RecordedCall>,
+}
+
+impl UnitRow {
+    /// An argument that must be a text.
+    fn text(&self, index: usize) -> Result<&str, String> {
+        self.args
+            .get(index)
+            .and_then(Value::as_str)
+            .ok_or_else(|| format!("argument {} of the row is no text", index + 1))
+    }
+}
+
+/// Replays a row.
+pub fn replay_unit(id: &str, row: &UnitRow) -> Verdict {
+    let output = maths::call(row).or_else(|| helpers::call(row)).or_else(|| answers::call(row));
+    match output {
+        None => Verdict::skip(id, format!("there is no function `{}`", row.function)),
+        Some(output) => Verdict::of(id, output.and_then(|output| check(row, &output))),
+    }
+}
+
+/// Compares what a function gave with the row. Of exceptions only that there is one: the original's come from
+/// the interpreter.
+fn check(row: &UnitRow, output: &Output) -> Result<(), String> {
+    match (&row.raises, output) {
+        (Some(_), Output::Raised(None)) => Ok(()),
+        (Some(raised), Output::Raised(Some(exception))) if compare::name(raised) == *exception => Ok(()),
+        (Some(raised), Output::Raised(Some(exception))) => {
+            Err(format!("recorded is the exception {raised}, got {exception}"))
+        }
+        (Some(raised), Output::Value(value)) => {
+            Err(format!("recorded is the exception {raised}, got {value}"))
+        }
+        (None, Output::Raised(_)) => Err(format!("recorded is {}, got an exception", row.out)),
+        (None, Output::Value(value)) if output::same(&row.out, value) => Ok(()),
+        (None, Output::Value(value)) => Err(format!("recorded is {}, got {value}", row.out)),
+    }
+}

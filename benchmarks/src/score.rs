@@ -1,0 +1,118 @@
+//! What an outcome is worth.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use lumos_tasks::formulation::UnknownName;
+use serde::{Deserialize, Serialize};
+
+/// How a prediction is compared with the gold answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scoring {
+    /// As the original does it: mathematics answers are texts, `18.0` is not `18`.
+    Paper,
+    /// By value: `18.0` is `18`.
+    Corrected,
+}
+
+impl Scoring {
+    /// Both scorings.
+    pub const ALL: [Self; 2] = [Self::Paper, Self::Corrected];
+
+    /// The name on the command line and in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Corrected => "corrected",
+        }
+    }
+}
+
+impl fmt::Display for Scoring {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for Scoring {
+    type Err = UnknownName;
+
+    fn from_str(word: &str) -> Result<Self, UnknownName> {
+        Self::ALL.into_iter().find(|scoring| scoring.name() == word).ok_or_else(|| UnknownName {
+            what: "scoring",
+            word: word.to_owned(),
+            known: Self::ALL.map(Self::name).join(", "),
+        })
+    }
+}
+
+/// A metric's share of one item. Shares of many items are added part by part.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// What was reached.
+    pub numerator: f64,
+    /// What could have been reached.
+    pub denominator: f64,
+}
+
+/// The score of one item: a share for every metric.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ItemScore {
+    shares: BTreeMap<String, Share>,
+}
+
+impl ItemScore {
+    /// A score of one metric that an item either meets or does not.
+    pub fn met(metric: &str, met: bool) -> Self {
+        let share = Share { numerator: if met { 1.0 } else { 0.0 }, denominator: 1.0 };
+        Self { shares: BTreeMap::from([(metric.to_owned(), share)]) }
+    }
+
+    /// The same score with a further metric.
+    #[must_use]
+    pub fn with(mut self, metric: &str, share: Share) -> Self {
+        self.shares.insert(metric.to_owned(), share);
+        self
+    }
+
+    /// A metric's share.
+    pub fn share(&self, metric: &str) -> Option<Share> {
+        self.shares.get(metric).copied()
+    }
+
+    /// All shares by metric.
+    pub fn shares(&self) -> impl Iterator<Item = (&str, Share)> {
+        self.shares.iter().map(|(metric, share)| (metric.as_str(), *share))
+    }
+
+    /// Whether the item reached all there was to reach in a metric.
+    pub fn is_full(&self, metric: &str) -> bool {
+        self.share(metric).is_some_and(|share| share.numerator >= share.denominator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_round_trip_and_agree_with_serde() {
+        for scoring in Scoring::ALL {
+            assert_eq!(scoring.name().parse(), Ok(scoring));
+            assert_eq!(serde_json::to_value(scoring).unwrap(), scoring.name());
+        }
+        assert!("exact".parse::<Scoring>().unwrap_err().to_string().contains("paper, corrected"));
+    }
+
+    #[test]
+    fn scores_are_written_by_metric() {
+        let score = ItemScore::met("exact_match", true);
+        let text = serde_json::to_string(&score).unwrap();
+        assert_eq!(text, r#"{"exact_match":{"numerator":1.0,"denominator":1.0}}"#);
+        assert_eq!(serde_json::from_str::<ItemScore>(&text).unwrap(), score);
+        assert!(score.is_full("exact_match") && !score.is_full("reward"));
+    }
+}

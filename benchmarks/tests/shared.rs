@@ -1,0 +1,120 @@
+//! Replays the original's recorded behaviour and loads the real data sets, where a folder with both is named by
+//! `LUMOS_SHARED`. Without it these tests say that they are skipped.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use lumos_benchmarks::replay::{Recorded, read_cases};
+use lumos_benchmarks::{DataSource, find};
+
+fn shared(folder: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("LUMOS_SHARED").map(|shared| Path::new(&shared).join(folder));
+    if path.is_none() {
+        println!("skipped: LUMOS_SHARED names no folder with `{folder}`");
+    }
+    path
+}
+
+/// What came of a file: passed, failed and skipped rows, and the failures in words.
+#[derive(Default)]
+struct Tally {
+    passed: u32,
+    skipped: u32,
+    failures: Vec<String>,
+}
+
+fn replay_file(path: &Path) -> Tally {
+    let mut tally = Tally::default();
+    for row in read_cases(path).unwrap() {
+        let row = row.unwrap();
+        let verdict = row.replay();
+        let tags = match &row {
+            Recorded::Case(case) => case.tags.join(" "),
+            _ => String::new(),
+        };
+        match (verdict.skipped, verdict.difference) {
+            (Some(_), _) => tally.skipped += 1,
+            (None, None) => tally.passed += 1,
+            (None, Some(difference)) => tally.failures.push(format!("{} [{tags}]: {difference}", verdict.id)),
+        }
+    }
+    tally
+}
+
+#[test]
+fn recorded_episodes_of_the_original_replay() {
+    let Some(golden) = shared("golden") else { return };
+    let mut failures = Vec::new();
+    for benchmark in ["gsm8k", "svamp"] {
+        for (formulation, rows) in [("iterative", 120), ("onetime", 120), ("cot", 40), ("direct", 40)] {
+            let name = format!("{benchmark}_{formulation}.jsonl.gz");
+            let tally = replay_file(&golden.join(&name));
+            println!("{name}: {} passed, {} failed", tally.passed, tally.failures.len());
+            assert_eq!(tally.passed as usize + tally.failures.len(), rows, "{name}");
+            failures.extend(tally.failures);
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn recorded_functions_of_the_original_replay() {
+    let Some(golden) = shared("golden") else { return };
+    let mut failures = BTreeMap::new();
+    for name in [
+        "math_parse_actions",
+        "parse_func_args",
+        "isfunc",
+        "isalphain",
+        "examine_ops",
+        "parse_equation",
+        "process_frac",
+        "findvariables",
+        "parse_subgoals",
+        "math_execute",
+        "math_actions",
+        "gsm8k_gold_answer",
+        "gsm8k_cot_answer",
+        "gsm8k_direct_answer",
+        "python_str",
+    ] {
+        let tally = replay_file(&golden.join(format!("unit_{name}.jsonl.gz")));
+        println!("{name}: {} passed, {} failed", tally.passed, tally.failures.len());
+        assert_eq!((tally.passed as usize + tally.failures.len(), tally.skipped), (300, 0), "{name}");
+        if !tally.failures.is_empty() {
+            failures.insert(name, tally.failures);
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[test]
+fn rows_of_other_families_are_skipped() {
+    let Some(golden) = shared("golden") else { return };
+    for (name, rows) in [("hotpotqa_cot", 40), ("unit_search_step", 300), ("math_table", 600)] {
+        let tally = replay_file(&golden.join(format!("{name}.jsonl.gz")));
+        assert_eq!((tally.passed, tally.failures.len()), (0, 0), "{name}");
+        assert_eq!(tally.skipped, rows, "{name}");
+    }
+}
+
+#[test]
+fn the_real_data_sets_load() {
+    let Some(data) = shared("data") else { return };
+    for (name, count, first, last) in [("gsm8k", 1319, "18", "14"), ("svamp", 1000, "51", "11")] {
+        let benchmark = find(name).unwrap();
+        let items: Vec<_> = benchmark
+            .open(DataSource::in_folder(&data, benchmark))
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        assert_eq!(items.len(), count);
+        assert_eq!((items[0].target.text(), items[count - 1].target.text()), (first, last));
+        let identities: std::collections::BTreeSet<_> = items.iter().map(|item| &item.id).collect();
+        assert_eq!(identities.len(), count);
+        let groups: std::collections::BTreeSet<_> =
+            items.iter().filter_map(|item| item.group.as_deref()).collect();
+        let expected = if name == "svamp" { 4 } else { 0 };
+        assert_eq!(groups.len(), expected, "{groups:?}");
+    }
+}
