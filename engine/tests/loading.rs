@@ -9,8 +9,11 @@ use lumos_engine::{
     Models, Sampling, Stop,
 };
 use serde_json::json;
-use support::{Shape, pickle, pieces, safetensors, sentencepiece};
+use support::{NamedTensor, Shape, pickle, pieces, safetensors, sentencepiece};
 use tempfile::TempDir;
+
+/// What is done to a good folder, and words that the error must hold.
+type Fault<'a> = (&'a dyn Fn(&Path), &'a [&'a str]);
 
 fn load(folder: &Path) -> Result<Engine, LoadError> {
     Engine::load(ModelSource::Folder(folder.to_owned()), LoadOptions::default())
@@ -150,7 +153,7 @@ fn faults_are_named() {
             std::fs::write(folder.join("config.json"), shape.config().to_string()).unwrap();
         }
     };
-    let tensors = |change: &'static dyn Fn(&mut Vec<(String, Vec<usize>, Vec<f32>)>)| {
+    let tensors = |change: &'static dyn Fn(&mut Vec<NamedTensor>)| {
         move |folder: &Path| {
             let mut tensors = Shape::tiny().tensors(1);
             change(&mut tensors);
@@ -178,7 +181,7 @@ fn faults_are_named() {
         std::fs::remove_file(folder.join("tokenizer.json")).unwrap();
         std::fs::write(folder.join("tokenizer.model"), b"\xff\xff").unwrap();
     };
-    let cases: [(&dyn Fn(&Path), &[&str]); 20] = [
+    let cases: [Fault<'_>; 20] = [
         (&no_folder, &["does not exist", "give the folder"]),
         (&file_for_folder, &["cannot read model folder", "check"]),
         (&folder_for_file, &["config.json", "cannot read"]),

@@ -194,14 +194,14 @@ impl ModelConfig {
         {
             return Err(invalid("sizes, layers and heads must be positive"));
         }
-        if heads % key_value_heads != 0 {
+        if !heads.is_multiple_of(key_value_heads) {
             return Err(invalid("num_attention_heads must be a multiple of num_key_value_heads"));
         }
         let head_size = raw.head_dim.unwrap_or(raw.hidden_size / heads);
-        if head_size == 0 || head_size % 2 != 0 {
+        if head_size == 0 || !head_size.is_multiple_of(2) {
             return Err(invalid("the size of a head must be even and positive"));
         }
-        if raw.head_dim.is_none() && raw.hidden_size % heads != 0 {
+        if raw.head_dim.is_none() && !raw.hidden_size.is_multiple_of(heads) {
             return Err(invalid("hidden_size must be a multiple of num_attention_heads"));
         }
         Ok(Self {

@@ -3,11 +3,12 @@
 //! Scores, weights and the weighted sum are computed in an order that depends on a row's position only:
 //! not on the batch, the chunking of its prompt, or the machine's vector width.
 
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::cache::{KvCache, PAGE, PageLayout};
 use super::elementwise::{LANES, add_lanes, exponential};
+use super::kernel::Execution;
 
 /// Multiply-adds from which attention is worth waking other threads for.
 const PARALLEL_WORK: usize = 1 << 20;
@@ -35,8 +36,7 @@ pub(crate) struct AttentionRow<'a> {
 /// `queries` has one row of `stride` floats each, which starts with `query_heads` × `head_size` queries;
 /// `output` is rows × (`query_heads` × `head_size`).
 pub(crate) fn attention(
-    arch: Arch,
-    parallel: bool,
+    execution: Execution,
     shape: &AttentionShape,
     layer: usize,
     rows: &[AttentionRow<'_>],
@@ -49,11 +49,11 @@ pub(crate) fn attention(
     let run = |scores: &mut Vec<f32>, (task, output): (usize, &mut [f32])| {
         let (row, head) = (task / heads, task % heads);
         let queries = &queries[row * stride + head * group..][..group];
-        arch.dispatch(HeadGroup { shape, layer, head, row: rows[row], queries, scores, output });
+        execution.arch.dispatch(HeadGroup { shape, layer, head, row: rows[row], queries, scores, output });
     };
     let work: usize =
         rows.iter().map(|row| row.position + 1).sum::<usize>() * shape.query_heads * shape.layout.head_size;
-    if parallel && work >= PARALLEL_WORK {
+    if execution.parallel && work >= PARALLEL_WORK {
         output.par_chunks_exact_mut(group).enumerate().for_each_init(Vec::new, run);
     } else {
         let mut scores = Vec::new();
@@ -119,7 +119,7 @@ impl HeadGroup<'_> {
                 S::as_mut_simd_f32s(scores).0.copy_from_slice(&sums);
             }
             softmax(scores, first - offset, end - offset, scale);
-            weighted_sum::<S, VECTORS>(simd, layout, pages.clone(), scores, output);
+            weighted_sum::<S, VECTORS>(simd, layout, &pages, scores, output);
         }
     }
 }
@@ -157,7 +157,7 @@ fn softmax(scores: &mut [f32], first: usize, end: usize, scale: f32) {
 fn weighted_sum<'a, S: Simd, const VECTORS: usize>(
     simd: S,
     layout: &PageLayout,
-    pages: impl Iterator<Item = (&'a [f32], &'a [f32])> + Clone,
+    pages: &(impl Iterator<Item = (&'a [f32], &'a [f32])> + Clone),
     weights: &[f32],
     output: &mut [f32],
 ) {
@@ -222,61 +222,63 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+           #![proptest_config(ProptestConfig::with_cases(64))]
 
-        #[test]
-        fn equals_the_plain_version(
-            heads in 1usize..4, group in 1usize..4, half in 1usize..40, layers in 1usize..3,
-            lengths in prop::collection::vec(1usize..90, 1..5), window in prop::option::of(1usize..50),
-            seed in any::<u64>(),
-        ) {
-            let head_size = 2 * half;
-            let layout = PageLayout { layers, heads, head_size };
-            let shape = AttentionShape { query_heads: heads * group, window, layout };
-            let mut random = Uniform::new(seed);
-            let mut pool = PagePool::default();
-            let width = heads * head_size;
-            let mut caches = Vec::new();
-            let mut contents = Vec::new();
-            for length in &lengths {
-                let (keys, values) = (random.values(length * width, 2.0), random.values(length * width, 2.0));
-                let mut cache = KvCache::default();
-                cache.reserve(*length, &layout, &mut pool);
-                for position in 0..*length {
-                    for head in 0..heads {
-                        let at = position * width + head * head_size..position * width + (head + 1) * head_size;
-                        cache.store(&layout, layers - 1, head, position, &keys[at.clone()], &values[at]);
-                    }
-                }
-                cache.advance(*length);
-                caches.push(cache);
-                contents.push((keys, values));
-            }
-            let rows: Vec<AttentionRow<'_>> = caches
-                .iter()
-                .zip(&lengths)
-                .flat_map(|(cache, length)| [0, length / 2, length - 1].map(|position| AttentionRow { cache, position }))
-                .collect();
-            let query_width = shape.query_heads * head_size;
-            let stride = query_width + 7;
-            let queries = random.values(rows.len() * stride, 2.0);
-            let mut output = vec![0.0; rows.len() * query_width];
-            attention(Arch::new(), false, &shape, layers - 1, &rows, &queries, stride, &mut output);
-            for (index, row) in rows.iter().enumerate() {
-                let (keys, values) = &contents[index / 3];
-                for head in 0..shape.query_heads {
-                    let query = &queries[index * stride + head * head_size..][..head_size];
-                    let expected = plain(&shape, query, keys, values, row.position, head / group);
-                    let found = &output[index * query_width + head * head_size..][..head_size];
-                    for (expected, found) in expected.iter().zip(found) {
-                        prop_assert!((expected - f64::from(*found)).abs() < 2e-5, "{} against {}", expected, found);
-                    }
-                }
-                let mut alone = vec![0.0; query_width];
-                let one = &queries[index * stride..][..stride];
-                attention(Arch::new(), true, &shape, layers - 1, &rows[index..=index], one, stride, &mut alone);
-                prop_assert_eq!(&alone[..], &output[index * query_width..][..query_width]);
-            }
-        }
-    }
+           #[test]
+           fn equals_the_plain_version(
+               heads in 1usize..4, group in 1usize..4, half in 1usize..40, layers in 1usize..3,
+               lengths in prop::collection::vec(1usize..90, 1..5), window in prop::option::of(1usize..50),
+               seed in any::<u64>(),
+           ) {
+               let head_size = 2 * half;
+               let layout = PageLayout { layers, heads, head_size };
+               let shape = AttentionShape { query_heads: heads * group, window, layout };
+               let mut random = Uniform::new(seed);
+               let mut pool = PagePool::default();
+               let width = heads * head_size;
+               let mut caches = Vec::new();
+               let mut contents = Vec::new();
+               for length in &lengths {
+                   let (keys, values) = (random.values(length * width, 2.0), random.values(length * width, 2.0));
+                   let mut cache = KvCache::default();
+                   cache.reserve(*length, &layout, &mut pool);
+                   for position in 0..*length {
+                       for head in 0..heads {
+                           let at = position * width + head * head_size..position * width + (head + 1) * head_size;
+                           cache.store(&layout, layers - 1, head, position, &keys[at.clone()], &values[at]);
+                       }
+                   }
+                   cache.advance(*length);
+                   caches.push(cache);
+                   contents.push((keys, values));
+               }
+               let rows: Vec<AttentionRow<'_>> = caches
+                   .iter()
+                   .zip(&lengths)
+                   .flat_map(|(cache, length)| [0, length / 2, length - 1].map(|position| AttentionRow { cache, position }))
+                   .collect();
+               let query_width = shape.query_heads * head_size;
+               let stride = query_width + 7;
+               let queries = random.values(rows.len() * stride, 2.0);
+               let mut output = vec![0.0; rows.len() * query_width];
+               attention(
+    Execution { arch: pulp::Arch::new(), parallel: false }, &shape, layers - 1, &rows, &queries, stride, &mut output);
+               for (index, row) in rows.iter().enumerate() {
+                   let (keys, values) = &contents[index / 3];
+                   for head in 0..shape.query_heads {
+                       let query = &queries[index * stride + head * head_size..][..head_size];
+                       let expected = plain(&shape, query, keys, values, row.position, head / group);
+                       let found = &output[index * query_width + head * head_size..][..head_size];
+                       for (expected, found) in expected.iter().zip(found) {
+                           prop_assert!((expected - f64::from(*found)).abs() < 2e-5, "{} against {}", expected, found);
+                       }
+                   }
+                   let mut alone = vec![0.0; query_width];
+                   let one = &queries[index * stride..][..stride];
+                   attention(
+    Execution { arch: pulp::Arch::new(), parallel: true }, &shape, layers - 1, &rows[index..=index], one, stride, &mut alone);
+                   prop_assert_eq!(&alone[..], &output[index * query_width..][..query_width]);
+               }
+           }
+       }
 }

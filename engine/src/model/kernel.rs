@@ -5,7 +5,16 @@
 //! rows nor on the width of the machine's vectors, so a row's result is the same to the bit whatever is
 //! computed beside it.
 
-use pulp::{Simd, WithSimd};
+use pulp::{Arch, Simd, WithSimd};
+
+/// Where something is computed.
+#[derive(Clone, Copy)]
+pub(crate) struct Execution {
+    /// Instruction set, detected at run time.
+    pub(crate) arch: Arch,
+    /// Whether the current rayon pool may share the work.
+    pub(crate) parallel: bool,
+}
 
 /// Outputs in one packed panel.
 pub(crate) const PANEL: usize = 64;
@@ -17,7 +26,7 @@ const TILE_ROWS: usize = 6;
 /// How many rows each tile takes when `rows` are shared out evenly over as few tiles as possible.
 pub(crate) fn row_blocks(rows: usize) -> impl Iterator<Item = usize> + Clone {
     let blocks = rows.div_ceil(TILE_ROWS);
-    let (base, larger) = if blocks == 0 { (0, 0) } else { (rows / blocks, rows % blocks) };
+    let (base, larger) = (rows / blocks.max(1), rows % blocks.max(1));
     (0..blocks).map(move |block| base + usize::from(block < larger))
 }
 

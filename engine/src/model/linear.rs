@@ -7,7 +7,7 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 use super::aligned::AlignedBuffer;
-use super::kernel::{DEPTH, PANEL, PanelProduct, pack_rows};
+use super::kernel::{DEPTH, Execution, PANEL, PanelProduct, pack_rows};
 use crate::options::DType;
 
 /// Multiply-adds from which a product is worth waking other threads for.
@@ -86,11 +86,10 @@ impl Linear {
 
     /// Computes `rows` × `outputs` from row-major `input` (`rows` × `inputs`).
     ///
-    /// With `parallel` the panels are shared out over the current rayon pool when there is enough to do.
+    /// When `execution` is parallel the panels are shared out over the current rayon pool when there is enough to do.
     pub(crate) fn forward(
         &self,
-        arch: Arch,
-        parallel: bool,
+        execution: Execution,
         input: &[f32],
         output: &mut [f32],
         scratch: &mut LinearScratch,
@@ -104,8 +103,9 @@ impl Linear {
         let panel_size = rows * PANEL;
         scratch.panels.resize(self.outputs.div_ceil(PANEL) * panel_size);
         let packed: &[f32] = &scratch.packed;
-        let run = |(panel, output): (usize, &mut [f32])| self.panel(arch, panel, rows, packed, output);
-        if parallel && rows * self.inputs * self.outputs >= PARALLEL_WORK {
+        let run =
+            |(panel, output): (usize, &mut [f32])| self.panel(execution.arch, panel, rows, packed, output);
+        if execution.parallel && rows * self.inputs * self.outputs >= PARALLEL_WORK {
             scratch.panels.par_chunks_mut(panel_size).enumerate().for_each(run);
         } else {
             scratch.panels.chunks_mut(panel_size).enumerate().for_each(run);
@@ -191,7 +191,12 @@ mod tests {
 
     fn product(layer: &Linear, input: &[f32], rows: usize, parallel: bool) -> Vec<f32> {
         let mut output = vec![0.0; rows * layer.outputs];
-        layer.forward(Arch::new(), parallel, input, &mut output, &mut LinearScratch::default());
+        layer.forward(
+            Execution { arch: Arch::new(), parallel },
+            input,
+            &mut output,
+            &mut LinearScratch::default(),
+        );
         output
     }
 

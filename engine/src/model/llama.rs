@@ -7,6 +7,7 @@ use super::Chunk;
 use super::attention::{AttentionRow, AttentionShape, attention};
 use super::cache::PageLayout;
 use super::elementwise::{add, gated, rms_norm};
+use super::kernel::Execution;
 use super::linear::{Linear, LinearScratch, to_f32};
 use super::rope::RotaryTable;
 use crate::error::LoadError;
@@ -144,6 +145,7 @@ impl Llama {
         logits: &mut [f32],
     ) {
         let (arch, layout) = (self.arch, self.shape.layout);
+        let execution = Execution { arch, parallel };
         let size = layout.head_size;
         let queries = self.shape.query_heads * size;
         let keys = layout.heads * size;
@@ -167,7 +169,7 @@ impl Llama {
         }
         for (index, layer) in self.layers.iter().enumerate() {
             rms_norm(arch, hidden, &layer.attention_norm, self.epsilon, normed);
-            layer.query_key_value.forward(arch, parallel, normed, query_key_value, linear);
+            layer.query_key_value.forward(execution, normed, query_key_value, linear);
             let mut remaining = query_key_value.chunks_exact_mut(stride);
             for chunk in chunks.iter_mut() {
                 let start = chunk.cache.length();
@@ -190,13 +192,13 @@ impl Llama {
                         .map(|position| AttentionRow { cache: chunk.cache, position })
                 })
                 .collect();
-            attention(arch, parallel, &self.shape, index, &places, query_key_value, stride, attended);
-            layer.attention_output.forward(arch, parallel, attended, update, linear);
+            attention(execution, &self.shape, index, &places, query_key_value, stride, attended);
+            layer.attention_output.forward(execution, attended, update, linear);
             add(arch, hidden, update);
             rms_norm(arch, hidden, &layer.feed_forward_norm, self.epsilon, normed);
-            layer.gate_up.forward(arch, parallel, normed, gate_up, linear);
+            layer.gate_up.forward(execution, normed, gate_up, linear);
             gated(arch, gate_up, self.intermediate, product);
-            layer.down.forward(arch, parallel, product, update, linear);
+            layer.down.forward(execution, product, update, linear);
             add(arch, hidden, update);
         }
         let mut wanted = 0;
@@ -213,6 +215,6 @@ impl Llama {
         let update = &update[..wanted * self.hidden];
         let normed = &mut normed[..wanted * self.hidden];
         rms_norm(arch, update, &self.norm, self.epsilon, normed);
-        self.head.forward(arch, parallel, normed, logits, linear);
+        self.head.forward(execution, normed, logits, linear);
     }
 }

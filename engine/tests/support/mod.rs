@@ -37,6 +37,9 @@ impl Uniform {
     }
 }
 
+/// A tensor's name, shape and values.
+pub type NamedTensor = (String, Vec<usize>, Vec<f32>);
+
 /// The shape of a random model.
 #[derive(Clone, Debug)]
 pub struct Shape {
@@ -119,7 +122,7 @@ impl Shape {
     }
 
     /// Names, shapes and values of all tensors.
-    pub fn tensors(&self, seed: u64) -> Vec<(String, Vec<usize>, Vec<f32>)> {
+    pub fn tensors(&self, seed: u64) -> Vec<NamedTensor> {
         let mut random = Uniform::new(seed);
         let (hidden, keys) = (self.hidden, self.key_value_heads * self.head_size());
         let mut tensors = Vec::new();
@@ -133,7 +136,7 @@ impl Shape {
         }
         for layer in 0..self.layers {
             let mut matrix = |part: &str, rows, columns| {
-                matrix(format!("model.layers.{layer}.{part}.weight"), rows, columns)
+                matrix(format!("model.layers.{layer}.{part}.weight"), rows, columns);
             };
             matrix("self_attn.q_proj", hidden, hidden);
             matrix("self_attn.k_proj", keys, hidden);
@@ -183,7 +186,7 @@ impl Files {
 }
 
 /// Serialises float32 tensors.
-pub fn safetensors(tensors: &[(String, Vec<usize>, Vec<f32>)]) -> Vec<u8> {
+pub fn safetensors(tensors: &[NamedTensor]) -> Vec<u8> {
     let bytes: Vec<Vec<u8>> = tensors
         .iter()
         .map(|(_, _, values)| values.iter().flat_map(|value| value.to_le_bytes()).collect())

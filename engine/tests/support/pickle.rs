@@ -2,8 +2,10 @@
 
 use flate2::Crc;
 
+use super::NamedTensor;
+
 /// Tensors as `torch.save` would write a state dict of them: float32, or float16 with `half`.
-pub fn pickle(tensors: &[(String, Vec<usize>, Vec<f32>)], half: bool) -> Vec<u8> {
+pub fn pickle(tensors: &[NamedTensor], half: bool) -> Vec<u8> {
     let mut files = vec![("archive/data.pkl".to_owned(), state(tensors, half))];
     for (index, (_, _, values)) in tensors.iter().enumerate() {
         let bytes = if half {
@@ -17,7 +19,7 @@ pub fn pickle(tensors: &[(String, Vec<usize>, Vec<f32>)], half: bool) -> Vec<u8>
 }
 
 /// The pickle: an ordered dict of names to `_rebuild_tensor_v2` calls.
-fn state(tensors: &[(String, Vec<usize>, Vec<f32>)], half: bool) -> Vec<u8> {
+fn state(tensors: &[NamedTensor], half: bool) -> Vec<u8> {
     let mut out = b"\x80\x02ccollections\nOrderedDict\n)R(".to_vec();
     for (index, (name, shape, values)) in tensors.iter().enumerate() {
         text(&mut out, name);
