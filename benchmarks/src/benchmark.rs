@@ -41,6 +41,9 @@ pub trait Benchmark: Send + Sync {
         None
     }
 
+    /// The samples built into the program, in the official format.
+    fn samples(&self) -> &'static [u8];
+
     /// Opens a data file, or the built-in samples, as a stream of items.
     ///
     /// A malformed record is an error in the stream; the stream goes on behind it where it can

@@ -21,4 +21,4 @@ pub use error::LoadError;
 pub use loading::{Content, DataSource, Items, RecordError};
 pub use metrics::{Estimate, GroupedTally, MetricDefinition, Tally};
 pub use registry::{UnknownBenchmark, all, find, get};
-pub use score::{ItemScore, Scoring};
+pub use score::{ItemScore, Scoring, Share};

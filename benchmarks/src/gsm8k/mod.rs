@@ -61,9 +61,12 @@ impl Benchmark for Gsm8k {
         }]
     }
 
+    fn samples(&self) -> &'static [u8] {
+        include_bytes!("../../samples/gsm8k.jsonl")
+    }
+
     fn open(&self, source: DataSource) -> Result<Items, LoadError> {
-        let samples = include_bytes!("../../samples/gsm8k.jsonl");
-        open(self.name(), &source, samples, Layout::Lines, record::read)
+        open(self.name(), &source, self.samples(), Layout::Lines, record::read)
     }
 
     fn read(&self, record: &Value) -> Result<Content, RecordError> {

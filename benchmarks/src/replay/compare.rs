@@ -1,9 +1,8 @@
 //! What a replay must agree in.
 
-use std::fmt::Debug;
-
 use lumos_tasks::recorded::{Case, Expected};
 use lumos_tasks::{Behaviour, Role, Target};
+use serde::Serialize;
 
 use super::drive::{self, Driven, drive};
 use crate::benchmark::Benchmark;
@@ -101,14 +100,18 @@ fn list(field: &str, recorded: Option<&[String]>, got: &[String]) -> Result<(), 
         return Ok(());
     }
     let (recorded_count, got_count) = (recorded.len(), got.len());
-    let surplus = recorded.get(got_count).or_else(|| got.get(recorded_count));
+    let surplus = recorded.get(got_count).or_else(|| got.get(recorded_count)).map_or("", String::as_str);
     Err(format!(
         "{field}: recorded are {recorded_count} entries, got {got_count}; the first without a partner is {surplus:?}"
     ))
 }
 
-fn equal<T: PartialEq + Debug>(field: &str, recorded: &T, got: &T) -> Result<(), String> {
-    if recorded == got { Ok(()) } else { Err(format!("{field}: recorded is {recorded:?}, got {got:?}")) }
+fn equal<T: PartialEq + Serialize>(field: &str, recorded: &T, got: &T) -> Result<(), String> {
+    if recorded == got {
+        return Ok(());
+    }
+    let written = |value: &T| serde_json::to_string(value).unwrap_or_else(|error| error.to_string());
+    Err(format!("{field}: recorded is {}, got {}", written(recorded), written(got)))
 }
 
 /// How two texts differ: where first, and what stands there in either. `None` for equal texts.

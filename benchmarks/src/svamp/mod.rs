@@ -67,9 +67,12 @@ impl Benchmark for Svamp {
         Some("Type")
     }
 
+    fn samples(&self) -> &'static [u8] {
+        include_bytes!("../../samples/svamp.json")
+    }
+
     fn open(&self, source: DataSource) -> Result<Items, LoadError> {
-        let samples = include_bytes!("../../samples/svamp.json");
-        open(self.name(), &source, samples, Layout::Array, record::read)
+        open(self.name(), &source, self.samples(), Layout::Array, record::read)
     }
 
     fn read(&self, record: &Value) -> Result<Content, RecordError> {

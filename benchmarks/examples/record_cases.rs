@@ -1,0 +1,148 @@
+//! Records scripted episodes as cases: scenarios on the standard input, cases on the standard output.
+//!
+//! `cargo run -p lumos-benchmarks --example record_cases < tests/cases/maths_scenarios.jsonl > tests/cases/maths.jsonl`
+//!
+//! A scenario is a JSON object: `id`, `benchmark`, `formulation`, `tags`, `sample` (the position of a built-in
+//! sample) or `item` (a record), the replies in `plan` and `ground` or in `answer`, and in `service` what the
+//! mathematics service says to some queries (all others are calculated). The service's replies are written as in
+//! recorded calls; `{"no_result": "why"}` stands for none. `raises` names the exception that the published scripts
+//! end with on this episode.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+
+use lumos_benchmarks::{Benchmark, DataSource, get, replay};
+use lumos_environments::maths;
+use lumos_tasks::recorded::{Case, Expected};
+use lumos_tasks::{
+    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Formulation, GenerationSettings,
+    Item, ItemId, MathsReply, Next, Reply, Role, ToolCall, ToolReply,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Scenario {
+    id: String,
+    benchmark: String,
+    formulation: Formulation,
+    tags: Vec<String>,
+    sample: Option<usize>,
+    item: Option<Value>,
+    #[serde(default)]
+    plan: Vec<String>,
+    #[serde(default)]
+    ground: Vec<String>,
+    #[serde(default)]
+    answer: Vec<String>,
+    #[serde(default)]
+    service: BTreeMap<String, Value>,
+    raises: Option<String>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut out = std::io::stdout().lock();
+    for line in std::io::stdin().lock().lines() {
+        let scenario: Scenario = serde_json::from_str(&line?)?;
+        let case = record(&scenario).map_err(|error| format!("{}: {error}", scenario.id))?;
+        writeln!(out, "{}", serde_json::to_string(&case)?)?;
+    }
+    Ok(())
+}
+
+fn record(scenario: &Scenario) -> Result<Case, Box<dyn Error>> {
+    let benchmark = get(&scenario.benchmark)?;
+    let item = item(scenario, benchmark)?;
+    let behaviour = match scenario.tags.iter().any(|tag| tag == "behaviour:corrected") {
+        true => Behaviour::Corrected,
+        false => Behaviour::Paper,
+    };
+    let configuration = Arc::new(Configuration {
+        benchmark: scenario.benchmark.clone(),
+        formulation: scenario.formulation,
+        behaviour,
+        max_rounds: benchmark.max_rounds(behaviour),
+        models: BTreeMap::new(),
+        tools: Vec::new(),
+        generation: GenerationSettings::default(),
+        seed: 0,
+        prompts: benchmark.prompts_hash(),
+    });
+    let unit = EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
+    let mut episode = Episode::start(&unit);
+    let mut asked: BTreeMap<Role, usize> = BTreeMap::new();
+    loop {
+        let reply = match episode.next() {
+            Next::Done => break,
+            Next::Generate(request) => {
+                let replies = match request.role {
+                    Role::Planner => &scenario.plan,
+                    Role::Grounder => &scenario.ground,
+                    Role::Answerer => &scenario.answer,
+                };
+                let index = asked.entry(request.role).or_default();
+                let reply =
+                    replies.get(*index).ok_or_else(|| format!("no reply {index} of {}", request.role))?;
+                *index += 1;
+                Reply::Completion(Completion::recorded(reply))
+            }
+            Next::Call(ToolCall::Maths { query }) => Reply::Tool(ToolReply::Maths(said(scenario, query)?)),
+        };
+        episode.feed(reply)?;
+    }
+    let mut case = replay::record(&item, &unit, &episode.finish())?;
+    case.id.clone_from(&scenario.id);
+    for tag in &scenario.tags {
+        if !case.tags.contains(tag) {
+            case.tags.push(tag.clone());
+        }
+    }
+    if let Some(exception) = &scenario.raises {
+        case.expected = Expected { raises: Some(exception.clone()), ..Expected::default() };
+    }
+    match replay::replay(&case).difference {
+        Some(difference) => Err(difference.into()),
+        None => Ok(case),
+    }
+}
+
+fn item(scenario: &Scenario, benchmark: &dyn Benchmark) -> Result<Item, Box<dyn Error>> {
+    if let Some(index) = scenario.sample {
+        return Ok(benchmark.open(DataSource::Samples)?.nth(index).ok_or("no such sample")??);
+    }
+    let record = scenario.item.clone().ok_or("neither a sample nor an item")?;
+    let content = benchmark.read(&record)?;
+    Ok(Item {
+        id: ItemId { content: ContentHash::of_json(&record), occurrence: 0 },
+        index: 0,
+        name: content.name,
+        group: content.group,
+        task: content.task,
+        setup: content.setup,
+        target: content.target,
+        record,
+    })
+}
+
+/// What the service says to a query.
+fn said(scenario: &Scenario, query: &str) -> Result<MathsReply, Box<dyn Error>> {
+    let Some(given) = scenario.service.get(query) else {
+        return Ok(match maths::answer(query) {
+            Ok(maths::Answer::One(text)) => MathsReply::One(text),
+            Ok(maths::Answer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
+            Err(error) => MathsReply::NoResult { message: error.to_string() },
+        });
+    };
+    Ok(match given {
+        Value::String(text) => MathsReply::One(text.clone()),
+        Value::Array(texts) => {
+            MathsReply::Many(texts.iter().map(|text| text.as_str().map(str::to_owned)).collect())
+        }
+        Value::Null => MathsReply::Empty,
+        Value::Object(_) => MathsReply::NoResult { message: "scripted".to_owned() },
+        Value::Bool(_) | Value::Number(_) => return Err(format!("`{query}`: no reply of the service").into()),
+    })
+}
