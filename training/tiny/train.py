@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from lumos_tiny.batches import batches
 from lumos_tiny.examples import IGNORE, ROLES
 from lumos_tiny.export import load, save
-from lumos_tiny.generator import stream
+from lumos_tiny.generator import is_easy, stream
 from lumos_tiny.gsm8k import mixed
 from lumos_tiny.model import ModelConfig, TinyLlama
 from lumos_tiny.tokens import train_tokenizer
@@ -36,16 +36,6 @@ def learning_rate(peak: float, step: int, progress: float) -> float:
     return peak * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.49 * (1 + math.cos(math.pi * min(1.0, progress))))
 
 
-def optimizers(model: TinyLlama, args: argparse.Namespace) -> list[tuple[torch.optim.Optimizer, float]]:
-    """Muon for the matrices of the layers, AdamW for embedding and norms, each with its peak rate."""
-    matrices = [p for p in model.model.layers.parameters() if p.dim() == 2]
-    inside = {id(p) for p in matrices}
-    others = [p for p in model.parameters() if id(p) not in inside]
-    muon = torch.optim.Muon(matrices, lr=args.muon_rate, weight_decay=0.02, momentum=0.95)
-    adamw = torch.optim.AdamW(others, lr=args.rate, betas=(0.9, 0.98), weight_decay=0.0, fused=True)
-    return [(muon, args.muon_rate), (adamw, args.rate)]
-
-
 def parse() -> argparse.Namespace:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -56,9 +46,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--minutes", type=float, default=60.0, help="end the schedule early after this time")
-    parser.add_argument("--tokens", type=int, default=2048, help="tokens per batch")
-    parser.add_argument("--rate", type=float, default=2e-3, help="peak learning rate of AdamW")
-    parser.add_argument("--muon-rate", type=float, default=2e-2, help="peak learning rate of Muon")
+    parser.add_argument("--easy", type=float, default=0.0, help="share of the schedule on easy problems only, at the start")
+    parser.add_argument("--tokens", type=int, default=1024, help="tokens per batch")
+    parser.add_argument("--rate", type=float, default=2e-3, help="peak learning rate")
     parser.add_argument("--vocab", type=int, default=2048)
     parser.add_argument("--hidden", type=int, default=192, help="hidden size, in heads of 32")
     parser.add_argument("--ffn", type=int, default=448, help="feed-forward size")
@@ -80,9 +70,14 @@ def main() -> None:
         heads = args.hidden // 32
         shape = (args.hidden, args.ffn, args.layers, heads, heads)
         model = TinyLlama(ModelConfig(tokenizer.get_vocab_size(), *shape))
-    schedules = optimizers(model, args)
-    problems = mixed(stream(args.seed, "train"), args.gsm8k, Random(args.seed))
-    source = batches(problems, args.role, tokenizer, args.tokens, Random(args.seed))
+    decayed = [p for p in model.parameters() if p.dim() > 1]
+    plain = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": decayed, "weight_decay": 0.05}, {"params": plain, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=args.rate, betas=(0.9, 0.98), fused=True)
+    r = Random(args.seed)
+    easy = batches(filter(is_easy, stream(args.seed, "train")), args.role, tokenizer, args.tokens, r)
+    problems = mixed(stream(args.seed, "train"), args.gsm8k, r)
+    source = batches(problems, args.role, tokenizer, args.tokens, r)
     print(f"{args.role}: {sum(p.numel() for p in model.parameters())} parameters", flush=True)
     start = saved = time.monotonic()
     seen, recent = 0, []
@@ -91,19 +86,17 @@ def main() -> None:
         progress = max(step / args.steps, minutes / args.minutes)
         if progress >= 1:
             break
-        for optimizer, peak in schedules:
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate(peak, step, progress)
-        ids, targets = next(source)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(args.rate, step, progress)
+        ids, targets = next(easy if progress < args.easy else source)
         with torch.autocast("cpu", torch.bfloat16, enabled=args.bf16):
             asked = targets != IGNORE
             logits = model.logits(model.hidden(ids, asked))
         loss = F.cross_entropy(logits.float(), targets[asked])
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer, _ in schedules:
-            optimizer.step()
-            optimizer.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         seen += ids.numel()
         recent.append(loss.item())
         if step % 50 == 49:

@@ -12,7 +12,7 @@ from torch import Tensor
 from .examples import CONVERSATIONS, IGNORE, Example, encode
 from .story import Problem
 
-POOL = 2048
+POOL = 512
 
 
 def _stack(examples: list[Example]) -> tuple[Tensor, Tensor]:

@@ -47,3 +47,8 @@ def stream(seed: int, split: str) -> Iterator[Problem]:
         problem = draw(r)
         if split_of(problem) == split:
             yield problem
+
+
+def is_easy(problem: Problem) -> bool:
+    """Short, with two numbers and one operation on them."""
+    return len(problem.formulas) == 1 and len(problem.question) < 130 and len(numbers_in(problem.question)) == 2
