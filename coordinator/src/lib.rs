@@ -8,16 +8,23 @@ mod atomic_file;
 pub mod checkpoint;
 pub mod dispatch;
 pub mod events;
+pub mod export;
 pub mod identity;
 pub mod ledger;
 pub mod manifest;
 pub mod plan;
+pub mod report;
 #[cfg(test)]
 mod samples;
+pub mod score;
 pub mod spec;
+pub mod trajectory;
+pub mod walk;
+mod words;
 
 pub use checkpoint::{Checkpoint, CheckpointError, Record, Recorded};
 pub use identity::RunIdentity;
 pub use ledger::Ledger;
 pub use manifest::Manifest;
+pub use report::Report;
 pub use spec::{ResolvedSpec, RunSpec};

@@ -2,10 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use lumos_tasks::outcome::{MathsEvidence, Observation};
 use lumos_tasks::{
-    Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, Item, ItemId, ModelIdentity,
-    Role, Setup, Target, Task,
+    Behaviour, Configuration, ContentHash, Ending, Evidence, Fault, FaultKind, Finish, Formulation,
+    GenerationSettings, Item, ItemId, MathsReply, ModelIdentity, Outcome, Reason, Role, Setup, Stage, Step,
+    Target, Task, Telemetry, ToolCall, ToolReply, UnitId,
 };
+
+use crate::checkpoint::Record;
+use crate::manifest::{FileRecord, Machine, Manifest, ManifestParts, ModelRecord, PlannedData};
+use crate::spec::{ModelSet, RunSpec};
+use crate::walk::UnitState;
 
 /// The item at a position.
 pub(crate) fn item(index: u64) -> Item {
@@ -42,4 +49,111 @@ pub(crate) fn configuration(seed: u64) -> Configuration {
         seed,
         prompts: ContentHash::of_bytes(b"prompts"),
     }
+}
+
+/// A manifest of these configurations over these items.
+pub(crate) fn manifest_of(configurations: &[Configuration], items: &[Item]) -> Manifest {
+    let spec = RunSpec {
+        name: Some("sample".to_owned()),
+        tasks: Some(vec!["svamp".to_owned()]),
+        models: Some(vec![ModelSet::of("candle:models/planner")]),
+        ..RunSpec::default()
+    };
+    let models = configurations[0]
+        .models
+        .values()
+        .map(|identity| ModelRecord {
+            identity: identity.clone(),
+            files: vec![FileRecord {
+                name: "model.safetensors".to_owned(),
+                bytes: 1000,
+                sha256: identity.content.clone(),
+            }],
+        })
+        .collect();
+    let mut manifest = Manifest::new(ManifestParts {
+        spec: spec.resolve().unwrap(),
+        configurations: configurations.to_vec(),
+        models,
+        data: vec![PlannedData {
+            benchmark: "svamp",
+            source: "data/svamp/test.json".to_owned(),
+            sha256: ContentHash::of_bytes(b"data"),
+            records: 1000,
+            invalid: 0,
+            items,
+        }],
+        versions: BTreeMap::new(),
+        git_revision: Some("0123abcd".to_owned()),
+        created: "2025-01-02T03:04:05Z".parse().unwrap(),
+    });
+    manifest.versions.insert("lumos".to_owned(), "0.0.0".to_owned());
+    manifest.machine = Machine { cores: 2, os: "linux".to_owned(), architecture: "x86_64".to_owned() };
+    manifest
+}
+
+/// What is recorded of an item's unit; among ten items every kind of ending occurs.
+pub(crate) fn state(index: u64, unit: &UnitId) -> UnitState {
+    let generate = |turn, role, prompt: &str, reply: &str| Step::Generate {
+        turn,
+        role,
+        prompt: prompt.to_owned(),
+        reply: reply.to_owned(),
+        finish: Finish::Stop,
+        prompt_tokens: Some(100),
+        completion_tokens: Some(10),
+    };
+    let planned =
+        generate(1, Role::Planner, "<|user|>\nPlan.\n<|assistant|>\n", "Subgoal 1: <b>Add</b> & 'count'");
+    let grounded =
+        generate(1, Role::Grounder, "<|user|>\nGround.\n<|assistant|>\n", "R1 = Calculator(1 + 2)");
+    let answered = |text: &str, rounds_exhausted| {
+        let evidence =
+            MathsEvidence { prediction: Some(text.into()), rounds_exhausted, ..MathsEvidence::default() };
+        let query = format!("{index} + 2");
+        let steps = vec![
+            planned.clone(),
+            grounded.clone(),
+            Step::Call {
+                turn: 1,
+                call: ToolCall::Maths { query },
+                reply: ToolReply::Maths(MathsReply::One(text.to_owned())),
+            },
+            Step::Action {
+                turn: 1,
+                action: format!("R1 = Calculator({index} + 2)"),
+                observation: Observation::Text(text.to_owned()),
+            },
+        ];
+        Outcome { ending: Ending::Answered, evidence: Some(Evidence::Maths(evidence)), steps }
+    };
+    let gave_up = |stage, detail: &str| Outcome {
+        ending: Ending::GaveUp(Reason { stage, turn: 1, detail: detail.to_owned() }),
+        evidence: Some(Evidence::Maths(MathsEvidence::default())),
+        steps: vec![planned.clone(), grounded.clone()],
+    };
+    let right = (index + 2).to_string();
+    let outcome = match index % 10 {
+        0..=3 => answered(&right, false),
+        4 => answered(&format!("{right}.0"), false),
+        5 => answered("<script>alert(1)</script>", false),
+        6 => answered("1000", true),
+        7 => gave_up(Stage::GrounderUnknownAction, "there is no action `Sum`"),
+        8 => Outcome {
+            ending: Ending::Faulted(Fault { kind: FaultKind::Timeout, message: "300 s".to_owned() }),
+            evidence: None,
+            steps: vec![planned],
+        },
+        _ => return UnitState::Outstanding,
+    };
+    let seconds = f64::from(u32::try_from(index).unwrap() + 1) / 4.0;
+    let record = Record {
+        unit: unit.clone(),
+        configuration: 0,
+        item: index,
+        attempt: 1,
+        telemetry: Telemetry { seconds, attempt: 1, worker: "worker-1".to_owned(), ..Telemetry::default() },
+        outcome,
+    };
+    UnitState::of(vec![record])
 }

@@ -1,5 +1,6 @@
 //! Values of the database: compressed JSON.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use serde::Serialize;
@@ -9,6 +10,11 @@ use super::error::CheckpointError;
 
 /// Fast, and four times smaller than the JSON of a usual record.
 const LEVEL: i32 = 1;
+
+thread_local! {
+    /// Making a compressor costs more than compressing a record.
+    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+}
 
 /// A value that cannot be written or read.
 #[derive(Debug)]
@@ -24,7 +30,13 @@ impl CodecError {
 /// Packs a value.
 pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
     let json = serde_json::to_vec(value).map_err(|error| CodecError(error.to_string()))?;
-    zstd::bulk::compress(&json, LEVEL).map_err(|error| CodecError(error.to_string()))
+    COMPRESSOR.with_borrow_mut(|kept| {
+        let compressed = match kept {
+            Some(compressor) => compressor.compress(&json),
+            None => zstd::bulk::Compressor::new(LEVEL).and_then(|new| kept.insert(new).compress(&json)),
+        };
+        compressed.map_err(|error| CodecError(error.to_string()))
+    })
 }
 
 /// Unpacks a value.

@@ -1,0 +1,156 @@
+//! The files a run leaves beside its checkpoint: results and samples in lm-eval's fields, and reports.
+
+mod sample;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use lumos_benchmarks::Scoring;
+use thiserror::Error;
+
+use crate::atomic_file::{sync_folder, write_whole};
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::manifest::Manifest;
+use crate::report::{Format, Report, report};
+use crate::score::ScoreError;
+use crate::walk::walk;
+
+pub use sample::sample;
+
+/// Why files cannot be written.
+#[derive(Debug, Error)]
+pub enum ExportError {
+    /// The record cannot be scored.
+    #[error(transparent)]
+    Score(#[from] ScoreError),
+    /// A file cannot be written.
+    #[error("{}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl From<CheckpointError> for ExportError {
+    fn from(error: CheckpointError) -> Self {
+        Self::Score(error.into())
+    }
+}
+
+/// What was written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exported {
+    /// The report.
+    pub report: Report,
+    /// The files, results first.
+    pub files: Vec<PathBuf>,
+}
+
+/// Writes results, samples and reports into a run's folder: each whole or not at all. Older results and samples of
+/// the folder are removed once the new ones are there.
+///
+/// # Errors
+/// If the record cannot be read or a file cannot be written.
+pub fn export(
+    folder: &Path,
+    manifest: &Manifest,
+    checkpoint: &Checkpoint,
+    scorings: &[Scoring],
+    now: Timestamp,
+) -> Result<Exported, ExportError> {
+    let report = report(manifest, checkpoint, scorings)?;
+    let scorings: Vec<Scoring> =
+        if scorings.is_empty() { manifest.spec.scoring.clone() } else { scorings.to_vec() };
+    // lm-eval's form of a time, which any file system takes.
+    let time = now.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H-%M-%S.%6f").to_string();
+    let mut files = Vec::new();
+    let results = folder.join(format!("results_{time}.json"));
+    for (file, format) in [
+        (results, Format::Json),
+        (folder.join("report.md"), Format::Markdown),
+        (folder.join("report.html"), Format::Html),
+    ] {
+        write_whole(&file, |out| format.renderer().render(&report, out))
+            .map_err(|source| ExportError::Io { file: file.clone(), source })?;
+        files.push(file);
+    }
+    let benchmarks: BTreeSet<&str> =
+        report.configurations.iter().map(|configuration| configuration.benchmark.as_str()).collect();
+    for benchmark in benchmarks {
+        let file = folder.join(format!("samples_{benchmark}_{time}.jsonl"));
+        samples(&file, benchmark, manifest, checkpoint, &scorings)?;
+        files.push(file);
+    }
+    remove_older(folder, &files).map_err(|source| ExportError::Io { file: folder.to_owned(), source })?;
+    Ok(Exported { report, files })
+}
+
+fn samples(
+    file: &Path,
+    benchmark: &str,
+    manifest: &Manifest,
+    checkpoint: &Checkpoint,
+    scorings: &[Scoring],
+) -> Result<(), ExportError> {
+    // What fails while the file is being filled is told apart from the file's own failures.
+    let mut failed = None;
+    let mut chosen = manifest.clone();
+    chosen.configurations.retain(|configuration| configuration.configuration.benchmark == benchmark);
+    let written = write_whole(file, |out| {
+        walk(&chosen, checkpoint, |visit| {
+            let Some(line) = sample(visit, scorings)? else { return Ok(()) };
+            serde_json::to_writer(&mut *out, &line).map_err(|error| Stop::Write(error.into()))?;
+            out.write_all(b"\n").map_err(Stop::Write)
+        })
+        .or_else(|stop| match stop {
+            Stop::Write(error) => Err(error),
+            Stop::Score(error) => {
+                failed = Some(error);
+                Err(io::Error::other("the record cannot be scored"))
+            }
+        })
+    });
+    match failed {
+        Some(error) => Err(error.into()),
+        None => written.map_err(|source| ExportError::Io { file: file.to_owned(), source }),
+    }
+}
+
+enum Stop {
+    Write(io::Error),
+    Score(ScoreError),
+}
+
+impl From<CheckpointError> for Stop {
+    fn from(error: CheckpointError) -> Self {
+        Self::Score(error.into())
+    }
+}
+
+impl From<ScoreError> for Stop {
+    fn from(error: ScoreError) -> Self {
+        Self::Score(error)
+    }
+}
+
+fn remove_older(folder: &Path, kept: &[PathBuf]) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let ours = (name.starts_with("results_") && name.ends_with(".json"))
+            || (name.starts_with("samples_") && name.ends_with(".jsonl"));
+        if ours && !kept.contains(&path) {
+            fs::remove_file(&path)?;
+        }
+    }
+    sync_folder(folder)
+}
+
+#[cfg(test)]
+mod tests;

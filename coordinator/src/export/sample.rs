@@ -1,0 +1,90 @@
+//! One line of the samples.
+
+use lumos_benchmarks::Scoring;
+use lumos_tasks::{ContentHash, Ending, Step};
+use serde_json::{Map, Value, json};
+
+use crate::score::{ScoreError, benchmark};
+use crate::walk::{UnitState, Visit};
+use crate::words::{prediction_text, status};
+
+/// A recorded unit in lm-eval's fields, and ours behind them; `None` for an outstanding one.
+///
+/// A metric's value stands under its own name, by the main scoring; a faulted unit has none.
+///
+/// # Errors
+/// If its benchmark is not known.
+pub fn sample(visit: &Visit<'_>, scorings: &[Scoring]) -> Result<Option<Value>, ScoreError> {
+    let Some(record) = visit.state.record() else { return Ok(None) };
+    let item = visit.item;
+    let configuration = &visit.configuration.configuration;
+    let benchmark = benchmark(&configuration.benchmark)?;
+    let outcome = &record.outcome;
+    let (mut arguments, mut replies) = (Map::new(), Vec::new());
+    let mut first_prompt = None;
+    for step in &outcome.steps {
+        if let Step::Generate { prompt, reply, .. } = step {
+            let number = arguments.len();
+            arguments.insert(
+                format!("gen_args_{number}"),
+                json!({"arg_0": prompt, "arg_1": configuration.generation}),
+            );
+            replies.push(json!([reply]));
+            first_prompt.get_or_insert(prompt.as_str());
+        }
+    }
+    let prediction = prediction_text(outcome);
+    let target = item.target.text();
+    let error = match &outcome.ending {
+        Ending::Answered => Value::Null,
+        Ending::GaveUp(reason) => {
+            json!({"stage": reason.stage, "turn": reason.turn, "detail": reason.detail})
+        }
+        Ending::Faulted(fault) => json!({"kind": fault.kind, "message": fault.message}),
+    };
+    let metrics: Vec<&str> = benchmark.metrics().iter().map(|metric| metric.name).collect();
+    let mut line = Map::new();
+    let mut put = |name: &str, value: Value| {
+        line.insert(name.to_owned(), value);
+    };
+    put("doc_id", json!(item.index));
+    put("doc", item.record.clone());
+    put("target", json!(target));
+    put("arguments", Value::Object(arguments));
+    put("resps", Value::Array(replies));
+    put("filtered_resps", json!([prediction]));
+    put("filter", json!("none"));
+    put("metrics", json!(metrics));
+    put("doc_hash", json!(item.id.content));
+    put("prompt_hash", json!(ContentHash::of_bytes(first_prompt.unwrap_or_default().as_bytes())));
+    put("target_hash", json!(ContentHash::of_bytes(target.as_bytes())));
+    let mut scores = Map::new();
+    for (index, &scoring) in scorings.iter().enumerate() {
+        let score = match &visit.state {
+            UnitState::Settled(_) => benchmark.score(&item.target, outcome, scoring),
+            UnitState::Faulted(_) | UnitState::Outstanding => None,
+        };
+        if index == 0 {
+            for metric in &metrics {
+                let share = score.as_ref().and_then(|score| score.share(metric));
+                put(metric, json!(share.map(|share| share.numerator / share.denominator)));
+            }
+        }
+        scores.insert(scoring.name().to_owned(), json!(score));
+    }
+    put("task", json!(configuration.benchmark));
+    put("formulation", json!(configuration.formulation));
+    put("behaviour", json!(configuration.behaviour));
+    put("seed", json!(configuration.seed));
+    put("configuration", json!(visit.configuration.identity));
+    put("unit", json!(visit.unit));
+    put("item", json!(item.name));
+    put("group", json!(item.group));
+    put("status", json!(status(&outcome.ending)));
+    put("error", error);
+    put("scores", Value::Object(scores));
+    put("evidence", json!(outcome.evidence));
+    put("trajectory", json!(outcome.steps));
+    put("telemetry", json!(record.telemetry));
+    Ok(Some(Value::Object(line)))
+}

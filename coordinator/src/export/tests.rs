@@ -1,0 +1,88 @@
+//! The files in a run's folder.
+
+use serde_json::Value;
+
+use super::*;
+use crate::samples::{configuration, item, manifest_of, state};
+use crate::score::rescore;
+use crate::walk::unit_of;
+
+fn lines(file: &Path) -> Vec<Value> {
+    fs::read_to_string(file).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn files_are_replaced_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let items: Vec<_> = (0..10).map(item).collect();
+    let manifest = manifest_of(&[configuration(0)], &items);
+    let checkpoint = Checkpoint::create(&folder.join("checkpoint")).unwrap();
+    checkpoint.store_items("svamp", &items).unwrap();
+    let now: Timestamp = "2025-01-02T03:04:05.6Z".parse().unwrap();
+    let first = export(folder, &manifest, &checkpoint, &[], now).unwrap();
+    assert_eq!(first.report.total.outstanding, 10);
+    let mut scored = 0;
+    // Recorded backwards; written in the order of the items.
+    for item in items.iter().rev() {
+        let unit = unit_of(&manifest.configurations[0], item);
+        if let Some(record) = state(item.index, &unit).record() {
+            checkpoint.record(record.clone()).await.unwrap();
+        }
+    }
+    rescore(&manifest, &checkpoint, &Scoring::ALL, |_| scored += 1).unwrap();
+    assert_eq!(scored, 16);
+    let later = now.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
+    let second = export(folder, &manifest, &checkpoint, &[], later).unwrap();
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(
+        names,
+        [
+            "checkpoint",
+            "report.html",
+            "report.md",
+            "results_2025-01-02T03-05-05.600000.json",
+            "samples_svamp_2025-01-02T03-05-05.600000.jsonl",
+        ]
+    );
+    let samples = lines(second.files.last().unwrap());
+    let positions: Vec<_> = samples.iter().map(|sample| sample["doc_id"].as_u64().unwrap()).collect();
+    assert_eq!(positions, (0..9).collect::<Vec<_>>(), "outstanding units are left out");
+    for field in [
+        "doc_id",
+        "doc",
+        "target",
+        "arguments",
+        "resps",
+        "filtered_resps",
+        "filter",
+        "metrics",
+        "doc_hash",
+        "prompt_hash",
+        "target_hash",
+        "exact_match",
+        "task",
+        "formulation",
+        "behaviour",
+        "seed",
+        "unit",
+        "status",
+        "error",
+        "trajectory",
+        "telemetry",
+    ] {
+        assert!(samples.iter().all(|sample| sample.get(field).is_some()), "{field}");
+    }
+    assert_eq!(samples[0]["exact_match"], 1.0);
+    assert_eq!(samples[7]["exact_match"], 0.0);
+    assert_eq!(samples[8]["exact_match"], Value::Null);
+    assert_eq!((&samples[7]["status"], &samples[8]["status"]), (&"gave_up".into(), &"faulted".into()));
+    assert_eq!(samples[4]["scores"]["corrected"]["exact_match"]["numerator"], 1.0);
+    let same = export(folder, &manifest, &checkpoint, &[], later).unwrap();
+    assert_eq!(same.report, second.report);
+    assert_eq!(lines(second.files.last().unwrap()), samples);
+}

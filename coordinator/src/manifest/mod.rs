@@ -1,0 +1,248 @@
+//! What was asked, resolved: written before anything runs.
+
+mod compare;
+mod error;
+mod file;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use lumos_tasks::{Configuration, ContentHash, Item, ModelIdentity};
+use serde::{Deserialize, Serialize};
+
+use crate::identity::RunIdentity;
+use crate::spec::ResolvedSpec;
+
+pub use error::ManifestError;
+pub use file::{FILE_NAME, Opened};
+
+/// Raised when the layout of the file changes.
+pub const SCHEMA: u32 = 1;
+
+/// The manifest of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The layout of this file.
+    pub schema: u32,
+    /// Hash of configurations and selected items.
+    pub identity: RunIdentity,
+    /// When the run was planned.
+    pub created: Timestamp,
+    /// What was asked.
+    pub spec: ResolvedSpec,
+    /// The cells of the matrix, in the order of reports.
+    pub configurations: Vec<PlannedConfiguration>,
+    /// The models, with their files.
+    pub models: Vec<ModelRecord>,
+    /// The data, by benchmark in the order of the tasks.
+    pub data: Vec<DataRecord>,
+    /// Hash of the prompt texts, by benchmark.
+    pub prompts: BTreeMap<String, ContentHash>,
+    /// Versions of the parts that matter.
+    pub versions: BTreeMap<String, String>,
+    /// The revision of the source, where it is known.
+    pub git_revision: Option<String>,
+    /// The machine that planned the run.
+    pub machine: Machine,
+}
+
+/// One cell of the matrix.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedConfiguration {
+    /// Hash of all that can influence a trajectory.
+    pub identity: ContentHash,
+    /// A name for people, different from that of every other cell.
+    pub label: String,
+    /// Units planned under it.
+    pub planned: u64,
+    /// The configuration.
+    pub configuration: Arc<Configuration>,
+}
+
+/// A model and what it was made of.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelRecord {
+    /// The name that was given, and the hash over its content.
+    #[serde(flatten)]
+    pub identity: ModelIdentity,
+    /// Its files, where it has any.
+    pub files: Vec<FileRecord>,
+}
+
+/// A file of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRecord {
+    /// Its name within the model's folder.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its SHA-256.
+    pub sha256: ContentHash,
+}
+
+/// The data of one benchmark.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataRecord {
+    /// The benchmark.
+    pub benchmark: String,
+    /// Where it was read: a path, or `built-in samples`.
+    pub source: String,
+    /// SHA-256 of what was read.
+    pub sha256: ContentHash,
+    /// Records read.
+    pub records: u64,
+    /// Items selected.
+    pub selected: u64,
+    /// Records left out as malformed.
+    pub invalid: u64,
+    /// Hash of the selected items' identities, in order.
+    pub items: ContentHash,
+}
+
+/// The machine a run was planned on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Cores this process may use.
+    pub cores: usize,
+    /// The operating system.
+    pub os: String,
+    /// The processor's family.
+    pub architecture: String,
+}
+
+impl Machine {
+    /// The machine this runs on.
+    pub fn current() -> Self {
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            os: std::env::consts::OS.to_owned(),
+            architecture: std::env::consts::ARCH.to_owned(),
+        }
+    }
+}
+
+/// The data of one benchmark, as planning found it.
+#[derive(Debug, Clone)]
+pub struct PlannedData<'a> {
+    /// The benchmark.
+    pub benchmark: &'a str,
+    /// Where it was read.
+    pub source: String,
+    /// SHA-256 of what was read.
+    pub sha256: ContentHash,
+    /// Records read.
+    pub records: u64,
+    /// Records left out as malformed.
+    pub invalid: u64,
+    /// The selected items, in order.
+    pub items: &'a [Item],
+}
+
+/// What a manifest is made of.
+#[derive(Debug, Clone)]
+pub struct ManifestParts<'a> {
+    /// The specification.
+    pub spec: ResolvedSpec,
+    /// The cells of the matrix.
+    pub configurations: Vec<Configuration>,
+    /// The models.
+    pub models: Vec<ModelRecord>,
+    /// The data, by benchmark.
+    pub data: Vec<PlannedData<'a>>,
+    /// Versions of further parts, beside this program's own.
+    pub versions: BTreeMap<String, String>,
+    /// The revision of the source.
+    pub git_revision: Option<String>,
+    /// The time of planning.
+    pub created: Timestamp,
+}
+
+impl Manifest {
+    /// Puts a manifest together.
+    pub fn new(parts: ManifestParts<'_>) -> Self {
+        let ids = |items: &[Item]| items.iter().map(|item| item.id.clone()).collect::<Vec<_>>();
+        let identity = RunIdentity::of(
+            &parts.configurations,
+            parts.data.iter().map(|data| (data.benchmark, ids(data.items))),
+        );
+        let data: Vec<DataRecord> = parts
+            .data
+            .iter()
+            .map(|data| DataRecord {
+                benchmark: data.benchmark.to_owned(),
+                source: data.source.clone(),
+                sha256: data.sha256.clone(),
+                records: data.records,
+                selected: data.items.len() as u64,
+                invalid: data.invalid,
+                items: ContentHash::of_json(&ids(data.items)),
+            })
+            .collect();
+        let prompts = parts
+            .configurations
+            .iter()
+            .map(|configuration| (configuration.benchmark.clone(), configuration.prompts.clone()))
+            .collect();
+        let mut versions = parts.versions;
+        versions.insert("lumos".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+        Self {
+            schema: SCHEMA,
+            identity,
+            created: parts.created,
+            spec: parts.spec,
+            configurations: planned(parts.configurations, &data),
+            models: parts.models,
+            data,
+            prompts,
+            versions,
+            git_revision: parts.git_revision,
+            machine: Machine::current(),
+        }
+    }
+
+    /// The data of a benchmark.
+    pub fn data_of(&self, benchmark: &str) -> Option<&DataRecord> {
+        self.data.iter().find(|data| data.benchmark == benchmark)
+    }
+
+    /// Units planned, all configurations together.
+    pub fn planned(&self) -> u64 {
+        self.configurations.iter().map(|configuration| configuration.planned).sum()
+    }
+}
+
+fn planned(configurations: Vec<Configuration>, data: &[DataRecord]) -> Vec<PlannedConfiguration> {
+    let mut uses: HashMap<String, u32> = HashMap::new();
+    for configuration in &configurations {
+        *uses.entry(configuration.label()).or_default() += 1;
+    }
+    let selected = |benchmark: &str| {
+        data.iter().find(|data| data.benchmark == benchmark).map_or(0, |data| data.selected)
+    };
+    configurations
+        .into_iter()
+        .map(|configuration| {
+            let mut label = configuration.label();
+            if uses.get(&label).is_some_and(|uses| *uses > 1) {
+                label = format!("{label} [{}]", model_names(&configuration).join(" + "));
+            }
+            PlannedConfiguration {
+                identity: configuration.identity(),
+                label,
+                planned: selected(&configuration.benchmark),
+                configuration: Arc::new(configuration),
+            }
+        })
+        .collect()
+}
+
+/// The names of a configuration's models, each once, planner first.
+pub(crate) fn model_names(configuration: &Configuration) -> Vec<&str> {
+    let mut names: Vec<&str> = configuration.models.values().map(|model| model.name.as_str()).collect();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! Adding a run up.
+
+use std::collections::BTreeMap;
+
+use lumos_benchmarks::{Benchmark, GroupedTally, MetricDefinition, Scoring};
+use lumos_tasks::{Ending, Item, Outcome};
+
+use crate::checkpoint::{Checkpoint, Record};
+use crate::ledger::{Ledger, Split};
+use crate::manifest::{Manifest, PlannedConfiguration};
+use crate::score::{ScoreError, benchmark};
+use crate::walk::{UnitState, walk};
+use crate::words::{prediction_text, shortened, task_text};
+
+use super::attribution::{Attribution, Cause};
+use super::model::{
+    ConfigurationReport, Example, GroupReport, MetricReport, PublishedComparison, Report, ScoringReport,
+};
+use super::usage::UsageSum;
+
+/// Examples kept for each configuration.
+const EXAMPLES: usize = 10;
+/// Characters of a text in an example.
+const EXAMPLE_TEXT: usize = 300;
+
+/// The report of a run, from its record alone.
+///
+/// # Errors
+/// If the record cannot be read or its benchmark is not known.
+pub fn report(
+    manifest: &Manifest,
+    checkpoint: &Checkpoint,
+    scorings: &[Scoring],
+) -> Result<Report, ScoreError> {
+    let mut builder = ReportBuilder::new(manifest, scorings)?;
+    walk(manifest, checkpoint, |visit| {
+        builder.add(visit.position, visit.item, visit.unit.short(), &visit.state);
+        Ok::<_, ScoreError>(())
+    })?;
+    let mut report = builder.finish();
+    report.duplicates = checkpoint.duplicates();
+    Ok(report)
+}
+
+/// Adds units up, in any order (examples excepted: they are the first that come).
+pub struct ReportBuilder {
+    manifest: Manifest,
+    configurations: Vec<ConfigurationSum>,
+}
+
+impl ReportBuilder {
+    /// Starts with nothing recorded. Without scorings those of the specification are taken.
+    ///
+    /// # Errors
+    /// If a benchmark is not known.
+    pub fn new(manifest: &Manifest, scorings: &[Scoring]) -> Result<Self, ScoreError> {
+        let scorings = if scorings.is_empty() { &manifest.spec.scoring } else { scorings };
+        let configurations = manifest
+            .configurations
+            .iter()
+            .map(|configuration| ConfigurationSum::new(configuration, scorings))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { manifest: manifest.clone(), configurations })
+    }
+
+    /// Adds a unit of the configuration at a position; positions that are not there are ignored.
+    pub fn add(&mut self, position: usize, item: &Item, unit: &str, state: &UnitState) {
+        if let Some(sum) = self.configurations.get_mut(position) {
+            sum.add(item, unit, state);
+        }
+    }
+
+    /// The report. Units that were never added are outstanding.
+    pub fn finish(self) -> Report {
+        let configurations: Vec<ConfigurationReport> =
+            self.configurations.into_iter().map(ConfigurationSum::finish).collect();
+        let mut total = Ledger::default();
+        for configuration in &configurations {
+            total.add(&configuration.ledger);
+        }
+        Report { manifest: self.manifest, configurations, total, duplicates: 0 }
+    }
+}
+
+struct ScoringSum {
+    scoring: Scoring,
+    tally: GroupedTally,
+    /// Answered units with the full score, by metric.
+    full: Vec<u64>,
+}
+
+struct ConfigurationSum {
+    planned: PlannedConfiguration,
+    benchmark: &'static dyn Benchmark,
+    scorings: Vec<ScoringSum>,
+    answered: u64,
+    gave_up: u64,
+    faulted: u64,
+    attribution: Attribution,
+    faults: BTreeMap<String, u64>,
+    usage: UsageSum,
+    examples: Vec<Example>,
+}
+
+impl ConfigurationSum {
+    fn new(planned: &PlannedConfiguration, scorings: &[Scoring]) -> Result<Self, ScoreError> {
+        let benchmark = benchmark(&planned.configuration.benchmark)?;
+        let scorings = scorings
+            .iter()
+            .map(|&scoring| ScoringSum {
+                scoring,
+                tally: GroupedTally::default(),
+                full: vec![0; benchmark.metrics().len()],
+            })
+            .collect();
+        Ok(Self {
+            planned: planned.clone(),
+            benchmark,
+            scorings,
+            answered: 0,
+            gave_up: 0,
+            faulted: 0,
+            attribution: Attribution::default(),
+            faults: BTreeMap::new(),
+            usage: UsageSum::default(),
+            examples: Vec::new(),
+        })
+    }
+
+    fn add(&mut self, item: &Item, unit: &str, state: &UnitState) {
+        let (cause, record) = match state {
+            UnitState::Outstanding => return,
+            UnitState::Faulted(record) => {
+                self.faulted += 1;
+                if let Ending::Faulted(fault) = &record.outcome.ending {
+                    *self.faults.entry(fault.kind.to_string()).or_default() += 1;
+                }
+                (Cause::Faulted, record)
+            }
+            UnitState::Settled(record) => (self.settle(item, record), record),
+        };
+        self.attribution.count(cause);
+        if !matches!(cause, Cause::Correct) && self.examples.len() < EXAMPLES {
+            self.examples.push(example(item, unit, &record.outcome, cause));
+        }
+    }
+
+    fn settle(&mut self, item: &Item, record: &Record) -> Cause {
+        let outcome = &record.outcome;
+        let answered = matches!(outcome.ending, Ending::Answered);
+        if answered {
+            self.answered += 1;
+        } else {
+            self.gave_up += 1;
+        }
+        self.usage.add(outcome, &record.telemetry);
+        let metrics = self.benchmark.metrics();
+        let mut correct = false;
+        for (index, sum) in self.scorings.iter_mut().enumerate() {
+            let Some(score) = self.benchmark.score(&item.target, outcome, sum.scoring) else { continue };
+            for (full, metric) in sum.full.iter_mut().zip(metrics) {
+                *full += u64::from(answered && score.is_full(metric.name));
+            }
+            if index == 0 {
+                correct = metrics.first().is_some_and(|metric| score.is_full(metric.name));
+            }
+            sum.tally.add(item.group.as_deref(), &score);
+        }
+        Cause::of(outcome, correct)
+    }
+
+    fn finish(mut self) -> ConfigurationReport {
+        let seen = self.answered + self.gave_up + self.faulted;
+        let outstanding = self.planned.planned.saturating_sub(seen);
+        self.attribution.count_many(Cause::Outstanding, outstanding);
+        let metrics = self.benchmark.metrics();
+        let splits = self.scorings.iter().flat_map(|sum| {
+            sum.full.iter().zip(metrics).map(|(&correct, metric)| Split {
+                scoring: sum.scoring,
+                metric: metric.name.to_owned(),
+                correct,
+                wrong: self.answered - correct,
+            })
+        });
+        let ledger = Ledger {
+            planned: self.planned.planned,
+            answered: self.answered,
+            gave_up: self.gave_up,
+            faulted: self.faulted,
+            outstanding,
+            splits: splits.collect(),
+        };
+        let scores = self
+            .scorings
+            .iter()
+            .map(|sum| ScoringReport {
+                scoring: sum.scoring,
+                metrics: metrics.iter().map(|metric| self.metric(metric, &sum.tally)).collect(),
+            })
+            .collect();
+        let mut faults: Vec<(String, u64)> = self.faults.into_iter().collect();
+        faults.sort_by(|left, right| right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
+        ConfigurationReport {
+            label: self.planned.label,
+            benchmark: self.benchmark.name().to_owned(),
+            title: self.benchmark.title().to_owned(),
+            ledger,
+            scores,
+            attribution: self.attribution,
+            faults,
+            usage: self.usage.finish(),
+            group_label: self.benchmark.group_label().map(str::to_owned),
+            examples: self.examples,
+        }
+    }
+
+    fn metric(&self, metric: &MetricDefinition, tally: &GroupedTally) -> MetricReport {
+        let estimate = tally.overall.finish(metric.name);
+        #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
+        let faulted = self.faulted as f64;
+        // A faulted unit weighs as much as a settled one does on the average.
+        let bounds = estimate.filter(|_| self.faulted > 0).map(|estimate| {
+            #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
+            let missing = faulted * estimate.denominator / estimate.items as f64;
+            let all = estimate.denominator + missing;
+            (estimate.numerator / all, (estimate.numerator + missing) / all)
+        });
+        let formulation = self.planned.configuration.formulation;
+        let published = self
+            .benchmark
+            .published()
+            .iter()
+            .filter(|figure| figure.metric == metric.name && figure.formulation == formulation)
+            .map(|figure| PublishedComparison {
+                system: figure.system.to_owned(),
+                source: figure.source.to_owned(),
+                percent: figure.percent,
+                points: estimate.map(|estimate| estimate.value * 100.0 - figure.percent),
+                inside: estimate
+                    .and_then(|estimate| estimate.interval)
+                    .map(|(low, high)| (low * 100.0..=high * 100.0).contains(&figure.percent)),
+            })
+            .collect();
+        let groups = tally
+            .groups
+            .iter()
+            .filter_map(|(group, tally)| {
+                Some(GroupReport { group: group.clone(), estimate: tally.finish(metric.name)? })
+            })
+            .collect();
+        MetricReport {
+            metric: metric.name.to_owned(),
+            higher_is_better: metric.higher_is_better,
+            estimate,
+            bounds,
+            published,
+            groups,
+        }
+    }
+}
+
+fn example(item: &Item, unit: &str, outcome: &Outcome, cause: Cause) -> Example {
+    let detail = match &outcome.ending {
+        Ending::Answered => None,
+        Ending::GaveUp(reason) => Some(format!("turn {}: {}", reason.turn, reason.detail)),
+        Ending::Faulted(fault) => Some(fault.to_string()),
+    };
+    Example {
+        item: item.index,
+        name: item.name.clone(),
+        unit: unit.to_owned(),
+        task: shortened(task_text(&item.task), EXAMPLE_TEXT),
+        prediction: prediction_text(outcome).map(|text| shortened(&text, EXAMPLE_TEXT)),
+        gold: shortened(item.target.text(), EXAMPLE_TEXT),
+        cause: cause.name().to_owned(),
+        detail: detail.map(|text| shortened(&text, EXAMPLE_TEXT)),
+    }
+}

@@ -1,0 +1,91 @@
+//! Comma-separated values: one line for each figure.
+
+use std::io::{self, Write};
+
+use lumos_benchmarks::Estimate;
+
+use super::model::Report;
+use super::render::Render;
+
+/// Comma-separated values.
+#[derive(Debug, Clone, Copy)]
+pub struct Csv;
+
+const HEADER: [&str; 21] = [
+    "benchmark",
+    "formulation",
+    "behaviour",
+    "seed",
+    "models",
+    "scoring",
+    "metric",
+    "group",
+    "value",
+    "standard_error",
+    "low",
+    "high",
+    "numerator",
+    "denominator",
+    "items",
+    "planned",
+    "answered",
+    "gave_up",
+    "faulted",
+    "outstanding",
+    "published_percent",
+];
+
+impl Render for Csv {
+    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+        let mut writer = csv::Writer::from_writer(out);
+        writer.write_record(HEADER)?;
+        for (planned, configuration) in report.manifest.configurations.iter().zip(&report.configurations) {
+            let cell = &planned.configuration;
+            for scores in &configuration.scores {
+                for metric in &scores.metrics {
+                    let overall = ("", metric.estimate.as_ref());
+                    let groups =
+                        metric.groups.iter().map(|group| (group.group.as_str(), Some(&group.estimate)));
+                    for (group, estimate) in std::iter::once(overall).chain(groups) {
+                        let ledger = &configuration.ledger;
+                        let counts =
+                            |count: u64| if group.is_empty() { count.to_string() } else { String::new() };
+                        let published = metric.published.first().filter(|_| group.is_empty());
+                        writer.write_record([
+                            cell.benchmark.clone(),
+                            cell.formulation.to_string(),
+                            cell.behaviour.to_string(),
+                            cell.seed.to_string(),
+                            crate::manifest::model_names(cell).join(" "),
+                            scores.scoring.to_string(),
+                            metric.metric.clone(),
+                            group.to_owned(),
+                            number(estimate.map(|estimate| estimate.value)),
+                            number(estimate.and_then(|estimate| estimate.standard_error)),
+                            number(interval(estimate).map(|(low, _)| low)),
+                            number(interval(estimate).map(|(_, high)| high)),
+                            number(estimate.map(|estimate| estimate.numerator)),
+                            number(estimate.map(|estimate| estimate.denominator)),
+                            estimate.map_or(0, |estimate| estimate.items).to_string(),
+                            counts(ledger.planned),
+                            counts(ledger.answered),
+                            counts(ledger.gave_up),
+                            counts(ledger.faulted),
+                            counts(ledger.outstanding),
+                            number(published.map(|published| published.percent)),
+                        ])?;
+                    }
+                }
+            }
+        }
+        writer.flush()
+    }
+}
+
+fn interval(estimate: Option<&Estimate>) -> Option<(f64, f64)> {
+    estimate.and_then(|estimate| estimate.interval)
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}

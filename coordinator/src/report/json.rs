@@ -1,0 +1,147 @@
+//! JSON in lm-eval's layout, and ours beside it.
+
+use std::io::{self, Write};
+
+use serde_json::{Map, Value, json};
+
+use crate::manifest::PlannedConfiguration;
+
+use super::model::{ConfigurationReport, Report};
+use super::render::Render;
+
+/// lm-eval's layout: `results`, `configs`, `versions`, `n-shot`, `higher_is_better`, `n-samples`, `config`,
+/// `git_hash`, `date`, `task_hashes`.
+#[derive(Debug, Clone, Copy)]
+pub struct Json;
+
+/// Raised when scores of the same record change.
+const TASK_VERSION: f64 = 1.0;
+
+impl Render for Json {
+    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, &document(report))?;
+        writeln!(out)
+    }
+}
+
+/// The name of each configuration in the file: the benchmark's where it has one configuration, else a longer one.
+fn keys(report: &Report) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::new();
+    for (planned, configuration) in report.manifest.configurations.iter().zip(&report.configurations) {
+        let alone =
+            report.configurations.iter().filter(|other| other.benchmark == configuration.benchmark).count()
+                == 1;
+        let cell = &planned.configuration;
+        let mut key = configuration.benchmark.clone();
+        if !alone {
+            key = format!("{key}_{}_{}_seed{}", cell.formulation, cell.behaviour, cell.seed);
+            if keys.contains(&key) {
+                key = format!("{key}_{}", planned.identity.short());
+            }
+        }
+        keys.push(key);
+    }
+    keys
+}
+
+fn document(report: &Report) -> Value {
+    let manifest = &report.manifest;
+    let keys = keys(report);
+    let cells = || manifest.configurations.iter().zip(&report.configurations);
+    let by_key = |value: &dyn Fn(&PlannedConfiguration, &ConfigurationReport) -> Value| -> Value {
+        keys.iter()
+            .zip(cells())
+            .map(|(key, (planned, report))| (key.clone(), value(planned, report)))
+            .collect()
+    };
+    let models: Vec<&str> = manifest.models.iter().map(|model| model.identity.name.as_str()).collect();
+    json!({
+        "results": by_key(&|_, configuration| results(configuration)),
+        "configs": by_key(&configs),
+        "versions": by_key(&|_, _| json!(TASK_VERSION)),
+        "n-shot": by_key(&|_, _| json!(0)),
+        "higher_is_better": by_key(&|_, configuration| {
+            let metrics = configuration.scores.first().map(|scores| scores.metrics.as_slice());
+            metrics
+                .unwrap_or_default()
+                .iter()
+                .map(|metric| (metric.metric.clone(), json!(metric.higher_is_better)))
+                .collect()
+        }),
+        "n-samples": by_key(&|planned, configuration| {
+            let original = manifest.data_of(&configuration.benchmark).map_or(0, |data| data.records);
+            json!({"original": original, "effective": planned.planned})
+        }),
+        "config": {
+            "model": "lumos",
+            "model_args": models.join(","),
+            "batch_size": manifest.spec.batch_size,
+            "device": manifest.spec.device,
+            "limit": Value::Null,
+            "gen_kwargs": manifest.spec.generation,
+            "random_seed": manifest.spec.seed.first(),
+        },
+        "git_hash": manifest.git_revision,
+        "date": manifest.created.as_second(),
+        "task_hashes": by_key(&|_, configuration| {
+            json!(manifest.data_of(&configuration.benchmark).map(|data| &data.items))
+        }),
+        "model_name": models.first(),
+        "total_evaluation_time_seconds": Value::Null,
+        "lumos": {
+            "run": manifest.identity,
+            "versions": manifest.versions,
+            "spec": manifest.spec,
+            "ledger": report.total,
+            "duplicates": report.duplicates,
+            "configurations": by_key(&|planned, configuration| {
+                json!({
+                    "label": configuration.label,
+                    "identity": planned.identity,
+                    "ledger": configuration.ledger,
+                    "scores": configuration.scores,
+                    "attribution": attribution(configuration),
+                    "faults": configuration.faults.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+                    "usage": configuration.usage,
+                })
+            }),
+        },
+    })
+}
+
+/// A configuration's figures under lm-eval's names: `metric,none` is the main scoring, `metric,SCORING` each one.
+fn results(configuration: &ConfigurationReport) -> Value {
+    let mut results = Map::new();
+    results.insert("alias".to_owned(), json!(configuration.label));
+    let mut put = |metric: &str, filter: &str, estimate: &lumos_benchmarks::Estimate| {
+        results.insert(format!("{metric},{filter}"), json!(estimate.value));
+        let error = estimate.standard_error.map_or_else(|| json!("N/A"), |error| json!(error));
+        results.insert(format!("{metric}_stderr,{filter}"), error);
+    };
+    for (index, scores) in configuration.scores.iter().enumerate() {
+        for metric in &scores.metrics {
+            let Some(estimate) = &metric.estimate else { continue };
+            if index == 0 {
+                put(&metric.metric, "none", estimate);
+            }
+            put(&metric.metric, scores.scoring.name(), estimate);
+        }
+    }
+    results.insert("sample_len".to_owned(), json!(configuration.ledger.settled()));
+    Value::Object(results)
+}
+
+fn configs(planned: &PlannedConfiguration, configuration: &ConfigurationReport) -> Value {
+    json!({
+        "task": configuration.benchmark,
+        "output_type": "generate_until",
+        "num_fewshot": 0,
+        "repeats": 1,
+        "metadata": {"version": TASK_VERSION},
+        "lumos": *planned.configuration,
+    })
+}
+
+fn attribution(configuration: &ConfigurationReport) -> Value {
+    configuration.attribution.counts().map(|(cause, count)| (cause.name().to_owned(), json!(count))).collect()
+}

@@ -1,0 +1,95 @@
+//! Markdown.
+
+use std::io::{self, Write};
+
+use super::model::Report;
+use super::render::Render;
+use super::rows::{attributions, faults, figures, groups, ledgers, usages};
+
+/// Markdown with tables.
+#[derive(Debug, Clone, Copy)]
+pub struct Markdown;
+
+/// A text that means nothing to Markdown.
+fn escaped(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\\' | '|' | '*' | '_' | '`' | '<' | '>' | '[' | ']' | '#' | '~' | '&' | '!' => {
+                plain.push('\\');
+                plain.push(character);
+            }
+            character if character.is_control() => plain.push(' '),
+            character => plain.push(character),
+        }
+    }
+    plain
+}
+
+fn table(out: &mut dyn Write, header: &[&str], numbers: usize, rows: &[Vec<String>]) -> io::Result<()> {
+    writeln!(out, "| {} |", header.join(" | "))?;
+    let marks: Vec<_> =
+        (0..header.len()).map(|column| if column < numbers { "---" } else { "---:" }).collect();
+    writeln!(out, "| {} |", marks.join(" | "))?;
+    for row in rows {
+        let cells: Vec<_> = row.iter().map(|cell| escaped(cell)).collect();
+        writeln!(out, "| {} |", cells.join(" | "))?;
+    }
+    writeln!(out)
+}
+
+impl Render for Markdown {
+    fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
+        let manifest = &report.manifest;
+        writeln!(out, "# {}\n", escaped(&manifest.spec.name))?;
+        writeln!(out, "Run `{}`, planned {}.", manifest.identity.short(), manifest.created)?;
+        writeln!(out, "\n## Figures\n")?;
+        let header =
+            ["configuration", "scoring", "metric", "%", "95 % interval", "items", "published", "points"];
+        table(out, &header, 3, &figures(report))?;
+        writeln!(out, "Published figures lie inside or outside of our 95 % interval (Wilson).\n")?;
+        writeln!(out, "## Ledger\n")?;
+        let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
+        table(out, &header, 1, &ledgers(report))?;
+        for configuration in &report.configurations {
+            if let Err(error) = configuration.ledger.check() {
+                writeln!(
+                    out,
+                    "**The ledger of {} does not balance:** {error}\n",
+                    escaped(&configuration.label)
+                )?;
+            }
+        }
+        for line in faults(report) {
+            writeln!(out, "- {}\n", escaped(&line))?;
+        }
+        writeln!(out, "## What units came to\n")?;
+        table(out, &["configuration", "came to", "units", "%"], 2, &attributions(report))?;
+        let rows = groups(report);
+        if !rows.is_empty() {
+            writeln!(out, "## Groups\n")?;
+            let header = ["configuration", "scoring", "group", "%", "95 % interval", "items"];
+            table(out, &header, 3, &rows)?;
+        }
+        writeln!(out, "## Tokens and time per item\n")?;
+        let header = ["configuration", "prompt tokens", "reply tokens", "median time", "90 % within"];
+        table(out, &header, 1, &usages(report))?;
+        writeln!(out, "## First items that are not correct\n")?;
+        for configuration in &report.configurations {
+            for example in &configuration.examples {
+                writeln!(
+                    out,
+                    "- {}, item {}{}: {}. Predicted {}, gold {}. {}",
+                    escaped(&configuration.label),
+                    example.item,
+                    example.name.as_ref().map(|name| format!(" ({})", escaped(name))).unwrap_or_default(),
+                    example.cause,
+                    example.prediction.as_deref().map_or_else(|| "nothing".to_owned(), escaped),
+                    escaped(&example.gold),
+                    escaped(example.detail.as_deref().unwrap_or_default()),
+                )?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,31 @@
+//! What came of a run: one [`Report`], and several ways to write it.
+
+mod attribution;
+mod build;
+mod csv;
+mod html;
+mod json;
+mod markdown;
+mod model;
+mod numbers;
+mod render;
+mod rows;
+mod svg;
+mod terminal;
+mod usage;
+
+pub use attribution::{Attribution, Cause};
+pub use build::{ReportBuilder, report};
+pub use csv::Csv;
+pub use html::Html;
+pub use json::Json;
+pub use markdown::Markdown;
+pub use model::{
+    ConfigurationReport, Example, GroupReport, MetricReport, PublishedComparison, Report, ScoringReport,
+};
+pub use render::{Format, Render};
+pub use terminal::Terminal;
+pub use usage::Usage;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! The rows of the tables that several formats show.
+
+use crate::words::thousands;
+
+use super::model::{ConfigurationReport, Report};
+use super::numbers::{bounds, dash, distance, figure, interval, items, published, seconds};
+
+/// The label in the first row of a configuration, nothing in its others.
+pub(super) fn label(configuration: &ConfigurationReport, row: usize) -> String {
+    if row == 0 { configuration.label.clone() } else { String::new() }
+}
+
+pub(super) fn figures(report: &Report) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for configuration in &report.configurations {
+        let mut row = 0;
+        for scores in &configuration.scores {
+            for metric in &scores.metrics {
+                let compared = metric.published.first();
+                rows.push(vec![
+                    label(configuration, row),
+                    scores.scoring.to_string(),
+                    metric.metric.clone(),
+                    figure(metric.estimate.as_ref()),
+                    interval(metric.estimate.as_ref()),
+                    thousands(items(metric.estimate.as_ref())),
+                    compared.map_or_else(dash, published),
+                    compared.map_or_else(dash, distance),
+                ]);
+                row += 1;
+            }
+        }
+    }
+    rows
+}
+
+pub(super) fn ledgers(report: &Report) -> Vec<Vec<String>> {
+    let row = |label: &str, ledger: &crate::ledger::Ledger| {
+        let counts = [ledger.planned, ledger.answered, ledger.gave_up, ledger.faulted, ledger.outstanding];
+        std::iter::once(label.to_owned()).chain(counts.map(thousands)).collect()
+    };
+    let mut rows: Vec<_> = report.configurations.iter().map(|one| row(&one.label, &one.ledger)).collect();
+    if rows.len() > 1 {
+        rows.push(row("all", &report.total));
+    }
+    rows
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+pub(super) fn attributions(report: &Report) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for configuration in &report.configurations {
+        let planned = configuration.ledger.planned.max(1) as f64;
+        for (row, (cause, count)) in configuration.attribution.counts().enumerate() {
+            rows.push(vec![
+                label(configuration, row),
+                cause.name().to_owned(),
+                thousands(count),
+                super::numbers::percent(count as f64 / planned),
+            ]);
+        }
+    }
+    rows
+}
+
+pub(super) fn groups(report: &Report) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for configuration in &report.configurations {
+        let mut row = 0;
+        for scores in &configuration.scores {
+            for group in scores.metrics.first().map(|metric| metric.groups.as_slice()).unwrap_or_default() {
+                let estimate = Some(&group.estimate);
+                rows.push(vec![
+                    label(configuration, row),
+                    scores.scoring.to_string(),
+                    group.group.clone(),
+                    figure(estimate),
+                    interval(estimate),
+                    thousands(items(estimate)),
+                ]);
+                row += 1;
+            }
+        }
+    }
+    rows
+}
+
+pub(super) fn usages(report: &Report) -> Vec<Vec<String>> {
+    let row = |configuration: &ConfigurationReport| {
+        let usage = &configuration.usage;
+        vec![
+            configuration.label.clone(),
+            format!("{:.1}", usage.prompt_tokens_each()),
+            format!("{:.1}", usage.completion_tokens_each()),
+            seconds(usage.seconds_median),
+            seconds(usage.seconds_p90),
+        ]
+    };
+    report.configurations.iter().map(row).collect()
+}
+
+/// One line for each configuration with faults: what failed, and what that could make of the figure.
+pub(super) fn faults(report: &Report) -> Vec<String> {
+    report
+        .configurations
+        .iter()
+        .filter(|configuration| configuration.ledger.faulted > 0)
+        .map(|configuration| {
+            let kinds: Vec<_> =
+                configuration.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+            let bounds = configuration.main().map_or_else(dash, bounds);
+            format!(
+                "{}: {} faulted ({}); all wrong or all right: {bounds} %",
+                configuration.label,
+                thousands(configuration.ledger.faulted),
+                kinds.join(", "),
+            )
+        })
+        .collect()
+}

@@ -1,0 +1,165 @@
+//! The page's pictures. Colours are classes, so that the page's style decides them.
+
+use std::fmt::Write;
+
+use lumos_tasks::Stage;
+
+use super::attribution::Cause;
+use super::html::escaped;
+use super::model::Report;
+use super::numbers::{distance, figure, interval, percent};
+use crate::words::{shortened, thousands};
+
+const WIDTH: f64 = 960.0;
+/// Where the plot begins; labels stand before it.
+const LEFT: f64 = 330.0;
+const RIGHT: f64 = 940.0;
+const ROW: f64 = 28.0;
+const LABEL: usize = 40;
+
+/// The place of a share on the axis.
+fn at(share: f64) -> f64 {
+    LEFT + (RIGHT - LEFT) * share.clamp(0.0, 1.0)
+}
+
+fn open(svg: &mut String, height: f64, title: &str) {
+    let _ = write!(
+        svg,
+        r#"<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}"><title>{title}</title>"#,
+        title = escaped(title)
+    );
+}
+
+fn axis(svg: &mut String, top: f64, bottom: f64) {
+    for tick in 0..=10u32 {
+        let x = at(f64::from(tick) / 10.0);
+        let _ = write!(svg, r#"<line class="grid" x1="{x:.1}" y1="{top}" x2="{x:.1}" y2="{bottom}"/>"#);
+        if tick % 2 == 0 {
+            let _ = write!(
+                svg,
+                r#"<text class="tick" x="{x:.1}" y="{:.1}" text-anchor="middle">{} %</text>"#,
+                bottom + 16.0,
+                tick * 10
+            );
+        }
+    }
+}
+
+fn label(svg: &mut String, y: f64, text: &str, class: &str, x: f64, anchor: &str) {
+    let _ = write!(
+        svg,
+        r#"<text class="{class}" x="{x}" y="{:.1}" text-anchor="{anchor}"><title>{}</title>{}</text>"#,
+        y + 4.0,
+        escaped(text),
+        escaped(&shortened(text, LABEL))
+    );
+}
+
+/// The main metric of every configuration with its interval, and published figures beside it.
+pub(super) fn figures(report: &Report) -> String {
+    let rows: usize = report.configurations.iter().map(|configuration| configuration.scores.len()).sum();
+    #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
+    let bottom = 12.0 + ROW * rows as f64;
+    let mut svg = String::new();
+    open(&mut svg, bottom + 24.0, "Figures with their 95 % intervals beside published figures");
+    axis(&mut svg, 6.0, bottom);
+    let mut y = 12.0 + ROW / 2.0;
+    for configuration in &report.configurations {
+        for (row, scores) in configuration.scores.iter().enumerate() {
+            if row == 0 {
+                label(&mut svg, y, &configuration.label, "label", 0.0, "start");
+            }
+            label(&mut svg, y, scores.scoring.name(), "tick", LEFT - 10.0, "end");
+            let Some(metric) = scores.metrics.first() else { continue };
+            for compared in &metric.published {
+                let x = at(compared.percent / 100.0);
+                let _ = write!(
+                    svg,
+                    r#"<path class="published" d="M{x:.1} {:.1}l6 6l-6 6l-6 -6z"><title>{} {:.1} % ({})</title></path>"#,
+                    y - 6.0,
+                    escaped(&compared.system),
+                    compared.percent,
+                    escaped(&distance(compared)),
+                );
+            }
+            if let Some(estimate) = &metric.estimate {
+                let words = format!("{} %, {}", figure(Some(estimate)), interval(Some(estimate)));
+                let _ = write!(svg, "<g><title>{}</title>", escaped(&words));
+                if let Some((low, high)) = estimate.interval {
+                    let (low, high) = (at(low), at(high));
+                    let _ = write!(
+                        svg,
+                        r#"<path class="interval" d="M{low:.1} {y:.1}H{high:.1}M{low:.1} {:.1}v10M{high:.1} {:.1}v10"/>"#,
+                        y - 5.0,
+                        y - 5.0
+                    );
+                }
+                let _ = write!(
+                    svg,
+                    r#"<circle class="dot" cx="{:.1}" cy="{y:.1}" r="5"/></g>"#,
+                    at(estimate.value)
+                );
+            }
+            y += ROW;
+        }
+    }
+    svg.push_str("</svg>");
+    svg
+}
+
+/// The style class of a cause.
+pub(super) fn class(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Correct => "correct",
+        Cause::WrongAnswer => "wrong",
+        Cause::Stage(Stage::Planner) => "planner",
+        Cause::Stage(Stage::GrounderUnparsable) => "unparsable",
+        Cause::Stage(Stage::GrounderUnknownAction) => "unknown",
+        Cause::Stage(Stage::GrounderBadArgument) => "argument",
+        Cause::Stage(Stage::Tool) => "tool",
+        Cause::Stage(Stage::Limit) => "limit",
+        Cause::Faulted => "faulted",
+        Cause::Outstanding => "outstanding",
+    }
+}
+
+/// What the planned units of every configuration came to.
+#[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
+pub(super) fn attributions(report: &Report) -> String {
+    let bottom = 12.0 + ROW * report.configurations.len() as f64;
+    let mut svg = String::new();
+    open(&mut svg, bottom + 24.0, "What the planned units came to");
+    axis(&mut svg, 6.0, bottom);
+    for (row, configuration) in report.configurations.iter().enumerate() {
+        let middle = 12.0 + ROW * (row as f64 + 0.5);
+        label(&mut svg, middle, &configuration.label, "label", 0.0, "start");
+        let total = configuration.attribution.total().max(1) as f64;
+        let mut before = 0.0;
+        for (cause, count) in configuration.attribution.counts() {
+            let (start, end) = (at(before / total), at((before + count as f64) / total));
+            let width = (end - start - 1.0).max(0.5);
+            let _ = write!(
+                svg,
+                r#"<rect class="{}" x="{start:.1}" y="{:.1}" width="{width:.1}" height="18"><title>{}: {} ({} %)</title></rect>"#,
+                class(cause),
+                middle - 9.0,
+                cause.name(),
+                thousands(count),
+                percent(count as f64 / total)
+            );
+            let text = thousands(count);
+            if width > 9.0 * text.len() as f64 + 6.0 {
+                let _ = write!(
+                    svg,
+                    r#"<text class="count on-{}" x="{:.1}" y="{:.1}" text-anchor="middle">{text}</text>"#,
+                    class(cause),
+                    f64::midpoint(start, start + width),
+                    middle + 4.5
+                );
+            }
+            before += count as f64;
+        }
+    }
+    svg.push_str("</svg>");
+    svg
+}

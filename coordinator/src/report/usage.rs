@@ -1,0 +1,77 @@
+//! Tokens and time.
+
+use lumos_tasks::{Outcome, Telemetry};
+use serde::Serialize;
+
+/// What the settled units of a configuration took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Usage {
+    /// Units counted.
+    pub units: u64,
+    /// Tokens the models read.
+    pub prompt_tokens: u64,
+    /// Tokens the models wrote.
+    pub completion_tokens: u64,
+    /// Seconds of a unit: the median. Telemetry: never part of a comparison.
+    pub seconds_median: Option<f64>,
+    /// Seconds of a unit: nine of ten took at most this. Telemetry.
+    pub seconds_p90: Option<f64>,
+}
+
+impl Usage {
+    /// Tokens read, on the average of units.
+    pub fn prompt_tokens_each(&self) -> f64 {
+        each(self.prompt_tokens, self.units)
+    }
+
+    /// Tokens written, on the average of units.
+    pub fn completion_tokens_each(&self) -> f64 {
+        each(self.completion_tokens, self.units)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+fn each(tokens: u64, units: u64) -> f64 {
+    if units == 0 { 0.0 } else { tokens as f64 / units as f64 }
+}
+
+/// Usage while it is being added up.
+#[derive(Debug, Default)]
+pub(super) struct UsageSum {
+    usage: Usage,
+    seconds: Vec<f64>,
+}
+
+impl UsageSum {
+    pub(super) fn add(&mut self, outcome: &Outcome, telemetry: &Telemetry) {
+        let (read, written) = outcome.tokens();
+        self.usage.units += 1;
+        self.usage.prompt_tokens += read;
+        self.usage.completion_tokens += written;
+        self.seconds.push(telemetry.seconds);
+    }
+
+    pub(super) fn finish(mut self) -> Usage {
+        self.seconds.sort_by(f64::total_cmp);
+        Usage { seconds_median: rank(&self.seconds, 50), seconds_p90: rank(&self.seconds, 90), ..self.usage }
+    }
+}
+
+/// The smallest value that so many percent of all are not above.
+fn rank(sorted: &[f64], percent: usize) -> Option<f64> {
+    let position = (sorted.len() * percent).div_ceil(100).max(1) - 1;
+    sorted.get(position).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_values_that_occur() {
+        assert_eq!(rank(&[], 50), None);
+        assert_eq!(rank(&[3.0], 90), Some(3.0));
+        let ten: Vec<f64> = (1..=10).map(f64::from).collect();
+        assert_eq!((rank(&ten, 50), rank(&ten, 90), rank(&ten, 100)), (Some(5.0), Some(9.0), Some(10.0)));
+    }
+}

@@ -1,0 +1,74 @@
+//! Scores, recomputed from the record alone: no model, no data files.
+
+use lumos_benchmarks::{Benchmark, ItemScore, Scoring};
+use lumos_tasks::{Outcome, Target};
+use thiserror::Error;
+
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::manifest::Manifest;
+use crate::walk::{UnitState, walk};
+
+/// Why a run cannot be scored.
+#[derive(Debug, Error)]
+pub enum ScoreError {
+    /// Its records cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// It is of a benchmark this program does not have.
+    #[error("this program has no benchmark `{0}`: use the version that made the run")]
+    UnknownBenchmark(String),
+}
+
+/// The score of one unit under one scoring.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UnitScore {
+    /// The configuration's position in the manifest.
+    pub position: usize,
+    /// The item's position in its data set.
+    pub item: u64,
+    /// The scoring.
+    pub scoring: Scoring,
+    /// The score.
+    pub score: ItemScore,
+}
+
+/// The benchmark of a name.
+///
+/// # Errors
+/// If this program does not have it.
+pub(crate) fn benchmark(name: &str) -> Result<&'static dyn Benchmark, ScoreError> {
+    lumos_benchmarks::find(name).ok_or_else(|| ScoreError::UnknownBenchmark(name.to_owned()))
+}
+
+/// Whether an outcome reaches the full score in the benchmark's main metric; `None` where it is not scored.
+pub fn is_correct(
+    benchmark: &dyn Benchmark,
+    target: &Target,
+    outcome: &Outcome,
+    scoring: Scoring,
+) -> Option<bool> {
+    let score = benchmark.score(target, outcome, scoring)?;
+    Some(score.is_full(benchmark.metrics().first()?.name))
+}
+
+/// Scores every settled unit of a run under these scorings, in the order of reports.
+///
+/// # Errors
+/// If the record cannot be read or its benchmark is not known.
+pub fn rescore(
+    manifest: &Manifest,
+    checkpoint: &Checkpoint,
+    scorings: &[Scoring],
+    mut take: impl FnMut(UnitScore),
+) -> Result<(), ScoreError> {
+    walk(manifest, checkpoint, |visit| {
+        let UnitState::Settled(record) = &visit.state else { return Ok(()) };
+        let benchmark = benchmark(&visit.configuration.configuration.benchmark)?;
+        for &scoring in scorings {
+            if let Some(score) = benchmark.score(&visit.item.target, &record.outcome, scoring) {
+                take(UnitScore { position: visit.position, item: visit.item.index, scoring, score });
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,73 @@
+//! Finding a record by its item's position or name, or by the first digits of its unit.
+
+use lumos_tasks::{Item, UnitId};
+
+use crate::checkpoint::{Checkpoint, CheckpointError, Record};
+use crate::manifest::{Manifest, PlannedConfiguration};
+use crate::walk::unit_of;
+
+/// A unit that a person asked for.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// Its configuration.
+    pub configuration: &'a PlannedConfiguration,
+    /// Its item.
+    pub item: Item,
+    /// Its identity.
+    pub unit: UnitId,
+    /// Its records: faults by attempt, the outcome that settled it last. Empty while it is outstanding.
+    pub records: Vec<Record>,
+}
+
+/// The fewest digits that are taken for a unit's.
+const DIGITS: usize = 6;
+
+/// Finds units, in the order of reports. `asked` is an item's position, an item's name, or at least six of the first
+/// digits of a unit's identity; the first of these that finds anything counts. `keeps` narrows the configurations.
+///
+/// # Errors
+/// If the record cannot be read.
+pub fn find<'a>(
+    manifest: &'a Manifest,
+    checkpoint: &Checkpoint,
+    asked: &str,
+    keeps: impl Fn(&PlannedConfiguration) -> bool,
+) -> Result<Vec<Found<'a>>, CheckpointError> {
+    let mut by_name = Vec::new();
+    let mut by_unit = Vec::new();
+    let mut by_position = Vec::new();
+    let position: Option<u64> = asked.parse().ok();
+    let digits = asked.len() >= DIGITS && asked.chars().all(|digit| digit.is_ascii_hexdigit());
+    let asked_unit = asked.to_ascii_lowercase();
+    for configuration in manifest.configurations.iter().filter(|one| keeps(one)) {
+        let benchmark = &configuration.configuration.benchmark;
+        if let Some(position) = position
+            && let Some(item) = checkpoint.item(benchmark, position)?
+        {
+            let unit = unit_of(configuration, &item);
+            by_position.push((configuration, item, unit));
+            continue;
+        }
+        for item in checkpoint.items(benchmark) {
+            let item = item?;
+            if item.name.as_deref() == Some(asked) {
+                let unit = unit_of(configuration, &item);
+                by_name.push((configuration, item, unit));
+            } else if digits {
+                let unit = unit_of(configuration, &item);
+                if unit.as_str().starts_with(&asked_unit) {
+                    by_unit.push((configuration, item, unit));
+                }
+            }
+        }
+    }
+    let places = [by_position, by_name, by_unit].into_iter().find(|places| !places.is_empty());
+    places
+        .unwrap_or_default()
+        .into_iter()
+        .map(|(configuration, item, unit)| {
+            let records = checkpoint.records_of(&unit)?;
+            Ok(Found { configuration, item, unit, records })
+        })
+        .collect()
+}
