@@ -23,7 +23,7 @@ pub(crate) fn item(index: u64) -> Item {
         id: ItemId { content: ContentHash::of_json(&record), occurrence: 0 },
         index,
         name: Some(format!("item-{index}")),
-        group: Some(if index % 2 == 0 { "Addition" } else { "Subtraction" }.to_owned()),
+        group: Some(if index.is_multiple_of(2) { "Addition" } else { "Subtraction" }.to_owned()),
         task: Task::Maths { question },
         setup: Setup::None,
         target: Target::Number { answer },

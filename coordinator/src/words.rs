@@ -1,6 +1,6 @@
 //! What the values of an episode are in words, family by family.
 
-use lumos_tasks::outcome::Observation;
+use lumos_tasks::outcome::{Observation, Value};
 use lumos_tasks::{Ending, Evidence, MathsReply, Outcome, Task, ToolCall, ToolReply};
 
 /// The task as a person reads it.
@@ -13,7 +13,7 @@ pub(crate) fn task_text(task: &Task) -> &str {
 /// The prediction as text, where there is one.
 pub(crate) fn prediction_text(outcome: &Outcome) -> Option<String> {
     match outcome.evidence.as_ref()? {
-        Evidence::Maths(evidence) => evidence.prediction.as_ref().map(|value| value.to_python_text()),
+        Evidence::Maths(evidence) => evidence.prediction.as_ref().map(Value::to_python_text),
     }
 }
 

@@ -131,7 +131,7 @@ impl SettledIndex {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     use lumos_tasks::ContentHash;
     use proptest::prelude::*;
@@ -141,16 +141,16 @@ mod tests {
     /// The rule, as plainly as it can be said.
     #[derive(Default)]
     struct Model {
-        settled: BTreeMap<u8, u32>,
+        settled: BTreeSet<u8>,
         faults: BTreeSet<(u8, u32)>,
     }
 
     impl Model {
         fn take(&mut self, unit: u8, attempt: u32, fault: bool) -> Recorded {
-            if self.settled.contains_key(&unit) {
+            if self.settled.contains(&unit) {
                 Recorded::Duplicate
             } else if !fault {
-                self.settled.insert(unit, attempt);
+                self.settled.insert(unit);
                 Recorded::First
             } else if self.faults.insert((unit, attempt)) {
                 Recorded::FaultKept
@@ -186,7 +186,7 @@ mod tests {
             }
             for number in 0..5 {
                 prop_assert_eq!(index.status(&unit(number)), loaded.status(&unit(number)));
-                let settled = model.settled.contains_key(&number);
+                let settled = model.settled.contains(&number);
                 prop_assert_eq!(index.status(&unit(number)) == UnitStatus::Settled, settled);
             }
             prop_assert_eq!(loaded.settled(), model.settled.len() as u64);

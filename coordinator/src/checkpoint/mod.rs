@@ -31,6 +31,7 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use lumos_tasks::{Item, UnitId};
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,9 @@ use writer::Writer;
 
 /// Raised when the layout of the database changes.
 const SCHEMA: u32 = 1;
+
+/// How long a locked database is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 const SCHEMA_KEY: &str = "schema";
 const PLAN_KEY: &str = "plan";
@@ -100,12 +104,7 @@ impl Checkpoint {
         wrap: impl FnOnce(SledStore) -> S,
     ) -> Result<Self, CheckpointError> {
         let failed = |error| CheckpointError::of_sled(folder, &error);
-        let database = sled::Config::new()
-            .path(folder)
-            .cache_capacity(64 * 1024 * 1024)
-            .flush_every_ms(None)
-            .open()
-            .map_err(failed)?;
+        let database = open_database(folder)?;
         let items = database.open_tree("items").map_err(failed)?;
         let records = database.open_tree("records").map_err(failed)?;
         let meta = database.open_tree("meta").map_err(failed)?;
@@ -260,7 +259,8 @@ impl Checkpoint {
         look(&self.index.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends the writer and closes the database; afterwards another process can open it. Blocks for a moment.
+    /// Ends the writer and closes the database; afterwards another process can open it. Blocks for a moment, and so does
+    /// opening: a database in use is waited for half a second.
     ///
     /// # Errors
     /// If the last flush fails; records that were promised are safe nevertheless.
@@ -287,6 +287,26 @@ impl Checkpoint {
         match tree.get(key).map_err(|error| CheckpointError::of_sled(&self.folder, &error))? {
             Some(bytes) => decode(&bytes).map(Some).map_err(|error| error.at(&self.folder)),
             None => Ok(None),
+        }
+    }
+}
+
+/// Opens sled's database, waiting a moment for a lock that is about to be let go: a process that was just started
+/// holds its parent's files until its own program runs, and sled closes its files on threads of its own.
+fn open_database(folder: &Path) -> Result<sled::Db, CheckpointError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let opened = sled::Config::new()
+            .path(folder)
+            .cache_capacity(64 * 1024 * 1024)
+            .flush_every_ms(None)
+            .open()
+            .map_err(|error| CheckpointError::of_sled(folder, &error));
+        match opened {
+            Err(CheckpointError::InUse { .. }) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(25));
+            }
+            opened => return opened,
         }
     }
 }

@@ -108,11 +108,11 @@ fn samples(
             serde_json::to_writer(&mut *out, &line).map_err(|error| Stop::Write(error.into()))?;
             out.write_all(b"\n").map_err(Stop::Write)
         })
-        .or_else(|stop| match stop {
-            Stop::Write(error) => Err(error),
+        .map_err(|stop| match stop {
+            Stop::Write(error) => error,
             Stop::Score(error) => {
                 failed = Some(error);
-                Err(io::Error::other("the record cannot be scored"))
+                io::Error::other("the record cannot be scored")
             }
         })
     });

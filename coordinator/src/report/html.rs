@@ -8,7 +8,7 @@ use super::attribution::Cause;
 use super::model::{ConfigurationReport, Example, Report};
 use super::numbers::{bounds, dash, distance, figure, interval, items, published};
 use super::render::Render;
-use super::rows::{attributions, faults, groups, ledgers, usages};
+use super::rows::{SPLITS, attributions, faults, groups, ledgers, splits, usages};
 use super::svg;
 
 /// One self-contained page.
@@ -60,7 +60,8 @@ fn table(
     for row in rows {
         write!(out, "<tr>")?;
         for (column, cell) in row.iter().enumerate() {
-            let (open, close) = if column == 0 { ("<th scope=\"row\"", "</th>") } else { ("<td", "</td>") };
+            let names_row = column == 0 && !cell.is_empty();
+            let (open, close) = if names_row { ("<th scope=\"row\"", "</th>") } else { ("<td", "</td>") };
             write!(out, "{open}{}>{}{close}", class(column), escaped(cell))?;
         }
         writeln!(out, "</tr>")?;
@@ -181,6 +182,7 @@ fn section_ledger(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     }
     let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
     table(out, "Ledger: planned = answered + gave up + faulted + outstanding", &header, 1, &ledgers(report))?;
+    table(out, "Answered = correct + wrong", &SPLITS, 3, &splits(report))?;
     let header = ["configuration", "came to", "units", "%"];
     table(out, "Attribution under the main scoring", &header, 2, &attributions(report))
 }

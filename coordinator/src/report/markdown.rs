@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::model::Report;
 use super::render::Render;
-use super::rows::{attributions, faults, figures, groups, ledgers, usages};
+use super::rows::{SPLITS, attributions, faults, figures, groups, ledgers, splits, usages};
 
 /// Markdown with tables.
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +51,7 @@ impl Render for Markdown {
         writeln!(out, "## Ledger\n")?;
         let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
         table(out, &header, 1, &ledgers(report))?;
+        table(out, &SPLITS, 3, &splits(report))?;
         for configuration in &report.configurations {
             if let Err(error) = configuration.ledger.check() {
                 writeln!(

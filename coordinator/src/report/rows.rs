@@ -46,6 +46,27 @@ pub(super) fn ledgers(report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
+/// How answered units split, by scoring and metric.
+pub(super) fn splits(report: &Report) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for configuration in &report.configurations {
+        for (row, split) in configuration.ledger.splits.iter().enumerate() {
+            rows.push(vec![
+                label(configuration, row),
+                split.scoring.to_string(),
+                split.metric.clone(),
+                thousands(configuration.ledger.answered),
+                thousands(split.correct),
+                thousands(split.wrong),
+            ]);
+        }
+    }
+    rows
+}
+
+/// The columns of [`splits`].
+pub(super) const SPLITS: [&str; 6] = ["configuration", "scoring", "metric", "answered", "correct", "wrong"];
+
 #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
 pub(super) fn attributions(report: &Report) -> Vec<Vec<String>> {
     let mut rows = Vec::new();

@@ -11,7 +11,7 @@ use crate::words::thousands;
 use super::model::Report;
 use super::numbers::{dash, distance, figure, interval, items};
 use super::render::Render;
-use super::rows::{attributions, faults, groups, label, ledgers, usages};
+use super::rows::{SPLITS, attributions, faults, groups, label, ledgers, splits, usages};
 
 /// Tables of a given width.
 #[derive(Debug, Clone, Copy)]
@@ -102,6 +102,7 @@ impl Render for Terminal {
         self.figures(report, out)?;
         let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
         self.table(out, &header, 1, ledgers(report))?;
+        self.table(out, &SPLITS, 3, splits(report))?;
         for configuration in &report.configurations {
             if let Err(error) = configuration.ledger.check() {
                 writeln!(out, " THE LEDGER OF {} DOES NOT BALANCE: {error}\n", configuration.label)?;
