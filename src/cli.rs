@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use lumos_coordinator::report::Format;
 
 /// Evaluate Lumos language agents: planning, grounding, execution.
 ///
@@ -203,16 +204,13 @@ pub(crate) struct OutputArgs {
     /// One JSON event a line on standard output in place of progress and table.
     #[arg(long)]
     pub(crate) json: bool,
-    /// No samples_*.jsonl beside the results (they are written by default).
-    #[arg(long)]
-    pub(crate) no_log_samples: bool,
     /// Accepted for those who know it from elsewhere: samples are always logged.
-    #[arg(long, hide = true, conflicts_with = "no_log_samples")]
+    #[arg(long, hide = true)]
     pub(crate) log_samples: bool,
 }
 
 /// How models are computed.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineArgs {
     /// Episodes at once and sequences computed together: auto or a number [default: auto]
@@ -224,6 +222,10 @@ pub(crate) struct EngineArgs {
     /// Type of the weights in memory: f32, bf16, f16 [default: f32]
     #[arg(long, value_name = "TYPE", env = "LUMOS_DTYPE")]
     pub(crate) dtype: Option<String>,
+    /// Rotary frequencies of checkpoints stored in half precision: `stored`, rounded as a model cast as a whole has
+    /// them, or `full` [default: stored]
+    #[arg(long, value_name = "PRECISION", env = "LUMOS_ROTARY")]
+    pub(crate) rotary: Option<String>,
     /// Threads that compute [default: all cores]
     #[arg(long, value_name = "N", env = "LUMOS_THREADS")]
     pub(crate) threads: Option<usize>,
@@ -259,29 +261,16 @@ pub(crate) struct ResumeArgs {
     pub(crate) record: Option<PathBuf>,
 }
 
-/// Forms of a report.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReportFormat {
-    /// A table for the terminal.
-    #[default]
-    Table,
-    /// Markdown.
-    Markdown,
-    /// JSON in lm-eval's layout.
-    Json,
-    /// One row a configuration and scoring.
-    Csv,
-    /// One self-contained page with plots.
-    Html,
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// The run's folder.
     pub(crate) run: PathBuf,
-    /// The report's form.
-    #[arg(long, value_enum, default_value_t)]
-    pub(crate) format: ReportFormat,
+    /// table, markdown, json (lm-eval's layout), csv, html (one self-contained page with plots)
+    #[arg(long, default_value = "table")]
+    pub(crate) format: Format,
+    /// paper, corrected [default: those of the run]
+    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    pub(crate) scoring: Vec<String>,
     /// Write to a file in place of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
@@ -305,7 +294,10 @@ pub(crate) struct ShowArgs {
     /// Only of this benchmark.
     #[arg(long, value_name = "NAME")]
     pub(crate) task: Option<String>,
-    /// The record as JSON.
+    /// The prompts in full.
+    #[arg(long)]
+    pub(crate) prompts: bool,
+    /// The record as JSON, one object a configuration.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -343,8 +335,10 @@ pub(crate) struct ReplayArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  lumos tool maths '2 * (3 + 4)'\n  lumos tool maths 'Solve x + y = 5, x - y = 1'\n  \
-                        echo '{\"query\": \"Expand (x + 1)^2\"}' | lumos tool maths --jsonl")]
+#[command(
+    after_help = "Examples:\n  lumos tool maths '2 * (3 + 4)'\n  lumos tool maths 'Solve x + y = 5, x - y = 1'\n  \
+                        echo '{\"query\": \"Expand (x + 1)^2\"}' | lumos tool maths --jsonl"
+)]
 pub(crate) struct ToolArgs {
     /// The tool: maths.
     pub(crate) name: String,
@@ -435,7 +429,8 @@ pub(crate) fn normalised(arguments: impl IntoIterator<Item = OsString>) -> Vec<O
             only_values |= argument == "--";
             match argument.to_str() {
                 Some(text) if !only_values && text.starts_with("--") => {
-                    let (flag, value) = text.split_once('=').map_or((text, None), |(flag, value)| (flag, Some(value)));
+                    let (flag, value) =
+                        text.split_once('=').map_or((text, None), |(flag, value)| (flag, Some(value)));
                     let flag = flag.replace('_', "-");
                     value.map_or_else(|| flag.clone(), |value| format!("{flag}={value}")).into()
                 }

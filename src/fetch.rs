@@ -79,9 +79,11 @@ pub(crate) async fn fetch(
         .with_max_times(5)
         .with_jitter();
     let attempt = || continue_download(client, download, &partial, &progress);
-    attempt.retry(schedule).when(|attempt| attempt.again).await.map_err(|attempt| {
-        attempt.error.context(format!("cannot download {}", download.url))
-    })?;
+    attempt
+        .retry(schedule)
+        .when(|attempt| attempt.again)
+        .await
+        .map_err(|attempt| attempt.error.context(format!("cannot download {}", download.url)))?;
     let found = hash(&partial).await?;
     if found != download.sha256 {
         fs::remove_file(&partial).await?;
@@ -244,7 +246,10 @@ mod tests {
         let first = fetch(&client, &download, false, |_, _| {}).await.unwrap();
         assert_eq!(first, Fetched::Downloaded { bytes: 20 });
         assert_eq!(std::fs::read(&download.destination).unwrap(), CONTENT);
-        assert!(server.resumed.load(Ordering::SeqCst) >= 1, "the second attempt went on where the first ended");
+        assert!(
+            server.resumed.load(Ordering::SeqCst) >= 1,
+            "the second attempt went on where the first ended"
+        );
         let requests = server.requests.load(Ordering::SeqCst);
         assert_eq!(fetch(&client, &download, false, |_, _| {}).await.unwrap(), Fetched::Present);
         assert_eq!(server.requests.load(Ordering::SeqCst), requests);

@@ -6,7 +6,9 @@ mod exit;
 mod fetch;
 mod interrupt;
 mod logging;
+mod planning;
 mod progress;
+mod session;
 mod settings;
 
 use std::process::ExitCode;

@@ -122,9 +122,8 @@ fn hash(path: &Path) -> Result<ContentHash, Failure> {
 fn selection_failure(error: SelectError<LoadError>, skipping: bool) -> Failure {
     match &error {
         SelectError::Nothing { .. } => Failure { exit: Exit::NothingSelected, ..Failure::usage(error) },
-        SelectError::Load(load) if load.is_skippable() && !skipping => {
-            Failure::usage(error).hint("mend the record, or leave such records out with --skip-invalid (they are counted)")
-        }
+        SelectError::Load(load) if load.is_skippable() && !skipping => Failure::usage(error)
+            .hint("mend the record, or leave such records out with --skip-invalid (they are counted)"),
         _ => Failure::usage(error),
     }
 }

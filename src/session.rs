@@ -11,9 +11,14 @@ use lumos_coordinator::dispatch::{DispatchError, Summary, Terms, dispatch};
 use lumos_coordinator::events::Event;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::plan::{PlannedUnit, units};
+use lumos_coordinator::report::Format;
+use lumos_coordinator::score::is_correct;
+use lumos_coordinator::walk::{UnitState, walk};
 use lumos_coordinator::{Checkpoint, export, report};
 use lumos_queue::{MemoryQueue, Queue};
-use lumos_tasks::{Assignment, Configuration, Finished, Outcome as EpisodeOutcome, Target};
+use lumos_tasks::{
+    Assignment, Configuration, EpisodeUnit, Finished, Item, Outcome as EpisodeOutcome, Target,
+};
 use lumos_worker::tools::ToolSets;
 use lumos_worker::{Limits, Models, Worker};
 use tokio::sync::mpsc;
@@ -30,7 +35,6 @@ pub(crate) struct Output {
     pub(crate) quiet: bool,
     pub(crate) json: bool,
     pub(crate) record: Option<PathBuf>,
-    pub(crate) log_samples: bool,
     pub(crate) fail_under: Option<f64>,
 }
 
@@ -85,7 +89,7 @@ impl Session {
         match written {
             Ok(report) => {
                 checkpoint.close()?;
-                conclude(&report, &manifest, &folder, summary, interrupted, output)
+                conclude(&report, &folder, summary, interrupted, output)
             }
             Err(failure) => {
                 checkpoint.abandon();
@@ -103,9 +107,7 @@ impl Session {
             let configuration = configurations.get(configuration as usize)?;
             let benchmark = lumos_benchmarks::find(&configuration.benchmark)?;
             let target = targets.get(&(configuration.benchmark.clone(), item))?;
-            let score = benchmark.score(target, outcome, scoring?)?;
-            let metric = benchmark.metrics().first()?;
-            score.full(metric.name)
+            is_correct(benchmark, target, outcome, scoring?)
         };
         let limits = &self.manifest.spec.limits;
         let terms = Terms {
@@ -121,7 +123,9 @@ impl Session {
         let worker = Arc::new(Worker {
             name: format!("local-{}", std::process::id()),
             places: self.places,
-            limits: Limits { time: limits.time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) },
+            limits: Limits {
+                time: limits.time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            },
             models: Arc::clone(&self.models),
             tools: Arc::clone(&self.tools),
         });
@@ -157,8 +161,11 @@ impl Session {
         let mut targets = Targets::new();
         let mut items = HashMap::new();
         for data in &self.manifest.data {
-            let of_benchmark =
-                self.checkpoint.items(&data.benchmark).collect::<Result<Vec<_>, _>>().map_err(checkpoint_failure)?;
+            let of_benchmark = self
+                .checkpoint
+                .items(&data.benchmark)
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(checkpoint_failure)?;
             for item in &of_benchmark {
                 targets.insert((data.benchmark.clone(), item.index), item.target.clone());
             }
@@ -182,4 +189,95 @@ async fn watch(mut events: mpsc::Receiver<Event>, quiet: bool, json: bool) -> st
         progress.see(&event);
     }
     Ok(())
+}
+
+/// Writes results, samples and reports into the run's folder, and the recorded cases where they were asked for.
+fn write_results(
+    manifest: &Manifest,
+    folder: &Path,
+    checkpoint: &Checkpoint,
+    output: &Output,
+) -> Result<report::Report, Failure> {
+    let report = export::export(folder, manifest, checkpoint, &[], jiff::Timestamp::now())?.report;
+    report.total.check()?;
+    for configuration in &report.configurations {
+        configuration.ledger.check()?;
+    }
+    if let Some(path) = &output.record {
+        record_cases(manifest, checkpoint, path)?;
+    }
+    Ok(report)
+}
+
+/// Writes every settled unit as a recorded case.
+fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Result<(), Failure> {
+    let unwritable =
+        |error: std::io::Error| Failure::input(format!("cannot write {}: {error}", path.display()));
+    let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(unwritable)?);
+    walk(manifest, checkpoint, |visit| {
+        let UnitState::Settled(record) = &visit.state else { return Ok(()) };
+        let Item { id, task, setup, .. } = visit.item.clone();
+        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&visit.configuration.configuration));
+        let case = lumos_benchmarks::replay::record(visit.item, &unit, &record.outcome)?;
+        serde_json::to_writer(&mut out, &case)?;
+        out.write_all(b"\n").map_err(unwritable)
+    })?;
+    out.flush().map_err(unwritable)
+}
+
+/// Says how the run stands and decides the exit code.
+fn conclude(
+    report: &report::Report,
+    folder: &Path,
+    summary: Summary,
+    interrupted: bool,
+    output: &Output,
+) -> Outcome {
+    if !output.json {
+        let mut out = std::io::stdout().lock();
+        Format::Terminal.renderer().render(report, &mut out)?;
+        writeln!(out, "\nreport: {}", folder.join("report.html").display())?;
+        writeln!(
+            out,
+            "results, samples and the checkpoint are beside it; `lumos show {} 0` shows an item",
+            folder.display()
+        )?;
+    }
+    let total = &report.total;
+    if !total.is_complete() {
+        eprintln!(
+            "{} units are outstanding and {} faulted: `lumos resume {}` goes on with them",
+            total.outstanding,
+            total.faulted,
+            folder.display()
+        );
+    }
+    if interrupted && !total.is_complete() {
+        return Ok(Exit::Interrupted);
+    }
+    if summary.too_many_faults {
+        return Err(Failure {
+            exit: Exit::Outstanding,
+            error: anyhow::anyhow!(
+                "stopped: {} items faulted, more than --fail-on-error allows",
+                summary.faulted
+            ),
+            hint: Some("`lumos show` tells what happened to each; what was recorded is kept".to_owned()),
+        });
+    }
+    if !total.is_complete() {
+        return Ok(Exit::Outstanding);
+    }
+    let below = output.fail_under.and_then(|least| {
+        let figures = report
+            .configurations
+            .iter()
+            .filter_map(|one| Some((one, 100.0 * one.main()?.estimate.as_ref()?.value)));
+        figures.into_iter().find(|(_, percent)| *percent < least).map(|found| (least, found))
+    });
+    if let Some((least, (configuration, percent))) = below {
+        eprintln!("{}: {percent:.1} % is below the {least} % of --fail-under", configuration.label);
+        return Ok(Exit::CheckFailed);
+    }
+    Ok(Exit::Complete)
 }

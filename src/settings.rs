@@ -5,9 +5,10 @@ use std::str::FromStr;
 
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_coordinator::spec::{
-    BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Preset, ResolvedSpec, RunSpec, parse_samples,
+    BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Preset, ResolvedSpec, RunSpec,
+    parse_samples,
 };
-use lumos_engine::DType;
+use lumos_engine::{DType, RotaryPrecision};
 use lumos_tasks::{Behaviour, Formulation};
 use lumos_worker::model::EngineSettings;
 
@@ -91,6 +92,11 @@ fn model_set(models: &ModelArgs) -> Option<Vec<ModelSet>> {
     (set != ModelSet::default()).then(|| vec![set])
 }
 
+/// Scorings by name; none given means the run's own.
+pub(crate) fn scorings(words: &[String]) -> Result<Vec<Scoring>, Failure> {
+    Ok(list::<Scoring>(words)?.unwrap_or_default())
+}
+
 /// `0-9,15` means the items of the one benchmark of the run, `gsm8k=0-9` those of the one named.
 fn samples(
     given: &[String],
@@ -125,36 +131,44 @@ fn tools(given: &[String]) -> Result<Option<BTreeMap<String, String>>, Failure> 
 /// How engines are loaded, by flags alone (`complete`).
 pub(crate) fn engine(arguments: &EngineArgs) -> Result<EngineSettings, Failure> {
     let batch_size = arguments.batch_size.as_deref().map(parse::<BatchSize>).transpose()?.unwrap_or_default();
-    engine_settings(
-        batch_size,
-        arguments.device.as_deref().unwrap_or("cpu"),
-        arguments.dtype.as_deref(),
-        arguments.threads,
-    )
+    let device = arguments.device.as_deref().unwrap_or("cpu");
+    engine_settings(batch_size, device, arguments.dtype.as_deref(), arguments)
 }
 
-/// How engines are loaded for a run.
-pub(crate) fn engine_of(spec: &ResolvedSpec, threads: Option<usize>) -> Result<EngineSettings, Failure> {
-    engine_settings(spec.batch_size, &spec.device, spec.dtype_on(&spec.device), threads)
+/// How engines are loaded for a run: by its specification, and by what of the flags changes no result.
+pub(crate) fn engine_of(spec: &ResolvedSpec, arguments: &EngineArgs) -> Result<EngineSettings, Failure> {
+    engine_settings(spec.batch_size, &spec.device, spec.dtype_on(&spec.device), arguments)
 }
 
 fn engine_settings(
     batch_size: BatchSize,
     device: &str,
     dtype: Option<&str>,
-    threads: Option<usize>,
+    arguments: &EngineArgs,
 ) -> Result<EngineSettings, Failure> {
     if !matches!(device, "cpu" | "auto") {
-        return Err(Failure::input(format!("device `{device}` is not there; this build computes on the cpu"))
-            .hint("leave --device out, or write --device cpu"));
+        return Err(Failure::input(format!(
+            "device `{device}` is not there; this build computes on the cpu"
+        ))
+        .hint("leave --device out, or write --device cpu"));
     }
+    let rotary = match arguments.rotary.as_deref() {
+        None | Some("stored") => RotaryPrecision::Stored,
+        Some("full") => RotaryPrecision::Full,
+        Some(other) => {
+            return Err(Failure::input(format!(
+                "unknown rotary precision `{other}`; known are stored and full"
+            )));
+        }
+    };
     Ok(EngineSettings {
         batch_size: match batch_size {
             BatchSize::Auto => None,
             BatchSize::Fixed(size) => usize::try_from(size).ok(),
         },
-        threads,
+        threads: arguments.threads,
         dtype: dtype.map(parse::<DType>).transpose()?.unwrap_or_default(),
+        rotary,
     })
 }
 

@@ -215,12 +215,14 @@ impl<'a> Session<'a> {
     async fn take_in(&mut self, leases: Vec<Lease<Finished>>) -> Result<(), DispatchError> {
         // A result of a unit that is no part of this session (settled meanwhile) still needs its place in the
         // record, so that it is counted as a duplicate.
+        let checkpoint = self.checkpoint;
         let recording = leases.iter().map(|lease| {
             let finished = lease.body();
-            let place = self.open.get(&finished.unit).map(|open| (open.planned.configuration, open.planned.item));
+            let place =
+                self.open.get(&finished.unit).map(|open| (open.planned.configuration, open.planned.item));
             async move {
                 let Some((configuration, item)) = place else { return Ok(Recorded::Duplicate) };
-                self.checkpoint
+                checkpoint
                     .record(Record {
                         unit: finished.unit.clone(),
                         configuration,

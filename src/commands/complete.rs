@@ -3,7 +3,9 @@
 use std::io::{self, BufRead, Read, Write};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use lumos_engine::{Engine, Finish, GenerateRequest, Generation, Input, LoadOptions, ModelSource, Sampling, Stop};
+use lumos_engine::{
+    Engine, Finish, GenerateRequest, Generation, Input, ModelSource, RotaryPrecision, Sampling, Stop,
+};
 use lumos_tasks::{Formulation, Role};
 use lumos_worker::ModelName;
 use lumos_worker::model::builtin_source;
@@ -72,7 +74,9 @@ async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
     let role = match arguments.role.as_str() {
         "planner" => Role::Planner,
         "grounder" => Role::Grounder,
-        other => return Err(Failure::input(format!("unknown role `{other}`; known are planner and grounder"))),
+        other => {
+            return Err(Failure::input(format!("unknown role `{other}`; known are planner and grounder")));
+        }
     };
     let formulation: Formulation = arguments.formulation.parse().map_err(Failure::usage)?;
     let source = match name {
@@ -83,14 +87,11 @@ async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
             return Err(Failure::input("a script generates nothing; give candle:<folder> or builtin:tiny"));
         }
     };
-    let settings = crate::settings::engine(&arguments.engine)?;
-    let mut options =
-        LoadOptions { dtype: settings.dtype, threads: settings.threads, ..LoadOptions::default() };
-    if let Some(batch_size) = settings.batch_size {
-        options.max_batch = batch_size;
-        options.max_step_tokens = options.max_step_tokens.max(batch_size);
+    let mut settings = crate::settings::engine(&arguments.engine)?;
+    if matches!(source, ModelSource::Memory(_)) {
+        settings.rotary = RotaryPrecision::Full;
     }
-    options.hash_weights = false;
+    let options = settings.options();
     let loading = tokio::task::spawn_blocking(move || Engine::load(source, options));
     loading.await?.map_err(Failure::usage)
 }

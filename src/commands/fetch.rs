@@ -9,7 +9,8 @@ use crate::fetch::{Download, Fetched, client, fetch};
 
 pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> Outcome {
     let names = arguments.tasks.iter().flat_map(|names| names.split(',')).filter(|name| !name.is_empty());
-    let benchmarks: Vec<&'static dyn Benchmark> = names.map(crate::settings::benchmark).collect::<Result<_, _>>()?;
+    let benchmarks: Vec<&'static dyn Benchmark> =
+        names.map(crate::settings::benchmark).collect::<Result<_, _>>()?;
     let client = client()?;
     for benchmark in benchmarks {
         for source in benchmark.downloads() {
@@ -23,7 +24,9 @@ pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> Outcome {
                 sha256: source.sha256.to_owned(),
             };
             let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::no_length() };
-            if let Ok(style) = ProgressStyle::with_template("{msg} {bytes}/{total_bytes} {bytes_per_sec} {eta}") {
+            if let Ok(style) =
+                ProgressStyle::with_template("{msg} {bytes}/{total_bytes} {bytes_per_sec} {eta}")
+            {
                 bar.set_style(style);
             }
             bar.set_message(source.file);

@@ -13,9 +13,9 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Outcome {
             let verdict = recorded.map_err(Failure::usage)?.replay();
             tell(&verdict, arguments.json);
             match &verdict {
-                _ if verdict.skipped => skipped += 1,
-                Verdict { difference: None, .. } => passed += 1,
+                Verdict { skipped: Some(_), .. } => skipped += 1,
                 Verdict { difference: Some(_), .. } => failed += 1,
+                Verdict { .. } => passed += 1,
             }
         }
     }
@@ -27,12 +27,13 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Outcome {
 }
 
 fn tell(verdict: &Verdict, json: bool) {
+    let Verdict { id, difference, skipped } = verdict;
     if json {
         println!(
             "{}",
-            json!({ "id": verdict.id, "passed": verdict.difference.is_none(), "difference": verdict.difference })
+            json!({ "id": id, "passed": verdict.passed(), "difference": difference, "skipped": skipped })
         );
-    } else if let Some(difference) = &verdict.difference {
-        println!("{}: {difference}", verdict.id);
+    } else if let Some(difference) = difference {
+        println!("{id}: {difference}");
     }
 }

@@ -9,7 +9,7 @@ use lumos_coordinator::{Checkpoint, ResolvedSpec};
 use lumos_worker::Models;
 use lumos_worker::tools::ToolSets;
 
-use crate::cli::{ResumeArgs, RunArgs};
+use crate::cli::{EngineArgs, ResumeArgs, RunArgs};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::planning::{self, Planned};
 use crate::session::{self, Output};
@@ -23,9 +23,9 @@ struct Means {
 }
 
 impl Means {
-    fn of(spec: &ResolvedSpec, threads: Option<usize>) -> Result<Self, Failure> {
+    fn of(spec: &ResolvedSpec, engine: &EngineArgs) -> Result<Self, Failure> {
         Ok(Self {
-            models: Arc::new(Models::new(settings::engine_of(spec, threads)?)),
+            models: Arc::new(Models::new(settings::engine_of(spec, engine)?)),
             tools: Arc::new(ToolSets::default()),
             places: settings::places(spec),
         })
@@ -38,16 +38,15 @@ pub(crate) async fn run(arguments: &RunArgs, quiet: bool) -> Outcome {
         quiet,
         json: arguments.output.json,
         record: arguments.output.record.clone(),
-        log_samples: !arguments.output.no_log_samples,
         fail_under: arguments.limits.fail_under,
     };
-    start(spec, arguments.engine.threads, &output).await
+    start(spec, &arguments.engine, &output).await
 }
 
 /// Plans a run and goes on with it, wherever it stands.
-async fn start(spec: ResolvedSpec, threads: Option<usize>, output: &Output) -> Outcome {
+async fn start(spec: ResolvedSpec, engine: &EngineArgs, output: &Output) -> Outcome {
     let folder = spec.folder();
-    let means = Means::of(&spec, threads)?;
+    let means = Means::of(&spec, engine)?;
     let Planned { manifest, items } = prepare(spec, &means).await?;
     let known = match Manifest::read(&folder) {
         Ok(found) if found.identity == manifest.identity => true,
@@ -87,22 +86,16 @@ async fn start(spec: ResolvedSpec, threads: Option<usize>, output: &Output) -> O
 pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
     let folder = &arguments.run;
     let manifest = Manifest::read(folder).map_err(manifest_failure)?;
-    let output = Output {
-        quiet,
-        json: arguments.json,
-        record: arguments.record.clone(),
-        log_samples: true,
-        fail_under: None,
-    };
+    let output = Output { quiet, json: arguments.json, record: arguments.record.clone(), fail_under: None };
     let checkpoint = session::open(folder, Checkpoint::create).await?;
     if checkpoint.plan()?.is_none() {
         // Killed while it was planned: plan again, into the folder as it is named now.
         checkpoint.close()?;
         let mut spec = manifest.spec;
         (spec.output_path, spec.name) = named(folder)?;
-        return start(spec, None, &output).await;
+        return start(spec, &EngineArgs::default(), &output).await;
     }
-    let means = Means::of(&manifest.spec, None)?;
+    let means = Means::of(&manifest.spec, &EngineArgs::default())?;
     verify(&manifest, &means).await?;
     go_on(manifest, folder, checkpoint, &means, &output).await
 }
@@ -165,7 +158,7 @@ async fn go_on(
 
 pub(crate) async fn validate(arguments: &RunArgs) -> Outcome {
     let spec = settings::resolve(arguments)?;
-    let means = Means::of(&spec, arguments.engine.threads)?;
+    let means = Means::of(&spec, &arguments.engine)?;
     let Planned { manifest, .. } = prepare(spec, &means).await?;
     load(&manifest, &means).await?;
     println!("run {}, into {}", manifest.spec.name, manifest.spec.folder().display());

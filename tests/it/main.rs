@@ -1,1 +1,8 @@
+//! What the program promises, seen from outside.
 
+mod architecture;
+mod bad_input;
+mod commands;
+mod crash;
+mod run;
+mod support;

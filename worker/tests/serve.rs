@@ -49,7 +49,12 @@ fn unit(model: &str, question: &str) -> EpisodeUnit {
         prompts: ContentHash::of_bytes(b""),
     };
     let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
-    EpisodeUnit::new(item, Task::Maths { question: question.to_owned() }, Setup::None, Arc::new(configuration))
+    EpisodeUnit::new(
+        item,
+        Task::Maths { question: question.to_owned() },
+        Setup::None,
+        Arc::new(configuration),
+    )
 }
 
 fn worker() -> Arc<Worker> {
@@ -102,8 +107,7 @@ async fn answers_and_faults_come_back_apart() {
 async fn a_drained_worker_ends_without_claiming_more() {
     let (work, results) = (MemoryQueue::<Assignment>::bounded(4), MemoryQueue::bounded(4));
     let drain = CancellationToken::new();
-    let serving =
-        tokio::spawn(worker().serve(Arc::new(work.clone()), Arc::new(results), drain.clone()));
+    let serving = tokio::spawn(worker().serve(Arc::new(work.clone()), Arc::new(results), drain.clone()));
     tokio::time::sleep(Duration::from_millis(20)).await;
     drain.cancel();
     tokio::time::timeout(Duration::from_secs(5), serving).await.unwrap().unwrap().unwrap();

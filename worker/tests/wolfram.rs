@@ -27,22 +27,18 @@ struct Parameters {
 async fn answer(State(server): State<Server>, Query(query): Query<Parameters>) -> (StatusCode, String) {
     assert_eq!(query.appid, SECRET);
     let request = server.requests.fetch_add(1, Ordering::SeqCst);
-    let pods = |pods: &str| {
-        format!(r#"{{"queryresult":{{"success":true,"error":false,"pods":[{pods}]}}}}"#)
-    };
+    let pods = |pods: &str| format!(r#"{{"queryresult":{{"success":true,"error":false,"pods":[{pods}]}}}}"#);
     let body = match query.input.as_str() {
         "2 + 3" => pods(
             r#"{"title":"Input","subpods":[{"plaintext":"2 + 3"}]},
                {"title":"Result","primary":true,"subpods":[{"plaintext":"5"}]}"#,
         ),
-        "Solve x^2 = 4" => {
-            pods(r#"{"title":"Results","primary":true,"subpods":[{"plaintext":"x = -2"},{"plaintext":"x = 2"}]}"#)
-        }
+        "Solve x^2 = 4" => pods(
+            r#"{"title":"Results","primary":true,"subpods":[{"plaintext":"x = -2"},{"plaintext":"x = 2"}]}"#,
+        ),
         "plot" => pods(r#"{"title":"Result","subpods":[{"plaintext":""}]}"#),
         "nothing" => r#"{"queryresult":{"success":false,"error":false}}"#.to_owned(),
-        "key" => {
-            r#"{"queryresult":{"success":false,"error":{"code":"1","msg":"Invalid appid"}}}"#.to_owned()
-        }
+        "key" => r#"{"queryresult":{"success":false,"error":{"code":"1","msg":"Invalid appid"}}}"#.to_owned(),
         "busy at first" if request < 2 => return (StatusCode::TOO_MANY_REQUESTS, String::new()),
         "busy at first" => pods(r#"{"title":"Result","subpods":[{"plaintext":"done"}]}"#),
         "slow" => {

@@ -467,27 +467,27 @@ def recipe(r: Random) -> World:
     dish = r.choice("cake|pie|bread|soup|stew|pudding|pizza|salad|batch of cookies|sauce|dessert".split("|"))
     c = teller(r, i=first, j=second, k=third, U=unit, x=x, y=y, a=a, b=b, z=z, dish=dish, la=a - x)
     facts = [
-        c.fact("need", "[The recipe [calls for|needs|requires]|{he} needs] {a} {U} of {i}[,| and] {b} {U} of {j}[ and {z} {U} of {k}|]."),
-        c.fact("x", "[{he}|{A}] [has] already [put in|added|used] {x} {U} of {i}.", "{he} already put in some {i}."),
-        c.fact("y", "[{he}|{A}] [has] already [put in|added|used] {y} {U} of {j}."),
-        c.fact("la", "{he} still needs to add {la} {U} of {i}."),
+        c.fact("need", "[The instructions list|For it {he} needs|The cookbook asks for] {a} {U} of {i}[,| and] {b} {U} of {j}[ and {z} {U} of {k}|]."),
+        c.fact("x", "[{he}|{A}] [has] [weighed out|measured|poured] {x} {U} of {i} so far.", "{he} has measured some {i}."),
+        c.fact("y", "[{he}|{A}] [has] [weighed out|measured|poured] {y} {U} of {j} so far."),
+        c.fact("la", "{la} {U} of {i} are missing."),
     ]
     asks = [
-        c.ask("How many [more|] {U} of {i} does {A} [need to add|still need|have to add|need to put in]?".replace("[more|]", "more"),
+        c.ask("How many {U} of {i} [are still missing|must {he} still weigh out|are yet to be measured]?",
               "the {U} of {i} still needed", f"{a} - {x}", "need x", "la"),
-        c.ask("How many more {U} of {j} does {A} [need to add|still need|have to add]?",
+        c.ask("How many {U} of {j} [are still missing|must {he} still weigh out]?",
               "the {U} of {j} still needed", f"{b} - {y}", "need y"),
         c.ask("How many {U} of {i} and {j} does {A} need [altogether|in total]?", "the total {U} of {i} and {j}",
               f"{a} + {b}", "need", "la"),
-        c.ask("How many {U} of {i} did {A} [put in|add] [already|so far]?", "the {U} of {i} put in",
+        c.ask("How many {U} of {i} has {A} measured [by now|so far]?", "the {U} of {i} put in",
               f"{a} - {a - x}", "need la", "x"),
     ]  # fmt: skip
     if a > b:
         asks.append(c.ask("How many more {U} of {i} than {j} does {A} need?", "how many more {U} of {i} than {j} are needed",
                           f"{a} - {b}", "need", "la"))  # fmt: skip
-        asks.append(c.ask("How many more {U} of {i} than {j} does the recipe [need|call for]?",
+        asks.append(c.ask("By how many {U} does the {i} in the list exceed the {j}?",
                           "how many more {U} of {i} than {j} are needed", f"{a} - {b}", "need", "la"))  # fmt: skip
-    return World(c, facts, asks, extra=0.4, lead=["{A} is [making|baking|cooking|preparing] a {dish}."])
+    return World(c, facts, asks, extra=0.4, lead=["For the weekend {A} prepares a {dish}.", "A {dish} is on {A}'s list for today."])
 
 
 def progress(r: Random) -> World:

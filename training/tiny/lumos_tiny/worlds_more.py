@@ -19,15 +19,15 @@ def arranged(r: Random) -> World:
     c = teller(r, o=first, z=second, n=n, m=m, a=n * k, b=m * j, k=k, j=j)
     c.set(X=box, x=words.singular(box), Y=other, y=words.singular(other))
     facts = [
-        c.fact("ab", "[There are {a} {o} and {b} {z} in {A}'s collection|{A} [has|collected] {a} {o} and {b} {z}]."),
+        c.fact("ab", "[{A} owns {a} {o} and {b} {z}|On a long table {A} has laid out {a} {o} and {b} {z}|{A} [has|gathered] {a} {o} and {b} {z}]."),
         c.fact("nm", "[The {o} are [organized into|divided into|arranged in|put in] {n} {X} and the {z} [are [organized into|in]|into|in] {m} {Y}|"
-               "{he} [puts|sorts|organizes] the {o} into {n} {X} and the {z} into {m} {Y}]."),
+               "{he} [packs|sorts|splits] the {o} evenly into {n} {X} and the {z} into {m} {Y}]."),
         c.fact("kj", "[Each {x} of {o} has {k} {o} and each {y} of {z} has {j} {z}|There are {k} {o} in each {x} of {o} and {j} {z} in each {y} of {z}]."),
     ]
     asks = [
-        c.ask("How [big is each {x} of {o}|many {o} are in each {x}|many {o} are there in each {x} of {o}]?", "the size of each {x} of {o}",
+        c.ask("[How many {o} does one {x} hold|How many {o} are in each {x}|How many {o} come to one {x}]?", "the size of each {x} of {o}",
               f"{n * k} / {n}", "ab nm", "kj"),
-        c.ask("How [big is each {y} of {z}|many {z} are there in each {y} of {z}]?", "the size of each {y} of {z}",
+        c.ask("[How many {z} does one {y} hold|How many {z} come to one {y} of {z}]?", "the size of each {y} of {z}",
               f"{m * j} / {m}", "ab nm", "kj"),
         c.ask("How many {X} of {o} [are there|did {he} make|can {he} make]?", "the number of {X} of {o}", f"{n * k} / {k}", "ab kj", "nm"),
         c.ask("How many {Y} of {z} [are there|did {he} make|can {he} make]?", "the number of {Y} of {z}", f"{m * j} / {j}", "ab kj", "nm"),
@@ -149,11 +149,11 @@ def boughten(r: Random) -> World:
         c.ask("How many {o} did {W} have [at first|to begin with]?", "the number of {o} at first", f"{x} + {start - x}", "x f", "s y"),
     ]  # fmt: skip
     if x > y:
-        asks.append(c.ask("How many more {o} did {W} {vb} than [{gb}|those {W} {g}]?", "how many more {o} {W} {v} than {g}", f"{x} - {y}", "x y", "f"))
+        asks.append(c.ask("How many more {o} did {W} {vb} than {gb}?", "how many more {o} {W} {v} than {g}", f"{x} - {y}", "x y", "f"))
     elif y > x:
-        asks.append(c.ask("How many more {o} did {W} {gb} than [{vb}|those {W} {v}]?", "how many more {o} {W} {g} than {v}", f"{y} - {x}", "x y", "f"))
+        asks.append(c.ask("How many more {o} did {W} {gb} than {vb}?", "how many more {o} {W} {g} than {v}", f"{y} - {x}", "x y", "f"))
     if made[1] != "have":
-        asks.append(c.ask("How many more {o} did {W} " + made[1] + " than [those|the ones] {W} {v}?", "how many more {o} {W} {m} than {v}", f"{start} - {x}", "s x", "f"))
+        asks.append(c.ask("How many more {o} did {W} " + made[1] + " than the ones {W} {v}?", "how many more {o} {W} {m} than {v}", f"{start} - {x}", "s x", "f"))
     return World(c, facts, asks, extra=0.6)
 
 

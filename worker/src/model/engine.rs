@@ -1,13 +1,15 @@
 //! The engine in this process as a model backend.
 
 use async_trait::async_trait;
-use lumos_engine::{DType, Engine, GenerateError, GenerateRequest, LoadError, LoadOptions, ModelSource};
+use lumos_engine::{
+    DType, Engine, GenerateError, GenerateRequest, LoadError, LoadOptions, ModelSource, RotaryPrecision,
+};
 use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop};
 
 use super::{ModelBackend, ModelError};
 
 /// How engines are loaded; the same for all models of a worker.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct EngineSettings {
     /// Sequences computed together; the engine's own default where `None`.
     pub batch_size: Option<usize>,
@@ -15,6 +17,55 @@ pub struct EngineSettings {
     pub threads: Option<usize>,
     /// The type weights are kept in.
     pub dtype: DType,
+    /// Precision of the rotary frequencies of models in folders. By default as a model that was cast as a whole
+    /// has them, which is how the original casts (`model.half()`) and how the reference figures were made.
+    pub rotary: RotaryPrecision,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        Self { batch_size: None, threads: None, dtype: DType::F32, rotary: RotaryPrecision::Stored }
+    }
+}
+
+/// Marks full rotary precision in a model's identity.
+const FULL_ROTARY: &str = "+full-rotary";
+
+impl EngineSettings {
+    /// What a model's results depend on beside its files, as it stands in its identity: `f32`, `f32+full-rotary`.
+    pub(super) fn computed_in(&self) -> String {
+        match self.rotary {
+            RotaryPrecision::Stored => self.dtype.to_string(),
+            RotaryPrecision::Full => format!("{}{FULL_ROTARY}", self.dtype),
+        }
+    }
+
+    /// These settings, computing as an identity says.
+    pub(super) fn computing_in(self, computed_in: Option<&str>) -> Self {
+        let Some(text) = computed_in else { return self };
+        let (dtype, rotary) = match text.strip_suffix(FULL_ROTARY) {
+            Some(dtype) => (dtype, RotaryPrecision::Full),
+            None => (text, RotaryPrecision::Stored),
+        };
+        Self { dtype: dtype.parse().unwrap_or(self.dtype), rotary, ..self }
+    }
+
+    /// The engine's options.
+    pub fn options(&self) -> LoadOptions {
+        let mut options = LoadOptions {
+            dtype: self.dtype,
+            threads: self.threads,
+            rotary_precision: self.rotary,
+            // The manifest's identity hashes the files; once is enough.
+            hash_weights: false,
+            ..LoadOptions::default()
+        };
+        if let Some(batch_size) = self.batch_size {
+            options.max_batch = batch_size.max(1);
+            options.max_step_tokens = options.max_step_tokens.max(options.max_batch);
+        }
+        options
+    }
 }
 
 pub(super) struct EngineBackend {
@@ -24,15 +75,7 @@ pub(super) struct EngineBackend {
 impl EngineBackend {
     /// Loads a model. Blocks: weights are read and converted.
     pub(super) fn load(source: ModelSource, settings: EngineSettings) -> Result<Self, LoadError> {
-        let mut options =
-            LoadOptions { dtype: settings.dtype, threads: settings.threads, ..LoadOptions::default() };
-        if let Some(batch_size) = settings.batch_size {
-            options.max_batch = batch_size.max(1);
-            options.max_step_tokens = options.max_step_tokens.max(options.max_batch);
-        }
-        // The manifest's identity hashes the files; once is enough.
-        options.hash_weights = false;
-        Engine::load(source, options).map(|engine| Self { engine })
+        Engine::load(source, settings.options()).map(|engine| Self { engine })
     }
 }
 
@@ -91,4 +134,20 @@ fn engine_request(request: Request) -> Result<GenerateRequest, ModelError> {
         first_logits: 0,
         deadline: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_says_how_to_compute() {
+        for rotary in [RotaryPrecision::Stored, RotaryPrecision::Full] {
+            for dtype in [DType::F32, DType::Bf16, DType::F16] {
+                let settings = EngineSettings { dtype, rotary, ..EngineSettings::default() };
+                let read = EngineSettings::default().computing_in(Some(&settings.computed_in()));
+                assert_eq!((read.dtype, read.rotary), (dtype, rotary));
+            }
+        }
+    }
 }

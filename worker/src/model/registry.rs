@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lumos_engine::{LoadError, ModelSource};
+use lumos_engine::{LoadError, ModelSource, RotaryPrecision};
 use lumos_tasks::{Configuration, ContentHash, Fault, FaultKind, Formulation, ModelIdentity, Role};
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
@@ -108,12 +108,13 @@ impl Models {
             path: path.clone(),
             source,
         };
-        let computed_in = Some(self.settings.dtype.to_string());
+        let computed_in = |rotary| Some(EngineSettings { rotary, ..self.settings }.computed_in());
         let (files, dtype) = match name.parse()? {
             ModelName::BuiltinTiny => {
                 let files = builtin::files(role, formulation)
                     .ok_or_else(|| IdentifyError::NoSuchRole { name: name.to_owned(), role })?;
-                (builtin::listed(files), computed_in)
+                // Ours were trained and measured in full precision.
+                (builtin::listed(files), computed_in(RotaryPrecision::Full))
             }
             ModelName::Candle(folder) => {
                 let files = files::of_folder(&folder).map_err(|source| unreadable(&folder, source))?;
@@ -121,7 +122,7 @@ impl Models {
                 if !files.iter().any(|file| is_weights(&file.name)) {
                     return Err(IdentifyError::NoWeights { name: name.to_owned(), path: folder });
                 }
-                (files, computed_in)
+                (files, computed_in(self.settings.rotary))
             }
             ModelName::Script(file) => {
                 (vec![ModelFile::read(&file).map_err(|source| unreadable(&file, source))?], None)
@@ -181,7 +182,7 @@ impl Models {
         };
         let key = (identity.content.clone(), identity.dtype.clone());
         let slot = self.engines.lock().await.entry(key).or_default().clone();
-        let settings = self.settings;
+        let settings = self.settings.computing_in(identity.dtype.as_deref());
         let engine = slot
             .get_or_try_init(|| blocking(move || EngineBackend::load(source, settings)))
             .await

@@ -1,0 +1,22 @@
+//! `lumos score`: scores anew, from the record, without a model; the results files are written again.
+
+use std::io::{self, Write};
+
+use lumos_coordinator::export;
+use lumos_coordinator::report::Format;
+
+use super::report::open;
+use crate::cli::ScoreArgs;
+use crate::exit::{Exit, Outcome};
+use crate::settings;
+
+pub(crate) fn run(arguments: &ScoreArgs) -> Outcome {
+    let (manifest, checkpoint) = open(&arguments.run)?;
+    let scorings = settings::scorings(&arguments.scoring)?;
+    let exported = export::export(&arguments.run, &manifest, &checkpoint, &scorings, jiff::Timestamp::now())?;
+    let report = exported.report;
+    let mut out = io::stdout().lock();
+    Format::Terminal.renderer().render(&report, &mut out)?;
+    out.flush()?;
+    Ok(if report.total.is_complete() { Exit::Complete } else { Exit::Outstanding })
+}

@@ -1,0 +1,39 @@
+//! `lumos show`: one item's trajectory.
+
+use std::io::IsTerminal;
+
+use lumos_coordinator::trajectory::{Show, find, show};
+
+use super::report::open;
+use crate::cli::ShowArgs;
+use crate::exit::{Exit, Failure, Outcome};
+
+pub(crate) fn run(arguments: &ShowArgs) -> Outcome {
+    let (manifest, checkpoint) = open(&arguments.run)?;
+    let found = find(&manifest, &checkpoint, &arguments.item, |planned| {
+        arguments.task.as_ref().is_none_or(|task| planned.configuration.benchmark == *task)
+    })?;
+    if found.is_empty() {
+        return Err(Failure::input(format!(
+            "there is no item `{}` in {}",
+            arguments.item,
+            arguments.run.display()
+        ))
+        .hint("an item is named by its index (counted from 0), its name in the data set, or its unit's id"));
+    }
+    let how =
+        Show { colours: std::io::stdout().is_terminal(), prompts: arguments.prompts, ..Show::default() };
+    for (index, found) in found.iter().enumerate() {
+        if arguments.json {
+            for record in &found.records {
+                println!("{}", serde_json::to_string(record)?);
+            }
+            continue;
+        }
+        if index > 0 {
+            println!();
+        }
+        print!("{}", show(found, &manifest.spec.scoring, how)?);
+    }
+    Ok(Exit::Complete)
+}

@@ -1,0 +1,97 @@
+//! Running the program and reading what it leaves.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The program, with none of the caller's settings.
+pub(crate) fn lumos() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lumos"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LUMOS_") || name.to_string_lossy().starts_with("WOLFRAM_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
+/// Runs the program with these arguments.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    lumos().args(arguments).output().unwrap()
+}
+
+/// The exit code, standard output and standard error.
+pub(crate) fn text(output: &Output) -> (i32, String, String) {
+    (
+        output.status.code().unwrap_or(-1),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+/// Runs the program and insists on an exit code.
+pub(crate) fn expect(code: i32, arguments: &[&str]) -> (String, String) {
+    let (found, stdout, stderr) = text(&run(arguments));
+    assert_eq!(found, code, "lumos {arguments:?}\n{stdout}\n{stderr}");
+    (stdout, stderr)
+}
+
+/// The folder of material that does not ship, where there is one.
+pub(crate) fn shared(test: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("LUMOS_SHARED").map(PathBuf::from);
+    if folder.is_none() {
+        eprintln!("{test}: skipped, LUMOS_SHARED is not set");
+    }
+    folder
+}
+
+/// Files of a run's folder by the beginning and the end of their names, sorted.
+pub(crate) fn files(folder: &Path, prefix: &str, suffix: &str) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            name.starts_with(prefix) && name.ends_with(suffix)
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// Takes everything out that depends on when and how fast a run went.
+fn without_telemetry(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            for name in ["telemetry", "date", "name", "output_path", "created", "seconds", "time"] {
+                fields.remove(name);
+            }
+            fields.values_mut().for_each(without_telemetry);
+        }
+        Value::Array(values) => values.iter_mut().for_each(without_telemetry),
+        _ => {}
+    }
+}
+
+/// The samples of a run, by task, one value a line, and its results; without telemetry.
+pub(crate) fn content(folder: &Path) -> (BTreeMap<String, Vec<Value>>, Value) {
+    let mut samples = BTreeMap::new();
+    for path in files(folder, "samples_", ".jsonl") {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let task = name.split('_').nth(1).unwrap().to_owned();
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let rows = lines.lines().map(|line| {
+            let mut row: Value = serde_json::from_str(line).unwrap();
+            without_telemetry(&mut row);
+            row
+        });
+        assert!(samples.insert(task, rows.collect()).is_none(), "older samples are replaced");
+    }
+    let results = files(folder, "results_", ".json");
+    assert_eq!(results.len(), 1, "older results are replaced: {results:?}");
+    let mut results: Value = serde_json::from_slice(&std::fs::read(&results[0]).unwrap()).unwrap();
+    without_telemetry(&mut results);
+    (samples, results)
+}
