@@ -98,9 +98,11 @@ impl Progress {
         match event {
             Event::Started { run, planned, settled, configurations } => {
                 self.tally = Tally { planned: *planned, settled: *settled, began: Some(now), ..Tally::default() };
+                tracing::info!(run, planned, settled, "the run begins");
                 self.start(run, *planned, *settled, configurations.len());
             }
-            Event::Settled { correct, prompt_tokens, completion_tokens, .. } => {
+            Event::Settled { unit, correct, prompt_tokens, completion_tokens, status, seconds, .. } => {
+                tracing::debug!(%unit, status, ?correct, seconds, "settled");
                 self.tally.settle(now, *correct, prompt_tokens + completion_tokens);
                 self.show(now);
             }
@@ -114,7 +116,10 @@ impl Progress {
             Event::Draining { reason, at_hand } => self.say(&format!(
                 "{reason}: waiting for {at_hand} episodes at hand; interrupt again to stop at once (nothing recorded is lost)"
             )),
-            Event::Finished { .. } => self.finish(),
+            Event::Finished { settled, faulted, outstanding, seconds } => {
+                self.finish();
+                tracing::info!(settled, faulted, outstanding, seconds, "the session ends");
+            }
         }
     }
 
