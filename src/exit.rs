@@ -1,5 +1,6 @@
 //! How the process ends, decided in one place.
 
+use std::io;
 use std::process::ExitCode;
 
 /// What the process's exit code says.
@@ -26,6 +27,9 @@ impl From<Exit> for ExitCode {
         Self::from(exit as u8)
     }
 }
+
+/// What to do about a full disk.
+const DISK_FULL: &str = "what was recorded so far is safe; free some space and start the same command again";
 
 /// An error with the exit code it ends the process with and, where there is one, a way out.
 #[derive(Debug)]
@@ -54,10 +58,24 @@ impl Failure {
 
     /// Tells a person, on standard error.
     pub(crate) fn report(&self) {
-        eprintln!("error: {:#}", self.error);
-        if let Some(hint) = &self.hint {
+        eprintln!("error: {}", self.message());
+        if let Some(hint) = self.hint.as_deref().or_else(|| self.is_disk_full().then_some(DISK_FULL)) {
             eprintln!("hint: {hint}");
         }
+    }
+
+    /// The error with its causes; a cause that the error names already is not told twice.
+    fn message(&self) -> String {
+        self.error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
+            "" => cause,
+            _ if told.contains(&cause) => told,
+            _ => format!("{told}: {cause}"),
+        })
+    }
+
+    fn is_disk_full(&self) -> bool {
+        let io = self.error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+        io.into_iter().any(|error| error.kind() == io::ErrorKind::StorageFull)
     }
 }
 
@@ -70,3 +88,20 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 
 /// What a command gives.
 pub(crate) type Outcome = Result<Exit, Failure>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_told_once_and_a_full_disk_has_a_hint() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let text = full.to_string();
+        let failure = Failure::from(anyhow::Error::new(full).context(format!("results.json: {text}")));
+        assert_eq!(failure.message(), format!("results.json: {text}"));
+        assert!(failure.is_disk_full());
+        let failure = Failure::from(anyhow::anyhow!("cause").context("what was tried"));
+        assert_eq!(failure.message(), "what was tried: cause");
+        assert!(!failure.is_disk_full());
+    }
+}

@@ -215,7 +215,11 @@ mod tests {
         };
         if request < server.broken {
             let half = Bytes::from_static(&rest[..rest.len() / 2]);
-            let broken = futures::stream::iter([Ok(half), Err(std::io::Error::other("the line broke"))]);
+            // The half arrives before the line breaks.
+            let broken = futures::stream::iter([Ok(half)]).chain(futures::stream::once(async {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                Err(std::io::Error::other("the line broke"))
+            }));
             return builder.body(Body::from_stream(broken)).unwrap();
         }
         builder.body(Body::from(rest)).unwrap()

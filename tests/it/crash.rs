@@ -129,15 +129,16 @@ fn interrupted_twice_it_stops_at_once_and_resumes() {
     assert_complete(&folder.path().join("stopped"));
 }
 
-/// A file system of a few megabytes; `None` where mounting one is not allowed.
+/// A file system of a few hundred kilobytes; `None` where mounting one is not allowed.
 #[cfg(target_os = "linux")]
 struct SmallDisk(std::path::PathBuf);
 
 #[cfg(target_os = "linux")]
 impl SmallDisk {
-    fn mount(folder: &Path) -> Option<Self> {
+    fn mount(folder: &Path, kilobytes: u32) -> Option<Self> {
+        std::fs::create_dir(folder).unwrap();
         let mounted = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=3m", "tmpfs"])
+            .args(["-t", "tmpfs", "-o", &format!("size={kilobytes}k"), "tmpfs"])
             .arg(folder)
             .stderr(Stdio::null())
             .status();
@@ -165,23 +166,22 @@ impl Drop for SmallDisk {
 #[test]
 fn a_full_disk_ends_the_run_with_a_message_and_space_lets_it_go_on() {
     let folder = tempfile::tempdir().unwrap();
-    let small = folder.path().join("small");
-    std::fs::create_dir(&small).unwrap();
-    let Some(disk) = SmallDisk::mount(&small) else {
-        eprintln!("skipped: no small file system can be mounted here");
-        return;
-    };
-    // Leave too little for the whole run.
-    let child = start(&small, "full");
-    let began = Instant::now();
-    let output = child.wait_with_output().unwrap();
-    let (code, _, stderr) = text(&output);
-    assert_eq!(code, 1, "{stderr}");
-    assert!(stderr.contains("full") && stderr.contains("free some space"), "{stderr}");
-    assert!(began.elapsed() < Duration::from_secs(120), "it exits by itself");
-    disk.grow();
-    finish(&small, "full");
-    assert_complete(&small.join("full"));
     finish(folder.path(), "whole");
-    assert_eq!(content(&folder.path().join("whole")), content(&small.join("full")));
+    // Too little for the checkpoint, and enough for that but not for the results.
+    for kilobytes in [240, 640] {
+        let small = folder.path().join(format!("small-{kilobytes}"));
+        let Some(disk) = SmallDisk::mount(&small, kilobytes) else {
+            eprintln!("skipped: no small file system can be mounted here");
+            return;
+        };
+        let began = Instant::now();
+        let (code, _, stderr) = text(&start(&small, "full").wait_with_output().unwrap());
+        assert_eq!(code, 1, "{stderr}");
+        assert!(stderr.contains("full/") && stderr.contains("free some space"), "{stderr}");
+        assert!(began.elapsed() < Duration::from_secs(120), "it exits by itself");
+        disk.grow();
+        finish(&small, "full");
+        assert_complete(&small.join("full"));
+        assert_eq!(content(&folder.path().join("whole")), content(&small.join("full")));
+    }
 }

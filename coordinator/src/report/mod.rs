@@ -25,7 +25,7 @@ pub use model::{
 };
 pub use render::{Format, Render};
 pub use terminal::Terminal;
-pub use usage::Usage;
+pub use usage::{Times, Usage};
 
 #[cfg(test)]
 mod tests;

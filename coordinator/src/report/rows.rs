@@ -113,8 +113,8 @@ pub(super) fn usages(report: &Report) -> Vec<Vec<String>> {
             configuration.label.clone(),
             format!("{:.1}", usage.prompt_tokens_each()),
             format!("{:.1}", usage.completion_tokens_each()),
-            seconds(usage.seconds_median),
-            seconds(usage.seconds_p90),
+            seconds(usage.telemetry.seconds_median),
+            seconds(usage.telemetry.seconds_p90),
         ]
     };
     report.configurations.iter().map(row).collect()

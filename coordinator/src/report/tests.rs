@@ -57,7 +57,7 @@ fn the_sums_are_right() {
         (published.points.unwrap() + 13.6).abs() < 1e-9 && published.inside == Some(true),
         "{published:?}"
     );
-    assert_eq!(first.usage.seconds_median, Some(1.0));
+    assert_eq!(first.usage.telemetry.seconds_median, Some(1.0));
     assert_eq!((report.total.planned, report.total.outstanding), (20, 10));
     assert!(report.configurations[1].main().unwrap().bounds.is_none());
 }
@@ -114,15 +114,6 @@ fn html() {
         assert!(within.is_none(), "{outside}: {within:?}");
     }
     insta::assert_snapshot!(text);
-}
-
-/// Writes the page to the file named by `LUMOS_REPORT_PAGE`, to be looked at.
-#[test]
-#[ignore = "for looking at"]
-fn page_for_looking_at() {
-    if let Some(file) = std::env::var_os("LUMOS_REPORT_PAGE") {
-        std::fs::write(file, rendered(Format::Html, &sample())).unwrap();
-    }
 }
 
 #[test]

@@ -12,9 +12,16 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Tokens the models wrote.
     pub completion_tokens: u64,
-    /// Seconds of a unit: the median. Telemetry: never part of a comparison.
+    /// What depends on the schedule and the machine.
+    pub telemetry: Times,
+}
+
+/// Seconds of a unit. Never part of a comparison.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Times {
+    /// The median.
     pub seconds_median: Option<f64>,
-    /// Seconds of a unit: nine of ten took at most this. Telemetry.
+    /// Nine of ten took at most this.
     pub seconds_p90: Option<f64>,
 }
 
@@ -53,7 +60,9 @@ impl UsageSum {
 
     pub(super) fn finish(mut self) -> Usage {
         self.seconds.sort_by(f64::total_cmp);
-        Usage { seconds_median: rank(&self.seconds, 50), seconds_p90: rank(&self.seconds, 90), ..self.usage }
+        let telemetry =
+            Times { seconds_median: rank(&self.seconds, 50), seconds_p90: rank(&self.seconds, 90) };
+        Usage { telemetry, ..self.usage }
     }
 }
 

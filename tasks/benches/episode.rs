@@ -1,0 +1,64 @@
+//! Whole episodes without models: what the loop itself costs.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::sync::Arc;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use lumos_tasks::{
+    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Formulation, GenerationSettings,
+    ItemId, MathsReply, Next, Reply, Role, Setup, Task, ToolReply,
+};
+
+fn unit() -> EpisodeUnit {
+    let configuration = Configuration {
+        benchmark: "gsm8k".to_owned(),
+        formulation: Formulation::Iterative,
+        behaviour: Behaviour::Paper,
+        max_rounds: 8,
+        models: BTreeMap::new(),
+        tools: Vec::new(),
+        generation: GenerationSettings::default(),
+        seed: 0,
+        prompts: ContentHash::of_bytes(b""),
+    };
+    let item = ItemId { content: ContentHash::of_bytes(b"item"), occurrence: 0 };
+    let task = Task::Maths { question: "A shelf holds 12 books. How many do 4 shelves hold?".to_owned() };
+    EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration))
+}
+
+/// Four subgoals of two actions each, then the planner stops.
+fn drive(unit: &EpisodeUnit) -> usize {
+    let mut episode = Episode::start(unit);
+    let mut turn = 0;
+    loop {
+        let reply = match episode.next() {
+            Next::Done => return black_box(episode.finish()).steps.len(),
+            Next::Generate(request) => Reply::Completion(Completion::recorded(match request.role {
+                Role::Planner if turn == 4 => "Yes, I will stop planning.".to_owned(),
+                Role::Planner => {
+                    turn += 1;
+                    format!("No, I will keep planning. Subgoal {turn}: Calculate the number of books.")
+                }
+                _ => {
+                    format!("R{} = Calculator(12 * {turn}); R{} = Calculator(R1 + 1)", 2 * turn - 1, 2 * turn)
+                }
+            })),
+            Next::Call(_) => Reply::Tool(ToolReply::Maths(MathsReply::One("48".to_owned()))),
+        };
+        if episode.feed(reply).is_err() {
+            return 0;
+        }
+    }
+}
+
+fn episodes(criterion: &mut Criterion) {
+    let unit = unit();
+    let mut group = criterion.benchmark_group("episode");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("iterative, four subgoals", |bencher| bencher.iter(|| drive(&unit)));
+    group.finish();
+}
+
+criterion_group!(benches, episodes);
+criterion_main!(benches);
