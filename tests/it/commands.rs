@@ -1,24 +1,8 @@
 //! The other commands, and the words of the command line.
 
-use std::io::Write;
-use std::process::Stdio;
-
 use serde_json::Value;
 
-use crate::support::{expect, lumos, shared, text};
-
-/// Feeds standard input and gives the exit code and both outputs.
-fn fed(arguments: &[&str], input: &str) -> (i32, String, String) {
-    let mut child = lumos()
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    text(&child.wait_with_output().unwrap())
-}
+use crate::support::{expect, fed, rows, shared};
 
 #[test]
 fn help_reads_well() {
@@ -63,10 +47,7 @@ fn one_tool_by_hand() {
 #[test]
 fn the_mathematics_table_agrees_by_value() {
     let Some(shared) = shared("the_mathematics_table_agrees_by_value") else { return };
-    let mut table = String::new();
-    let file = std::fs::File::open(shared.join("golden/math_table.jsonl.gz")).unwrap();
-    std::io::Read::read_to_string(&mut flate2::read::MultiGzDecoder::new(file), &mut table).unwrap();
-    let rows: Vec<Value> = table.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let rows = rows(&shared.join("golden/math_table.jsonl.gz"));
     let input: String =
         rows.iter().map(|row| format!("{}\n", serde_json::json!({ "query": row["query"] }))).collect();
     let (code, stdout, stderr) = fed(&["tool", "maths", "--jsonl"], &input);

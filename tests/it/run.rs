@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{content, expect, files, lumos, shared, text};
+use crate::support::{content, expect, fed, files, lumos, rows, shared, text};
 
 #[test]
 fn the_main_job_leaves_a_report_results_and_samples() {
@@ -239,28 +239,32 @@ fn the_reference_checkpoints_complete_as_transformers_does() {
     let Some(shared) = shared("the_reference_checkpoints_complete_as_transformers_does") else { return };
     for model in ["llama-mha", "llama-gqa-tied", "llama3-rope"] {
         let folder = shared.join("golden/engine").join(model);
-        let mut cases = String::new();
-        let file = fs::File::open(folder.join("cases.jsonl.gz")).unwrap();
-        std::io::Read::read_to_string(&mut flate2::read::MultiGzDecoder::new(file), &mut cases).unwrap();
-        let cases: Vec<Value> = cases.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let cases = rows(&folder.join("cases.jsonl.gz"));
         let input: String = cases
             .iter()
             .map(|case| format!("{}\n", serde_json::json!({ "prompt": case["prompt"] })))
             .collect();
         for concurrency in ["1", "24"] {
-            let mut child = lumos()
-                .args(["complete", "--model", &format!("candle:{}", folder.display()), "--jsonl"])
-                .args(["--concurrency", concurrency, "--max-new-tokens", "48", "--ignore-eos", "--stop", ""])
-                .args(["--logits", "8"])
-                .stdin(std::process::Stdio::piped())
-                .stdout(std::process::Stdio::piped())
-                .spawn()
-                .unwrap();
-            std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
-            let output = child.wait_with_output().unwrap();
-            assert!(output.status.success());
+            let model = format!("candle:{}", folder.display());
+            let arguments = [
+                "complete",
+                "--model",
+                &model,
+                "--jsonl",
+                "--concurrency",
+                concurrency,
+                "--max-new-tokens",
+                "48",
+                "--ignore-eos",
+                "--stop",
+                "",
+                "--logits",
+                "8",
+            ];
+            let (code, stdout, stderr) = fed(&arguments, &input);
+            assert_eq!(code, 0, "{stderr}");
             let replies: Vec<Value> =
-                text(&output).1.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+                stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
             assert_eq!(replies.len(), cases.len());
             for (case, reply) in cases.iter().zip(&replies) {
                 assert_eq!(reply["prompt_tokens"], case["ids"], "{model}");

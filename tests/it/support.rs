@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -45,6 +45,27 @@ pub(crate) fn shared(test: &str) -> Option<PathBuf> {
         eprintln!("{test}: skipped, LUMOS_SHARED is not set");
     }
     folder
+}
+
+/// The rows of a compressed file of recordings.
+pub(crate) fn rows(path: &Path) -> Vec<Value> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path).unwrap();
+    std::io::Read::read_to_string(&mut flate2::read::MultiGzDecoder::new(file), &mut text).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Runs the program on lines of standard input.
+pub(crate) fn fed(arguments: &[&str], input: &str) -> (i32, String, String) {
+    let mut child = lumos()
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+    text(&child.wait_with_output().unwrap())
 }
 
 /// Files of a run's folder by the beginning and the end of their names, sorted.

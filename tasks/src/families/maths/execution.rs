@@ -5,9 +5,6 @@
 //! calls again; an action asks seven queries at most, so starting over costs nothing.
 
 use std::collections::BTreeMap;
-use std::sync::LazyLock;
-
-use regex::{Captures, Regex};
 
 use super::parse::{
     find_variables, has_letter, has_operator, is_function, parse_action, parse_equations, split_function,
@@ -121,7 +118,7 @@ pub fn execute(
     }
     let arguments = match substitute(&parsed.arguments, results, behaviour) {
         Ok(arguments) => arguments,
-        Err(variable) => return Progress::Finished(Executed::UndefinedVariable(variable)),
+        Err(refused) => return Progress::Finished(refused),
     };
     let function = is_function(&parsed.arguments);
     perform(&parsed.name, &parsed.variables, &arguments, function, behaviour, answers)
@@ -160,14 +157,18 @@ pub fn perform(
     }
 }
 
+/// The longest text, in bytes, that putting values for variables may make. Values hold earlier values, so a reply
+/// could double them again and again; no action of a real episode comes near this.
+const MAX_TEXT: usize = 1 << 16;
+
 /// Puts values for variables. In paper behaviour the replacement is textual, one variable after the other, so
 /// that `R1` is replaced inside `R10` as well; in corrected behaviour each mention is replaced once, whole.
-fn substitute(arguments: &str, results: Option<&Results>, behaviour: Behaviour) -> Result<String, String> {
+fn substitute(arguments: &str, results: Option<&Results>, behaviour: Behaviour) -> Result<String, Executed> {
     let bare = is_function(arguments) || !has_operator(arguments);
     let written = |variable: &str| {
         let value = results
             .and_then(|results| results.get(variable))
-            .ok_or_else(|| variable.to_owned())?
+            .ok_or_else(|| Executed::UndefinedVariable(variable.to_owned()))?
             .to_python_text();
         Ok(match () {
             () if bare => value,
@@ -175,24 +176,31 @@ fn substitute(arguments: &str, results: Option<&Results>, behaviour: Behaviour) 
             () => format!("({value})"),
         })
     };
+    let too_long = || Executed::Raised(Failure::argument("the values make the arguments too long"));
     match behaviour {
-        Behaviour::Paper => find_variables(arguments)
-            .into_iter()
-            .try_fold(arguments.to_owned(), |text, variable| Ok(text.replace(variable, &written(variable)?))),
+        Behaviour::Paper => {
+            find_variables(arguments).into_iter().try_fold(arguments.to_owned(), |text, variable| {
+                let value = written(variable)?;
+                let added = text.matches(variable).count().saturating_mul(value.len());
+                if text.len().saturating_add(added) > MAX_TEXT {
+                    return Err(too_long());
+                }
+                Ok(text.replace(variable, &value))
+            })
+        }
         Behaviour::Corrected => {
-            static VARIABLE: LazyLock<Regex> =
-                LazyLock::new(|| Regex::new("R[0-9]+").expect("a valid pattern"));
-            let mut undefined = None;
-            let text = VARIABLE.replace_all(arguments, |captures: &Captures<'_>| {
-                written(&captures[0]).unwrap_or_else(|variable: String| {
-                    undefined.get_or_insert(variable);
-                    String::new()
-                })
-            });
-            match undefined {
-                Some(variable) => Err(variable),
-                None => Ok(text.into_owned()),
+            let mut text = String::new();
+            let mut rest = arguments;
+            for variable in find_variables(arguments) {
+                let Some((before, after)) = rest.split_once(variable) else { break };
+                text.push_str(before);
+                text.push_str(&written(variable)?);
+                if text.len() > MAX_TEXT {
+                    return Err(too_long());
+                }
+                rest = after;
             }
+            Ok(text + rest)
         }
     }
 }
@@ -412,6 +420,31 @@ mod tests {
             })
         });
         assert_eq!(queries, ["(4) - (2)", "(20) - (2)", "18 / 2 + 1"]);
+    }
+
+    #[test]
+    fn values_that_double_again_and_again_are_refused() {
+        for behaviour in Behaviour::ALL {
+            let mut variables = results(&[("R1", "x")]);
+            let mut refused = false;
+            for number in 2..60 {
+                let previous = number - 1;
+                let action = format!("R{number} = Define(R{previous} R{previous})");
+                match run(&action, &variables, behaviour, nothing).0 {
+                    Executed::Single(name, Some(value)) => {
+                        assert!(value.to_python_text().len() <= MAX_TEXT);
+                        variables.insert(name, value);
+                    }
+                    Executed::Raised(failure) => {
+                        assert_eq!(failure.stage, Stage::GrounderBadArgument);
+                        refused = true;
+                        break;
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert!(refused, "{behaviour}");
+        }
     }
 
     #[test]
