@@ -29,10 +29,11 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Outcome {
 fn tell(verdict: &Verdict, json: bool) {
     let Verdict { id, difference, skipped } = verdict;
     if json {
-        println!(
-            "{}",
-            json!({ "id": id, "passed": verdict.passed(), "difference": difference, "skipped": skipped })
-        );
+        let mut object = json!({ "id": id, "passed": verdict.passed(), "difference": difference });
+        if let Some(reason) = skipped {
+            object["skipped"] = reason.as_str().into();
+        }
+        println!("{object}");
     } else if let Some(difference) = difference {
         println!("{id}: {difference}");
     }
