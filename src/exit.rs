@@ -58,6 +58,10 @@ impl Failure {
 
     /// Tells a person, on standard error.
     pub(crate) fn report(&self) {
+        // Whoever read the output has seen enough (`lumos ls | head`).
+        if self.is_io(io::ErrorKind::BrokenPipe) {
+            return;
+        }
         eprintln!("error: {}", self.message());
         if let Some(hint) = self.hint.as_deref().or_else(|| self.is_disk_full().then_some(DISK_FULL)) {
             eprintln!("hint: {hint}");
@@ -74,8 +78,12 @@ impl Failure {
     }
 
     fn is_disk_full(&self) -> bool {
-        let io = self.error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
-        io.into_iter().any(|error| error.kind() == io::ErrorKind::StorageFull)
+        self.is_io(io::ErrorKind::StorageFull)
+    }
+
+    fn is_io(&self, kind: io::ErrorKind) -> bool {
+        let mut io = self.error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+        io.any(|error| error.kind() == kind)
     }
 }
 

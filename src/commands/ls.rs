@@ -1,5 +1,6 @@
 //! `lumos ls`: runs and benchmarks.
 
+use std::io::{self, Write};
 use std::path::Path;
 
 use comfy_table::{ContentArrangement, Table, presets};
@@ -14,7 +15,7 @@ pub(crate) fn run(arguments: &LsArgs) -> Outcome {
     match arguments.what {
         Listing::Runs => runs(arguments),
         Listing::Tasks => {
-            tasks(arguments.json);
+            tasks(arguments.json)?;
             Ok(Exit::Complete)
         }
     }
@@ -44,6 +45,7 @@ fn state(folder: &Path, planned: u64) -> (Option<u64>, String) {
 }
 
 fn runs(arguments: &LsArgs) -> Outcome {
+    let mut out = io::stdout().lock();
     let path = &arguments.output_path;
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
@@ -70,13 +72,14 @@ fn runs(arguments: &LsArgs) -> Outcome {
         let mut models: Vec<_> = manifest.models.iter().map(|model| model.identity.name.as_str()).collect();
         models.dedup();
         if arguments.json {
-            println!(
+            writeln!(
+                out,
                 "{}",
                 json!({
                     "run": folder, "created": created, "tasks": spec.tasks, "formulations": formulations,
                     "models": models, "planned": manifest.planned(), "settled": settled, "state": state,
                 })
-            );
+            )?;
             continue;
         }
         let settled = settled.map_or_else(|| "?".to_owned(), |settled| settled.to_string());
@@ -91,12 +94,13 @@ fn runs(arguments: &LsArgs) -> Outcome {
         ]);
     }
     if !arguments.json {
-        println!("{table}");
+        writeln!(out, "{table}")?;
     }
     Ok(Exit::Complete)
 }
 
-fn tasks(json: bool) {
+fn tasks(json: bool) -> io::Result<()> {
+    let mut out = io::stdout().lock();
     let mut table = table(&["task", "title", "data file", "formulations", "published"]);
     for benchmark in lumos_benchmarks::all() {
         let formulations: Vec<_> = benchmark.formulations().iter().map(|one| one.name()).collect();
@@ -106,13 +110,14 @@ fn tasks(json: bool) {
             .map(|figure| format!("{} {}", figure.system, figure.percent))
             .collect();
         if json {
-            println!(
+            writeln!(
+                out,
                 "{}",
                 json!({
                     "task": benchmark.name(), "title": benchmark.title(), "data_file": benchmark.data_file(),
                     "formulations": formulations, "published": published,
                 })
-            );
+            )?;
         } else {
             table.add_row([
                 benchmark.name().to_owned(),
@@ -124,6 +129,7 @@ fn tasks(json: bool) {
         }
     }
     if !json {
-        println!("{table}");
+        writeln!(out, "{table}")?;
     }
+    Ok(())
 }

@@ -1,5 +1,7 @@
 //! `lumos replay`: recorded cases through today's code.
 
+use std::io::{self, Write};
+
 use lumos_benchmarks::replay::{self, Verdict};
 use serde_json::json;
 
@@ -7,11 +9,12 @@ use crate::cli::ReplayArgs;
 use crate::exit::{Exit, Failure, Outcome};
 
 pub(crate) fn run(arguments: &ReplayArgs) -> Outcome {
+    let mut out = io::stdout().lock();
     let (mut passed, mut failed, mut skipped) = (0u64, 0u64, 0u64);
     for file in &arguments.files {
         for recorded in replay::read_cases(file).map_err(Failure::usage)? {
             let verdict = recorded.map_err(Failure::usage)?.replay();
-            tell(&verdict, arguments.json);
+            tell(&mut out, &verdict, arguments.json)?;
             match &verdict {
                 Verdict { skipped: Some(_), .. } => skipped += 1,
                 Verdict { difference: Some(_), .. } => failed += 1,
@@ -21,20 +24,21 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Outcome {
     }
     if !arguments.json {
         let skipped = if skipped > 0 { format!(", {skipped} skipped") } else { String::new() };
-        println!("{passed} passed, {failed} failed{skipped}");
+        writeln!(out, "{passed} passed, {failed} failed{skipped}")?;
     }
     Ok(if failed > 0 { Exit::CheckFailed } else { Exit::Complete })
 }
 
-fn tell(verdict: &Verdict, json: bool) {
+fn tell(out: &mut impl Write, verdict: &Verdict, json: bool) -> io::Result<()> {
     let Verdict { id, difference, skipped } = verdict;
     if json {
         let mut object = json!({ "id": id, "passed": verdict.passed(), "difference": difference });
         if let Some(reason) = skipped {
             object["skipped"] = reason.as_str().into();
         }
-        println!("{object}");
+        writeln!(out, "{object}")?;
     } else if let Some(difference) = difference {
-        println!("{id}: {difference}");
+        writeln!(out, "{id}: {difference}")?;
     }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! `lumos show`: one item's trajectory.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 
 use lumos_coordinator::trajectory::{Show, find, show};
 
@@ -23,17 +23,18 @@ pub(crate) fn run(arguments: &ShowArgs) -> Outcome {
     }
     let how =
         Show { colours: std::io::stdout().is_terminal(), prompts: arguments.prompts, ..Show::default() };
+    let mut out = io::stdout().lock();
     for (index, found) in found.iter().enumerate() {
         if arguments.json {
             for record in &found.records {
-                println!("{}", serde_json::to_string(record)?);
+                writeln!(out, "{}", serde_json::to_string(record)?)?;
             }
             continue;
         }
         if index > 0 {
-            println!();
+            writeln!(out)?;
         }
-        print!("{}", show(found, &manifest.spec.scoring, how)?);
+        write!(out, "{}", show(found, &manifest.spec.scoring, how)?)?;
     }
     Ok(Exit::Complete)
 }
