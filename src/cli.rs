@@ -1,4 +1,8 @@
 //! The command line.
+#![allow(
+    rustdoc::invalid_html_tags,
+    reason = "doc comments are help texts here: `<folder>` is a placeholder"
+)]
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The vocabulary of lumos and the agent's logic, without I/O.
 //!
-//! Everything here is a plain value or a pure state machine: an [`Episode`](episode::Episode) says what it
+//! Everything here is a plain value or a pure state machine: an [`Episode`] says what it
 //! needs next, a driver somewhere else fetches it and feeds the reply back. Recorded cases, live models and
 //! tests drive the very same code.
 
