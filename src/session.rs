@@ -46,8 +46,6 @@ pub(crate) struct Session {
     pub(crate) models: Arc<Models>,
     pub(crate) tools: Arc<ToolSets>,
     pub(crate) places: usize,
-    /// The results in the folder, if there are any, are of this specification.
-    pub(crate) unchanged: bool,
 }
 
 /// Opens a run's checkpoint off the runtime's threads.
@@ -75,7 +73,6 @@ type Targets = HashMap<(String, u64), Target>;
 impl Session {
     /// Runs what is outstanding, writes the results and says how it stands.
     pub(crate) async fn run(self, output: &Output) -> Outcome {
-        let nothing_to_do = self.unchanged && self.checkpoint.settled() >= self.manifest.planned();
         let interrupts = Interrupts::watch();
         let dispatched = self.dispatch(output, &interrupts).await;
         let summary = match dispatched {
@@ -88,12 +85,7 @@ impl Session {
         };
         let interrupted = interrupts.drain.is_cancelled() && !summary.too_many_faults;
         let Self { manifest, folder, checkpoint, .. } = self;
-        // A complete run is left as it is.
-        let written = if nothing_to_do && output.record.is_none() && has_results(&folder) {
-            report::report(&manifest, &checkpoint, &[]).map_err(Failure::from)
-        } else {
-            write_results(&manifest, &folder, &checkpoint, output)
-        };
+        let written = write_results(&manifest, &folder, &checkpoint, output);
         match written {
             Ok(report) => {
                 checkpoint.close()?;
@@ -199,24 +191,21 @@ async fn watch(mut events: mpsc::Receiver<Event>, quiet: bool, json: bool) -> st
     Ok(())
 }
 
-fn has_results(folder: &Path) -> bool {
-    let is_results = |entry: std::io::Result<std::fs::DirEntry>| {
-        entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with("results_"))
-    };
-    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.any(is_results))
-}
-
-/// Writes results, samples and reports into the run's folder, and the recorded cases where they were asked for.
+/// Writes results, samples and reports into the run's folder, unless they are there already, and the recorded cases
+/// where they were asked for.
 fn write_results(
     manifest: &Manifest,
     folder: &Path,
     checkpoint: &Checkpoint,
     output: &Output,
 ) -> Result<report::Report, Failure> {
-    let report = export::export(folder, manifest, checkpoint, &[], jiff::Timestamp::now())?.report;
+    let report = report::report(manifest, checkpoint, &[])?;
     report.total.check()?;
     for configuration in &report.configurations {
         configuration.ledger.check()?;
+    }
+    if !export::is_current(folder, &report)? {
+        export::export(folder, manifest, checkpoint, &[], jiff::Timestamp::now())?;
     }
     if let Some(path) = &output.record {
         record_cases(manifest, checkpoint, path)?;

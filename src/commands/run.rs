@@ -63,12 +63,9 @@ async fn start(spec: ResolvedSpec, engine: &EngineArgs, output: &Output) -> Outc
         load(&manifest, &means).await?;
     }
     let opened = manifest.open_or_create(&folder).map_err(manifest_failure)?;
-    let (manifest, unchanged) = match opened {
-        Opened::Created => (manifest, false),
-        Opened::Continued(found) => {
-            let unchanged = found.spec.scoring == manifest.spec.scoring;
-            (Manifest { spec: manifest.spec, ..*found }, unchanged)
-        }
+    let manifest = match opened {
+        Opened::Created => manifest,
+        Opened::Continued(found) => Manifest { spec: manifest.spec, ..*found },
     };
     let checkpoint = session::open(&folder, Checkpoint::create).await?;
     if checkpoint.plan()?.is_none() {
@@ -83,7 +80,7 @@ async fn start(spec: ResolvedSpec, engine: &EngineArgs, output: &Output) -> Outc
             return Err(error.into());
         }
     }
-    go_on(manifest, &folder, checkpoint, &means, output, unchanged).await
+    go_on(manifest, &folder, checkpoint, &means, output).await
 }
 
 pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
@@ -100,7 +97,7 @@ pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
     }
     let means = Means::of(&manifest.spec, &EngineArgs::default())?;
     verify(&manifest, &means).await?;
-    go_on(manifest, folder, checkpoint, &means, &output, true).await
+    go_on(manifest, folder, checkpoint, &means, &output).await
 }
 
 /// The models are still what the run was planned with.
@@ -141,7 +138,6 @@ async fn go_on(
     checkpoint: Checkpoint,
     means: &Means,
     output: &Output,
-    unchanged: bool,
 ) -> Outcome {
     if checkpoint.settled() < manifest.planned()
         && let Err(failure) = load(&manifest, means).await
@@ -156,7 +152,6 @@ async fn go_on(
         models: Arc::clone(&means.models),
         tools: Arc::clone(&means.tools),
         places: means.places,
-        unchanged,
     };
     session.run(output).await
 }

@@ -1,5 +1,6 @@
 //! The files a run leaves beside its checkpoint: results and samples in lm-eval's fields, and reports.
 
+mod current;
 mod sample;
 
 use std::collections::BTreeSet;
@@ -19,6 +20,7 @@ use crate::report::{Format, Report, report};
 use crate::score::ScoreError;
 use crate::walk::walk;
 
+pub use current::is_current;
 pub use sample::sample;
 
 /// Why files cannot be written.

@@ -22,6 +22,7 @@ async fn files_are_replaced_whole() {
     let now: Timestamp = "2025-01-02T03:04:05.6Z".parse().unwrap();
     let first = export(folder, &manifest, &checkpoint, &[], now).unwrap();
     assert_eq!(first.report.total.outstanding, 10);
+    assert!(is_current(folder, &first.report).unwrap());
     let mut scored = 0;
     // Recorded backwards; written in the order of the items.
     for item in items.iter().rev() {
@@ -33,7 +34,10 @@ async fn files_are_replaced_whole() {
     rescore(&manifest, &checkpoint, &Scoring::ALL, |_| scored += 1).unwrap();
     assert_eq!(scored, 16);
     let later = now.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
+    let grown = report(&manifest, &checkpoint, &[]).unwrap();
+    assert!(!is_current(folder, &grown).unwrap(), "more is recorded than the files say");
     let second = export(folder, &manifest, &checkpoint, &[], later).unwrap();
+    assert!(is_current(folder, &second.report).unwrap());
     let mut names: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -85,4 +89,22 @@ async fn files_are_replaced_whole() {
     let same = export(folder, &manifest, &checkpoint, &[], later).unwrap();
     assert_eq!(same.report, second.report);
     assert_eq!(lines(second.files.last().unwrap()), samples);
+}
+
+#[test]
+fn an_export_that_was_cut_short_is_not_current() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let items: Vec<_> = (0..2).map(item).collect();
+    let manifest = manifest_of(&[configuration(0)], &items);
+    let checkpoint = Checkpoint::create(&folder.join("checkpoint")).unwrap();
+    checkpoint.store_items("svamp", &items).unwrap();
+    let empty = report(&manifest, &checkpoint, &[]).unwrap();
+    assert!(!is_current(folder, &empty).unwrap(), "there is nothing yet");
+    let exported = export(folder, &manifest, &checkpoint, &[], Timestamp::UNIX_EPOCH).unwrap();
+    assert!(is_current(folder, &exported.report).unwrap());
+    let samples = exported.files.iter().find(|file| file.extension().is_some_and(|ending| ending == "jsonl"));
+    fs::remove_file(samples.unwrap()).unwrap();
+    assert!(!is_current(folder, &exported.report).unwrap());
+    checkpoint.close().unwrap();
 }
