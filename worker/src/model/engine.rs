@@ -18,7 +18,7 @@ pub struct EngineSettings {
     /// The type weights are kept in.
     pub dtype: DType,
     /// Precision of the rotary frequencies of models in folders. By default as a model that was cast as a whole
-    /// has them, which is how the original casts (`model.half()`) and how the reference figures were made.
+    /// has them, which is how the reference figures were made; `docs/fidelity.md` says what speaks against it.
     pub rotary: RotaryPrecision,
 }
 

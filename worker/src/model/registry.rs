@@ -35,7 +35,7 @@ pub enum IdentifyError {
         role: Role,
     },
     /// A file cannot be read.
-    #[error("model {name}: cannot read {}: {source}", path.display())]
+    #[error("model {name}: cannot read {}: {source}; check that it is there and that you may read it", path.display())]
     Unreadable {
         /// The model's name.
         name: String,
@@ -45,7 +45,7 @@ pub enum IdentifyError {
         source: io::Error,
     },
     /// The folder is no model's.
-    #[error("model {name}: {} holds no weights (*.safetensors or pytorch_model*.bin)", path.display())]
+    #[error("model {name}: {} holds no weights; copy *.safetensors or pytorch_model*.bin into it", path.display())]
     NoWeights {
         /// The model's name.
         name: String,
