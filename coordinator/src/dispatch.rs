@@ -208,7 +208,11 @@ impl<'a> Session<'a> {
 
     fn assignment(&self, id: &UnitId) -> Option<Assignment> {
         let open = self.open.get(id)?;
-        Some(Assignment { unit: WorkUnit::Episode(open.planned.unit.clone()), attempt: open.attempt })
+        Some(Assignment {
+            unit: WorkUnit::Episode(open.planned.unit.clone()),
+            attempt: open.attempt,
+            run: None,
+        })
     }
 
     /// Records results together, then acknowledges them and says what happened.
@@ -249,7 +253,7 @@ impl<'a> Session<'a> {
 
     /// Draws the consequences of a recorded result.
     fn settle(&mut self, finished: Finished, recorded: Recorded) -> Event {
-        let Finished { unit, attempt, outcome, telemetry } = finished;
+        let Finished { unit, attempt, outcome, telemetry, .. } = finished;
         let duplicate = |unit| Event::Duplicate { unit };
         match (recorded, &outcome.ending) {
             (Recorded::Duplicate, _) => duplicate(unit),

@@ -15,6 +15,10 @@ pub trait LeaseControl: Send + Sync {
     fn release(&self);
     /// Takes the message out without its having been worked on: it can never succeed.
     async fn bury(&self) -> Result<(), QueueError>;
+    /// What others can give the message back by when its holder is gone.
+    fn token(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// One delivery of a message. Dropping it gives the message back.
@@ -45,6 +49,25 @@ impl<T> Lease<T> {
     /// How often the message has been delivered, this time included.
     pub fn deliveries(&self) -> u32 {
         self.deliveries
+    }
+
+    /// What others can give the message back by when this holder is gone, where the queue knows such a thing.
+    pub fn token(&self) -> Option<&str> {
+        self.control.as_deref().and_then(LeaseControl::token)
+    }
+
+    /// The same lease of another view of the message.
+    ///
+    /// # Errors
+    /// What `view` fails with; the lease comes back with it, so that its holder decides what becomes of it.
+    pub fn try_map<U, E>(mut self, view: impl FnOnce(&T) -> Result<U, E>) -> Result<Lease<U>, (Self, E)> {
+        match view(&self.body) {
+            Ok(body) => {
+                let control = self.control.take();
+                Ok(Lease { id: self.id.clone(), body, deliveries: self.deliveries, control })
+            }
+            Err(error) => Err((self, error)),
+        }
     }
 
     /// Asks for more time.

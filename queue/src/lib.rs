@@ -22,6 +22,25 @@ pub enum QueueError {
     /// The lease is no longer held: it ran out, or the message was settled by someone else.
     #[error("the lease of message `{0}` is no longer held")]
     LeaseLost(String),
+    /// The server cannot be reached, or did not answer in time: whether a message arrived is not known.
+    #[error("the queue cannot be reached: {0}")]
+    Unreachable(String),
+    /// The queue holds as much as it may; the same message may find room later.
+    #[error("the queue is full")]
+    Full,
+    /// The message is larger than any the queue takes.
+    #[error("message `{id}` has {bytes} bytes, and {limit} are allowed")]
+    TooLarge {
+        /// The message.
+        id: String,
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The server refused: permissions, a missing stream, a setting it does not know.
+    #[error("the queue's server refused: {0}")]
+    Refused(String),
 }
 
 /// A queue of messages of one type.
@@ -33,6 +52,21 @@ pub trait Queue<T>: Send + Sync {
     /// # Errors
     /// If the queue is closed.
     async fn publish(&self, id: &str, body: T) -> Result<(), QueueError>;
+
+    /// Publishes several messages, ids first. Where one fails, those before it are in the queue and those behind it
+    /// may be; publishing all of them again is harmless.
+    ///
+    /// # Errors
+    /// The first failure.
+    async fn publish_all(&self, messages: Vec<(String, T)>) -> Result<(), QueueError>
+    where
+        T: Send + 'async_trait,
+    {
+        for (id, body) in messages {
+            self.publish(&id, body).await?;
+        }
+        Ok(())
+    }
 
     /// Claims up to `max` messages, oldest first; waits until there is one. Empty once the queue is closed and
     /// holds no more.

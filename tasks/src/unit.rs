@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::configuration::Configuration;
+use crate::fleet::RunToken;
 use crate::identity::{ContentHash, ItemId, UnitId};
 use crate::item::{Setup, Task};
 use crate::outcome::{Outcome, Telemetry};
@@ -49,8 +50,25 @@ pub struct EpisodeUnit {
 impl EpisodeUnit {
     /// Builds the unit and its identity.
     pub fn new(item: ItemId, task: Task, setup: Setup, configuration: std::sync::Arc<Configuration>) -> Self {
-        let id = UnitId::new(ContentHash::of_json(&("unit/1", &item, configuration.identity())));
+        let identity = configuration.identity();
+        Self::under(item, task, setup, configuration, &identity)
+    }
+
+    /// Builds the unit under a configuration whose identity is known already: for many units of one configuration.
+    pub fn under(
+        item: ItemId,
+        task: Task,
+        setup: Setup,
+        configuration: std::sync::Arc<Configuration>,
+        identity: &ContentHash,
+    ) -> Self {
+        let id = Self::identity_of(&item, identity);
         Self { id, item, task, setup, configuration }
+    }
+
+    /// The identity of an item's unit under the configuration of this identity.
+    pub fn identity_of(item: &ItemId, configuration: &ContentHash) -> UnitId {
+        UnitId::new(ContentHash::of_json(&("unit/1", item, configuration)))
     }
 }
 
@@ -61,6 +79,9 @@ pub struct Assignment {
     pub unit: WorkUnit,
     /// Which attempt this is, counted from 1.
     pub attempt: u32,
+    /// The run it belongs to, where a queue is shared by several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunToken>,
 }
 
 impl Assignment {
@@ -81,11 +102,15 @@ pub struct Finished {
     pub outcome: Outcome,
     /// What depends on schedule and machine.
     pub telemetry: Telemetry,
+    /// The run it belongs to, where a queue is shared by several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunToken>,
 }
 
 impl Finished {
-    /// Names the message.
+    /// Names the message: every worker's outcome of an attempt is a message of its own, so that second ones are
+    /// counted where they are recorded.
     pub fn message_id(&self) -> String {
-        format!("{}-{}", self.unit, self.attempt)
+        format!("{}-{}-{}", self.unit, self.attempt, self.telemetry.worker)
     }
 }

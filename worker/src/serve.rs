@@ -106,7 +106,13 @@ impl Worker {
         };
         telemetry.attempt = assignment.attempt;
         telemetry.worker.clone_from(&self.name);
-        Finished { unit: unit.id.clone(), attempt: assignment.attempt, outcome, telemetry }
+        Finished {
+            unit: unit.id.clone(),
+            attempt: assignment.attempt,
+            outcome,
+            telemetry,
+            run: assignment.run.clone(),
+        }
     }
 }
 

@@ -70,7 +70,7 @@ fn worker() -> Arc<Worker> {
 async fn serve(units: Vec<EpisodeUnit>) -> BTreeMap<String, Finished> {
     let (work, results) = (MemoryQueue::bounded(64), MemoryQueue::bounded(64));
     for unit in units {
-        let assignment = Assignment { unit: WorkUnit::Episode(unit), attempt: 1 };
+        let assignment = Assignment { unit: WorkUnit::Episode(unit), attempt: 1, run: None };
         work.publish(&assignment.message_id(), assignment).await.unwrap();
     }
     work.close();

@@ -1,0 +1,380 @@
+//! What coordinators and workers say to each other across machines. Plain values: the queue carries them, neither
+//! side trusts them before it has checked them.
+//!
+//! A work message carries the item and names its configuration by hash; configurations, and whatever else many
+//! units share, travel once per run as [`SharedInputs`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::configuration::{Configuration, ModelIdentity};
+use crate::identity::{ContentHash, ItemId, UnitId};
+use crate::item::{Setup, Task};
+use crate::outcome::{Fault, Outcome, Telemetry};
+use crate::unit::{Assignment, EpisodeUnit, Finished, WorkUnit};
+
+/// The version of everything in this module. Raised when a message changes its meaning; it is part of every name a
+/// queue uses, so that parties of different versions never take each other's messages.
+pub const PROTOCOL: u32 = 1;
+
+/// Names a run on a shared queue: sixteen hexadecimal digits, so that it can stand in a subject.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RunToken(String);
+
+/// A text that is no token.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is no token: sixteen hexadecimal digits are")]
+pub struct TokenError(String);
+
+impl RunToken {
+    /// The token of some content: the beginning of its hash.
+    pub fn of(content: &ContentHash) -> Self {
+        Self(content.as_str().chars().take(16).collect())
+    }
+
+    /// The digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for RunToken {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        let digits = text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        if digits { Ok(Self(text.to_owned())) } else { Err(TokenError(text.to_owned())) }
+    }
+}
+
+impl TryFrom<String> for RunToken {
+    type Error = TokenError;
+
+    fn try_from(text: String) -> Result<Self, TokenError> {
+        text.parse()
+    }
+}
+
+impl From<RunToken> for String {
+    fn from(token: RunToken) -> Self {
+        token.0
+    }
+}
+
+impl fmt::Display for RunToken {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+/// A queue lane: the units that need the same models and tools, at one priority.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct LaneId {
+    /// The beginning of [`Configuration::lane`].
+    pub needs: RunToken,
+    /// 0 goes first, 9 last.
+    pub priority: u8,
+}
+
+impl LaneId {
+    /// The lane of a configuration.
+    pub fn of(configuration: &Configuration, priority: u8) -> Self {
+        Self { needs: RunToken::of(&configuration.lane()), priority: priority.min(9) }
+    }
+}
+
+impl fmt::Display for LaneId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}.{}", self.needs, self.priority)
+    }
+}
+
+/// What many units of a run share; stored once, under the hash of its bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SharedInputs {
+    /// The configurations of the run.
+    pub configurations: Vec<Arc<Configuration>>,
+}
+
+impl SharedInputs {
+    /// The configurations by identity.
+    pub fn by_identity(&self) -> BTreeMap<ContentHash, Arc<Configuration>> {
+        self.configurations.iter().map(|one| (one.identity(), Arc::clone(one))).collect()
+    }
+}
+
+/// Whether workers are to take a run's units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// Yes.
+    Active,
+    /// No, and what they have of it is to be dropped.
+    Cancelled,
+    /// No: its coordinator ended in good order.
+    Ended,
+}
+
+/// A run, as workers need to know it. Stands in a bucket under the run's token.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunNotice {
+    /// [`PROTOCOL`] of the coordinator.
+    pub protocol: u32,
+    /// The run's token.
+    pub run: RunToken,
+    /// The run's name, for people.
+    pub name: String,
+    /// Whether its units are to be taken.
+    pub state: RunState,
+    /// Under what the [`SharedInputs`] are stored.
+    pub shared: ContentHash,
+    /// The run's lanes.
+    pub lanes: Vec<LaneId>,
+    /// Seconds an item may take.
+    pub time_limit: Option<f64>,
+    /// When this was written, milliseconds since 1970.
+    pub written_ms: i64,
+}
+
+/// A unit on its way to a worker on another machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkMessage {
+    /// The run.
+    pub run: RunToken,
+    /// The attempt, counted from 1.
+    pub attempt: u32,
+    /// The unit.
+    pub work: UnitMessage,
+}
+
+/// A unit, its configuration named by hash.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "work", rename_all = "snake_case")]
+pub enum UnitMessage {
+    /// An episode.
+    Episode {
+        /// The unit's identity.
+        id: UnitId,
+        /// The item's identity.
+        item: ItemId,
+        /// What the episode sees.
+        task: Task,
+        /// What its session sees beside.
+        setup: Setup,
+        /// The configuration's identity.
+        configuration: ContentHash,
+    },
+}
+
+/// A work message that is not what it says it is.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum MessageError {
+    /// Its configuration is not among the run's.
+    #[error("the run has no configuration {0}")]
+    UnknownConfiguration(ContentHash),
+    /// Its id is not that of its content.
+    #[error("the unit calls itself {claimed} and is {found}")]
+    WrongIdentity {
+        /// What it says.
+        claimed: UnitId,
+        /// What it is.
+        found: UnitId,
+    },
+}
+
+impl WorkMessage {
+    /// Packs an assignment whose configuration's identity is known.
+    pub fn pack(run: RunToken, assignment: Assignment, configuration: ContentHash) -> Self {
+        let WorkUnit::Episode(EpisodeUnit { id, item, task, setup, .. }) = assignment.unit;
+        let work = UnitMessage::Episode { id, item, task, setup, configuration };
+        Self { run, attempt: assignment.attempt, work }
+    }
+
+    /// Names the message: a unit that is tried again is another message.
+    pub fn message_id(&self) -> String {
+        let UnitMessage::Episode { id, .. } = &self.work;
+        format!("{id}-{}", self.attempt)
+    }
+
+    /// The assignment, with the configuration it names put in and its identity checked.
+    ///
+    /// # Errors
+    /// See [`MessageError`].
+    pub fn unpack(
+        self,
+        configuration: impl FnOnce(&ContentHash) -> Option<Arc<Configuration>>,
+    ) -> Result<Assignment, MessageError> {
+        let UnitMessage::Episode { id, item, task, setup, configuration: identity } = self.work;
+        let Some(configuration) = configuration(&identity) else {
+            return Err(MessageError::UnknownConfiguration(identity));
+        };
+        let unit = EpisodeUnit::under(item, task, setup, configuration, &identity);
+        if unit.id != id {
+            return Err(MessageError::WrongIdentity { claimed: id, found: unit.id });
+        }
+        Ok(Assignment { unit: WorkUnit::Episode(unit), attempt: self.attempt, run: Some(self.run) })
+    }
+}
+
+/// What came of a unit, on its way back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ResultMessage {
+    /// The run.
+    pub run: RunToken,
+    /// The unit.
+    pub unit: UnitId,
+    /// The attempt, counted from 1.
+    pub attempt: u32,
+    /// The episode's record.
+    pub outcome: Outcome,
+    /// What depends on schedule and machine.
+    pub telemetry: Telemetry,
+}
+
+impl ResultMessage {
+    /// Packs a result; `None` if it belongs to no run on a shared queue.
+    pub fn pack(finished: Finished) -> Option<Self> {
+        let Finished { unit, attempt, outcome, telemetry, run } = finished;
+        Some(Self { run: run?, unit, attempt, outcome, telemetry })
+    }
+
+    /// The result.
+    pub fn unpack(self) -> Finished {
+        let Self { run, unit, attempt, outcome, telemetry } = self;
+        Finished { unit, attempt, outcome, telemetry, run: Some(run) }
+    }
+}
+
+/// A lease a worker holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldLease {
+    /// The run.
+    pub run: RunToken,
+    /// The work message's id.
+    pub message: String,
+    /// What the queue can give the message back by.
+    pub token: String,
+}
+
+/// What a worker can hold.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Holdings {
+    /// Where it computes: `cpu`, `cuda:0`.
+    pub device: String,
+    /// Bytes of memory it may fill with models; `None` where it sets itself no limit.
+    pub memory: Option<u64>,
+    /// Tools beside those that every worker has: `chromium`, `mariadb`.
+    pub tools: Vec<String>,
+    /// Models that are loaded.
+    pub models: Vec<ModelIdentity>,
+    /// Episodes driven side by side.
+    pub places: u32,
+}
+
+/// A worker, as others see it. Stands in a bucket under the worker's name for as long as it keeps writing it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkerNotice {
+    /// [`PROTOCOL`] of the worker.
+    pub protocol: u32,
+    /// The worker's name: host, process and a random part.
+    pub name: String,
+    /// The host.
+    pub host: String,
+    /// The process on that host.
+    pub process: u32,
+    /// The program's version.
+    pub version: String,
+    /// What it can hold and has loaded.
+    pub holdings: Holdings,
+    /// Places in use.
+    pub in_use: u32,
+    /// Leases it holds.
+    pub held: Vec<HeldLease>,
+    /// Units finished since it began.
+    pub finished: u64,
+    /// Outcomes that wait to be sent.
+    pub spooled: u64,
+    /// Units per second of late.
+    pub units_per_second: f64,
+    /// Tokens read and written per second of late.
+    pub tokens_per_second: f64,
+    /// Whether it takes no more work.
+    pub draining: bool,
+    /// Why it cannot take lanes that are there, for people.
+    pub refusals: Vec<String>,
+    /// When it began, milliseconds since 1970.
+    pub started_ms: i64,
+    /// When this was written, milliseconds since 1970.
+    pub written_ms: i64,
+}
+
+/// How one configuration of a run stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ConfigurationStatus {
+    /// The configuration's label.
+    pub label: String,
+    /// Units planned.
+    pub planned: u64,
+    /// Ended with a prediction.
+    pub answered: u64,
+    /// Ended without one, by the agent's own doing.
+    pub gave_up: u64,
+    /// Attempts are used up.
+    pub faulted: u64,
+    /// Correct so far under the first scoring, and how many were scored.
+    pub correct: Option<(u64, u64)>,
+}
+
+/// A fault, as the status shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecentFault {
+    /// When it was recorded, milliseconds since 1970.
+    pub at_ms: i64,
+    /// The unit.
+    pub unit: UnitId,
+    /// The worker.
+    pub worker: String,
+    /// The attempt, counted from 1.
+    pub attempt: u32,
+    /// What failed.
+    pub fault: Fault,
+}
+
+/// How a run stands, as its coordinator writes it for everyone to read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunStatus {
+    /// [`PROTOCOL`] of the coordinator.
+    pub protocol: u32,
+    /// The run's token.
+    pub run: RunToken,
+    /// The run's name.
+    pub name: String,
+    /// Its state.
+    pub state: RunState,
+    /// The coordinator's host.
+    pub host: String,
+    /// By configuration, in the order of reports.
+    pub configurations: Vec<ConfigurationStatus>,
+    /// Given out and not settled.
+    pub in_flight: u64,
+    /// Second outcomes that were dropped.
+    pub duplicates: u64,
+    /// Units given out anew because their message had vanished or their worker was lost.
+    pub recovered: u64,
+    /// Units settled per second of late.
+    pub units_per_second: f64,
+    /// Tokens per second of late.
+    pub tokens_per_second: f64,
+    /// The latest faults, newest first, at most twenty.
+    pub recent_faults: Vec<RecentFault>,
+    /// When the session began, milliseconds since 1970.
+    pub started_ms: i64,
+    /// When this was written, milliseconds since 1970.
+    pub written_ms: i64,
+}
