@@ -13,6 +13,17 @@ if ! command -v cc >/dev/null; then
   fi
 fi
 
+# The queue's tests talk to a real nats-server: the distribution's, and a current one for comparison.
+if ! command -v nats-server >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+  apt-get update -qq && apt-get install -y -qq --no-install-recommends nats-server iproute2 openssl procps >/dev/null ||
+    echo "nats-server cannot be installed here; the tests that need one will say that they are skipped" >&2
+fi
+if [ -z "${LUMOS_NATS_SERVER_CURRENT:-}" ] && LUMOS_NATS_SERVER_CURRENT=$(tests/tools/current-nats-server.sh); then
+  export LUMOS_NATS_SERVER_CURRENT
+else
+  unset LUMOS_NATS_SERVER_CURRENT
+fi
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0

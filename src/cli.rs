@@ -4,16 +4,21 @@
     reason = "doc comments are help texts here: `<folder>` is a placeholder"
 )]
 
+mod fleet;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lumos_coordinator::report::Format;
 
+pub(crate) use fleet::{CancelArgs, MergeArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
+
 /// Evaluate Lumos language agents: planning, grounding, execution.
 ///
 /// One binary, one machine, nothing else installed: episodes run in this process, results are recorded in the
-/// run's folder as they come, and the same command continues a run that was interrupted.
+/// run's folder as they come, and the same command continues a run that was interrupted. With --queue nats://… the
+/// episodes run on workers on any number of machines.
 #[derive(Debug, Parser)]
 #[command(name = "lumos", version, propagate_version = true, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -29,6 +34,8 @@ Examples:
       the small shipped agent on the shipped samples
   lumos fetch gsm8k svamp && lumos run --preset paper --tasks gsm8k,svamp --model builtin:tiny --data data
       the paper's item sets on the official files
+  lumos run --config sweep.toml --queue nats://host:4222 & lumos worker --queue nats://host:4222
+      the same on any number of machines: one coordinator, as many workers as there are
   lumos report runs/<name>                  the table again, or --format markdown|json|csv|html
   lumos show runs/<name> 12                 one item's trajectory
   lumos replay tests/cases/*.jsonl          recorded cases through today's code
@@ -67,6 +74,16 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Go on with an interrupted run: what is outstanding or faulted
     Resume(ResumeArgs),
+    /// Work on the units of runs that others coordinate, over NATS
+    Worker(WorkerArgs),
+    /// Show how runs and workers on a queue stand
+    Status(StatusArgs),
+    /// Follow runs and workers on a queue
+    Watch(WatchArgs),
+    /// Stop a run on a queue, wherever its coordinator is
+    Cancel(CancelArgs),
+    /// Make one run of the parts that --partition made
+    Merge(MergeArgs),
     /// Check a run's settings, data and models without running anything
     Validate(RunArgs),
     /// Print a run's report
@@ -115,6 +132,11 @@ pub(crate) struct RunArgs {
     pub(crate) engine: EngineArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) queue: QueueArgs,
+    /// With --queue nats://…: 0 goes before the units of other runs, 9 after them.
+    #[arg(long, value_name = "0-9", default_value_t = 5, env = "LUMOS_PRIORITY", value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Queue")]
+    pub(crate) priority: u8,
     /// Check settings, data and models, print what would run, and stop.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -154,6 +176,9 @@ pub(crate) struct SelectionArgs {
     /// Repetitions with seeds 0, 1, 2 …
     #[arg(long, value_name = "N", conflicts_with = "seed", env = "LUMOS_EPOCHS")]
     pub(crate) epochs: Option<u64>,
+    /// Only one of several parts, by hash: `hash:2/5` is the second of five; `lumos merge` puts them together.
+    #[arg(long, value_name = "hash:M/N", env = "LUMOS_PARTITION")]
+    pub(crate) partition: Option<String>,
     /// Count records that cannot be read and go on, where they would stop the run.
     #[arg(long)]
     pub(crate) skip_invalid: bool,
@@ -263,6 +288,11 @@ pub(crate) struct ResumeArgs {
     /// Write each episode as a recorded case that `lumos replay` reads.
     #[arg(long, value_name = "FILE", env = "LUMOS_RECORD")]
     pub(crate) record: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) queue: QueueArgs,
+    /// With --queue nats://…: 0 goes before the units of other runs, 9 after them.
+    #[arg(long, value_name = "0-9", default_value_t = 5, env = "LUMOS_PRIORITY", value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Queue")]
+    pub(crate) priority: u8,
 }
 
 #[derive(Debug, Args)]

@@ -1,0 +1,243 @@
+//! What the queue costs, and how a fleet scales. Needs a nats-server (`LUMOS_NATS_SERVER`, or on the path).
+//!
+//! `cargo bench --bench fleet -- overhead [items]` runs items that need no time through coordinator, queue, four
+//! worker processes of eight places and checkpoint, and beside it the bare exchange of messages of the same size:
+//! publish, pull, publish the result, consume it, both acknowledged.
+//!
+//! `cargo bench --bench fleet -- scale [seconds]` runs simulated GPU workers (200 ms a turn, eight places each) and prints
+//! which share of their places' time went into turns.
+//!
+//! Figures are printed, never asserted.
+
+#[path = "../tests/fleet/fleet.rs"]
+#[allow(dead_code, reason = "shared with the tests, which use more of it")]
+mod fleet;
+#[path = "../tests/fleet/nats.rs"]
+#[allow(dead_code, reason = "shared with the tests, which use more of it")]
+mod nats;
+#[path = "../tests/it/support.rs"]
+#[allow(dead_code, reason = "shared with the tests, which use more of it")]
+mod program;
+#[path = "../tests/fleet/rehearsal.rs"]
+#[allow(dead_code, reason = "shared with the tests, which use more of it")]
+mod rehearsal;
+
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::{self, AckKind, consumer, stream};
+use futures::StreamExt;
+use serde_json::Value;
+
+use crate::fleet::{Fleet, Process};
+use crate::nats::Nats;
+use crate::rehearsal::{Rehearsal, TURNS};
+
+const WORKERS: usize = 4;
+const PLACES: usize = 8;
+/// Bytes of a null item's message and of its outcome's.
+const ITEM: usize = 1024;
+const OUTCOME: usize = 2048;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let number = |index: usize, default: u64| {
+        arguments.get(index).map_or(default, |text| text.parse().expect("a number"))
+    };
+    match arguments.first().map(String::as_str) {
+        Some("bare-worker") => block_on(bare_worker(&arguments[1])),
+        Some("overhead") => overhead(number(1, 50_000)),
+        Some("scale") => scale(number(1, 30)),
+        // `cargo bench` over everything: a short look at both.
+        None => {
+            overhead(5_000);
+            scale(5);
+        }
+        Some(other) => panic!("there is no `{other}`: overhead or scale"),
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(future)
+}
+
+/// Null items through the product and through bare JetStream, in turns.
+fn overhead(items: u64) {
+    let Some(_) = Nats::program("overhead") else { return };
+    let rounds = 3;
+    println!("{items} null items of {ITEM} bytes with outcomes of {OUTCOME} bytes, {WORKERS} workers of {PLACES} places");
+    println!("round  bare items/s  lumos items/s  share");
+    let folder = tempfile::tempdir().unwrap();
+    let rehearsal = Rehearsal::write_null(folder.path(), items, ITEM, OUTCOME);
+    let mut shares = Vec::new();
+    for round in 1..=rounds {
+        let bare = items as f64 / bare(items).as_secs_f64();
+        let ours = items as f64 / ours(&rehearsal, items).as_secs_f64();
+        shares.push(ours / bare);
+        println!("{round:>5}  {bare:>12.0}  {ours:>13.0}  {:>4.0} %", 100.0 * ours / bare);
+    }
+    shares.sort_by(f64::total_cmp);
+    println!("median share {:.0} %", 100.0 * shares[shares.len() / 2]);
+}
+
+/// From the first unit published to the last outcome recorded.
+fn ours(rehearsal: &Rehearsal, items: u64) -> Duration {
+    let folder = tempfile::tempdir().unwrap();
+    let nats = Nats::start(folder.path(), false).unwrap();
+    let fleet = Fleet::new(folder.path(), &nats.url());
+    let places = PLACES.to_string();
+    let script = format!("script:{}", rehearsal.script.display());
+    let data = rehearsal.data.display().to_string();
+    let _workers: Vec<Process> = (0..WORKERS).map(|_| fleet.worker(&["--places", &places])).collect();
+    let arguments =
+        ["--tasks", "gsm8k", "--formulation", "direct", "--model", &script, "--data", &data, "--json"];
+    let seconds = session_seconds(&fleet, &arguments, items);
+    Duration::from_secs_f64(seconds)
+}
+
+/// Runs a coordinator to its end and gives the seconds of its session.
+fn session_seconds(fleet: &Fleet, arguments: &[&str], items: u64) -> f64 {
+    let mut coordinator = fleet.coordinator("bench", arguments);
+    let status = coordinator.wait(Duration::from_secs(900));
+    let said = coordinator.said();
+    assert_eq!(status.code(), Some(0), "{}", said.lines().rev().take(20).collect::<Vec<_>>().join("\n"));
+    let finished: Value = said
+        .lines()
+        .rev()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .find(|event| event["event"] == "finished")
+        .expect("the last event");
+    assert_eq!(finished["settled"], items);
+    finished["seconds"].as_f64().unwrap()
+}
+
+async fn bare_streams(context: &jetstream::Context) {
+    for name in ["work", "results"] {
+        context
+            .create_stream(stream::Config {
+                name: format!("bare-{name}"),
+                subjects: vec![format!("bare.{name}.>")],
+                retention: stream::RetentionPolicy::WorkQueue,
+                discard: stream::DiscardPolicy::New,
+                ..stream::Config::default()
+            })
+            .await
+            .unwrap()
+            .create_consumer(consumer::pull::Config {
+                durable_name: Some("all".to_owned()),
+                max_ack_pending: 100_000,
+                ..consumer::pull::Config::default()
+            })
+            .await
+            .unwrap();
+    }
+}
+
+/// The bare exchange, workers as processes of their own.
+fn bare(items: u64) -> Duration {
+    let folder = tempfile::tempdir().unwrap();
+    let nats = Nats::start(folder.path(), false).unwrap();
+    let url = nats.url();
+    block_on(async {
+        let context = jetstream::new(async_nats::connect(&url).await.unwrap());
+        bare_streams(&context).await;
+        let log = folder.path().join("bare.log");
+        let _workers: Vec<Process> = (0..WORKERS)
+            .map(|_| {
+                let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+                command.args(["bare-worker", &url]);
+                Process::start(&mut command, &log)
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let began = Instant::now();
+        let publisher = {
+            let context = context.clone();
+            tokio::spawn(async move {
+                let body = bytes::Bytes::from(vec![b'x'; ITEM]);
+                futures::stream::iter(0..items)
+                    .map(|index| {
+                        let (context, body) = (context.clone(), body.clone());
+                        async move {
+                            let subject = format!("bare.work.{index}");
+                            context.publish(subject, body).await.unwrap().await.unwrap();
+                        }
+                    })
+                    .buffer_unordered(256)
+                    .collect::<Vec<()>>()
+                    .await;
+            })
+        };
+        let results: consumer::PullConsumer =
+            context.get_consumer_from_stream("all", "bare-results").await.unwrap();
+        let mut messages =
+            results.stream().max_messages_per_batch(500).messages().await.unwrap();
+        for _ in 0..items {
+            messages.next().await.unwrap().unwrap().ack().await.unwrap();
+        }
+        let taken = began.elapsed();
+        publisher.await.unwrap();
+        taken
+    })
+}
+
+/// Pulls, publishes the result, awaits its acknowledgement, acknowledges the work; so many side by side as there are
+/// places.
+async fn bare_worker(url: &str) {
+    let context = jetstream::new(async_nats::connect(url).await.unwrap());
+    let body = bytes::Bytes::from(vec![b'y'; OUTCOME]);
+    let work: consumer::PullConsumer = context.get_consumer_from_stream("all", "bare-work").await.unwrap();
+    let lanes = (0..PLACES).map(|_| {
+        let (context, body, work) = (context.clone(), body.clone(), work.clone());
+        tokio::spawn(async move {
+            loop {
+                let mut batch =
+                    work.batch().max_messages(1).expires(Duration::from_secs(30)).messages().await.unwrap();
+                while let Some(Ok(message)) = batch.next().await {
+                    let subject = message.subject.replace("bare.work.", "bare.results.");
+                    context.publish(subject, body.clone()).await.unwrap().await.unwrap();
+                    message.ack_with(AckKind::Ack).await.unwrap();
+                }
+            }
+        })
+    });
+    futures::future::join_all(lanes).await;
+}
+
+/// Simulated GPU workers: efficiency by their number.
+fn scale(seconds: u64) {
+    let Some(_) = Nats::program("scale") else { return };
+    const TURN: f64 = 0.2;
+    println!("{PLACES} places a worker, {TURN} s a turn, {TURNS} turns an item, about {seconds} s each");
+    println!("workers  items  seconds  items/s  efficiency");
+    for workers in [1usize, 4, 16, 64] {
+        let places = workers * PLACES;
+        let item_seconds = TURN * f64::from(TURNS);
+        let waves = (seconds as f64 / item_seconds).ceil() as u64;
+        let items = waves * places as u64;
+        let folder = tempfile::tempdir().unwrap();
+        let rehearsal = Rehearsal::write(folder.path(), items);
+        let nats = Nats::start(folder.path(), false).unwrap();
+        let fleet = Fleet::new(folder.path(), &nats.url());
+        let (latency, per_worker) = (((TURN * 1000.0) as u64).to_string(), PLACES.to_string());
+        let _workers: Vec<Process> = (0..workers)
+            .map(|_| fleet.worker(&["--places", &per_worker, "--script-latency", &latency, "--threads", "1"]))
+            .collect();
+        fleet.until("all workers", Duration::from_secs(120), |status| {
+            status["workers"].as_array().unwrap().len() == workers
+        });
+        let script = format!("script:{}", rehearsal.script.display());
+        let data = rehearsal.data.display().to_string();
+        let taken = session_seconds(
+            &fleet,
+            &["--tasks", "gsm8k", "--model", &script, "--data", &data, "--json"],
+            items,
+        );
+        let turns: u64 = (0..items).map(|index| u64::from(Rehearsal::turns(index))).sum();
+        let ideal = turns as f64 * TURN / places as f64;
+        println!(
+            "{workers:>7}  {items:>5}  {taken:>7.1}  {:>7.0}  {:>8.1} %",
+            items as f64 / taken,
+            100.0 * ideal / taken
+        );
+    }
+}

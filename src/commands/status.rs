@@ -1,0 +1,74 @@
+//! `lumos status` and `lumos watch`: how runs and workers on a queue stand.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use comfy_table::Table;
+use lumos_queue::nats::Server;
+use lumos_tasks::fleet::RunToken;
+use serde_json::json;
+
+use crate::cli::{StatusArgs, WatchArgs};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::fleet::{connect, find_run, look, view};
+
+/// How long a queue is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) async fn status(arguments: &StatusArgs) -> Outcome {
+    let server = connect(&arguments.queue, "lumos status", Some(PATIENCE)).await?;
+    let run = meant(&server, arguments.run.as_deref()).await?;
+    let (runs, workers) = look(&server, run.as_ref()).await?;
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        writeln!(out, "{}", json!({ "runs": runs, "workers": workers }))?;
+    } else {
+        out.write_all(view::render(&runs, &workers, now(), width()).as_bytes())?;
+    }
+    Ok(Exit::Complete)
+}
+
+pub(crate) async fn watch(arguments: &WatchArgs) -> Outcome {
+    let server = connect(&arguments.queue, "lumos watch", Some(PATIENCE)).await?;
+    let run = meant(&server, arguments.run.as_deref()).await?;
+    let pause = Duration::try_from_secs_f64(arguments.interval.max(0.1)).unwrap_or(PATIENCE);
+    let terminal = std::io::stdout().is_terminal();
+    loop {
+        let text = match look(&server, run.as_ref()).await {
+            Ok((runs, workers)) => view::render(&runs, &workers, now(), width()),
+            // The server is away: it may come back.
+            Err(failure) => format!("{}\n", failure.error),
+        };
+        {
+            let mut out = std::io::stdout().lock();
+            if terminal {
+                // Home, the text, and nothing of the last one behind it.
+                let text = text.replace('\n', "\x1b[K\n");
+                write!(out, "\x1b[H{text}\x1b[J")?;
+            } else {
+                writeln!(out, "{text}")?;
+            }
+            out.flush()?;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            _ = tokio::signal::ctrl_c() => return Ok(Exit::Complete),
+        }
+    }
+}
+
+async fn meant(server: &Server, run: Option<&str>) -> Result<Option<RunToken>, Failure> {
+    match run {
+        Some(run) => find_run(server, run).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+fn now() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+/// The columns of the terminal.
+fn width() -> u16 {
+    Table::new().width().unwrap_or(120)
+}

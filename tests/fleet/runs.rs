@@ -1,0 +1,199 @@
+//! Runs over a queue: equal to those of one machine, whoever dies.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::fleet::{Fleet, Process, settled};
+use crate::nats::Nats;
+use crate::program::{content, expect, lumos};
+use crate::rehearsal::Rehearsal;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn path(folder: &Path) -> &str {
+    folder.to_str().unwrap()
+}
+
+fn ends_well(process: &mut Process) {
+    let status = process.wait(PATIENCE);
+    assert_eq!(status.code(), Some(0), "{}", process.said());
+}
+
+fn drained(mut worker: Process) -> String {
+    worker.signal("-TERM");
+    ends_well(&mut worker);
+    worker.said()
+}
+
+#[test]
+fn two_workers_do_the_real_job_as_one_machine_does() {
+    for program in Nats::programs("two_workers_do_the_real_job_as_one_machine_does") {
+        let folder = tempfile::tempdir().unwrap();
+        let tasks = ["--tasks", "gsm8k,svamp", "--model", "builtin:tiny", "--formulation", "iterative,onetime"];
+        let mut alone = vec!["run", "--output-path", path(folder.path()), "--name", "alone"];
+        alone.extend(tasks);
+        expect(0, &alone);
+        let nats = Nats::start_program(&program, folder.path(), false, &[]);
+        let fleet = Fleet::new(folder.path(), &nats.url());
+        let workers = [fleet.worker(&["--places", "8"]), fleet.worker(&["--places", "8"])];
+        let mut coordinator = fleet.coordinator("together", &tasks);
+        ends_well(&mut coordinator);
+        let status = fleet.status().unwrap();
+        assert_eq!(settled(&status), 120);
+        assert_eq!(status["runs"][0]["duplicates"], 0, "every item is done once: {status}");
+        assert_eq!(status["runs"][0]["recovered"], 0);
+        let finished: Vec<u64> = status["workers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|worker| worker["finished"].as_u64().unwrap())
+            .collect();
+        assert_eq!(finished.iter().sum::<u64>(), 120);
+        assert!(finished.iter().all(|count| *count > 0), "both take part: {finished:?}");
+        for worker in workers {
+            drained(worker);
+        }
+        assert_eq!(content(&folder.path().join("alone")), content(&folder.path().join("together")));
+        // The same command again finds everything done and needs no worker.
+        ends_well(&mut fleet.coordinator("together", &tasks));
+    }
+}
+
+/// A rehearsed run: its arguments.
+fn rehearsed(folder: &Path, items: u64) -> Vec<String> {
+    let rehearsal = Rehearsal::write(folder, items);
+    let script = format!("script:{}", rehearsal.script.display());
+    ["--tasks", "gsm8k", "--model", &script, "--data", path(&rehearsal.data)].map(str::to_owned).to_vec()
+}
+
+fn borrowed(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
+fn in_use(status: &Value) -> u64 {
+    status["workers"].as_array().unwrap().iter().map(|worker| worker["in_use"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn what_a_killed_worker_held_is_in_work_again_within_ten_seconds() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(nats) = Nats::start(folder.path(), false) else { return };
+    let arguments = rehearsed(folder.path(), 16);
+    let fleet = Fleet::new(folder.path(), &nats.url());
+    // Every item takes a quarter of a minute, so that the first worker holds all of them when it dies.
+    let slow = ["--places", "16", "--script-latency", "3000"];
+    let mut victim = fleet.worker(&slow);
+    let mut coordinator = fleet.coordinator("killed", &borrowed(&arguments));
+    fleet.until("the first worker's work", PATIENCE, |status| in_use(status) == 16);
+    victim.kill();
+    let killed = Instant::now();
+    let second = fleet.worker(&["--places", "16", "--script-latency", "10"]);
+    fleet.until("the second worker's work", Duration::from_secs(60), |status| settled(status) == 16);
+    let taken = killed.elapsed();
+    println!("all 16 items of a killed worker were done elsewhere {:.1} s after kill -9", taken.as_secs_f64());
+    assert!(taken < Duration::from_secs(10), "{taken:?}");
+    ends_well(&mut coordinator);
+    drained(second);
+}
+
+#[test]
+fn a_worker_that_is_asked_to_stop_gives_back_what_it_cannot_finish() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(nats) = Nats::start(folder.path(), false) else { return };
+    let arguments = rehearsed(folder.path(), 8);
+    let fleet = Fleet::new(folder.path(), &nats.url());
+    let slow = fleet.worker(&["--places", "8", "--script-latency", "20000", "--grace", "1"]);
+    let mut coordinator = fleet.coordinator("graceful", &borrowed(&arguments));
+    fleet.until("work", PATIENCE, |status| in_use(status) == 8);
+    let asked = Instant::now();
+    drained(slow);
+    assert!(asked.elapsed() < Duration::from_secs(15), "it stops within its grace time");
+    let quick = fleet.worker(&["--places", "8", "--idle-exit", "60"]);
+    ends_well(&mut coordinator);
+    assert!(asked.elapsed() < Duration::from_secs(25), "the items are given back at once, not by the lease's end");
+    drained(quick);
+}
+
+#[test]
+fn a_second_coordinator_is_refused_and_a_dead_one_succeeded() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(nats) = Nats::start(folder.path(), false) else { return };
+    let arguments = rehearsed(folder.path(), 40);
+    let fleet = Fleet::new(folder.path(), &nats.url());
+    let mut first = fleet.coordinator("twice", &borrowed(&arguments));
+    fleet.until("the run", PATIENCE, |status| !status["runs"].as_array().unwrap().is_empty());
+    // The same run folder on what could be another host: sled's lock does not reach there, so a copy stands for it.
+    let elsewhere = folder.path().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let copied = std::process::Command::new("cp")
+        .args(["-r", path(&folder.path().join("twice")), path(&elsewhere)])
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    let copy = elsewhere.join("twice");
+    let output = lumos().args(["resume", path(&copy)]).args(&fleet.queue).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("another coordinator") || said.contains("coordinated by"), "{said}");
+    first.kill();
+    let worker = fleet.worker(&["--places", "8", "--script-latency", "5"]);
+    // Whoever has the folder goes on.
+    let mut second = fleet.coordinator("twice", &borrowed(&arguments));
+    ends_well(&mut second);
+    drained(worker);
+    expect(0, &["report", path(&folder.path().join("twice"))]);
+}
+
+#[test]
+fn a_cancelled_run_stops_and_can_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(nats) = Nats::start(folder.path(), false) else { return };
+    let arguments = rehearsed(folder.path(), 200);
+    let fleet = Fleet::new(folder.path(), &nats.url());
+    let worker = fleet.worker(&["--places", "4", "--script-latency", "100"]);
+    let mut coordinator = fleet.coordinator("cancelled", &borrowed(&arguments));
+    fleet.until("some results", PATIENCE, |status| settled(status) > 5);
+    let output = lumos().args(["cancel", "cancelled"]).args(&fleet.queue).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let status = coordinator.wait(PATIENCE);
+    assert!(matches!(status.code(), Some(5 | 130)), "{status:?}: {}", coordinator.said());
+    fleet.until("idle workers", PATIENCE, |status| in_use(status) == 0);
+    let quick = fleet.worker(&["--places", "16"]);
+    ends_well(&mut fleet.coordinator("cancelled", &borrowed(&arguments)));
+    drained(quick);
+    drained(worker);
+}
+
+#[test]
+fn parts_made_without_a_queue_merge_into_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = rehearsed(folder.path(), 60);
+    let run = |name: &str, partition: Option<&str>| {
+        let mut all = vec!["run", "--output-path", path(folder.path()), "--name", name];
+        all.extend(borrowed(&arguments));
+        all.extend(partition.into_iter().flat_map(|partition| ["--partition", partition]));
+        expect(0, &all);
+    };
+    run("whole", None);
+    let parts: Vec<_> = (1..=3)
+        .map(|part| {
+            let name = format!("part-{part}");
+            run(&name, Some(&format!("hash:{part}/3")));
+            folder.path().join(name)
+        })
+        .collect();
+    let into = folder.path().join("merged");
+    let merge = |parts: &[&Path]| {
+        let mut all = vec!["merge", "--into", path(&into)];
+        all.extend(parts.iter().map(|part| path(part)));
+        all.into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (_, said) = expect(2, &borrowed(&merge(&[&parts[0], &parts[2]])));
+    assert!(said.contains("2/3"), "the missing part is named: {said}");
+    let (_, said) = expect(2, &borrowed(&merge(&[&parts[0], &parts[1], &parts[1]])));
+    assert!(said.contains("2/3"), "{said}");
+    expect(0, &borrowed(&merge(&[&parts[0], &parts[1], &parts[2]])));
+    assert_eq!(content(&folder.path().join("whole")), content(&into));
+}

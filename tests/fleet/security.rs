@@ -1,0 +1,92 @@
+//! Who may come in, and what they may do there.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::fleet::Fleet;
+use crate::nats::Nats;
+use crate::program::lumos;
+
+fn status(queue: &[&str]) -> (Option<i32>, String) {
+    let output = lumos().arg("status").args(queue).output().unwrap();
+    let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
+    said.push_str(&String::from_utf8_lossy(&output.stdout));
+    (output.status.code(), said)
+}
+
+#[test]
+fn wrong_credentials_are_refused_and_never_shown() {
+    for program in Nats::programs("wrong_credentials_are_refused_and_never_shown") {
+        let folder = tempfile::tempdir().unwrap();
+        let nats =
+            Nats::start_program(&program, folder.path(), false, &["--user", "lumos", "--pass", "open-sesame"]);
+        let right = format!("nats://lumos:open-sesame@127.0.0.1:{}", nats.port);
+        let wrong = format!("nats://lumos:close-sesame@127.0.0.1:{}", nats.port);
+        let (code, said) = status(&["--queue", &right]);
+        // The right ones come in and find that nothing has been set up yet.
+        assert_ne!(code, Some(1), "{said}");
+        assert!(!said.contains("credentials"), "{said}");
+        for queue in [&["--queue", &wrong][..], &["--queue", &nats.url()]] {
+            let (code, said) = status(queue);
+            assert_eq!(code, Some(2), "{said}");
+            assert!(said.to_lowercase().contains("authori") || said.contains("credentials"), "{said}");
+            assert!(!said.contains("sesame"), "{said}");
+        }
+    }
+}
+
+/// A certificate authority and a server's certificate, made by openssl.
+fn certificates(folder: &Path) -> bool {
+    let openssl = |arguments: &[&str]| {
+        Command::new("openssl")
+            .args(arguments)
+            .current_dir(folder)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost\n").unwrap();
+    openssl(&[
+        "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", "ca.key", "-out", "ca.pem",
+        "-subj", "/CN=an authority of our own",
+    ]) && openssl(&[
+        "req", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=localhost",
+    ]) && openssl(&[
+        "x509", "-req", "-days", "2", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
+        "-extfile", "names", "-out", "certificate.pem",
+    ])
+}
+
+#[test]
+fn a_run_over_tls() {
+    let folder = tempfile::tempdir().unwrap();
+    if !certificates(folder.path()) {
+        eprintln!("a_run_over_tls: skipped, there is no openssl");
+        return;
+    }
+    for program in Nats::programs("a_run_over_tls") {
+        let below = tempfile::tempdir().unwrap();
+        let file = |name: &str| folder.path().join(name).display().to_string();
+        let nats = Nats::start_program(
+            &program,
+            below.path(),
+            false,
+            &["--tls", "--tlscert", &file("certificate.pem"), "--tlskey", &file("key.pem")],
+        );
+        let url = nats.url().replace("nats://", "tls://");
+        let mut fleet = Fleet::new(below.path(), &url);
+        // An authority that nobody knows is not trusted.
+        let (code, said) = status(&["--queue", &url]);
+        assert_eq!(code, Some(2), "{said}");
+        fleet.queue.extend(["--queue-tls-ca".to_owned(), file("ca.pem")]);
+        let mut worker = fleet.worker(&["--places", "8"]);
+        let mut coordinator =
+            fleet.coordinator("secret", &["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "10"]);
+        let status = coordinator.wait(Duration::from_secs(120));
+        assert_eq!(status.code(), Some(0), "{}", coordinator.said());
+        worker.signal("-TERM");
+        assert_eq!(worker.wait(Duration::from_secs(60)).code(), Some(0), "{}", worker.said());
+    }
+}
