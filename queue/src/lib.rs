@@ -5,6 +5,7 @@
 
 mod lease;
 mod memory;
+pub mod nats;
 
 use async_trait::async_trait;
 use thiserror::Error;

@@ -1,0 +1,48 @@
+//! Why NATS did not do it.
+
+use thiserror::Error;
+
+/// Why something on a NATS server failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NatsError {
+    /// The URL is none, or the credentials do not fit together.
+    #[error("{0}")]
+    Address(String),
+    /// No server answered within the time allowed.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The server does not let this client in.
+    #[error("{0}")]
+    Denied(String),
+    /// No secure connection came about.
+    #[error("{0}")]
+    Tls(String),
+    /// The server cannot do what is needed: too old, or without JetStream.
+    #[error("{0}")]
+    Unsuitable(String),
+    /// What was asked for is not on the server: nobody has set it up (yet), or it was deleted.
+    #[error("{0}")]
+    Missing(String),
+    /// The server refused: permissions, limits, or settings that differ.
+    #[error("the NATS server refused: {0}")]
+    Refused(String),
+    /// What came back is not what was stored.
+    #[error("{0}")]
+    Damaged(String),
+}
+
+/// Why a key-value bucket refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum KeyValueError {
+    /// Somebody else wrote the key in the meantime, or it is there already.
+    #[error("`{0}` was changed by someone else")]
+    Conflict(String),
+    /// The key holds something else than letters, digits, `-`, `_`, `=`, `/` and inner dots.
+    #[error("`{0}` cannot be a key")]
+    Key(String),
+    /// Anything else.
+    #[error(transparent)]
+    Server(#[from] NatsError),
+}
