@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lumos_coordinator::report::Format;
 
-pub(crate) use fleet::{CancelArgs, MergeArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
+pub(crate) use fleet::{CancelArgs, FleetArgs, MergeArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
 
 /// Evaluate Lumos language agents: planning, grounding, execution.
 ///
@@ -133,10 +133,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
-    pub(crate) queue: QueueArgs,
-    /// With --queue nats://…: 0 goes before the units of other runs, 9 after them.
-    #[arg(long, value_name = "0-9", default_value_t = 5, env = "LUMOS_PRIORITY", value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Queue")]
-    pub(crate) priority: u8,
+    pub(crate) fleet: FleetArgs,
     /// Check settings, data and models, print what would run, and stop.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -289,10 +286,7 @@ pub(crate) struct ResumeArgs {
     #[arg(long, value_name = "FILE", env = "LUMOS_RECORD")]
     pub(crate) record: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) queue: QueueArgs,
-    /// With --queue nats://…: 0 goes before the units of other runs, 9 after them.
-    #[arg(long, value_name = "0-9", default_value_t = 5, env = "LUMOS_PRIORITY", value_parser = clap::value_parser!(u8).range(0..=9), help_heading = "Queue")]
-    pub(crate) priority: u8,
+    pub(crate) fleet: FleetArgs,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod exit;
 mod fetch;
+mod fleet;
 mod interrupt;
 mod logging;
 mod planning;
@@ -53,6 +54,11 @@ async fn run(cli: Cli) -> Outcome {
         Command::Run(arguments) if arguments.dry_run => commands::run::validate(&arguments).await,
         Command::Run(arguments) => commands::run::run(&arguments, quiet).await,
         Command::Resume(arguments) => commands::run::resume(&arguments, quiet).await,
+        Command::Worker(arguments) => commands::worker::run(&arguments).await,
+        Command::Status(arguments) => commands::status::status(&arguments).await,
+        Command::Watch(arguments) => commands::status::watch(&arguments).await,
+        Command::Cancel(arguments) => commands::cancel::run(&arguments).await,
+        Command::Merge(arguments) => commands::merge::run(&arguments),
         Command::Validate(arguments) => commands::run::validate(&arguments).await,
         Command::Report(arguments) => commands::report::run(&arguments),
         Command::Score(arguments) => commands::score::run(&arguments),

@@ -41,6 +41,22 @@ pub(crate) struct QueueArgs {
     pub(crate) queue_replicas: usize,
 }
 
+/// How a run is spread over workers.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Queue")]
+pub(crate) struct FleetArgs {
+    #[command(flatten)]
+    pub(crate) queue: QueueArgs,
+    /// With --queue nats://…: 0 goes before the units of other runs, 9 after them.
+    #[arg(long, value_name = "0-9", default_value_t = 5, env = "LUMOS_PRIORITY",
+          value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub(crate) priority: u8,
+    /// With --queue nats://…: seconds after which a unit goes to another worker when nothing is heard of the one that
+    /// has it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, env = "LUMOS_LEASE")]
+    pub(crate) lease: f64,
+}
+
 const WORKER_EXAMPLES: &str = "\
 Examples:
   lumos worker --queue nats://coordinator:4222

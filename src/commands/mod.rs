@@ -1,12 +1,16 @@
 //! The commands, one file each.
 
+pub(crate) mod cancel;
 pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod fetch;
 pub(crate) mod ls;
+pub(crate) mod merge;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod score;
 pub(crate) mod show;
+pub(crate) mod status;
 pub(crate) mod tool;
+pub(crate) mod worker;
