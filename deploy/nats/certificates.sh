@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Makes a certificate authority of your own and a certificate for a NATS server:
+#
+#   ./certificates.sh FOLDER NAME…     names and addresses that clients call the server by
+#
+# FOLDER gets ca.pem (for everyone), ca.key (for nobody: keep it offline), server.pem and server.key (for the server). An
+# authority that is there already is used again, so that a second server of a cluster is `./certificates.sh` with another
+# folder that holds the same ca.pem and ca.key. Needs openssl.
+set -euo pipefail
+umask 077
+
+if [ "$#" -lt 2 ]; then
+  echo "usage: $0 FOLDER NAME…" >&2
+  exit 2
+fi
+folder=$1
+shift
+days=${DAYS:-825}
+mkdir -p "$folder"
+cd "$folder"
+
+if [ -e server.pem ] || [ -e server.key ]; then
+  echo "$folder has a server's certificate already; move it away to make another" >&2
+  exit 1
+fi
+
+if [ ! -e ca.pem ] || [ ! -e ca.key ]; then
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -sha256 \
+    -subj "/CN=lumos certificate authority" -keyout ca.key -out ca.pem 2>/dev/null
+fi
+
+names=""
+for name in "$@"; do
+  case $name in
+    *[!0-9.]*) kind=DNS ;;
+    *) kind=IP ;;
+  esac
+  case $name in *:*) kind=IP ;; esac
+  names="$names${names:+,}$kind:$name"
+done
+
+extensions=$(mktemp)
+request=$(mktemp)
+trap 'rm -f "$extensions" "$request"' EXIT
+printf 'basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature\nextendedKeyUsage=serverAuth,clientAuth\nsubjectAltName=%s\n' \
+  "$names" >"$extensions"
+openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -sha256 -subj "/CN=$1" \
+  -keyout server.key -out "$request" 2>/dev/null
+openssl x509 -req -in "$request" -CA ca.pem -CAkey ca.key -set_serial "0x$(openssl rand -hex 16)" -days "$days" -sha256 \
+  -extfile "$extensions" -out server.pem 2>/dev/null
+
+# Certificates are public; keys are not.
+chmod 644 ca.pem server.pem
+chmod 600 ca.key server.key
+echo "$folder: ca.pem, ca.key, server.pem, server.key for $names, valid for $days days"
