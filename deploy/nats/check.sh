@@ -141,7 +141,7 @@ for program in "$@"; do
     "worker lumos.1.results.0123456789abcdef.a" \
     "worker \$KV.lumos-1-workers.host.example-1-a" \
     "worker \$O.lumos-1-payloads.C.a" \
-    "observer \$JS.API.CONSUMER.CREATE.KV_lumos-1-status"; do
+    "observer \$JS.API.STREAM.MSG.GET.KV_lumos-1-status"; do
     read -r user subject <<<"$allowed"
     assert "$user publishes to $subject" publishing allowed "$user" "$subject"
   done
