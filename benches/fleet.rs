@@ -64,7 +64,9 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn overhead(items: u64) {
     let Some(_) = Nats::program("overhead") else { return };
     let rounds = 3;
-    println!("{items} null items of {ITEM} bytes with outcomes of {OUTCOME} bytes, {WORKERS} workers of {PLACES} places");
+    println!(
+        "{items} null items of {ITEM} bytes with outcomes of {OUTCOME} bytes, {WORKERS} workers of {PLACES} places"
+    );
     println!("round  bare items/s  lumos items/s  share");
     let folder = tempfile::tempdir().unwrap();
     let rehearsal = Rehearsal::write_null(folder.path(), items, ITEM, OUTCOME);
@@ -169,8 +171,7 @@ fn bare(items: u64) -> Duration {
         };
         let results: consumer::PullConsumer =
             context.get_consumer_from_stream("all", "bare-results").await.unwrap();
-        let mut messages =
-            results.stream().max_messages_per_batch(500).messages().await.unwrap();
+        let mut messages = results.stream().max_messages_per_batch(500).messages().await.unwrap();
         for _ in 0..items {
             messages.next().await.unwrap().unwrap().ack().await.unwrap();
         }

@@ -9,22 +9,38 @@ use crate::exit::Exit;
 pub(crate) struct Interrupts {
     /// Cancelled at the first signal.
     pub(crate) drain: CancellationToken,
+    /// Cancelled at the second, by those who have something to give back before they end.
+    pub(crate) stop: CancellationToken,
     watcher: JoinHandle<()>,
 }
 
 impl Interrupts {
+    /// The second signal ends the process.
     pub(crate) fn watch() -> Self {
-        let drain = CancellationToken::new();
-        let first = drain.clone();
+        Self::watch_with(false)
+    }
+
+    /// The second signal asks to stop at once, a third one ends the process.
+    pub(crate) fn watch_releasing() -> Self {
+        Self::watch_with(true)
+    }
+
+    fn watch_with(releasing: bool) -> Self {
+        let (drain, stop) = (CancellationToken::new(), CancellationToken::new());
+        let (first, second) = (drain.clone(), stop.clone());
         let watcher = tokio::spawn(async move {
             signalled().await;
             first.cancel();
             signalled().await;
+            if releasing {
+                second.cancel();
+                signalled().await;
+            }
             eprintln!("stopped; what was recorded is safe, and the same command goes on");
             // Everything recorded is flushed before it is acknowledged, so there is nothing to wait for.
             std::process::exit(Exit::Interrupted as i32);
         });
-        Self { drain, watcher }
+        Self { drain, stop, watcher }
     }
 }
 

@@ -54,7 +54,7 @@ async fn run(cli: Cli) -> Outcome {
         Command::Run(arguments) if arguments.dry_run => commands::run::validate(&arguments).await,
         Command::Run(arguments) => commands::run::run(&arguments, quiet).await,
         Command::Resume(arguments) => commands::run::resume(&arguments, quiet).await,
-        Command::Worker(arguments) => commands::worker::run(&arguments).await,
+        Command::Worker(arguments) => commands::worker::run(&arguments, quiet).await,
         Command::Status(arguments) => commands::status::status(&arguments).await,
         Command::Watch(arguments) => commands::status::watch(&arguments).await,
         Command::Cancel(arguments) => commands::cancel::run(&arguments).await,

@@ -116,6 +116,21 @@ impl Progress {
             Event::Draining { reason, at_hand } => self.say(&format!(
                 "{reason}: waiting for {at_hand} episodes at hand; interrupt again to stop at once (nothing recorded is lost)"
             )),
+            Event::Recovered { units } => {
+                tracing::info!(units, "units were given out again: their message or their worker was lost");
+            }
+            Event::QueueAway { detail } => self.say(&format!("the queue is away ({detail}); waiting for it")),
+            Event::QueueBack { seconds } => self.say(&format!("the queue is back after {seconds:.0} s")),
+            Event::WorkerLost { worker, recalled } => self.say(&format!(
+                "worker {worker} is gone without a word; {recalled} units it had are given to others"
+            )),
+            Event::NoWorkers { hint } => self.say(&format!("no worker takes the run's units: {hint}")),
+            Event::Waiting { host, process, seconds } => self.say(&format!(
+                "process {process} on {host} had this run a moment ago; waiting up to {seconds:.0} s for its claim to run out"
+            )),
+            Event::Cancelled { at_hand } => {
+                self.say(&format!("the run was cancelled; {at_hand} units were at hand"));
+            }
             Event::Finished { settled, faulted, outstanding, seconds } => {
                 self.finish();
                 tracing::info!(settled, faulted, outstanding, seconds, "the session ends");

@@ -1,6 +1,5 @@
-//! One session of a run in this process: queues in memory, one worker, the coordinator, and whoever watches.
+//! One session of a run: the coordinator, whoever watches, and the workers: one in this process, or those of a queue.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,19 +8,19 @@ use std::time::Duration;
 use lumos_coordinator::checkpoint::CheckpointError;
 use lumos_coordinator::dispatch::{DispatchError, Summary, Terms, dispatch};
 use lumos_coordinator::events::Event;
+use lumos_coordinator::fleet::{Fleet, FleetError, FleetSettings, run_fleet};
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::plan::{PlannedUnit, units};
 use lumos_coordinator::report::Format;
-use lumos_coordinator::score::is_correct;
 use lumos_coordinator::walk::{UnitState, walk};
 use lumos_coordinator::{Checkpoint, export, report};
+use lumos_queue::nats::Server;
 use lumos_queue::{MemoryQueue, Queue};
-use lumos_tasks::{
-    Assignment, Configuration, EpisodeUnit, Finished, Item, Outcome as EpisodeOutcome, Target,
-};
+use lumos_tasks::{Assignment, EpisodeUnit, Finished, Item};
+use lumos_worker::terms::{LeaseTerms, RunTerms};
 use lumos_worker::tools::ToolSets;
 use lumos_worker::{Limits, Models, Worker};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::exit::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupts;
@@ -43,9 +42,20 @@ pub(crate) struct Session {
     pub(crate) manifest: Manifest,
     pub(crate) folder: PathBuf,
     pub(crate) checkpoint: Checkpoint,
-    pub(crate) models: Arc<Models>,
-    pub(crate) tools: Arc<ToolSets>,
-    pub(crate) places: usize,
+    pub(crate) means: Means,
+}
+
+/// What a run is worked on by.
+pub(crate) enum Means {
+    /// This process.
+    Here {
+        models: Arc<Models>,
+        tools: Arc<ToolSets>,
+        /// Episodes driven side by side.
+        places: usize,
+    },
+    /// The workers of a queue.
+    Fleet { server: Server, settings: FleetSettings },
 }
 
 /// Opens a run's checkpoint off the runtime's threads.
@@ -66,9 +76,6 @@ pub(crate) fn checkpoint_failure(error: CheckpointError) -> Failure {
         error => Failure::from(error),
     }
 }
-
-/// Gold answers by benchmark and item.
-type Targets = HashMap<(String, u64), Target>;
 
 impl Session {
     /// Runs what is outstanding, writes the results and says how it stands.
@@ -99,38 +106,55 @@ impl Session {
     }
 
     async fn dispatch(&self, output: &Output, interrupts: &Interrupts) -> Result<Summary, Failure> {
-        let configurations: Vec<Arc<Configuration>> =
-            self.manifest.configurations.iter().map(|planned| Arc::clone(&planned.configuration)).collect();
-        let (planned, targets) = self.planned(&configurations)?;
-        let scoring = self.manifest.spec.scoring.first().copied();
-        let correct = |configuration: u32, item: u64, outcome: &EpisodeOutcome| {
-            let configuration = configurations.get(configuration as usize)?;
-            let benchmark = lumos_benchmarks::find(&configuration.benchmark)?;
-            let target = targets.get(&(configuration.benchmark.clone(), item))?;
-            is_correct(benchmark, target, outcome, scoring?)
+        let (events, received) = mpsc::channel(1024);
+        let watching = tokio::spawn(watch(received, output.quiet, output.json));
+        let ended = match &self.means {
+            Means::Here { models, tools, places } => {
+                let worker = self.worker(models, tools, *places);
+                self.dispatch_here(worker, &events, &interrupts.drain).await
+            }
+            Means::Fleet { server, settings } => run_fleet(Fleet {
+                manifest: &self.manifest,
+                checkpoint: &self.checkpoint,
+                server,
+                terms: Terms::of(&self.manifest),
+                settings: settings.clone(),
+                events: &events,
+                drain: &interrupts.drain,
+            })
+            .await
+            .map_err(fleet_failure),
         };
-        let limits = &self.manifest.spec.limits;
-        let terms = Terms {
-            run: self.manifest.spec.name.clone(),
-            labels: self.manifest.configurations.iter().map(|planned| planned.label.clone()).collect(),
-            retry_on_error: limits.retry_on_error,
-            fail_on_error: limits.fail_on_error,
-            correct: &correct,
-        };
+        drop(events);
+        watching.await??;
+        ended
+    }
 
+    fn worker(&self, models: &Arc<Models>, tools: &Arc<ToolSets>, places: usize) -> Arc<Worker> {
+        let time_limit = self.manifest.spec.limits.time_limit;
+        let limits =
+            Limits { time: time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) };
+        Arc::new(Worker {
+            name: format!("local-{}", std::process::id()),
+            places,
+            models: Arc::clone(models),
+            tools: Arc::clone(tools),
+            runs: Arc::new(RunTerms { limits, ..RunTerms::default() }),
+            terms: LeaseTerms::default(),
+        })
+    }
+
+    /// Queues in memory and one worker.
+    async fn dispatch_here(
+        &self,
+        worker: Arc<Worker>,
+        events: &mpsc::Sender<Event>,
+        drain: &CancellationToken,
+    ) -> Result<Summary, Failure> {
         let work: MemoryQueue<Assignment> = MemoryQueue::bounded(QUEUED);
         let results: MemoryQueue<Finished> = MemoryQueue::bounded(QUEUED);
-        let worker = Arc::new(Worker {
-            name: format!("local-{}", std::process::id()),
-            places: self.places,
-            limits: Limits {
-                time: limits.time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-            },
-            models: Arc::clone(&self.models),
-            tools: Arc::clone(&self.tools),
-        });
         let serving = {
-            let (work, results, drain) = (work.clone(), results.clone(), interrupts.drain.clone());
+            let (work, results, drain) = (work.clone(), results.clone(), drain.clone());
             tokio::spawn(async move {
                 let served = worker.serve(Arc::new(work), Arc::new(results.clone()), drain).await;
                 // No result comes after this.
@@ -138,42 +162,32 @@ impl Session {
                 served
             })
         };
-        let (events, received) = mpsc::channel(1024);
-        let watching = tokio::spawn(watch(received, output.quiet, output.json));
+        let terms = Terms { window: QUEUED, ..Terms::of(&self.manifest) };
         let dispatched =
-            dispatch(planned, &terms, &self.checkpoint, &work, &results, &events, &interrupts.drain).await;
-        drop(events);
+            dispatch(&self.manifest, &terms, &self.checkpoint, &work, &results, events, drain).await;
         if dispatched.is_err() {
             serving.abort();
         }
         let served = serving.await;
-        watching.await??;
-        let summary = dispatched.map_err(|error| match error {
-            DispatchError::Checkpoint(error) => checkpoint_failure(error),
-            error @ DispatchError::Queue(_) => Failure::from(error),
-        })?;
+        let summary = dispatched.map_err(dispatch_failure)?;
         served??;
         Ok(summary)
     }
+}
 
-    /// Every unit, and the gold answers to score by.
-    fn planned(&self, configurations: &[Arc<Configuration>]) -> Result<(Vec<PlannedUnit>, Targets), Failure> {
-        let mut targets = Targets::new();
-        let mut items = HashMap::new();
-        for data in &self.manifest.data {
-            let of_benchmark = self
-                .checkpoint
-                .items(&data.benchmark)
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(checkpoint_failure)?;
-            for item in &of_benchmark {
-                targets.insert((data.benchmark.clone(), item.index), item.target.clone());
-            }
-            items.insert(data.benchmark.clone(), of_benchmark);
-        }
-        let planned =
-            units(configurations, |benchmark| items.get(benchmark).cloned().unwrap_or_default()).collect();
-        Ok((planned, targets))
+fn dispatch_failure(error: DispatchError) -> Failure {
+    match error {
+        DispatchError::Checkpoint(error) => checkpoint_failure(error),
+        error => Failure::from(error),
+    }
+}
+
+/// A run that another coordinator has, or a server that refuses, is wrong usage: the message says what to do.
+fn fleet_failure(error: FleetError) -> Failure {
+    match error {
+        FleetError::Dispatch(error) => dispatch_failure(error),
+        error @ FleetError::Interrupted => Failure { exit: Exit::Interrupted, ..Failure::usage(error) },
+        error => Failure::usage(error),
     }
 }
 
@@ -255,6 +269,10 @@ fn conclude(
             total.faulted,
             folder.display()
         );
+    }
+    if summary.cancelled && !total.is_complete() {
+        eprintln!("the run was cancelled");
+        return Ok(Exit::Interrupted);
     }
     if interrupted && !total.is_complete() {
         return Ok(Exit::Interrupted);

@@ -176,6 +176,15 @@ fn engine_settings(
 /// while others wait for tools.
 const AUTO_PLACES: usize = 64;
 
+/// Episodes driven side by side, by flags alone (`worker`).
+pub(crate) fn places_of(arguments: &EngineArgs) -> Result<usize, Failure> {
+    let batch_size = arguments.batch_size.as_deref().map(parse::<BatchSize>).transpose()?.unwrap_or_default();
+    Ok(match batch_size {
+        BatchSize::Auto => AUTO_PLACES,
+        BatchSize::Fixed(size) => usize::try_from(size).unwrap_or(AUTO_PLACES),
+    })
+}
+
 /// Episodes driven side by side.
 pub(crate) fn places(spec: &ResolvedSpec) -> usize {
     match spec.batch_size {

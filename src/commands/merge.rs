@@ -4,8 +4,9 @@ use crate::cli::MergeArgs;
 use crate::exit::{Exit, Failure, Outcome};
 
 pub(crate) fn run(arguments: &MergeArgs) -> Outcome {
-    let merged = lumos_coordinator::merge::merge(&arguments.parts, &arguments.into, arguments.allow_incomplete)
-        .map_err(Failure::usage)?;
+    let merged =
+        lumos_coordinator::merge::merge(&arguments.parts, &arguments.into, arguments.allow_incomplete)
+            .map_err(Failure::usage)?;
     println!(
         "{} parts, {} units, {} of them outstanding, in {}",
         arguments.parts.len(),

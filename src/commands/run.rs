@@ -2,15 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lumos_coordinator::checkpoint::PlanMark;
+use lumos_coordinator::fleet::FleetSettings;
 use lumos_coordinator::manifest::{Manifest, ManifestError, Opened};
 use lumos_coordinator::{Checkpoint, ResolvedSpec};
+use lumos_queue::nats::Server;
 use lumos_worker::Models;
 use lumos_worker::tools::ToolSets;
 
-use crate::cli::{EngineArgs, ResumeArgs, RunArgs};
+use crate::cli::{EngineArgs, FleetArgs, ResumeArgs, RunArgs};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::fleet;
 use crate::planning::{self, Planned};
 use crate::session::{self, Output};
 use crate::settings;
@@ -20,6 +24,8 @@ struct Means {
     models: Arc<Models>,
     tools: Arc<ToolSets>,
     places: usize,
+    /// The queue whose workers do it, in place of this process.
+    fleet: Option<(Server, FleetSettings)>,
 }
 
 impl Means {
@@ -28,7 +34,27 @@ impl Means {
             models: Arc::new(Models::new(settings::engine_of(spec, engine)?)),
             tools: Arc::new(ToolSets::default()),
             places: settings::places(spec),
+            fleet: None,
         })
+    }
+
+    /// With the workers of a queue, where one is named.
+    async fn with_fleet(self, arguments: &FleetArgs) -> Result<Self, Failure> {
+        let Some(access) = fleet::access(&arguments.queue)? else { return Ok(self) };
+        let server = fleet::connect_to(
+            &access,
+            &arguments.queue,
+            "lumos coordinator",
+            Some(Duration::from_secs(10)),
+            Duration::try_from_secs_f64(arguments.lease).ok(),
+        )
+        .await?;
+        let settings = FleetSettings {
+            priority: arguments.priority,
+            address: access.url().to_owned(),
+            ..FleetSettings::default()
+        };
+        Ok(Self { fleet: Some((server, settings)), ..self })
     }
 }
 
@@ -40,13 +66,13 @@ pub(crate) async fn run(arguments: &RunArgs, quiet: bool) -> Outcome {
         record: arguments.output.record.clone(),
         fail_under: arguments.limits.fail_under,
     };
-    start(spec, &arguments.engine, &output).await
+    start(spec, &arguments.engine, &arguments.fleet, &output).await
 }
 
 /// Plans a run and goes on with it, wherever it stands.
-async fn start(spec: ResolvedSpec, engine: &EngineArgs, output: &Output) -> Outcome {
+async fn start(spec: ResolvedSpec, engine: &EngineArgs, fleet: &FleetArgs, output: &Output) -> Outcome {
     let folder = spec.folder();
-    let means = Means::of(&spec, engine)?;
+    let means = Means::of(&spec, engine)?.with_fleet(fleet).await?;
     let Planned { manifest, items } = prepare(spec, &means).await?;
     let known = match Manifest::read(&folder) {
         Ok(found) if found.identity == manifest.identity => true,
@@ -93,9 +119,9 @@ pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
         checkpoint.close()?;
         let mut spec = manifest.spec;
         (spec.output_path, spec.name) = named(folder)?;
-        return start(spec, &EngineArgs::default(), &output).await;
+        return start(spec, &EngineArgs::default(), &arguments.fleet, &output).await;
     }
-    let means = Means::of(&manifest.spec, &EngineArgs::default())?;
+    let means = Means::of(&manifest.spec, &EngineArgs::default())?.with_fleet(&arguments.fleet).await?;
     verify(&manifest, &means).await?;
     go_on(manifest, folder, checkpoint, &means, &output).await
 }
@@ -145,14 +171,17 @@ async fn go_on(
         checkpoint.close()?;
         return Err(failure);
     }
-    let session = session::Session {
-        manifest,
-        folder: folder.to_owned(),
-        checkpoint,
-        models: Arc::clone(&means.models),
-        tools: Arc::clone(&means.tools),
-        places: means.places,
+    let by = match &means.fleet {
+        Some((server, settings)) => {
+            session::Means::Fleet { server: server.clone(), settings: settings.clone() }
+        }
+        None => session::Means::Here {
+            models: Arc::clone(&means.models),
+            tools: Arc::clone(&means.tools),
+            places: means.places,
+        },
     };
+    let session = session::Session { manifest, folder: folder.to_owned(), checkpoint, means: by };
     session.run(output).await
 }
 
@@ -197,7 +226,11 @@ async fn prepare(spec: ResolvedSpec, means: &Means) -> Result<Planned, Failure> 
 }
 
 /// Loads every model and sets every tool up, so that what is wrong with one is said before anything runs.
+/// Workers of a queue load theirs themselves.
 async fn load(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
+    if means.fleet.is_some() {
+        return Ok(());
+    }
     for planned in &manifest.configurations {
         for (role, identity) in &planned.configuration.models {
             means.models.get(identity, *role, &planned.configuration).await.map_err(Failure::usage)?;

@@ -49,17 +49,24 @@ pub(crate) async fn connect(
         Failure::input("this command needs a queue that several machines share")
             .hint("write --queue nats://host:4222, or set LUMOS_QUEUE")
     })?;
-    connect_to(&access, arguments, name, patience).await
+    connect_to(&access, arguments, name, patience, None).await
 }
 
-/// Connects.
+/// Connects; the lease is that of lanes which are made anew.
 pub(crate) async fn connect_to(
     access: &Access,
     arguments: &QueueArgs,
     name: &str,
     patience: Option<Duration>,
+    lease: Option<Duration>,
 ) -> Result<Server, Failure> {
-    let layout = Layout { protocol: PROTOCOL, replicas: arguments.queue_replicas.max(1), ..Layout::default() };
+    let usual = Layout::default();
+    let layout = Layout {
+        protocol: PROTOCOL,
+        replicas: arguments.queue_replicas.max(1),
+        lease: lease.unwrap_or(usual.lease),
+        ..usual
+    };
     let connecting = Connecting { name: name.to_owned(), patience, layout };
     Server::connect(access, connecting).await.map_err(queue_failure)
 }

@@ -102,11 +102,9 @@ fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width:
     let places: u32 = workers.iter().map(|worker| worker.holdings.places).sum();
     let in_use: u32 = workers.iter().map(|worker| worker.in_use).sum();
     let _ = writeln!(text, "{} workers · {in_use} of {places} places in use", workers.len());
-    let header =
-        ["worker", "device", "models", "places", "items/s", "tokens/s", "finished", "heartbeat"];
+    let header = ["worker", "device", "models", "places", "items/s", "tokens/s", "finished", "heartbeat"];
     let rows = workers.iter().map(|worker| {
-        let mut models: Vec<&str> =
-            worker.holdings.models.iter().map(|model| model.name.as_str()).collect();
+        let mut models: Vec<&str> = worker.holdings.models.iter().map(|model| model.name.as_str()).collect();
         models.dedup();
         let models = if models.is_empty() { "—".to_owned() } else { models.join(", ") };
         let mut heartbeat = format!("{} ago", seconds(now_ms - worker.written_ms));

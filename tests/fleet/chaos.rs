@@ -38,7 +38,9 @@ struct Campaign {
 impl Campaign {
     fn from_environment() -> Self {
         let mut campaign = Self { runs: 1, items: 300, events: 8, seed: 1, latency: 60 };
-        for setting in std::env::var("LUMOS_CHAOS").unwrap_or_default().split(',').filter(|text| !text.is_empty()) {
+        for setting in
+            std::env::var("LUMOS_CHAOS").unwrap_or_default().split(',').filter(|text| !text.is_empty())
+        {
             let (name, value) = setting.split_once('=').expect("LUMOS_CHAOS=runs=20,items=2000,…");
             let value = value.parse().expect("a number");
             match name {
@@ -145,7 +147,9 @@ fn chaos_changes_no_result() {
 fn run_arguments(rehearsal: &Rehearsal) -> Vec<String> {
     let script = format!("script:{}", rehearsal.script.display());
     let data = rehearsal.data.display().to_string();
-    ["--tasks", "gsm8k", "--model", &script, "--data", &data, "--retry-on-error", "5"].map(str::to_owned).to_vec()
+    ["--tasks", "gsm8k", "--model", &script, "--data", &data, "--retry-on-error", "5"]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 /// One run with its disturbances.

@@ -91,11 +91,12 @@ impl Fleet {
     /// Starts a coordinator, or starts it again.
     pub(crate) fn coordinator(&self, name: &str, arguments: &[&str]) -> Process {
         let mut command = lumos();
-        command
-            .arg("run")
-            .args(arguments)
-            .args(&self.queue)
-            .args(["--output-path", self.folder.to_str().unwrap(), "--name", name]);
+        command.arg("run").args(arguments).args(&self.queue).args([
+            "--output-path",
+            self.folder.to_str().unwrap(),
+            "--name",
+            name,
+        ]);
         Process::start(&mut command, &self.log("coordinator"))
     }
 
@@ -137,7 +138,8 @@ impl Fleet {
 
 /// Units settled in all runs of a status.
 pub(crate) fn settled(status: &Value) -> u64 {
-    let configurations = status["runs"].as_array().unwrap().iter().flat_map(|run| run["configurations"].as_array());
+    let configurations =
+        status["runs"].as_array().unwrap().iter().flat_map(|run| run["configurations"].as_array());
     configurations
         .flatten()
         .map(|one| one["answered"].as_u64().unwrap() + one["gave_up"].as_u64().unwrap())

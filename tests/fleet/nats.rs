@@ -98,7 +98,8 @@ impl Nats {
 
 /// The program; without privileges, for what was fetched from outside the distribution does not run as root.
 fn as_nobody(program: &Path) -> Command {
-    let fetched = std::env::var_os("LUMOS_NATS_SERVER_CURRENT").is_some_and(|current| Path::new(&current) == program);
+    let fetched =
+        std::env::var_os("LUMOS_NATS_SERVER_CURRENT").is_some_and(|current| Path::new(&current) == program);
     let root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     if !(fetched && root) {
         return Command::new(program);

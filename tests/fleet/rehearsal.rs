@@ -39,9 +39,8 @@ impl Rehearsal {
         // What stands in the messages beside question and reply.
         let question = "pear ".repeat(item_bytes.saturating_sub(700) / 5);
         let reply = "x".repeat(outcome_bytes.saturating_sub(item_bytes + 400));
-        let record = |index: u64| {
-            json!({ "question": format!("Crate {index}. {question}"), "answer": "#### 1" })
-        };
+        let record =
+            |index: u64| json!({ "question": format!("Crate {index}. {question}"), "answer": "#### 1" });
         Self::write_records(folder, count, Formulation::Direct, record, |_, _| vec![format!("{reply} 1")])
     }
 

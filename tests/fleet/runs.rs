@@ -31,7 +31,8 @@ fn drained(mut worker: Process) -> String {
 fn two_workers_do_the_real_job_as_one_machine_does() {
     for program in Nats::programs("two_workers_do_the_real_job_as_one_machine_does") {
         let folder = tempfile::tempdir().unwrap();
-        let tasks = ["--tasks", "gsm8k,svamp", "--model", "builtin:tiny", "--formulation", "iterative,onetime"];
+        let tasks =
+            ["--tasks", "gsm8k,svamp", "--model", "builtin:tiny", "--formulation", "iterative,onetime"];
         let mut alone = vec!["run", "--output-path", path(folder.path()), "--name", "alone"];
         alone.extend(tasks);
         expect(0, &alone);
@@ -92,7 +93,10 @@ fn what_a_killed_worker_held_is_in_work_again_within_ten_seconds() {
     let second = fleet.worker(&["--places", "16", "--script-latency", "10"]);
     fleet.until("the second worker's work", Duration::from_secs(60), |status| settled(status) == 16);
     let taken = killed.elapsed();
-    println!("all 16 items of a killed worker were done elsewhere {:.1} s after kill -9", taken.as_secs_f64());
+    println!(
+        "all 16 items of a killed worker were done elsewhere {:.1} s after kill -9",
+        taken.as_secs_f64()
+    );
     assert!(taken < Duration::from_secs(10), "{taken:?}");
     ends_well(&mut coordinator);
     drained(second);
@@ -112,7 +116,10 @@ fn a_worker_that_is_asked_to_stop_gives_back_what_it_cannot_finish() {
     assert!(asked.elapsed() < Duration::from_secs(15), "it stops within its grace time");
     let quick = fleet.worker(&["--places", "8", "--idle-exit", "60"]);
     ends_well(&mut coordinator);
-    assert!(asked.elapsed() < Duration::from_secs(25), "the items are given back at once, not by the lease's end");
+    assert!(
+        asked.elapsed() < Duration::from_secs(25),
+        "the items are given back at once, not by the lease's end"
+    );
     drained(quick);
 }
 

@@ -19,8 +19,12 @@ fn status(queue: &[&str]) -> (Option<i32>, String) {
 fn wrong_credentials_are_refused_and_never_shown() {
     for program in Nats::programs("wrong_credentials_are_refused_and_never_shown") {
         let folder = tempfile::tempdir().unwrap();
-        let nats =
-            Nats::start_program(&program, folder.path(), false, &["--user", "lumos", "--pass", "open-sesame"]);
+        let nats = Nats::start_program(
+            &program,
+            folder.path(),
+            false,
+            &["--user", "lumos", "--pass", "open-sesame"],
+        );
         let right = format!("nats://lumos:open-sesame@127.0.0.1:{}", nats.port);
         let wrong = format!("nats://lumos:close-sesame@127.0.0.1:{}", nats.port);
         let (code, said) = status(&["--queue", &right]);
@@ -49,13 +53,46 @@ fn certificates(folder: &Path) -> bool {
     };
     std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost\n").unwrap();
     openssl(&[
-        "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", "ca.key", "-out", "ca.pem",
-        "-subj", "/CN=an authority of our own",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+        "-subj",
+        "/CN=an authority of our own",
     ]) && openssl(&[
-        "req", "-newkey", "rsa:2048", "-nodes", "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=localhost",
+        "req",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "request.pem",
+        "-subj",
+        "/CN=localhost",
     ]) && openssl(&[
-        "x509", "-req", "-days", "2", "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial",
-        "-extfile", "names", "-out", "certificate.pem",
+        "x509",
+        "-req",
+        "-days",
+        "2",
+        "-in",
+        "request.pem",
+        "-CA",
+        "ca.pem",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-extfile",
+        "names",
+        "-out",
+        "certificate.pem",
     ])
 }
 

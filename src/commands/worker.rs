@@ -1,0 +1,111 @@
+//! `lumos worker`: works on the units of runs that others coordinate.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumos_worker::Models;
+use lumos_worker::fleet::{FleetError, FleetSettings, serve_fleet, worker_name};
+use lumos_worker::model::ModelsSettings;
+use lumos_worker::tools::ToolSets;
+
+use crate::cli::WorkerArgs;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::fleet::connect;
+use crate::interrupt::Interrupts;
+use crate::settings;
+
+pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
+    let fleet = fleet_settings(arguments)?;
+    let models = Arc::new(Models::with_settings(models_settings(arguments)?));
+    let interrupts = Interrupts::watch_releasing();
+    let server = tokio::select! {
+        server = connect(&arguments.queue, &format!("lumos worker {}", fleet.name), None) => server?,
+        () = interrupts.drain.cancelled() => return Ok(Exit::Complete),
+    };
+    if !quiet {
+        eprintln!(
+            "worker {}: {} places on {}, nats-server {}",
+            fleet.name,
+            fleet.places,
+            fleet.device,
+            server.version()
+        );
+    }
+    let served = serve_fleet(
+        server.clone(),
+        fleet,
+        models,
+        Arc::new(ToolSets::default()),
+        interrupts.drain.clone(),
+        interrupts.stop.clone(),
+    )
+    .await;
+    server.close().await;
+    let summary = served.map_err(|error| match error {
+        error @ (FleetError::Nats(_) | FleetError::Spool { .. }) => Failure::usage(error),
+        error @ FleetError::Serve(_) => Failure::from(error),
+    })?;
+    if !quiet {
+        let why = if summary.idle { "nothing to do" } else { "asked to stop" };
+        eprintln!("worker {}: {}, {} units finished", summary.name, why, summary.finished);
+    }
+    Ok(Exit::Complete)
+}
+
+fn fleet_settings(arguments: &WorkerArgs) -> Result<FleetSettings, Failure> {
+    let name = match &arguments.name {
+        Some(name) if name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') => name.clone(),
+        Some(name) => {
+            return Err(Failure::input(format!("`{name}` cannot be a worker's name"))
+                .hint("letters, digits, - and _ can"));
+        }
+        None => worker_name(),
+    };
+    let places = match arguments.places {
+        Some(places) => usize::try_from(places.max(1)).unwrap_or(1),
+        None => settings::places_of(&arguments.engine)?,
+    };
+    let usual = FleetSettings::default();
+    // Below a name of its own: two workers that share a spool would send each other's outcomes.
+    let spool = arguments.spool.clone().unwrap_or_else(|| default_spool(&name));
+    Ok(FleetSettings {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        device: arguments.engine.device.clone().unwrap_or_else(|| "cpu".to_owned()),
+        places,
+        memory: arguments.memory,
+        grace: seconds("--grace", arguments.grace)?,
+        stall: seconds("--stall-limit", arguments.stall_limit)?,
+        idle_exit: arguments.idle_exit.map(|limit| seconds("--idle-exit", limit)).transpose()?,
+        spool: Some(spool),
+        name,
+        ..usual
+    })
+}
+
+fn default_spool(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("lumos-spool-{name}"))
+}
+
+fn models_settings(arguments: &WorkerArgs) -> Result<ModelsSettings, Failure> {
+    let mut names = BTreeMap::new();
+    for text in &arguments.model_at {
+        let (planned, here) = text.split_once('=').ok_or_else(|| {
+            Failure::input(format!("--model-at {text} names one model"))
+                .hint("write --model-at candle:/planned/there=candle:/lies/here")
+        })?;
+        names.insert(planned.to_owned(), here.to_owned());
+    }
+    let latency = Duration::from_millis(arguments.script_latency);
+    Ok(ModelsSettings {
+        engine: settings::engine(&arguments.engine)?,
+        script_latency: (!latency.is_zero()).then_some(latency),
+        names,
+    })
+}
+
+fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|_| Failure::input(format!("{flag} {value} is no number of seconds")))
+}
