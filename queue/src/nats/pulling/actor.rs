@@ -11,12 +11,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Delivery, Shared, Source, Wish};
+use super::{Delivery, Shared, Source, Wish, fitness};
 use crate::QueueError;
 use crate::nats::NatsError;
 use crate::nats::codec::{self, Unfit};
 use crate::nats::complaints::Kind;
-use crate::nats::layout::is_token;
 use crate::nats::lease::{self, NatsLease};
 use crate::nats::objects::Objects;
 
@@ -91,6 +90,8 @@ impl Actor {
     pub(super) async fn run(mut self) {
         let ended = self.ended.clone();
         let mut connection = self.shared.link.connection.clone();
+        let mut violations = self.shared.link.violations.clone();
+        violations.mark_unchanged();
         loop {
             let ordered = tokio::select! {
                 () = ended.cancelled() => break,
@@ -115,6 +116,10 @@ impl Actor {
                     // A server that was started again knows no request, nor does one that lost us.
                     self.shared.lock().demand.forget();
                     self.shared.arrived.notify_waiters();
+                }
+                Ok(()) = violations.changed() => {
+                    let said = violations.borrow_and_update().text.clone();
+                    self.heed_violation(said);
                 }
                 Some(chore) = self.chores.join_next(), if !self.chores.is_empty() => {
                     if let Ok(chore) = chore {
@@ -318,6 +323,16 @@ impl Actor {
         }
     }
 
+    /// The server does not allow something, and says so to nobody in particular.
+    fn heed_violation(&mut self, said: String) {
+        let next = format!("CONSUMER.MSG.NEXT.{}.{}\"", self.source.stream, self.source.consumer);
+        if said.contains(&next) || said.contains(&self.inbox) {
+            self.pause = Instant::now() + HOLD;
+            self.shared.lock().demand.forget();
+            self.fail(QueueError::Refused(said));
+        }
+    }
+
     /// Finds out whether the consumer is there; nothing is asked of it meanwhile.
     fn check(&mut self) {
         if self.checking {
@@ -392,15 +407,4 @@ impl Actor {
             }
         }
     }
-}
-
-/// Whether a message is one that may be seen, by all but its body.
-fn fitness(message: &Message, id: &str, source: &Source, protocol: u32) -> Result<(), Unfit> {
-    if !message.subject.starts_with(&source.root) || !is_token(id) {
-        return Err(Unfit::new(
-            Kind::Undecodable,
-            "a message stands under a subject that is none of ours: dropped",
-        ));
-    }
-    codec::check_protocol(message.headers.as_ref(), protocol)
 }
