@@ -262,7 +262,7 @@ mod tests {
         assert_eq!(access.password.as_ref().unwrap().reveal(), "p@ss");
         assert!(!format!("{access:?}").contains("p@ss"));
         let access = Access::new("s3cret@[::1]:4222").unwrap();
-        assert_eq!((access.url(), access.token.unwrap().reveal()), ("nats://[::1]:4222", "s3cret"));
+        assert_eq!((access.url(), access.token.as_ref().unwrap().reveal()), ("nats://[::1]:4222", "s3cret"));
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Blobs {
         match self.get(&hash).await {
             Ok(_) => {}
             Err(NatsError::Missing(_) | NatsError::Damaged(_)) => {
-                self.objects.put(SPACE, &hash, bytes).await?
+                self.objects.put(SPACE, &hash, bytes).await?;
             }
             Err(error) => return Err(error),
         }

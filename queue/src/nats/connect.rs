@@ -96,7 +96,7 @@ fn heed(
         }
         Event::ServerError(error) => tracing::warn!(%error, "the NATS server complains"),
         Event::SlowConsumer(_) => {
-            tracing::warn!("messages from the NATS server were dropped: too slow to take them")
+            tracing::warn!("messages from the NATS server were dropped: too slow to take them");
         }
         _ => {}
     }

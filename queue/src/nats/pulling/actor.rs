@@ -11,19 +11,18 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Delivery, Shared, Source, Wish};
+use super::{Delivery, Shared, Source, Wish, fitness};
 use crate::QueueError;
 use crate::nats::NatsError;
 use crate::nats::codec::{self, Unfit};
 use crate::nats::complaints::Kind;
-use crate::nats::layout::is_token;
 use crate::nats::lease::{self, NatsLease};
 use crate::nats::objects::Objects;
 
 /// How long a request waits at the server. Short, since nobody tells a client that its request was forgotten.
 const EXPIRY: Duration = Duration::from_secs(5);
 /// How much later a request is given up here: the server is to be first.
-const SLACK: Duration = Duration::from_secs(2);
+const SLACK: Duration = Duration::from_secs(1);
 /// How long a message is kept for a claimer to come.
 const HOLD: Duration = Duration::from_secs(1);
 /// Messages taken before claimers are woken.
@@ -40,6 +39,8 @@ pub(super) struct Actor {
     subscriber: Subscriber,
     chores: JoinSet<Chore>,
     checking: bool,
+    /// The consumer was not there when it was looked for last.
+    gone: bool,
     /// Nothing is asked for before.
     pause: Instant,
 }
@@ -47,7 +48,7 @@ pub(super) struct Actor {
 /// What is done beside.
 enum Chore {
     /// A body was fetched.
-    Fetched(Delivery, Result<Vec<u8>, NatsError>),
+    Fetched(Box<Delivery>, Result<Vec<u8>, NatsError>),
     /// The consumer was looked for.
     Checked(Result<(), NatsError>),
 }
@@ -81,6 +82,7 @@ impl Actor {
             subscriber,
             chores: JoinSet::new(),
             checking: false,
+            gone: false,
             pause: Instant::now(),
         })
     }
@@ -88,6 +90,8 @@ impl Actor {
     pub(super) async fn run(mut self) {
         let ended = self.ended.clone();
         let mut connection = self.shared.link.connection.clone();
+        let mut violations = self.shared.link.violations.clone();
+        violations.mark_unchanged();
         loop {
             let ordered = tokio::select! {
                 () = ended.cancelled() => break,
@@ -113,6 +117,10 @@ impl Actor {
                     self.shared.lock().demand.forget();
                     self.shared.arrived.notify_waiters();
                 }
+                Ok(()) = violations.changed() => {
+                    let said = violations.borrow_and_update().text.clone();
+                    self.heed_violation(said);
+                }
                 Some(chore) = self.chores.join_next(), if !self.chores.is_empty() => {
                     if let Ok(chore) = chore {
                         self.finish(chore);
@@ -131,7 +139,11 @@ impl Actor {
     }
 
     /// Asks for what claimers want and nobody has asked for; false if it could not be sent.
-    async fn order(&self) -> bool {
+    async fn order(&mut self) -> bool {
+        // A request to a consumer that is not there gets no answer at all.
+        if self.gone && Instant::now() >= self.pause && !self.shared.lock().claimers.is_empty() {
+            self.check();
+        }
         let next = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.source.stream, self.source.consumer);
         for Order { number, question } in self.orders() {
             let reply = format!("{}.{number}", self.inbox);
@@ -150,7 +162,7 @@ impl Actor {
 
     fn orders(&self) -> Vec<Order> {
         let now = Instant::now();
-        if self.checking || now < self.pause || !self.shared.link.is_connected() {
+        if self.checking || self.gone || now < self.pause || !self.shared.link.is_connected() {
             return Vec::new();
         }
         let mut orders = Vec::new();
@@ -158,7 +170,6 @@ impl Actor {
         if state.closed {
             return orders;
         }
-        state.demand.expire(now);
         let missing = state.missing();
         if missing > 0 {
             let number = state.demand.open(missing, now + EXPIRY + SLACK);
@@ -201,19 +212,23 @@ impl Actor {
     }
 
     /// Gives back what nobody came for, and what has waited so long that its lease is all but used up.
-    fn tidy(&self) {
+    fn tidy(&mut self) {
         let now = Instant::now();
-        let stale: Vec<Delivery> = {
+        let (unheard, stale): (bool, Vec<Delivery>) = {
             let mut state = self.shared.lock();
-            state.demand.expire(now);
+            let unheard = state.demand.expire(now);
             let patience = if state.claimers.is_empty() { HOLD } else { self.source.term / 2 };
             let (stale, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut state.ready)
                 .into_iter()
                 .partition(|delivery| delivery.since + patience <= now);
             state.ready = kept;
-            stale.into()
+            (unheard, stale.into())
         };
         drop(stale);
+        // The server says when it gives up a request, unless the consumer is gone.
+        if unheard {
+            self.check();
+        }
         self.shared.arrived.notify_waiters();
     }
 
@@ -273,7 +288,7 @@ impl Actor {
                 let limit = link.layout.body_limit;
                 self.chores.spawn(async move {
                     let body = objects.get(&object, limit).await;
-                    Chore::Fetched(delivery, body)
+                    Chore::Fetched(Box::new(delivery), body)
                 });
             }
         }
@@ -308,6 +323,16 @@ impl Actor {
         }
     }
 
+    /// The server does not allow something, and says so to nobody in particular.
+    fn heed_violation(&mut self, said: String) {
+        let next = format!("CONSUMER.MSG.NEXT.{}.{}\"", self.source.stream, self.source.consumer);
+        if said.contains(&next) || said.contains(&self.inbox) {
+            self.pause = Instant::now() + HOLD;
+            self.shared.lock().demand.forget();
+            self.fail(QueueError::Refused(said));
+        }
+    }
+
     /// Finds out whether the consumer is there; nothing is asked of it meanwhile.
     fn check(&mut self) {
         if self.checking {
@@ -334,8 +359,9 @@ impl Actor {
                 self.checking = false;
                 self.pause = Instant::now() + HOLD / 4;
                 match found {
-                    Ok(()) => {}
+                    Ok(()) => self.gone = false,
                     Err(NatsError::Missing(_)) => {
+                        self.gone = true;
                         self.pause = Instant::now() + HOLD;
                         let Source { stream, consumer, .. } = &self.source;
                         self.fail(QueueError::Refused(format!(
@@ -346,7 +372,7 @@ impl Actor {
                 }
             }
             Chore::Fetched(delivery, body) => {
-                self.fetched(delivery, body);
+                self.fetched(*delivery, body);
                 self.shared.arrived.notify_waiters();
             }
         }
@@ -381,15 +407,4 @@ impl Actor {
             }
         }
     }
-}
-
-/// Whether a message is one that may be seen, by all but its body.
-fn fitness(message: &Message, id: &str, source: &Source, protocol: u32) -> Result<(), Unfit> {
-    if !message.subject.starts_with(&source.root) || !is_token(id) {
-        return Err(Unfit::new(
-            Kind::Undecodable,
-            "a message stands under a subject that is none of ours: dropped",
-        ));
-    }
-    codec::check_protocol(message.headers.as_ref(), protocol)
 }

@@ -85,8 +85,9 @@ impl Demand {
         }
     }
 
-    /// Forgets requests that the server has given up by now.
-    pub(super) fn expire(&mut self, now: Instant) {
+    /// Forgets requests that the server should have given up by now; whether there were any.
+    pub(super) fn expire(&mut self, now: Instant) -> bool {
+        let before = self.requests.len();
         let outstanding = &mut self.outstanding;
         self.requests.retain(|request| {
             let open = request.until > now;
@@ -95,6 +96,7 @@ impl Demand {
             }
             open
         });
+        self.requests.len() < before
     }
 
     /// Forgets all requests: a server that was started again knows none.
