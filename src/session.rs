@@ -20,7 +20,7 @@ use lumos_tasks::{
     Assignment, Configuration, EpisodeUnit, Finished, Item, Outcome as EpisodeOutcome, Target,
 };
 use lumos_worker::tools::ToolSets;
-use lumos_worker::{Limits, Models, Worker};
+use lumos_worker::{LeaseTerms, Limits, Models, RunTerms, Worker};
 use tokio::sync::mpsc;
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -120,14 +120,16 @@ impl Session {
 
         let work: MemoryQueue<Assignment> = MemoryQueue::bounded(QUEUED);
         let results: MemoryQueue<Finished> = MemoryQueue::bounded(QUEUED);
+        let limits = Limits {
+            time: limits.time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+        };
         let worker = Arc::new(Worker {
             name: format!("local-{}", std::process::id()),
             places: self.places,
-            limits: Limits {
-                time: limits.time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
-            },
             models: Arc::clone(&self.models),
             tools: Arc::clone(&self.tools),
+            runs: Arc::new(RunTerms { limits, ..RunTerms::default() }),
+            terms: LeaseTerms::default(),
         });
         let serving = {
             let (work, results, drain) = (work.clone(), results.clone(), interrupts.drain.clone());
