@@ -10,6 +10,7 @@ use lumos_tasks::{
     Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Role, Setup,
     Task,
 };
+use lumos_worker::drive::Progress;
 use lumos_worker::model::EngineSettings;
 use lumos_worker::tools::ToolSets;
 use lumos_worker::{Limits, Models, drive};
@@ -52,7 +53,8 @@ fn driving(criterion: &mut Criterion) {
         let backends = runtime.block_on(models.backends(&units[0].configuration, &tools)).expect("they load");
         group.bench_function(BenchmarkId::from_parameter(formulation), |bencher| {
             bencher.iter(|| {
-                let episodes = units.iter().map(|unit| drive(unit, &backends, Limits::default()));
+                let progress = Progress::default();
+                let episodes = units.iter().map(|unit| drive(unit, &backends, Limits::default(), &progress));
                 black_box(runtime.block_on(join_all(episodes)))
             });
         });

@@ -1,7 +1,7 @@
 //! Driving one episode from its start to its record.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lumos_tasks::{
@@ -37,13 +37,42 @@ struct Clock {
     cached_tokens: u64,
 }
 
-/// Drives a unit's episode until it has ended, one way or another.
-pub async fn drive(unit: &EpisodeUnit, backends: &Backends, limits: Limits) -> (Outcome, Telemetry) {
+/// When an episode last got a reply: one that gets none for long hangs, whatever its process says.
+#[derive(Debug)]
+pub struct Progress {
+    last: Mutex<tokio::time::Instant>,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { last: Mutex::new(tokio::time::Instant::now()) }
+    }
+}
+
+impl Progress {
+    /// The episode goes on now.
+    pub fn mark(&self) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = tokio::time::Instant::now();
+    }
+
+    /// When the episode last went on.
+    pub fn last(&self) -> tokio::time::Instant {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drives a unit's episode until it has ended, one way or another. Every reply is marked as progress.
+pub async fn drive(
+    unit: &EpisodeUnit,
+    backends: &Backends,
+    limits: Limits,
+    progress: &Progress,
+) -> (Outcome, Telemetry) {
     let started = Instant::now();
     let started_ms = jiff::Timestamp::now().as_millisecond();
     let mut clock = Clock::default();
     let mut episode = Episode::start(unit);
-    let outcome = match advance(&mut episode, backends, limits, &mut clock).await {
+    let outcome = match advance(&mut episode, backends, limits, &mut clock, progress).await {
         Ok(()) => episode.finish(),
         Err(fault) => episode.abandon(fault),
     };
@@ -63,6 +92,7 @@ async fn advance(
     backends: &Backends,
     limits: Limits,
     clock: &mut Clock,
+    progress: &Progress,
 ) -> Result<(), Fault> {
     // A limit too far off to be represented is none.
     let deadline = limits.time.and_then(|time| tokio::time::Instant::now().checked_add(time));
@@ -87,6 +117,7 @@ async fn advance(
         episode
             .feed(reply)
             .map_err(|misfit| Fault { kind: FaultKind::Worker, message: misfit.to_string() })?;
+        progress.mark();
     }
 }
 

@@ -3,11 +3,15 @@
 //! A worker sees tasks and never gold answers; it knows models and tools and nothing of benchmarks.
 
 pub mod drive;
+pub mod fleet;
 pub mod model;
 pub mod serve;
+pub mod terms;
 pub mod tools;
 
 pub use drive::{Backends, Limits, drive};
+pub use fleet::{FleetError, FleetSettings, FleetSummary, serve_fleet};
 pub use model::{ModelBackend, ModelError, ModelName, Models};
 pub use serve::{ServeError, Worker};
+pub use terms::{LeaseTerms, RunTerms, Runs};
 pub use tools::{ToolFault, Tools};

@@ -1,18 +1,23 @@
 //! The worker's loop: claim as many units as there are free places, drive them side by side, publish what came
 //! of each, then acknowledge.
 
+use std::convert::Infallible;
+use std::future::pending;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::FutureExt;
+use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::{Assignment, Ending, Fault, FaultKind, Finished, Outcome, Telemetry, WorkUnit};
 use thiserror::Error;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::{Limits, drive};
+use crate::drive::{Limits, Progress, drive};
 use crate::model::Models;
+use crate::terms::{LeaseTerms, Runs};
 use crate::tools::ToolSets;
 
 /// Why a worker stopped before its queue was empty.
@@ -29,17 +34,22 @@ pub struct Worker {
     pub name: String,
     /// Episodes driven side by side.
     pub places: usize,
-    /// Limits of one episode.
-    pub limits: Limits,
     /// Models by content.
     pub models: Arc<Models>,
     /// Tools by backend.
     pub tools: Arc<ToolSets>,
+    /// What holds for the runs it serves.
+    pub runs: Arc<dyn Runs>,
+    /// How it deals with leases.
+    pub terms: LeaseTerms,
 }
+
+/// A claim that waits for work.
+type Claim<'a> = OptionFuture<BoxFuture<'a, Result<Vec<Lease<Assignment>>, QueueError>>>;
 
 impl Worker {
     /// Serves until the work queue is closed and empty, or until `drain` is cancelled and the episodes at hand
-    /// have ended.
+    /// have ended or used up their grace; what is left then is given back.
     ///
     /// # Errors
     /// If a queue fails; leases at hand are given back then.
@@ -50,18 +60,34 @@ impl Worker {
         drain: CancellationToken,
     ) -> Result<(), ServeError> {
         let mut running: JoinSet<Result<(), ServeError>> = JoinSet::new();
+        let mut claim: Claim<'_> = None.into();
+        let mut asked = false;
         let mut claiming = true;
+        let mut deadline = None;
         while claiming || !running.is_empty() {
             let free = self.places.max(1).saturating_sub(running.len());
+            if claiming && !asked && free > 0 {
+                // Kept until it answers, so that no message is on its way to a claim that is gone. Places that
+                // become free meanwhile are asked for by the next one.
+                claim = Some(work.claim(free)).into();
+                asked = true;
+            }
             tokio::select! {
                 biased;
-                () = drain.cancelled(), if claiming => claiming = false,
-                Some(joined) = running.join_next(), if !running.is_empty() => match joined {
-                    Ok(result) => result?,
-                    // Episodes catch their own panics; what is left is an abort at shutdown.
-                    Err(error) => tracing::warn!(%error, "an episode's task did not end by itself"),
-                },
-                leases = work.claim(free), if claiming && free > 0 => {
+                () = self.terms.stop.cancelled() => break,
+                () = drain.cancelled(), if claiming => {
+                    claiming = false;
+                    asked = false;
+                    claim = None.into();
+                    deadline = self.terms.grace.and_then(|grace| Instant::now().checked_add(grace));
+                }
+                () = until(deadline) => {
+                    tracing::info!(episodes = running.len(), "the grace time is over: giving work back");
+                    break;
+                }
+                Some(joined) = running.join_next(), if !running.is_empty() => ended(joined)?,
+                Some(leases) = &mut claim, if asked => {
+                    asked = false;
                     let leases = leases?;
                     claiming = !leases.is_empty();
                     for lease in leases {
@@ -69,6 +95,11 @@ impl Worker {
                     }
                 }
             }
+        }
+        // Dropping an episode's task gives its lease back.
+        running.abort_all();
+        while let Some(joined) = running.join_next().await {
+            ended(joined)?;
         }
         Ok(())
     }
@@ -79,8 +110,27 @@ impl Worker {
         lease: Lease<Assignment>,
         results: Arc<dyn Queue<Finished>>,
     ) -> Result<(), ServeError> {
-        let finished = self.finish(lease.body()).await;
-        results.publish(&finished.message_id(), finished).await?;
+        let terms = self.runs.terms(lease.body().run.as_ref());
+        let progress = Progress::default();
+        let finished = tokio::select! {
+            biased;
+            () = terms.cancelled.cancelled() => return bury(lease).await,
+            finished = self.finish(&lease, terms.limits, &progress) => finished,
+            () = self.keep(&lease, &progress, self.terms.stall_under(terms.limits)) => {
+                let seconds = progress.last().elapsed().as_secs();
+                let message = format!("the episode got no reply for {seconds} s and was given up");
+                tracing::warn!(unit = lease.id(), "{message}");
+                self.record(lease.body(), Fault { kind: FaultKind::Timeout, message })
+            }
+        };
+        let id = finished.message_id();
+        // However long this takes: whoever else did the unit would have no better way to send what came of it.
+        tokio::select! {
+            biased;
+            () = terms.cancelled.cancelled() => return bury(lease).await,
+            published = results.publish(&id, finished) => published?,
+            never = self.extend(&lease) => match never {},
+        }
         if let Err(error) = lease.acknowledge().await {
             // The unit will be delivered again and its second outcome dropped.
             tracing::debug!(%error, "acknowledged too late");
@@ -88,26 +138,72 @@ impl Worker {
         Ok(())
     }
 
-    async fn finish(&self, assignment: &Assignment) -> Finished {
+    /// Extends the lease as long as the episode goes on; ends when it has not for too long.
+    async fn keep(&self, lease: &Lease<Assignment>, progress: &Progress, stall: Option<Duration>) {
+        let stalled = async {
+            let Some(stall) = stall else { return pending().await };
+            while let Some(left) = stall.checked_sub(progress.last().elapsed()).filter(|left| !left.is_zero())
+            {
+                tokio::time::sleep(left).await;
+            }
+        };
+        tokio::select! {
+            () = stalled => {}
+            never = self.extend(lease) => match never {},
+        }
+    }
+
+    /// Extends the lease every third of its time.
+    async fn extend(&self, lease: &Lease<Assignment>) -> Infallible {
+        let Some(time) = self.terms.lease else { return pending().await };
+        loop {
+            tokio::time::sleep(time / 3).await;
+            if let Err(error) = lease.extend().await {
+                // Somebody else may have the unit now. The first outcome counts, and this one is on its way.
+                tracing::debug!(%error, "a lease was not extended");
+            }
+        }
+    }
+
+    async fn finish(&self, lease: &Lease<Assignment>, limits: Limits, progress: &Progress) -> Finished {
+        let assignment = lease.body();
+        if self.terms.max_deliveries.is_some_and(|limit| lease.deliveries() > limit) {
+            let message = format!(
+                "delivered {} times and never finished: whoever works on it dies or loses its connection",
+                lease.deliveries()
+            );
+            tracing::warn!(unit = lease.id(), "{message}");
+            return self.record(assignment, Fault { kind: FaultKind::Worker, message });
+        }
         let WorkUnit::Episode(unit) = &assignment.unit;
         let driven = AssertUnwindSafe(async {
             let backends = self.models.backends(&unit.configuration, &self.tools).await?;
-            Ok::<_, Fault>(drive(unit, &backends, self.limits).await)
+            progress.mark();
+            Ok::<_, Fault>(drive(unit, &backends, limits, progress).await)
         })
         .catch_unwind()
         .await;
-        let (outcome, mut telemetry) = match driven {
-            Ok(Ok(driven)) => driven,
-            Ok(Err(fault)) => (faulted(fault), Telemetry::default()),
+        match driven {
+            Ok(Ok((outcome, telemetry))) => self.sign(assignment, outcome, telemetry),
+            Ok(Err(fault)) => self.record(assignment, fault),
             Err(panic) => {
                 let message = format!("the episode panicked: {}", panic_message(panic.as_ref()));
-                (faulted(Fault { kind: FaultKind::Worker, message }), Telemetry::default())
+                self.record(assignment, Fault { kind: FaultKind::Worker, message })
             }
-        };
+        }
+    }
+
+    /// The record of an assignment that failed.
+    fn record(&self, assignment: &Assignment, fault: Fault) -> Finished {
+        let outcome = Outcome { ending: Ending::Faulted(fault), evidence: None, steps: Vec::new() };
+        self.sign(assignment, outcome, Telemetry::default())
+    }
+
+    fn sign(&self, assignment: &Assignment, outcome: Outcome, mut telemetry: Telemetry) -> Finished {
         telemetry.attempt = assignment.attempt;
         telemetry.worker.clone_from(&self.name);
         Finished {
-            unit: unit.id.clone(),
+            unit: assignment.unit.id().clone(),
             attempt: assignment.attempt,
             outcome,
             telemetry,
@@ -116,8 +212,33 @@ impl Worker {
     }
 }
 
-fn faulted(fault: Fault) -> Outcome {
-    Outcome { ending: Ending::Faulted(fault), evidence: None, steps: Vec::new() }
+/// Takes a message of a cancelled run out; its coordinator does so too.
+async fn bury(lease: Lease<Assignment>) -> Result<(), ServeError> {
+    if let Err(error) = lease.bury().await {
+        tracing::debug!(%error, "a cancelled unit was not taken out");
+    }
+    Ok(())
+}
+
+/// What came of an episode's task.
+fn ended(joined: Result<Result<(), ServeError>, JoinError>) -> Result<(), ServeError> {
+    match joined {
+        Ok(result) => result,
+        // Episodes catch their own panics; what is left is an abort at the end.
+        Err(error) => {
+            if !error.is_cancelled() {
+                tracing::warn!(%error, "an episode's task did not end by itself");
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
+    }
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {

@@ -14,7 +14,7 @@ use lumos_tasks::{
 };
 use lumos_worker::model::{EngineSettings, hash_file};
 use lumos_worker::tools::ToolSets;
-use lumos_worker::{Limits, Models, Worker};
+use lumos_worker::{LeaseTerms, Limits, Models, RunTerms, Worker};
 use tokio_util::sync::CancellationToken;
 
 const PROMPT: &str = "<|user|>\nWhat is 2 and 3?\n<|assistant|>\n";
@@ -61,9 +61,13 @@ fn worker() -> Arc<Worker> {
     Arc::new(Worker {
         name: "test".to_owned(),
         places: 4,
-        limits: Limits { time: Some(Duration::from_secs(20)) },
         models: Arc::new(Models::new(EngineSettings::default())),
         tools: Arc::new(ToolSets::default()),
+        runs: Arc::new(RunTerms {
+            limits: Limits { time: Some(Duration::from_secs(20)) },
+            ..RunTerms::default()
+        }),
+        terms: LeaseTerms::default(),
     })
 }
 

@@ -29,6 +29,11 @@ impl ModelFile {
     pub(super) fn embedded(name: &str, content: &[u8]) -> Self {
         Self { name: name.to_owned(), sha256: ContentHash::of_bytes(content), bytes: content.len() as u64 }
     }
+
+    /// Whether it is what takes memory once the model is loaded.
+    pub(super) fn is_weights(&self) -> bool {
+        is_weights(&self.name)
+    }
 }
 
 /// The identity of a model: hash over its files' names and hashes.
@@ -49,11 +54,30 @@ pub fn hash_file(path: &Path) -> io::Result<ContentHash> {
 }
 
 /// The files of a Hugging Face folder that a loaded model depends on, sorted by name.
-/// Safetensors are preferred to PyTorch's files where both are there, as in loading.
 ///
 /// # Errors
 /// If the folder or one of the files cannot be read.
 pub(super) fn of_folder(folder: &Path) -> io::Result<Vec<ModelFile>> {
+    listed(folder)?.into_iter().map(|(_, path)| ModelFile::read(&path)).collect()
+}
+
+/// Bytes of the weights in a Hugging Face folder.
+///
+/// # Errors
+/// If the folder or one of the files cannot be read.
+pub(super) fn weights_in(folder: &Path) -> io::Result<u64> {
+    let weights = listed(folder)?.into_iter().filter(|(name, _)| is_weights(name));
+    weights.map(|(_, path)| Ok(fs::metadata(path)?.len())).sum()
+}
+
+/// Whether a file of a model's holds weights, or recorded replies: what takes memory.
+fn is_weights(name: &str) -> bool {
+    !(name.ends_with(".json") || name.ends_with(".model"))
+}
+
+/// Names and paths of the files that matter. Safetensors are preferred to PyTorch's files where both are there, as
+/// in loading.
+fn listed(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut files: Vec<(String, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -69,7 +93,7 @@ pub(super) fn of_folder(folder: &Path) -> io::Result<Vec<ModelFile>> {
     };
     files.retain(|(name, _)| matters(name));
     files.sort();
-    files.into_iter().map(|(_, path)| ModelFile::read(&path)).collect()
+    Ok(files)
 }
 
 #[cfg(test)]

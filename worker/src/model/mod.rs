@@ -6,6 +6,7 @@ mod files;
 mod name;
 mod registry;
 mod script;
+mod settings;
 
 use async_trait::async_trait;
 use lumos_tasks::{Completion, Request};
@@ -15,8 +16,9 @@ pub use builtin::source as builtin_source;
 pub use engine::EngineSettings;
 pub use files::{ModelFile, hash_file};
 pub use name::{ModelName, NameError};
-pub use registry::{Identified, IdentifyError, LoadModelError, Models};
+pub use registry::{Identified, IdentifyError, LoadModelError, LoadedModel, Models};
 pub(crate) use script::lines as recorded_lines;
+pub use settings::ModelsSettings;
 
 /// Something that completes requests: an engine in this process, a server, a script.
 #[async_trait]

@@ -1,6 +1,7 @@
 //! Models by content: named once, loaded once, kept.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use super::engine::{EngineBackend, EngineSettings};
 use super::files::ModelFile;
 use super::name::{ModelName, NameError};
 use super::script::{Script, ScriptBackend};
+use super::settings::ModelsSettings;
 use super::{ModelBackend, builtin, files};
 use crate::drive::Backends;
 use crate::tools::ToolSets;
@@ -63,6 +65,13 @@ pub struct Identified {
     pub files: Vec<ModelFile>,
 }
 
+impl Identified {
+    /// Bytes of its weights as they are stored.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().filter(|file| file.is_weights()).map(|file| file.bytes).sum()
+    }
+}
+
 /// Why a model could not be loaded.
 #[derive(Debug, Clone, Error)]
 #[error("model {name}: {message}")]
@@ -76,20 +85,49 @@ pub struct LoadModelError {
 /// What names a loaded thing: content and the type it computes in.
 type Key = (ContentHash, Option<String>);
 
+/// A model that is loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadedModel {
+    /// What it is, under the name by which it was first asked for.
+    pub identity: ModelIdentity,
+    /// Bytes of its weights as they are stored.
+    pub bytes: u64,
+}
+
 /// One slot: filled by the first who asks, awaited by the others.
-type Slot<T> = Arc<OnceCell<Arc<T>>>;
+struct Slot<T> {
+    identity: ModelIdentity,
+    loaded: Arc<OnceCell<Loaded<T>>>,
+}
+
+#[derive(Clone)]
+struct Loaded<T> {
+    backend: Arc<T>,
+    bytes: u64,
+}
+
+impl<T> Slot<T> {
+    fn new(identity: &ModelIdentity) -> Self {
+        Self { identity: identity.clone(), loaded: Arc::default() }
+    }
+
+    fn listed(&self) -> Option<LoadedModel> {
+        let bytes = self.loaded.get()?.bytes;
+        Some(LoadedModel { identity: self.identity.clone(), bytes })
+    }
+}
 
 /// The models of a worker.
 pub struct Models {
-    settings: EngineSettings,
+    settings: ModelsSettings,
     engines: Mutex<HashMap<Key, Slot<EngineBackend>>>,
     scripts: Mutex<HashMap<ContentHash, Slot<Script>>>,
 }
 
 impl Models {
     /// No model is loaded yet.
-    pub fn new(settings: EngineSettings) -> Self {
-        Self { settings, engines: Mutex::default(), scripts: Mutex::default() }
+    pub fn new(settings: impl Into<ModelsSettings>) -> Self {
+        Self { settings: settings.into(), engines: Mutex::default(), scripts: Mutex::default() }
     }
 
     /// The identity of the model that a name means for a role: hashes of what would be loaded. Reads files, so
@@ -108,8 +146,8 @@ impl Models {
             path: path.clone(),
             source,
         };
-        let computed_in = |rotary| Some(EngineSettings { rotary, ..self.settings }.computed_in());
-        let (files, dtype) = match name.parse()? {
+        let computed_in = |rotary| Some(EngineSettings { rotary, ..self.settings.engine }.computed_in());
+        let (files, dtype) = match self.settings.here(name).parse()? {
             ModelName::BuiltinTiny => {
                 let files = builtin::files(role, formulation)
                     .ok_or_else(|| IdentifyError::NoSuchRole { name: name.to_owned(), role })?;
@@ -122,7 +160,7 @@ impl Models {
                 if !files.iter().any(|file| is_weights(&file.name)) {
                     return Err(IdentifyError::NoWeights { name: name.to_owned(), path: folder });
                 }
-                (files, computed_in(self.settings.rotary))
+                (files, computed_in(self.settings.engine.rotary))
             }
             ModelName::Script(file) => {
                 (vec![ModelFile::read(&file).map_err(|source| unreadable(&file, source))?], None)
@@ -162,18 +200,28 @@ impl Models {
         configuration: &Configuration,
     ) -> Result<Arc<dyn ModelBackend>, LoadModelError> {
         let failed = |message: String| LoadModelError { name: identity.name.clone(), message };
-        let name: ModelName = identity.name.parse().map_err(|error: NameError| failed(error.to_string()))?;
+        let name: ModelName = self
+            .settings
+            .here(&identity.name)
+            .parse()
+            .map_err(|error: NameError| failed(error.to_string()))?;
         let source = match name {
             ModelName::Script(file) => {
-                let slot = self.scripts.lock().await.entry(identity.content.clone()).or_default().clone();
-                let script = slot
-                    .get_or_try_init(|| blocking(move || Script::read(&file)))
+                let cell = cell(&self.scripts, identity.content.clone(), identity).await;
+                let loaded = cell
+                    .get_or_try_init(|| {
+                        blocking(move || {
+                            let bytes = std::fs::metadata(&file)?.len();
+                            Script::read(&file).map(|script| (script, bytes))
+                        })
+                    })
                     .await
                     .map_err(|error| failed(error.to_string()))?;
                 return Ok(Arc::new(ScriptBackend {
-                    script: Arc::clone(script),
+                    script: Arc::clone(&loaded.backend),
                     benchmark: configuration.benchmark.clone(),
                     formulation: configuration.formulation,
+                    latency: self.settings.script_latency,
                 }));
             }
             ModelName::BuiltinTiny => builtin::source(role, configuration.formulation)
@@ -181,18 +229,43 @@ impl Models {
             ModelName::Candle(folder) => ModelSource::Folder(folder),
         };
         let key = (identity.content.clone(), identity.dtype.clone());
-        let slot = self.engines.lock().await.entry(key).or_default().clone();
-        let settings = self.settings.computing_in(identity.dtype.as_deref());
-        let engine = slot
-            .get_or_try_init(|| blocking(move || EngineBackend::load(source, settings)))
+        let cell = cell(&self.engines, key, identity).await;
+        let settings = self.settings.engine.computing_in(identity.dtype.as_deref());
+        let loaded = cell
+            .get_or_try_init(|| {
+                blocking(move || {
+                    let bytes = weights(&source)?;
+                    Ok::<_, Blocking>((EngineBackend::load(source, settings)?, bytes))
+                })
+            })
             .await
             .map_err(|error| failed(error.to_string()))?;
-        Ok(Arc::clone(engine) as Arc<dyn ModelBackend>)
+        Ok(Arc::clone(&loaded.backend) as Arc<dyn ModelBackend>)
+    }
+
+    /// Forgets a model; whether it was loaded. Its memory is free once the last episode that asks it has ended.
+    pub async fn unload(&self, identity: &ModelIdentity) -> bool {
+        let key = (identity.content.clone(), identity.dtype.clone());
+        let engine = self.engines.lock().await.remove(&key);
+        let script = self.scripts.lock().await.remove(&identity.content);
+        engine.is_some_and(|slot| slot.loaded.initialized())
+            || script.is_some_and(|slot| slot.loaded.initialized())
+    }
+
+    /// What is loaded, sorted by content.
+    pub async fn list(&self) -> Vec<LoadedModel> {
+        let mut listed: Vec<_> = self.engines.lock().await.values().filter_map(Slot::listed).collect();
+        listed.extend(self.scripts.lock().await.values().filter_map(Slot::listed));
+        listed.sort_by(|one, other| {
+            let key = |model: &LoadedModel| (model.identity.content.clone(), model.identity.dtype.clone());
+            key(one).cmp(&key(other))
+        });
+        listed
     }
 
     /// How many engines are loaded: one per content, however many roles and configurations share it.
     pub async fn loaded(&self) -> usize {
-        self.engines.lock().await.values().filter(|slot| slot.initialized()).count()
+        self.engines.lock().await.values().filter(|slot| slot.loaded.initialized()).count()
     }
 }
 
@@ -207,11 +280,32 @@ enum Blocking {
     Join(#[from] tokio::task::JoinError),
 }
 
-async fn blocking<T, E>(load: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<Arc<T>, Blocking>
+/// The place of a model, made if this is the first to ask for it.
+async fn cell<K: Eq + Hash, T>(
+    slots: &Mutex<HashMap<K, Slot<T>>>,
+    key: K,
+    identity: &ModelIdentity,
+) -> Arc<OnceCell<Loaded<T>>> {
+    let mut slots = slots.lock().await;
+    Arc::clone(&slots.entry(key).or_insert_with(|| Slot::new(identity)).loaded)
+}
+
+/// Bytes of the weights that would be loaded.
+fn weights(source: &ModelSource) -> io::Result<u64> {
+    match source {
+        ModelSource::Memory(files) => Ok(files.weights.len() as u64),
+        ModelSource::Folder(folder) => files::weights_in(folder),
+    }
+}
+
+async fn blocking<T, E>(
+    load: impl FnOnce() -> Result<(T, u64), E> + Send + 'static,
+) -> Result<Loaded<T>, Blocking>
 where
     T: Send + 'static,
     E: Send + 'static,
     Blocking: From<E>,
 {
-    Ok(tokio::task::spawn_blocking(load).await?.map(Arc::new)?)
+    let (backend, bytes) = tokio::task::spawn_blocking(load).await??;
+    Ok(Loaded { backend: Arc::new(backend), bytes })
 }

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use flate2::read::MultiGzDecoder;
@@ -64,11 +65,16 @@ pub(super) struct ScriptBackend {
     pub(super) script: Arc<Script>,
     pub(super) benchmark: String,
     pub(super) formulation: Formulation,
+    /// How long every reply takes.
+    pub(super) latency: Option<Duration>,
 }
 
 #[async_trait]
 impl ModelBackend for ScriptBackend {
     async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
+        if let Some(latency) = self.latency {
+            tokio::time::sleep(latency).await;
+        }
         let key = (self.benchmark.clone(), self.formulation, request.role);
         self.script
             .replies

@@ -74,6 +74,32 @@ impl ToolSets {
         Ok(ToolBackend { tool: tool.to_owned(), backend, version })
     }
 
+    /// Whether a backend that a run was planned with is here and would answer the same. Reads files, so it blocks.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub fn verify(&self, planned: &ToolBackend) -> Result<(), String> {
+        let ToolBackend { tool, backend, version } = planned;
+        let here = match backend.rsplit_once('#') {
+            // The hash stands behind the path.
+            Some((file, _)) => self.identify(tool, file),
+            None => self.identify(tool, backend),
+        };
+        let here = here.map_err(|error| format!("tool {tool}={backend} is not here: {error}"))?;
+        if here.version != *version || here.backend != *backend {
+            return Err(format!(
+                "tool {tool}={backend} version {version} on this host is not what the run was planned with: \
+                 here it is {} version {}",
+                here.backend, here.version
+            ));
+        }
+        if backend == "wolfram" {
+            WolframSettings::from_environment()
+                .map_err(|error| format!("tool {tool}={backend} cannot be asked from this host: {error}"))?;
+        }
+        Ok(())
+    }
+
     /// The tools of a configuration.
     ///
     /// # Errors

@@ -1,0 +1,246 @@
+//! Whether this worker can serve a lane: its models must be here and be what the run was planned with, its tools
+//! likewise. Verified once, away from the threads that drive episodes: hashing weights takes a while.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lumos_tasks::{Configuration, ContentHash, Formulation, ModelIdentity, Role, RunToken};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::catalogue::{Catalogue, KnownLane};
+use super::policy::ModelKey;
+use crate::model::{LoadModelError, Models};
+use crate::tools::ToolSets;
+
+/// How long after a refusal it is looked again whether the model has come.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// A model that a lane needs, under a name by which it was found here.
+#[derive(Debug, Clone)]
+pub struct Located {
+    /// What it is.
+    pub identity: ModelIdentity,
+    /// A role it serves.
+    pub role: Role,
+    /// A configuration that names it.
+    pub configuration: Arc<Configuration>,
+    /// Bytes of its weights as they are stored.
+    pub bytes: u64,
+}
+
+/// What a lane needs, all of it here.
+#[derive(Debug, Default)]
+pub struct Needs {
+    /// Its models.
+    pub models: Vec<Located>,
+    /// Their keys.
+    pub keys: Arc<BTreeSet<ModelKey>>,
+}
+
+/// Whether a lane can be served.
+#[derive(Debug, Clone)]
+pub enum Verdict {
+    /// Yes.
+    Fits(Arc<Needs>),
+    /// No; why, for people.
+    Refused(String),
+}
+
+struct Judged {
+    /// What was looked at: another run of the lane may know its models by other names.
+    looked_at: Looked,
+    verdict: Verdict,
+    at: Instant,
+}
+
+/// The models of a lane by name and use, and its tools.
+type Looked = BTreeSet<(String, Role, Formulation, ContentHash)>;
+
+/// A name, and the use where it matters to the result.
+type Asked = (String, Option<(Role, Formulation)>);
+
+/// What has been verified on this host.
+pub struct Eligibility {
+    models: Arc<Models>,
+    tools: Arc<ToolSets>,
+    judged: Mutex<BTreeMap<RunToken, Judged>>,
+    /// Content and bytes of the models found here: each is hashed once.
+    found: Mutex<BTreeMap<Asked, (ContentHash, u64)>>,
+    /// Whether something is being looked for right now.
+    looking: AtomicBool,
+    changed: watch::Sender<u64>,
+}
+
+impl Eligibility {
+    /// Nothing is verified yet.
+    pub fn new(models: Arc<Models>, tools: Arc<ToolSets>) -> Self {
+        Self {
+            models,
+            tools,
+            judged: Mutex::default(),
+            found: Mutex::default(),
+            looking: AtomicBool::new(false),
+            changed: watch::Sender::new(0),
+        }
+    }
+
+    /// What was found out about lanes with these needs; `None` while nothing is.
+    pub fn of(&self, needs: &RunToken) -> Option<Verdict> {
+        self.judged().get(needs).map(|judged| judged.verdict.clone())
+    }
+
+    /// Why lanes are refused, for people.
+    pub fn refusals(&self) -> Vec<String> {
+        let judged = self.judged();
+        let refusals = judged.values().filter_map(|judged| match &judged.verdict {
+            Verdict::Refused(message) => Some(message.clone()),
+            Verdict::Fits(_) => None,
+        });
+        refusals.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Loading a lane's model failed: it is left alone for a while.
+    pub fn refuse(&self, needs: &RunToken, error: &LoadModelError) {
+        tracing::warn!("{error}");
+        if let Some(judged) = self.judged().get_mut(needs) {
+            judged.verdict = Verdict::Refused(error.to_string());
+            judged.at = Instant::now();
+        }
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Whether models are being hashed right now: that takes a while, and work may come of it.
+    pub fn is_looking(&self) -> bool {
+        self.looking.load(Ordering::Relaxed)
+    }
+
+    /// Counts changes.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// Verifies the lanes of a catalogue as they come, until `stop`.
+    pub async fn follow(self: Arc<Self>, catalogue: Arc<Catalogue>, stop: CancellationToken) {
+        let mut changes = catalogue.changes();
+        let verifying = async {
+            loop {
+                changes.mark_unchanged();
+                let lanes = catalogue.lanes();
+                self.judged().retain(|needs, _| lanes.iter().any(|lane| lane.id.needs == *needs));
+                for lane in lanes {
+                    self.verify(lane).await;
+                }
+                tokio::select! {
+                    changed = changes.changed() => if changed.is_err() { break },
+                    () = tokio::time::sleep(AGAIN / 2) => {}
+                }
+            }
+        };
+        stop.run_until_cancelled(verifying).await;
+    }
+
+    /// Verifies one lane, unless it was.
+    pub async fn verify(self: &Arc<Self>, lane: KnownLane) {
+        let looked_at = looked_at(&lane.configurations);
+        let mut before = None;
+        if let Some(judged) = self.judged().get(&lane.id.needs) {
+            let fits = matches!(judged.verdict, Verdict::Fits(_));
+            if judged.looked_at == looked_at && (fits || judged.at.elapsed() < AGAIN) {
+                return;
+            }
+            before = Some(judged.verdict.clone());
+        }
+        let needs = lane.id.needs.clone();
+        let this = Arc::clone(self);
+        self.looking.store(true, Ordering::Relaxed);
+        let verdict = match tokio::task::spawn_blocking(move || this.judge(&lane.configurations)).await {
+            Ok(Ok(fits)) => Verdict::Fits(Arc::new(fits)),
+            Ok(Err(message)) => Verdict::Refused(message),
+            Err(error) => Verdict::Refused(format!("a lane's models could not be verified: {error}")),
+        };
+        self.looking.store(false, Ordering::Relaxed);
+        if let Verdict::Refused(message) = &verdict
+            && !matches!(&before, Some(Verdict::Refused(before)) if before == message)
+        {
+            tracing::warn!(lane = %needs, "{message}");
+        }
+        self.judged().insert(needs, Judged { looked_at, verdict, at: Instant::now() });
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Looks for everything the configurations of a lane name. Blocks.
+    fn judge(&self, configurations: &[Arc<Configuration>]) -> Result<Needs, String> {
+        let mut needs: BTreeMap<ModelKey, Result<Located, String>> = BTreeMap::new();
+        for configuration in configurations {
+            for backend in &configuration.tools {
+                self.tools.verify(backend)?;
+            }
+            for (role, identity) in &configuration.models {
+                // Any name under which the right content is found will do.
+                let key = ModelKey::from(identity);
+                if !matches!(needs.get(&key), Some(Ok(_))) {
+                    needs.insert(key, self.locate(identity, *role, configuration));
+                }
+            }
+        }
+        let keys = Arc::new(needs.keys().cloned().collect());
+        Ok(Needs { models: needs.into_values().collect::<Result<_, _>>()?, keys })
+    }
+
+    fn locate(
+        &self,
+        identity: &ModelIdentity,
+        role: Role,
+        configuration: &Arc<Configuration>,
+    ) -> Result<Located, String> {
+        let formulation = configuration.formulation;
+        let use_matters = identity.name.starts_with("builtin:");
+        let asked = (identity.name.clone(), use_matters.then_some((role, formulation)));
+        let known = self.found().get(&asked).cloned();
+        let (content, bytes) = match known {
+            Some(found) => found,
+            None => {
+                let identified = self
+                    .models
+                    .identify(&identity.name, role, formulation)
+                    .map_err(|error| format!("model {} is not here: {error}", identity.name))?;
+                let found = (identified.identity.content.clone(), identified.bytes());
+                self.found().insert(asked, found.clone());
+                found
+            }
+        };
+        if content != identity.content {
+            return Err(format!(
+                "model {} on this host is not what the run was planned with: its files hash to {} and not to {}",
+                identity.name,
+                content.short(),
+                identity.content.short()
+            ));
+        }
+        Ok(Located { identity: identity.clone(), role, configuration: Arc::clone(configuration), bytes })
+    }
+
+    fn judged(&self) -> MutexGuard<'_, BTreeMap<RunToken, Judged>> {
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn found(&self) -> MutexGuard<'_, BTreeMap<Asked, (ContentHash, u64)>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn looked_at(configurations: &[Arc<Configuration>]) -> Looked {
+    configurations
+        .iter()
+        .flat_map(|configuration| {
+            let named = |(role, model): (&Role, &ModelIdentity)| {
+                (model.name.clone(), *role, configuration.formulation, model.content.clone())
+            };
+            configuration.models.iter().map(named).collect::<Vec<_>>()
+        })
+        .collect()
+}

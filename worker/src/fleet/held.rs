@@ -1,0 +1,148 @@
+//! The leases a worker holds: told to others, so that they can give the messages back should it vanish, and to the
+//! policy, so that no model is unloaded under an episode.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use lumos_queue::{Lease, LeaseControl, QueueError};
+use lumos_tasks::Assignment;
+use lumos_tasks::fleet::{HeldLease, WorkMessage};
+use tokio::sync::watch;
+
+use super::policy::ModelKey;
+
+/// The leases at hand.
+#[derive(Debug)]
+pub struct Held {
+    entries: Mutex<Entries>,
+    changed: watch::Sender<u64>,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self { entries: Mutex::default(), changed: watch::Sender::new(0) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    next: u64,
+    leases: BTreeMap<u64, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// `None` where the queue has no such thing as tokens.
+    lease: Option<HeldLease>,
+    models: Arc<BTreeSet<ModelKey>>,
+}
+
+impl Held {
+    /// Keeps book of a lease from now until it ends, one way or another.
+    pub fn hold(
+        self: &Arc<Self>,
+        lease: Lease<WorkMessage>,
+        assignment: Assignment,
+        models: Arc<BTreeSet<ModelKey>>,
+    ) -> Lease<Assignment> {
+        let told = lease.token().map(|token| HeldLease {
+            run: lease.body().run.clone(),
+            message: lease.id().to_owned(),
+            token: token.to_owned(),
+        });
+        let (id, deliveries) = (lease.id().to_owned(), lease.deliveries());
+        let token = lease.token().map(str::to_owned);
+        let number = {
+            let mut entries = self.lock();
+            entries.next += 1;
+            let number = entries.next;
+            entries.leases.insert(number, Entry { lease: told, models });
+            number
+        };
+        self.changed.send_modify(|count| *count += 1);
+        let control =
+            Tracked { lease: tokio::sync::Mutex::new(Some(lease)), token, number, held: Arc::clone(self) };
+        Lease::new(id, assignment, deliveries, Box::new(control))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.lock().leases.len()
+    }
+
+    /// Those that can be given back by others.
+    pub fn list(&self) -> Vec<HeldLease> {
+        self.lock().leases.values().filter_map(|entry| entry.lease.clone()).collect()
+    }
+
+    /// The models that the units at hand need.
+    pub fn models(&self) -> BTreeSet<ModelKey> {
+        self.lock().leases.values().flat_map(|entry| entry.models.iter().cloned()).collect()
+    }
+
+    /// Counts changes.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Passes on what happens to a lease, and strikes it off the book when it has ended.
+struct Tracked {
+    lease: tokio::sync::Mutex<Option<Lease<WorkMessage>>>,
+    token: Option<String>,
+    number: u64,
+    held: Arc<Held>,
+}
+
+impl Tracked {
+    async fn take(&self) -> Option<Lease<WorkMessage>> {
+        self.lease.lock().await.take()
+    }
+}
+
+#[async_trait]
+impl LeaseControl for Tracked {
+    async fn acknowledge(&self) -> Result<(), QueueError> {
+        match self.take().await {
+            Some(lease) => lease.acknowledge().await,
+            None => Ok(()),
+        }
+    }
+
+    async fn extend(&self) -> Result<(), QueueError> {
+        match &*self.lease.lock().await {
+            Some(lease) => lease.extend().await,
+            None => Ok(()),
+        }
+    }
+
+    fn release(&self) {
+        // Whoever releases owns the lease, so nobody is extending it.
+        if let Ok(mut lease) = self.lease.try_lock() {
+            drop(lease.take());
+        }
+    }
+
+    async fn bury(&self) -> Result<(), QueueError> {
+        match self.take().await {
+            Some(lease) => lease.bury().await,
+            None => Ok(()),
+        }
+    }
+
+    fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        self.held.lock().leases.remove(&self.number);
+        self.held.changed.send_modify(|count| *count += 1);
+    }
+}

@@ -1,0 +1,383 @@
+//! The lanes of all runs as one queue of assignments: asked in the policy's order, with models changed when the
+//! policy says so and a lane turns out to have work.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lumos_queue::{Lease, Queue, QueueError};
+use lumos_tasks::Assignment;
+use lumos_tasks::fleet::{LaneId, WorkMessage};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::catalogue::{Catalogue, Unpacking};
+use super::eligibility::{Eligibility, Needs, Verdict};
+use super::held::Held;
+use super::history::History;
+use super::policy::{self, Decision, Holding, Lane, ModelKey, Moment, PolicySettings, Switch};
+use super::source::{LaneQueue, LaneSource};
+use crate::model::Models;
+
+/// How long one lane is waited on before all are asked again.
+const WAIT: Duration = Duration::from_secs(1);
+/// How long the units of a run that nothing is known of yet are kept before they are given back.
+const UNKNOWN: Duration = Duration::from_secs(5);
+
+/// What the lanes are worked with.
+pub struct LanesSettings {
+    /// Bytes that may be filled with models; `None` for no limit.
+    pub memory: Option<u64>,
+    /// Tools beside those that every worker has.
+    pub tools: BTreeSet<String>,
+    /// For how long a lease holds.
+    pub lease: Duration,
+    /// When models are changed.
+    pub policy: PolicySettings,
+}
+
+/// The lanes of all runs, as one queue to claim from. One claims at a time.
+pub struct Lanes {
+    settings: LanesSettings,
+    source: Arc<dyn LaneSource>,
+    catalogue: Arc<Catalogue>,
+    eligibility: Arc<Eligibility>,
+    models: Arc<Models>,
+    held: Arc<Held>,
+    started: Instant,
+    closed: CancellationToken,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    history: History,
+    open: BTreeMap<LaneId, Arc<dyn LaneQueue>>,
+    last_switch: Option<Moment>,
+}
+
+/// The lanes as they stand, and what the servable ones need.
+struct View {
+    decision: Decision,
+    needs: BTreeMap<LaneId, Arc<Needs>>,
+}
+
+impl Lanes {
+    /// No lane is open yet.
+    pub fn new(
+        settings: LanesSettings,
+        source: Arc<dyn LaneSource>,
+        catalogue: Arc<Catalogue>,
+        eligibility: Arc<Eligibility>,
+        models: Arc<Models>,
+        held: Arc<Held>,
+    ) -> Self {
+        Self {
+            settings,
+            source,
+            catalogue,
+            eligibility,
+            models,
+            held,
+            started: Instant::now(),
+            closed: CancellationToken::new(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Claims until there is something.
+    async fn claim_some(&self, max: usize) -> Vec<Lease<Assignment>> {
+        let mut catalogued = self.catalogue.changes();
+        let mut verified = self.eligibility.changes();
+        loop {
+            catalogued.mark_unchanged();
+            verified.mark_unchanged();
+            let view = self.view().await;
+            let alone = view.decision.ask.len() == 1 && view.needs.len() == 1;
+            if !alone {
+                for lane in &view.decision.ask {
+                    let leases = self.ask(&view, lane, max).await;
+                    if !leases.is_empty() {
+                        return leases;
+                    }
+                }
+                // What they answered counts in what is decided now.
+                let view = self.view().await;
+                if let Some(switch) = &view.decision.switch {
+                    let leases = self.switch(&view, switch).await;
+                    if !leases.is_empty() {
+                        return leases;
+                    }
+                    // It had no work, or no model: another one may.
+                    continue;
+                }
+            }
+            let waiting = async {
+                match view.decision.ask.first() {
+                    Some(lane) => self.wait(&view, lane, max).await,
+                    None => {
+                        tokio::time::sleep(WAIT).await;
+                        Vec::new()
+                    }
+                }
+            };
+            tokio::select! {
+                leases = waiting => if !leases.is_empty() {
+                    return leases;
+                },
+                _ = catalogued.changed() => {}
+                _ = verified.changed() => {}
+            }
+        }
+    }
+
+    /// Asks a lane for what it has now.
+    async fn ask(&self, view: &View, lane: &LaneId, max: usize) -> Vec<Lease<Assignment>> {
+        let Some(queue) = self.queue(lane).await else { return Vec::new() };
+        let claimed = queue.try_claim(max).await;
+        self.take(view, lane, claimed).await
+    }
+
+    /// Waits for a lane to have something.
+    async fn wait(&self, view: &View, lane: &LaneId, max: usize) -> Vec<Lease<Assignment>> {
+        let Some(queue) = self.queue(lane).await else {
+            tokio::time::sleep(WAIT).await;
+            return Vec::new();
+        };
+        let claimed = timeout(WAIT, queue.claim(max)).await.unwrap_or_else(|_| Ok(Vec::new()));
+        let failed = claimed.is_err();
+        let leases = self.take(view, lane, claimed).await;
+        if failed {
+            tokio::time::sleep(WAIT).await;
+        }
+        leases
+    }
+
+    /// Takes note of what a lane answered and unpacks it.
+    async fn take(
+        &self,
+        view: &View,
+        lane: &LaneId,
+        claimed: Result<Vec<Lease<WorkMessage>>, QueueError>,
+    ) -> Vec<Lease<Assignment>> {
+        let claimed = claimed.unwrap_or_else(|error| {
+            tracing::debug!(%lane, %error, "a lane did not answer");
+            if !matches!(error, QueueError::Unreachable(_)) {
+                // It may have been made anew.
+                self.state().open.remove(lane);
+            }
+            Vec::new()
+        });
+        let now = self.started.elapsed();
+        if claimed.is_empty() {
+            self.state().history.was_dry(lane, now);
+            return Vec::new();
+        }
+        self.state().history.gave_work(lane, now);
+        let keys = view.needs.get(lane).map(|needs| Arc::clone(&needs.keys)).unwrap_or_default();
+        let mut leases = Vec::new();
+        let patience = Instant::now() + UNKNOWN;
+        for lease in claimed {
+            leases.extend(self.unpack(lane, lease, &keys, patience).await);
+        }
+        leases
+    }
+
+    /// Makes an assignment of a message; `None` if that cannot be done, and the message is dealt with.
+    async fn unpack(
+        &self,
+        lane: &LaneId,
+        lease: Lease<WorkMessage>,
+        keys: &Arc<BTreeSet<ModelKey>>,
+        patience: Instant,
+    ) -> Option<Lease<Assignment>> {
+        let why = match self.unpacked(&lease, patience).await {
+            Ok(assignment) => {
+                let belongs = assignment.unit.lane().as_str().starts_with(lane.needs.as_str());
+                if belongs {
+                    return Some(self.held.hold(lease, assignment, Arc::clone(keys)));
+                }
+                "it is queued in a lane it does not belong to".to_owned()
+            }
+            Err(Unpacking::Unknown) => {
+                tracing::warn!(run = %lease.body().run, "a unit of a run that nothing is known of: given back");
+                lease.release();
+                return None;
+            }
+            // Its coordinator takes the others out; it puts back what it still needs when it begins again.
+            Err(Unpacking::Over) => "its run has ended".to_owned(),
+            Err(Unpacking::Bad(error)) => error.to_string(),
+        };
+        tracing::warn!(unit = lease.id(), run = %lease.body().run, "a unit is not worked on: {why}");
+        if let Err(error) = lease.bury().await {
+            tracing::debug!(%error, "it could not be taken out");
+        }
+        None
+    }
+
+    /// The assignment of a message; waits a little for what is not known of its run yet.
+    async fn unpacked(&self, lease: &Lease<WorkMessage>, until: Instant) -> Result<Assignment, Unpacking> {
+        let mut changes = self.catalogue.changes();
+        let known = async {
+            loop {
+                changes.mark_unchanged();
+                match self.catalogue.unpack(lease.body()) {
+                    Err(Unpacking::Unknown) => {}
+                    known => return known,
+                }
+                if changes.changed().await.is_err() {
+                    return Err(Unpacking::Unknown);
+                }
+            }
+        };
+        timeout_at(until, known).await.unwrap_or(Err(Unpacking::Unknown))
+    }
+
+    /// Changes models for a lane, if it has work. One unit of it is taken first: loading for a lane that turns out
+    /// to be empty would be for nothing.
+    async fn switch(&self, view: &View, switch: &Switch) -> Vec<Lease<Assignment>> {
+        let leases = self.ask(view, &switch.to, 1).await;
+        let Some(needs) = view.needs.get(&switch.to).filter(|_| !leases.is_empty()) else {
+            return Vec::new();
+        };
+        let mut loading = std::pin::pin!(self.load(needs, switch));
+        let loaded = loop {
+            tokio::select! {
+                loaded = &mut loading => break loaded,
+                () = tokio::time::sleep(self.settings.lease / 3) => {
+                    for lease in &leases {
+                        if let Err(error) = lease.extend().await {
+                            tracing::debug!(%error, "a lease was not extended");
+                        }
+                    }
+                }
+            }
+        };
+        self.state().last_switch = Some(self.started.elapsed());
+        match loaded {
+            Ok(()) => leases,
+            Err(error) => {
+                self.eligibility.refuse(&switch.to.needs, &error);
+                Vec::new()
+            }
+        }
+    }
+
+    async fn load(&self, needs: &Needs, switch: &Switch) -> Result<(), crate::model::LoadModelError> {
+        for loaded in self.models.list().await {
+            if switch.unload.contains(&ModelKey::from(&loaded.identity)) {
+                tracing::info!(model = loaded.identity.name, "unloading");
+                self.models.unload(&loaded.identity).await;
+            }
+        }
+        for model in &needs.models {
+            if switch.load.contains(&ModelKey::from(&model.identity)) {
+                tracing::info!(model = model.identity.name, bytes = model.bytes, "loading");
+                self.models.get(&model.identity, model.role, &model.configuration).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn view(&self) -> View {
+        let loaded = self.models.list().await;
+        let known = self.catalogue.lanes();
+        let mut needs = BTreeMap::new();
+        let mut lanes = Vec::with_capacity(known.len());
+        let mut state = self.state();
+        let ids: BTreeSet<&LaneId> = known.iter().map(|lane| &lane.id).collect();
+        state.history.keep_only(|id| ids.contains(id));
+        state.open.retain(|id, queue| {
+            let kept = ids.contains(id);
+            if !kept {
+                queue.close();
+            }
+            kept
+        });
+        for lane in &known {
+            let answers = state.history.of(&lane.id);
+            let mut models = BTreeMap::new();
+            let refused = match self.eligibility.of(&lane.id.needs) {
+                Some(Verdict::Fits(fits)) => {
+                    let bytes =
+                        |model: &super::eligibility::Located| (ModelKey::from(&model.identity), model.bytes);
+                    models.extend(fits.models.iter().map(bytes));
+                    needs.insert(lane.id.clone(), fits);
+                    false
+                }
+                // Not verified yet is not to be served yet.
+                Some(Verdict::Refused(_)) | None => true,
+            };
+            lanes.push(Lane {
+                id: lane.id.clone(),
+                models,
+                tools: extra_tools(lane),
+                refused,
+                last_work: answers.last_work,
+                dry_since: answers.dry_since,
+                last_dry: answers.last_dry,
+            });
+        }
+        let holding = Holding {
+            memory: self.settings.memory,
+            loaded: loaded.iter().map(|model| (ModelKey::from(&model.identity), model.bytes)).collect(),
+            in_use: self.held.models(),
+            tools: self.settings.tools.clone(),
+            last_switch: state.last_switch,
+        };
+        drop(state);
+        let decision = policy::decide(&lanes, &holding, self.started.elapsed(), &self.settings.policy);
+        View { decision, needs }
+    }
+
+    async fn queue(&self, lane: &LaneId) -> Option<Arc<dyn LaneQueue>> {
+        let open = self.state().open.get(lane).cloned();
+        if open.is_some() {
+            return open;
+        }
+        match self.source.open(lane).await {
+            Ok(Some(queue)) => {
+                self.state().open.insert(lane.clone(), Arc::clone(&queue));
+                Some(queue)
+            }
+            // Its coordinator makes it with the first unit.
+            Ok(None) => None,
+            Err(error) => {
+                tracing::debug!(%lane, %error, "a lane cannot be opened");
+                None
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The tools of a lane beside the mathematics that every worker has.
+fn extra_tools(lane: &super::catalogue::KnownLane) -> BTreeSet<String> {
+    let tools = lane.configurations.iter().flat_map(|configuration| &configuration.tools);
+    tools.map(|backend| backend.tool.clone()).filter(|tool| tool != "maths").collect()
+}
+
+#[async_trait]
+impl Queue<Assignment> for Lanes {
+    async fn publish(&self, _id: &str, _body: Assignment) -> Result<(), QueueError> {
+        Err(QueueError::Refused("this is the claiming end of the lanes".to_owned()))
+    }
+
+    async fn claim(&self, max: usize) -> Result<Vec<Lease<Assignment>>, QueueError> {
+        if max == 0 {
+            return Ok(Vec::new());
+        }
+        Ok(self.closed.run_until_cancelled(self.claim_some(max)).await.unwrap_or_default())
+    }
+
+    fn close(&self) {
+        self.closed.cancel();
+        for (_, queue) in std::mem::take(&mut self.state().open) {
+            queue.close();
+        }
+    }
+}

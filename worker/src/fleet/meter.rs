@@ -1,0 +1,77 @@
+//! What a worker got done, and how fast it is of late.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Over which time rates are taken.
+const WINDOW: Duration = Duration::from_secs(20);
+
+/// Counts what was finished.
+#[derive(Debug, Default)]
+pub struct Meter {
+    units: AtomicU64,
+    tokens: AtomicU64,
+}
+
+impl Meter {
+    /// A unit is finished, and its result is with the server.
+    pub fn count(&self, tokens: u64) {
+        self.units.fetch_add(1, Ordering::Relaxed);
+        self.tokens.fetch_add(tokens, Ordering::Relaxed);
+    }
+
+    /// Units finished so far.
+    pub fn units(&self) -> u64 {
+        self.units.load(Ordering::Relaxed)
+    }
+}
+
+/// Rates of late, from readings of a meter.
+#[derive(Debug, Default)]
+pub struct Rates {
+    readings: VecDeque<(Instant, u64, u64)>,
+}
+
+impl Rates {
+    /// Reads the meter: units and tokens per second since the oldest reading that counts.
+    pub fn read(&mut self, meter: &Meter, now: Instant) -> (f64, f64) {
+        let reading = (now, meter.units(), meter.tokens.load(Ordering::Relaxed));
+        while self.readings.front().is_some_and(|(at, ..)| now.duration_since(*at) > WINDOW) {
+            self.readings.pop_front();
+        }
+        let (since, units, tokens) = *self.readings.front().unwrap_or(&reading);
+        // Notices may follow each other closely; a reading every quarter of a second is enough.
+        if self.readings.back().is_none_or(|(at, ..)| now.duration_since(*at) >= WINDOW / 80) {
+            self.readings.push_back(reading);
+        }
+        let seconds = now.duration_since(since).as_secs_f64();
+        if seconds < 0.001 {
+            return (0.0, 0.0);
+        }
+        let per_second = |from: u64, to: u64| to.saturating_sub(from) as f64 / seconds;
+        (per_second(units, reading.1), per_second(tokens, reading.2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_those_of_late() {
+        let (meter, mut rates) = (Meter::default(), Rates::default());
+        let start = Instant::now();
+        assert_eq!(rates.read(&meter, start), (0.0, 0.0));
+        for second in 1..=60 {
+            for _ in 0..(if second <= 30 { 100 } else { 2 }) {
+                meter.count(5);
+            }
+            rates.read(&meter, start + Duration::from_secs(second));
+        }
+        let (units, tokens) = rates.read(&meter, start + Duration::from_secs(60));
+        assert!((units - 2.0).abs() < 0.01 && (tokens - 10.0).abs() < 0.05, "{units} {tokens}");
+    }
+}

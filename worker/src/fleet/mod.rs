@@ -1,0 +1,16 @@
+//! A worker among many: takes the units of all runs on a shared server, for as long as it is wanted.
+
+pub mod catalogue;
+pub mod eligibility;
+pub mod held;
+pub mod history;
+pub mod lanes;
+pub mod meter;
+pub mod policy;
+pub mod presence;
+pub mod source;
+pub mod spool;
+mod spool_files;
+mod worker;
+
+pub use worker::{FleetError, FleetSettings, FleetSummary, serve_fleet, worker_name};

@@ -1,0 +1,126 @@
+//! How others see this worker: a notice that is written again and again, and vanishes when it is not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lumos_queue::nats::{KeyValue, KeyValueError};
+use lumos_tasks::fleet::WorkerNotice;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::eligibility::Eligibility;
+use super::held::Held;
+use super::meter::{Meter, Rates};
+use super::spool::Spool;
+use crate::model::Models;
+
+/// The least time between two notices. What is claimed is told at once, so that a coordinator can give it back should
+/// this worker be killed; where much is claimed, what comes within this time is told together.
+const CLOSE: Duration = Duration::from_millis(20);
+/// How long writing a notice may take: the next one says more.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where notices stand.
+#[async_trait]
+pub trait NoticeBoard: Send + Sync {
+    /// Writes a worker's notice.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    async fn put(&self, name: &str, notice: &[u8]) -> Result<(), KeyValueError>;
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    async fn delete(&self, name: &str) -> Result<(), KeyValueError>;
+}
+
+#[async_trait]
+impl NoticeBoard for KeyValue {
+    async fn put(&self, name: &str, notice: &[u8]) -> Result<(), KeyValueError> {
+        KeyValue::put(self, name, notice).await.map(|_| ())
+    }
+
+    async fn delete(&self, name: &str) -> Result<(), KeyValueError> {
+        KeyValue::delete(self, name).await
+    }
+}
+
+/// What a worker tells of itself.
+pub struct Presence {
+    /// Where.
+    pub board: Arc<dyn NoticeBoard>,
+    /// What does not change.
+    pub notice: WorkerNotice,
+    /// How often, if nothing happens.
+    pub every: Duration,
+    /// The leases at hand.
+    pub held: Arc<Held>,
+    /// Why lanes are refused.
+    pub eligibility: Arc<Eligibility>,
+    /// What is loaded.
+    pub models: Arc<Models>,
+    /// What was done.
+    pub meter: Arc<Meter>,
+    /// What waits to be sent.
+    pub spool: Arc<Spool>,
+    /// Cancelled: no more work is taken.
+    pub draining: CancellationToken,
+}
+
+impl Presence {
+    /// Writes notices until `stop`, then takes the last one away.
+    pub async fn tell(mut self, stop: CancellationToken) {
+        let mut held = self.held.changes();
+        stop.run_until_cancelled(self.keep_telling(&mut held)).await;
+        let deleted = timeout(PATIENCE, self.board.delete(&self.notice.name)).await;
+        if !matches!(deleted, Ok(Ok(()))) {
+            tracing::debug!("the worker's notice could not be taken away; it vanishes by itself");
+        }
+    }
+
+    async fn keep_telling(&mut self, held: &mut watch::Receiver<u64>) {
+        let mut rates = Rates::default();
+        let mut silent = false;
+        loop {
+            held.mark_unchanged();
+            let began = Instant::now();
+            match self.write(&mut rates).await {
+                Ok(()) => silent = false,
+                Err(message) if !silent => {
+                    tracing::warn!("this worker cannot tell that it is there: {message}");
+                    silent = true;
+                }
+                Err(_) => {}
+            }
+            let draining = self.notice.draining;
+            tokio::select! {
+                () = sleep_until(began + self.every) => {}
+                _ = held.changed() => sleep_until(began + CLOSE).await,
+                () = self.draining.cancelled(), if !draining => {}
+            }
+        }
+    }
+
+    /// Writes one notice.
+    async fn write(&mut self, rates: &mut Rates) -> Result<(), String> {
+        let notice = &mut self.notice;
+        (notice.units_per_second, notice.tokens_per_second) = rates.read(&self.meter, Instant::now());
+        notice.held = self.held.list();
+        notice.in_use = u32::try_from(self.held.count()).unwrap_or(u32::MAX);
+        notice.finished = self.meter.units();
+        notice.spooled = self.spool.waiting();
+        notice.draining = self.draining.is_cancelled();
+        notice.refusals = self.eligibility.refusals();
+        notice.holdings.models = self.models.list().await.into_iter().map(|model| model.identity).collect();
+        notice.written_ms = jiff::Timestamp::now().as_millisecond();
+        let bytes = serde_json::to_vec(notice).map_err(|error| error.to_string())?;
+        match timeout(PATIENCE, self.board.put(&notice.name, &bytes)).await {
+            Ok(written) => written.map_err(|error| error.to_string()),
+            Err(_) => Err("the server does not answer".to_owned()),
+        }
+    }
+}

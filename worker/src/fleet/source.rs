@@ -1,0 +1,108 @@
+//! What a fleet's worker needs of a server, as small traits, so that its parts can be tried without one.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lumos_queue::nats::{NatsError, NatsQueue, Server};
+use lumos_queue::{Lease, Queue, QueueError};
+use lumos_tasks::fleet::{LaneId, ResultMessage, WorkMessage};
+use lumos_tasks::{ContentHash, RunToken};
+
+/// The claiming end of one lane. Dropping a claim that waits loses nothing.
+#[async_trait]
+pub trait LaneQueue: Send + Sync {
+    /// Claims what is there now, at most `max`.
+    ///
+    /// # Errors
+    /// If the queue cannot be reached or is gone.
+    async fn try_claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError>;
+
+    /// Claims at most `max`, and waits until there is something.
+    ///
+    /// # Errors
+    /// If the queue cannot be reached or is gone.
+    async fn claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError>;
+
+    /// Claims nothing more; what was held back is given back.
+    fn close(&self);
+}
+
+/// Where lanes are.
+#[async_trait]
+pub trait LaneSource: Send + Sync {
+    /// Opens a lane; `None` while nobody has made it.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    async fn open(&self, lane: &LaneId) -> Result<Option<Arc<dyn LaneQueue>>, QueueError>;
+}
+
+/// Where results go.
+#[async_trait]
+pub trait ResultsSink: Send + Sync {
+    /// The publishing end of a run's results.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    async fn open(&self, run: &RunToken) -> Result<Arc<dyn Queue<ResultMessage>>, QueueError>;
+}
+
+/// Where runs keep what their units share.
+#[async_trait]
+pub trait SharedStore: Send + Sync {
+    /// The bytes of a hash, verified.
+    ///
+    /// # Errors
+    /// If they are not there, or not what they should be.
+    async fn get(&self, hash: &ContentHash) -> Result<Vec<u8>, NatsError>;
+}
+
+#[async_trait]
+impl LaneQueue for NatsQueue<WorkMessage> {
+    async fn try_claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError> {
+        NatsQueue::try_claim(self, max).await
+    }
+
+    async fn claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError> {
+        Queue::claim(self, max).await
+    }
+
+    fn close(&self) {
+        Queue::close(self);
+    }
+}
+
+#[async_trait]
+impl LaneSource for Server {
+    async fn open(&self, lane: &LaneId) -> Result<Option<Arc<dyn LaneQueue>>, QueueError> {
+        match self.lane_consumer::<WorkMessage>(&lane.to_string()).await {
+            Ok(queue) => Ok(Some(Arc::new(queue))),
+            Err(NatsError::Missing(_)) => Ok(None),
+            Err(error) => Err(as_queue_error(&error)),
+        }
+    }
+}
+
+#[async_trait]
+impl ResultsSink for Server {
+    async fn open(&self, run: &RunToken) -> Result<Arc<dyn Queue<ResultMessage>>, QueueError> {
+        match self.results_publisher::<ResultMessage>(run.as_str()).await {
+            Ok(queue) => Ok(Arc::new(queue)),
+            Err(error) => Err(as_queue_error(&error)),
+        }
+    }
+}
+
+#[async_trait]
+impl SharedStore for Server {
+    async fn get(&self, hash: &ContentHash) -> Result<Vec<u8>, NatsError> {
+        self.shared().await?.get(hash.as_str()).await
+    }
+}
+
+fn as_queue_error(error: &NatsError) -> QueueError {
+    match error {
+        NatsError::Unreachable(why) => QueueError::Unreachable(why.clone()),
+        error => QueueError::Refused(error.to_string()),
+    }
+}

@@ -1,0 +1,225 @@
+//! The way of results to the server. A result that cannot be sent is kept in a file beside being tried again, so that
+//! neither an absent server nor the end of this process loses it.
+//!
+//! Publishing answers only once the server has the result, however long that takes: the unit's place and lease stay
+//! taken until then, and its work is acknowledged after that, never before. A server that is away gives no other work,
+//! so nothing is missed; one whose results are full is to be given none. Were the work acknowledged when the result
+//! is merely in a file, a disk that is lost would take a result with it that nobody would ever do again; as it is, the
+//! file only spares that the unit is done twice when this process ends before the server is back.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lumos_queue::{Lease, Queue, QueueError};
+use lumos_tasks::fleet::{ResultMessage, RunState};
+use lumos_tasks::{Ending, Fault, FaultKind, Finished, Outcome, RunToken};
+use tokio::time::{sleep, timeout};
+
+use super::meter::Meter;
+use super::source::ResultsSink;
+use super::spool_files as files;
+
+/// How long a result may be on its way before it is kept in a file.
+const PROMPT: Duration = Duration::from_secs(2);
+/// The longest pause between two attempts.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The way of results to the server.
+pub struct Spool {
+    sink: Arc<dyn ResultsSink>,
+    folder: Option<PathBuf>,
+    meter: Arc<Meter>,
+    waiting: AtomicU64,
+    runs: Mutex<BTreeMap<RunToken, Arc<dyn Queue<ResultMessage>>>>,
+}
+
+/// A result that waits.
+struct Waiting<'a>(&'a AtomicU64);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicU64) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Spool {
+    /// Results go to `sink`; those that cannot be sent are kept in `folder` meanwhile, if there is one.
+    ///
+    /// # Errors
+    /// If the folder cannot be made.
+    pub fn new(sink: Arc<dyn ResultsSink>, folder: Option<PathBuf>, meter: Arc<Meter>) -> io::Result<Self> {
+        if let Some(folder) = &folder {
+            std::fs::create_dir_all(folder)?;
+        }
+        Ok(Self { sink, folder, meter, waiting: AtomicU64::new(0), runs: Mutex::default() })
+    }
+
+    /// Results that wait to be sent.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// What earlier processes left in the folder.
+    pub async fn leftovers(&self) -> Vec<PathBuf> {
+        let Some(folder) = self.folder.clone() else { return Vec::new() };
+        blocking(move || files::list(&folder)).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the spool folder cannot be listed");
+            Vec::new()
+        })
+    }
+
+    /// Sends what earlier processes left; what must wait (its run is not known, the server is away) comes back.
+    pub async fn send_leftovers(
+        &self,
+        left: Vec<PathBuf>,
+        state_of: impl Fn(&RunToken) -> Option<RunState>,
+    ) -> Vec<PathBuf> {
+        let mut still = Vec::new();
+        for path in left {
+            let reading = path.clone();
+            let Some(message) = blocking(move || files::read(&reading)).await.unwrap_or_else(|error| {
+                tracing::warn!(%error, file = %path.display(), "a spooled result cannot be read");
+                None
+            }) else {
+                continue;
+            };
+            match state_of(&message.run) {
+                Some(RunState::Active) => {
+                    let id = message_id(&message);
+                    match self.send(&id, &message).await {
+                        Ok(()) => {
+                            tracing::info!(run = %message.run, unit = %message.unit, "sent a result left by an earlier worker");
+                            self.discard(Some(&path)).await;
+                        }
+                        Err(error) => {
+                            tracing::debug!(%error, "a spooled result waits");
+                            still.push(path);
+                        }
+                    }
+                }
+                Some(RunState::Cancelled | RunState::Ended) => {
+                    tracing::info!(run = %message.run, unit = %message.unit, "a spooled result's run has ended: dropped");
+                    self.discard(Some(&path)).await;
+                }
+                None => still.push(path),
+            }
+        }
+        still
+    }
+
+    /// Sends until the server has it.
+    async fn deliver(&self, id: &str, message: ResultMessage) -> Result<(), QueueError> {
+        let mut error = match timeout(PROMPT, self.send(id, &message)).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error,
+            Err(_) => QueueError::Unreachable("no answer yet".to_owned()),
+        };
+        let _waiting = Waiting::new(&self.waiting);
+        let mut message = message;
+        let mut file = self.store(id, &message).await;
+        let mut pause = Duration::from_millis(100);
+        loop {
+            match error {
+                QueueError::Closed => return Err(QueueError::Closed),
+                // It will never fit. That it does not is what is known of the unit then.
+                QueueError::TooLarge { bytes, limit, .. } => {
+                    tracing::warn!(unit = %message.unit, bytes, limit, "a result is too large to be sent");
+                    let why = format!("the episode's record has {bytes} bytes, and the queue takes {limit}");
+                    let fault = Fault { kind: FaultKind::Worker, message: why };
+                    message.outcome =
+                        Outcome { ending: Ending::Faulted(fault), evidence: None, steps: Vec::new() };
+                    self.discard(file.take().as_deref()).await;
+                }
+                error => tracing::debug!(unit = %message.unit, %error, "a result waits"),
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST);
+            match self.send(id, &message).await {
+                Ok(()) => break,
+                Err(again) => error = again,
+            }
+        }
+        self.discard(file.as_deref()).await;
+        Ok(())
+    }
+
+    async fn send(&self, id: &str, message: &ResultMessage) -> Result<(), QueueError> {
+        let open = self.runs().get(&message.run).cloned();
+        let queue = match open {
+            Some(queue) => queue,
+            None => {
+                let queue = self.sink.open(&message.run).await?;
+                self.runs().insert(message.run.clone(), Arc::clone(&queue));
+                queue
+            }
+        };
+        queue.publish(id, message.clone()).await
+    }
+
+    async fn store(&self, id: &str, message: &ResultMessage) -> Option<PathBuf> {
+        let folder = self.folder.clone()?;
+        let (id, message) = (id.to_owned(), message.clone());
+        match blocking(move || files::write(&folder, &id, &message)).await {
+            Ok(path) => Some(path),
+            Err(error) => {
+                tracing::warn!(%error, "a result cannot be kept in the spool folder; it is kept in memory");
+                None
+            }
+        }
+    }
+
+    async fn discard(&self, path: Option<&Path>) {
+        let Some(path) = path.map(Path::to_owned) else { return };
+        let shown = path.clone();
+        if let Err(error) = blocking(move || files::remove(&path)).await {
+            tracing::warn!(%error, file = %shown.display(), "a spooled result was sent and cannot be removed");
+        }
+    }
+
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunToken, Arc<dyn Queue<ResultMessage>>>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn message_id(message: &ResultMessage) -> String {
+    format!("{}-{}-{}", message.unit, message.attempt, message.telemetry.worker)
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+#[async_trait]
+impl Queue<Finished> for Spool {
+    async fn publish(&self, id: &str, body: Finished) -> Result<(), QueueError> {
+        let (read, written) = body.outcome.tokens();
+        let Some(message) = ResultMessage::pack(body) else {
+            return Err(QueueError::Refused("the result belongs to no run".to_owned()));
+        };
+        self.deliver(id, message).await?;
+        self.meter.count(read + written);
+        Ok(())
+    }
+
+    async fn claim(&self, _max: usize) -> Result<Vec<Lease<Finished>>, QueueError> {
+        Err(QueueError::Refused("this is the publishing end of the results".to_owned()))
+    }
+
+    fn close(&self) {
+        for queue in self.runs().values() {
+            queue.close();
+        }
+    }
+}

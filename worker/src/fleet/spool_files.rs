@@ -1,0 +1,69 @@
+//! The files of a spool folder: one per result, there in full or not at all.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use lumos_tasks::fleet::ResultMessage;
+
+const ENDING: &str = "result.json";
+const DAMAGED: &str = "damaged";
+
+/// Writes a result; where.
+pub(super) fn write(folder: &Path, id: &str, message: &ResultMessage) -> io::Result<PathBuf> {
+    let path = folder.join(format!("{id}.{ENDING}"));
+    let unfinished = folder.join(format!(".{id}.unfinished"));
+    let mut file = File::create(&unfinished)?;
+    serde_json::to_writer(&mut file, message)?;
+    file.flush()?;
+    file.sync_all()?;
+    fs::rename(&unfinished, &path)?;
+    // A rename is safe once its folder is.
+    File::open(folder)?.sync_all()?;
+    Ok(path)
+}
+
+/// The results there are.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let is_result =
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.ends_with(ENDING));
+        if is_result {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Reads a result; `None` if it is none: it is set aside then, or it was sent by another process meanwhile.
+pub(super) fn read(path: &Path) -> io::Result<Option<ResultMessage>> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match serde_json::from_slice(&bytes) {
+        Ok(message) => Ok(Some(message)),
+        Err(error) => {
+            let aside = path.with_extension(DAMAGED);
+            tracing::warn!(
+                file = %path.display(),
+                "a spooled result is damaged ({error}): set aside as {}; its unit is done again",
+                aside.display()
+            );
+            fs::rename(path, aside)?;
+            Ok(None)
+        }
+    }
+}
+
+/// Removes a result that was sent.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,339 @@
+//! The whole of it: a worker that registers, follows runs and serves until it is told to stop.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumos_queue::Queue;
+use lumos_queue::nats::{NatsError, Server};
+use lumos_tasks::fleet::{Holdings, PROTOCOL, WorkerNotice};
+use thiserror::Error;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::catalogue::Catalogue;
+use super::eligibility::Eligibility;
+use super::held::Held;
+use super::lanes::{Lanes, LanesSettings};
+use super::meter::Meter;
+use super::policy::PolicySettings;
+use super::presence::Presence;
+use super::spool::Spool;
+use crate::model::Models;
+use crate::serve::{ServeError, Worker};
+use crate::terms::LeaseTerms;
+use crate::tools::ToolSets;
+
+/// How long to wait before the server is asked again.
+const RETRY: Duration = Duration::from_secs(2);
+/// How long serving waits for what earlier workers left to be sent.
+const LEFTOVERS: Duration = Duration::from_secs(10);
+
+/// How a worker takes part.
+#[derive(Debug, Clone)]
+pub struct FleetSettings {
+    /// Its name, unlike any other's: letters, digits, `-` and `_`. See [`worker_name`].
+    pub name: String,
+    /// The program's version, for people.
+    pub version: String,
+    /// Where it computes: `cpu`, `cuda:0`.
+    pub device: String,
+    /// Episodes driven side by side.
+    pub places: usize,
+    /// Bytes that may be filled with models; `None` for no limit. Counted as the weights are stored.
+    pub memory: Option<u64>,
+    /// Tools beside those that every worker has.
+    pub tools: BTreeSet<String>,
+    /// When models are changed.
+    pub policy: PolicySettings,
+    /// How long an episode may go without a reply.
+    pub stall: Duration,
+    /// A unit that was delivered more often is not worked on.
+    pub max_deliveries: u32,
+    /// For how long a draining worker lets episodes go on.
+    pub grace: Duration,
+    /// How often it tells that it is there.
+    pub heartbeat: Duration,
+    /// Where results are kept that cannot be sent; in memory only where `None`.
+    pub spool: Option<PathBuf>,
+    /// Ends after so long without work.
+    pub idle_exit: Option<Duration>,
+}
+
+impl Default for FleetSettings {
+    fn default() -> Self {
+        Self {
+            name: worker_name(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            device: "cpu".to_owned(),
+            places: 8,
+            memory: None,
+            tools: BTreeSet::new(),
+            policy: PolicySettings::default(),
+            stall: Duration::from_secs(15 * 60),
+            max_deliveries: 5,
+            grace: Duration::from_secs(25),
+            heartbeat: Duration::from_secs(2),
+            spool: None,
+            idle_exit: None,
+        }
+    }
+}
+
+/// What a worker did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetSummary {
+    /// The worker.
+    pub name: String,
+    /// Units whose results the server has.
+    pub finished: u64,
+    /// It ended because there was nothing to do.
+    pub idle: bool,
+}
+
+/// Why a worker did not go on.
+#[derive(Debug, Error)]
+pub enum FleetError {
+    /// The server refuses for good.
+    #[error(transparent)]
+    Nats(#[from] NatsError),
+    /// Serving failed.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The spool folder cannot be used.
+    #[error("the spool folder {} cannot be used: {source}", path.display())]
+    Spool {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// A name for this process: host, process and a random part.
+pub fn worker_name() -> String {
+    let host: String =
+        host().chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '-' }).take(40).collect();
+    format!("{host}-{}-{:06x}", std::process::id(), rand::random::<u32>() >> 8)
+}
+
+fn host() -> String {
+    gethostname::gethostname().to_string_lossy().into_owned()
+}
+
+/// Serves all runs on a server until `drain` is cancelled and what is at hand has ended or used up its grace, or
+/// until `stop` is cancelled: what is at hand is given back then. Absences of the server are waited out.
+///
+/// # Errors
+/// If the server refuses for good, or the spool folder cannot be used.
+pub async fn serve_fleet(
+    server: Server,
+    settings: FleetSettings,
+    models: Arc<Models>,
+    tools: Arc<ToolSets>,
+    drain: CancellationToken,
+    stop: CancellationToken,
+) -> Result<FleetSummary, FleetError> {
+    let name = settings.name.clone();
+    let nothing_done = FleetSummary { name: name.clone(), finished: 0, idle: false };
+    // Neither of them is this function's to cancel.
+    let (draining, ended) = (drain.child_token(), CancellationToken::new());
+    let unwanted = async {
+        tokio::select! {
+            () = draining.cancelled() => {}
+            () = stop.cancelled() => {}
+        }
+    };
+    let prepared = tokio::select! {
+        prepared = prepare(&server) => prepared?,
+        () = unwanted => return Ok(nothing_done),
+    };
+
+    let catalogue = Arc::new(Catalogue::default());
+    for (key, value) in prepared.runs.entries().await.unwrap_or_default() {
+        catalogue.see(&key, Some(&value));
+    }
+    let eligibility = Arc::new(Eligibility::new(Arc::clone(&models), Arc::clone(&tools)));
+    let held = Arc::new(Held::default());
+    let meter = Arc::new(Meter::default());
+    let spool = Spool::new(Arc::new(server.clone()), settings.spool.clone(), Arc::clone(&meter))
+        .map_err(|source| FleetError::Spool { path: settings.spool.clone().unwrap_or_default(), source })?;
+    let spool = Arc::new(spool);
+    let lanes = Arc::new(Lanes::new(
+        LanesSettings {
+            memory: settings.memory,
+            tools: settings.tools.clone(),
+            lease: server.layout().lease,
+            policy: settings.policy,
+        },
+        Arc::new(server.clone()),
+        Arc::clone(&catalogue),
+        Arc::clone(&eligibility),
+        Arc::clone(&models),
+        Arc::clone(&held),
+    ));
+
+    let mut background = JoinSet::new();
+    let store = Arc::new(server.clone());
+    background.spawn(Arc::clone(&catalogue).follow(prepared.runs.watch(), store, ended.clone()));
+    background.spawn(Arc::clone(&eligibility).follow(Arc::clone(&catalogue), ended.clone()));
+    let presence = Presence {
+        board: Arc::new(prepared.workers),
+        notice: first_notice(&settings),
+        every: settings.heartbeat,
+        held: Arc::clone(&held),
+        eligibility: Arc::clone(&eligibility),
+        models: Arc::clone(&models),
+        meter: Arc::clone(&meter),
+        spool: Arc::clone(&spool),
+        draining: draining.clone(),
+    };
+    let mut telling = JoinSet::new();
+    let told = CancellationToken::new();
+    telling.spawn(presence.tell(told.clone()));
+
+    // What earlier workers did is not to be done again by this one.
+    let left = spool.leftovers().await;
+    if !left.is_empty() {
+        tracing::info!(results = left.len(), "earlier workers left results");
+        let (sender, sent) = tokio::sync::oneshot::channel();
+        let (spool, catalogue) = (Arc::clone(&spool), Arc::clone(&catalogue));
+        background.spawn(send_leftovers(spool, catalogue, left, sender, ended.clone()));
+        let _ = timeout(LEFTOVERS, sent).await;
+    }
+
+    let idle = CancellationToken::new();
+    if let Some(limit) = settings.idle_exit {
+        let (idle, draining) = (idle.clone(), draining.clone());
+        background.spawn(watch_idleness(held, eligibility, limit, idle, draining, ended.clone()));
+    }
+
+    let worker = Arc::new(Worker {
+        name: name.clone(),
+        places: settings.places,
+        models,
+        tools,
+        runs: catalogue,
+        terms: LeaseTerms {
+            lease: Some(server.layout().lease),
+            stall: Some(settings.stall),
+            max_deliveries: Some(settings.max_deliveries),
+            grace: Some(settings.grace),
+            stop,
+        },
+    });
+    let served = worker.serve(Arc::clone(&lanes) as _, spool, draining).await;
+    lanes.close();
+    ended.cancel();
+    while background.join_next().await.is_some() {}
+    // The last of all: whoever sees the notice go takes it that nothing is held.
+    told.cancel();
+    while telling.join_next().await.is_some() {}
+    served?;
+    Ok(FleetSummary { name, finished: meter.units(), idle: idle.is_cancelled() })
+}
+
+/// The buckets a worker needs.
+struct Prepared {
+    runs: lumos_queue::nats::KeyValue,
+    workers: lumos_queue::nats::KeyValue,
+}
+
+/// Waits until a coordinator has set the server up.
+async fn prepare(server: &Server) -> Result<Prepared, NatsError> {
+    let mut said = false;
+    loop {
+        let prepared = async {
+            server.check().await?;
+            Ok(Prepared { runs: server.runs().await?, workers: server.workers().await? })
+        };
+        match prepared.await {
+            Ok(prepared) => return Ok(prepared),
+            Err(error @ (NatsError::Missing(_) | NatsError::Unreachable(_))) => {
+                if !said {
+                    tracing::warn!("{error}; waiting");
+                    said = true;
+                }
+                sleep(RETRY).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn first_notice(settings: &FleetSettings) -> WorkerNotice {
+    let now = jiff::Timestamp::now().as_millisecond();
+    WorkerNotice {
+        protocol: PROTOCOL,
+        name: settings.name.clone(),
+        host: host(),
+        process: std::process::id(),
+        version: settings.version.clone(),
+        holdings: Holdings {
+            device: settings.device.clone(),
+            memory: settings.memory,
+            tools: settings.tools.iter().cloned().collect(),
+            models: Vec::new(),
+            places: u32::try_from(settings.places).unwrap_or(u32::MAX),
+        },
+        in_use: 0,
+        held: Vec::new(),
+        finished: 0,
+        spooled: 0,
+        units_per_second: 0.0,
+        tokens_per_second: 0.0,
+        draining: false,
+        refusals: Vec::new(),
+        started_ms: now,
+        written_ms: now,
+    }
+}
+
+/// Sends what earlier workers left, until all of it is sent; says when it has tried all of it once.
+async fn send_leftovers(
+    spool: Arc<Spool>,
+    catalogue: Arc<Catalogue>,
+    mut left: Vec<PathBuf>,
+    tried: tokio::sync::oneshot::Sender<()>,
+    ended: CancellationToken,
+) {
+    let mut tried = Some(tried);
+    let sending = async {
+        while !left.is_empty() {
+            left = spool.send_leftovers(left, |run| catalogue.state_of(run)).await;
+            if let Some(tried) = tried.take() {
+                let _ = tried.send(());
+            }
+            sleep(RETRY).await;
+        }
+    };
+    ended.run_until_cancelled(sending).await;
+}
+
+/// Drains a worker that has had nothing to do for long.
+async fn watch_idleness(
+    held: Arc<Held>,
+    eligibility: Arc<Eligibility>,
+    limit: Duration,
+    idle: CancellationToken,
+    draining: CancellationToken,
+    ended: CancellationToken,
+) {
+    let mut changes = held.changes();
+    let watching = async {
+        loop {
+            changes.mark_unchanged();
+            if held.count() > 0 {
+                let _ = changes.changed().await;
+            } else if timeout(limit, changes.changed()).await.is_err() && !eligibility.is_looking() {
+                tracing::info!("nothing to do for {} s", limit.as_secs());
+                idle.cancel();
+                draining.cancel();
+                return;
+            }
+        }
+    };
+    ended.run_until_cancelled(watching).await;
+}
