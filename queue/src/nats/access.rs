@@ -1,7 +1,9 @@
 //! Where the servers are and who asks.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use async_nats::ConnectOptions;
 
 use super::NatsError;
 
@@ -53,13 +55,14 @@ pub struct Access {
 }
 
 impl Access {
-    /// Takes `user:password@` or `token@` out of the URL. Several servers are separated by commas.
+    /// Takes `user:password@` or `token@` out of the URL. Several servers are separated by commas; the credentials
+    /// of one hold for all.
     ///
     /// # Errors
     /// If it is no URL of NATS servers.
     pub fn new(url: &str) -> Result<Self, NatsError> {
-        Ok(Self {
-            url: url.to_owned(),
+        let mut access = Self {
+            url: String::new(),
             user: None,
             password: None,
             token: None,
@@ -69,11 +72,214 @@ impl Access {
             tls_certificate: None,
             tls_key: None,
             tls: false,
-        })
+        };
+        let mut servers = Vec::new();
+        for server in url.split(',').map(str::trim) {
+            let (scheme, rest) = server.split_once("://").unwrap_or(("nats", server));
+            if !matches!(scheme, "nats" | "tls") {
+                return Err(NatsError::Address(format!(
+                    "`{scheme}` is no scheme of a NATS server: write nats://host:port or tls://host:port"
+                )));
+            }
+            let address = match rest.rsplit_once('@') {
+                Some((who, address)) => {
+                    access.identify(who)?;
+                    address
+                }
+                None => rest,
+            };
+            let address = address.trim_end_matches('/');
+            check_address(address)?;
+            servers.push(format!("{scheme}://{address}"));
+        }
+        access.url = servers.join(",");
+        Ok(access)
     }
 
     /// The servers, for people; holds no secret.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// Takes over what stands before the `@`.
+    fn identify(&mut self, who: &str) -> Result<(), NatsError> {
+        let (user, password, token) = match who.split_once(':') {
+            Some((user, password)) => (Some(decoded(user)?), Some(Secret(decoded(password)?)), None),
+            None => (None, None, Some(Secret(decoded(who)?))),
+        };
+        let known = self.user.is_some() || self.token.is_some();
+        if known && (user != self.user || password != self.password || token != self.token) {
+            return Err(NatsError::Address(
+                "all servers of a NATS URL must take the same credentials".to_owned(),
+            ));
+        }
+        (self.user, self.password, self.token) = (user, password, token);
+        Ok(())
+    }
+
+    /// What is presented to the server, for people.
+    pub(super) fn presented(&self) -> String {
+        if let Some(file) = &self.credentials {
+            format!("the credentials in {}", file.display())
+        } else if let Some(file) = &self.nkey_seed {
+            format!("the nkey in {}", file.display())
+        } else if self.token.is_some() {
+            "the token given".to_owned()
+        } else if let Some(user) = &self.user {
+            format!("user `{user}` with the password given")
+        } else if self.tls_certificate.is_some() {
+            "the client certificate given".to_owned()
+        } else {
+            "a client without credentials".to_owned()
+        }
+    }
+
+    /// The client's options.
+    pub(super) async fn options(&self) -> Result<ConnectOptions, NatsError> {
+        let ways = [
+            self.user.is_some() || self.password.is_some(),
+            self.token.is_some(),
+            self.nkey_seed.is_some(),
+            self.credentials.is_some(),
+        ];
+        if ways.iter().filter(|given| **given).count() > 1 {
+            return Err(NatsError::Address(
+                "give NATS one of user and password, a token, an nkey seed or a credentials file, not several".to_owned(),
+            ));
+        }
+        let mut options = ConnectOptions::new();
+        match (&self.user, &self.password) {
+            (Some(user), Some(password)) => {
+                options = options.user_and_password(user.clone(), password.reveal().to_owned());
+            }
+            (None, None) => {}
+            (Some(_), None) => return Err(NatsError::Address("the NATS user lacks a password".to_owned())),
+            (None, Some(_)) => return Err(NatsError::Address("the NATS password lacks a user".to_owned())),
+        }
+        if let Some(token) = &self.token {
+            options = options.token(token.reveal().to_owned());
+        }
+        if let Some(file) = &self.nkey_seed {
+            let text = read(file, "nkey seed").await?;
+            let seed = text.lines().map(str::trim).find(|line| line.starts_with('S')).ok_or_else(|| {
+                NatsError::Address(format!(
+                    "{} holds no nkey seed: a line that begins with SU",
+                    file.display()
+                ))
+            })?;
+            options = options.nkey(seed.to_owned());
+        }
+        if let Some(file) = &self.credentials {
+            let text = read(file, "NATS credentials").await?;
+            options = options.credentials(&text).map_err(|_| {
+                NatsError::Address(format!(
+                    "{} is no NATS credentials file: a JWT and an nkey seed",
+                    file.display()
+                ))
+            })?;
+        }
+        self.secured(options).await
+    }
+
+    async fn secured(&self, mut options: ConnectOptions) -> Result<ConnectOptions, NatsError> {
+        // Which implementation of TLS is used is a matter of the process; whoever was first has decided.
+        let _ = async_nats::rustls::crypto::ring::default_provider().install_default();
+        if let Some(file) = &self.tls_ca {
+            let text = read(file, "TLS authority").await?;
+            if !text.contains("BEGIN CERTIFICATE") {
+                return Err(NatsError::Tls(format!("{} holds no certificate in PEM form", file.display())));
+            }
+            options = options.add_root_certificates(file.clone());
+        }
+        match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                read(certificate, "TLS certificate").await?;
+                read(key, "TLS key").await?;
+                options = options.add_client_certificate(certificate.clone(), key.clone());
+            }
+            (None, None) => {}
+            _ => {
+                return Err(NatsError::Tls(
+                    "a client certificate and its key must be given together".to_owned(),
+                ));
+            }
+        }
+        // An authority is given by those who expect to meet it.
+        Ok(options.require_tls(self.tls || self.tls_ca.is_some() || self.tls_certificate.is_some()))
+    }
+}
+
+async fn read(file: &Path, what: &str) -> Result<String, NatsError> {
+    tokio::fs::read_to_string(file)
+        .await
+        .map_err(|error| NatsError::Address(format!("cannot read the {what} {}: {error}", file.display())))
+}
+
+fn check_address(address: &str) -> Result<(), NatsError> {
+    let wrong =
+        |why: &str| Err(NatsError::Address(format!("`{address}` is no address of a NATS server: {why}")));
+    if address.is_empty() {
+        return wrong("the host is missing");
+    }
+    if address.contains(|letter: char| letter.is_whitespace() || matches!(letter, '/' | '?' | '#')) {
+        return wrong("nothing follows host and port");
+    }
+    let parsed = format!("nats://{address}").parse::<async_nats::ServerAddr>();
+    match parsed {
+        Ok(server) if !server.host().is_empty() => Ok(()),
+        Ok(_) => wrong("the host is missing"),
+        Err(_) => wrong("write host:port"),
+    }
+}
+
+/// Resolves `%41`.
+fn decoded(text: &str) -> Result<String, NatsError> {
+    let wrong = || NatsError::Address("the credentials in the NATS URL are not well encoded".to_owned());
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        if first == b'%' {
+            let digits = behind.get(..2).ok_or_else(wrong)?;
+            bytes.extend(hex::decode(digits).map_err(|_| wrong())?);
+            rest = &behind[2..];
+        } else {
+            bytes.push(first);
+            rest = behind;
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_leave_the_url() {
+        let access = Access::new("nats://anna:p%40ss@one:4222,tls://anna:p%40ss@two").unwrap();
+        assert_eq!(access.url(), "nats://one:4222,tls://two");
+        assert_eq!(access.user.as_deref(), Some("anna"));
+        assert_eq!(access.password.as_ref().unwrap().reveal(), "p@ss");
+        assert!(!format!("{access:?}").contains("p@ss"));
+        let access = Access::new("s3cret@[::1]:4222").unwrap();
+        assert_eq!((access.url(), access.token.unwrap().reveal()), ("nats://[::1]:4222", "s3cret"));
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused_without_showing_secrets() {
+        for url in [
+            "",
+            "http://host",
+            "nats://a:b@",
+            "nats://a:hidden%@h",
+            "nats://host:x",
+            "nats://h/path",
+            "nats://h,",
+        ] {
+            let error = Access::new(url).unwrap_err();
+            assert!(matches!(error, NatsError::Address(_)), "{url}");
+            assert!(!error.to_string().contains("hidden"), "{error}");
+        }
+        assert!(Access::new("nats://a:b@one,nats://a:c@two").is_err());
     }
 }

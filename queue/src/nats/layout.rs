@@ -2,20 +2,24 @@
 
 use std::time::Duration;
 
+use super::NatsError;
+
 /// Names, limits and terms on the server. Everyone who shares a server's queues must agree on prefix and protocol.
+/// The limits hold for whoever sets the server up first; what is there keeps its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// What every name begins with.
+    /// What every name begins with: letters, digits, `_` and `-`.
     pub prefix: String,
     /// Part of every name, so that parties of different protocols never take each other's messages.
     pub protocol: u32,
     /// Copies that a cluster keeps.
     pub replicas: usize,
-    /// Bytes the results stream may hold; -1 for no limit. Results are refused beyond it, never dropped.
+    /// Bytes the results stream may hold; -1 for no limit. Results are refused beyond it, never dropped. A server
+    /// with less room gets less.
     pub results_max_bytes: i64,
     /// Messages the results stream may hold; -1 for no limit.
     pub results_max_messages: i64,
-    /// Bytes the work stream may hold; -1 for no limit.
+    /// Bytes the work stream may hold; -1 for no limit. A server with less room gets less.
     pub work_max_bytes: i64,
     /// How long a lease holds without being extended.
     pub lease: Duration,
@@ -33,13 +37,209 @@ impl Default for Layout {
             prefix: "lumos".to_owned(),
             protocol: 1,
             replicas: 1,
-            results_max_bytes: 16 << 30,
+            results_max_bytes: 8 << 30,
             results_max_messages: 1_000_000,
-            work_max_bytes: 64 << 30,
+            work_max_bytes: 16 << 30,
             lease: Duration::from_secs(30),
             body_limit: 64 << 20,
             workers_max_age: Duration::from_secs(15),
             owners_max_age: Duration::from_secs(15),
+        }
+    }
+}
+
+/// The key-value buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bucket {
+    Runs,
+    Workers,
+    Owners,
+    Status,
+}
+
+impl Bucket {
+    pub(super) const ALL: [Self; 4] = [Self::Runs, Self::Workers, Self::Owners, Self::Status];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Runs => "runs",
+            Self::Workers => "workers",
+            Self::Owners => "owners",
+            Self::Status => "status",
+        }
+    }
+}
+
+impl Layout {
+    /// Whether the names can stand in subjects.
+    pub(super) fn checked(&self) -> Result<(), NatsError> {
+        if !is_token(&self.prefix) {
+            return Err(NatsError::Address(format!("`{}` cannot begin names on a NATS server", self.prefix)));
+        }
+        Ok(())
+    }
+
+    /// `lumos-1`: what names begin with where dots are not allowed.
+    fn stem(&self) -> String {
+        format!("{}-{}", self.prefix, self.protocol)
+    }
+
+    /// `lumos.1`: what subjects begin with.
+    fn root(&self) -> String {
+        format!("{}.{}", self.prefix, self.protocol)
+    }
+
+    pub(super) fn work_stream(&self) -> String {
+        format!("{}-work", self.stem())
+    }
+
+    pub(super) fn results_stream(&self) -> String {
+        format!("{}-results", self.stem())
+    }
+
+    pub(super) fn work_subjects(&self) -> String {
+        format!("{}.work.>", self.root())
+    }
+
+    pub(super) fn results_subjects(&self) -> String {
+        format!("{}.results.>", self.root())
+    }
+
+    /// What a lane's messages of all runs are published to.
+    pub(super) fn lane_subjects(&self, lane: &Lane) -> String {
+        format!("{}.work.{}.{}.>", self.root(), lane.needs, lane.priority)
+    }
+
+    /// What a lane's messages of one run are published to, before the message's id.
+    pub(super) fn lane_root(&self, lane: &Lane, run: &str) -> String {
+        format!("{}.work.{}.{}.{run}", self.root(), lane.needs, lane.priority)
+    }
+
+    /// A run's work over all lanes.
+    pub(super) fn run_work(&self, run: &str) -> String {
+        format!("{}.work.*.*.{run}.>", self.root())
+    }
+
+    /// What a run's results are published to, before the message's id.
+    pub(super) fn results_root(&self, run: &str) -> String {
+        format!("{}.results.{run}", self.root())
+    }
+
+    pub(super) fn bucket(&self, bucket: Bucket) -> String {
+        format!("{}-{}", self.stem(), bucket.name())
+    }
+
+    /// How long the values of a bucket stay.
+    pub(super) fn max_age(&self, bucket: Bucket) -> Duration {
+        match bucket {
+            Bucket::Workers => self.workers_max_age,
+            Bucket::Owners => self.owners_max_age,
+            Bucket::Runs | Bucket::Status => Duration::ZERO,
+        }
+    }
+
+    pub(super) fn payloads(&self) -> String {
+        format!("{}-payloads", self.stem())
+    }
+
+    pub(super) fn shared(&self) -> String {
+        format!("{}-shared", self.stem())
+    }
+
+    /// Whether a lease's token is of one of these streams: `$JS.ACK.<stream>.<consumer>.…` with five numbers behind,
+    /// or, from servers that say more, domain and account before and a random token behind.
+    pub(super) fn is_lease_token(&self, token: &str) -> bool {
+        let parts: Vec<&str> = token.split('.').collect();
+        let streams = [self.work_stream(), self.results_stream()];
+        let plain = |part: &&str| {
+            !part.is_empty()
+                && part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*' && byte != b'>')
+        };
+        let stream = match parts.len() {
+            9 => parts.get(2),
+            11 | 12 => parts.get(4),
+            _ => None,
+        };
+        token.len() <= 512
+            && token.starts_with("$JS.ACK.")
+            && parts.iter().all(plain)
+            && stream.is_some_and(|stream| streams.iter().any(|known| known == stream))
+    }
+}
+
+/// A lane's two parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Lane {
+    needs: String,
+    priority: u8,
+}
+
+impl Lane {
+    pub(super) fn parse(text: &str) -> Result<Self, NatsError> {
+        let wrong = || NatsError::Address(format!("`{text}` is no lane: write <needs>.<priority 0 to 9>"));
+        let (needs, priority) = text.split_once('.').ok_or_else(wrong)?;
+        let priority = match priority.as_bytes() {
+            [digit @ b'0'..=b'9'] => digit - b'0',
+            _ => return Err(wrong()),
+        };
+        if !is_token(needs) {
+            return Err(wrong());
+        }
+        Ok(Self { needs: needs.to_owned(), priority })
+    }
+
+    pub(super) fn consumer(&self) -> String {
+        format!("lane-{}-{}", self.needs, self.priority)
+    }
+}
+
+pub(super) fn results_consumer(run: &str) -> String {
+    format!("results-{run}")
+}
+
+/// Whether a text can be one token of a subject and part of a name: letters, digits, `_` and `-`.
+pub(super) fn is_token(text: &str) -> bool {
+    (1..=200).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+pub(super) fn check_run(run: &str) -> Result<(), NatsError> {
+    if is_token(run) { Ok(()) } else { Err(NatsError::Address(format!("`{run}` is no token of a run"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_tokens_of_these_streams_are_recalled() {
+        let layout = Layout::default();
+        for good in [
+            "$JS.ACK.lumos-1-work.lane-ab-0.1.2.3.1700000000000000000.0",
+            "$JS.ACK.lumos-1-results.results-x.1.2.3.4.0",
+            "$JS.ACK._.hash.lumos-1-work.lane-ab-0.1.2.3.4.0",
+            "$JS.ACK.hub.hash.lumos-1-work.lane-ab-0.1.2.3.4.0.random",
+        ] {
+            assert!(layout.is_lease_token(good), "{good}");
+        }
+        for bad in [
+            "",
+            "$JS.API.STREAM.DELETE.lumos-1-work",
+            "$JS.ACK.other.lane-ab-0.1.2.3.4.0",
+            "$JS.ACK.lumos-1-work.lane-ab-0.1.2.3.4.>",
+            "$JS.ACK.lumos-1-work.lane-ab-0.1.2.3.4",
+            "$JS.ACK.lumos-1-work.lane ab.1.2.3.4.0",
+            "$JS.ACK.lumos-1-work..1.2.3.4.0",
+        ] {
+            assert!(!layout.is_lease_token(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lanes_are_two_tokens() {
+        assert_eq!(Lane::parse("00ff.3").unwrap().consumer(), "lane-00ff-3");
+        for bad in ["", "x", "x.", "x.10", "x.y", ".1", "a.b.1", "a*.1"] {
+            assert!(Lane::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -2,11 +2,20 @@
 
 mod access;
 mod blobs;
+mod codec;
+mod complaints;
+mod connect;
 mod error;
 mod key_value;
 mod layout;
+mod lease;
+mod link;
+mod objects;
+mod publishing;
+mod pulling;
 mod queue;
 mod server;
+mod setup;
 
 pub use access::{Access, Secret};
 pub use blobs::Blobs;

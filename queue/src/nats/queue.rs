@@ -1,21 +1,84 @@
 //! The queue over NATS.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::publishing::Publisher;
+use super::pulling::Puller;
 use crate::{Lease, Queue, QueueError};
 
-/// One end of a queue on a NATS server. Cloning gives another handle to the same end.
+/// One end of a queue on a NATS server: it publishes or it claims. Cloning gives another handle to the same end.
+///
+/// - Publishing answers once the server has stored the message. [`QueueError::Unreachable`] after ten seconds without
+///   an answer leaves open whether it has; publishing again is harmless. A stream that holds as much as it may is
+///   [`QueueError::Full`]. Ids are letters, digits, `_` and `-`.
+/// - [`Queue::claim`] waits until there is something, through disconnections and restarts of the server, and fails
+///   with [`QueueError::Refused`] when the lane is gone. No order is promised. A claim that is dropped loses nothing.
+/// - [`Lease::extend`] holds the lease for another term from now, and fails with [`QueueError::LeaseLost`] once the
+///   term has run out by this machine's clock: the server does not say.
+/// - [`Lease::acknowledge`] is sent and not answered. An acknowledgement that is lost makes the message come back, so
+///   what matters must be safe elsewhere. One that comes after the lease ran out is taken all the same.
+/// - [`Queue::close`] concerns this end only: claims are empty from then on, what was held back for them is given
+///   back, and nothing can be published.
 pub struct NatsQueue<T> {
+    end: Arc<End>,
     message: PhantomData<fn(T) -> T>,
+}
+
+struct End {
+    way: Way,
+    closed: AtomicBool,
+}
+
+enum Way {
+    In(Publisher),
+    Out(Puller),
 }
 
 impl<T> Clone for NatsQueue<T> {
     fn clone(&self) -> Self {
-        Self { message: PhantomData }
+        Self { end: Arc::clone(&self.end), message: PhantomData }
+    }
+}
+
+impl<T> std::fmt::Debug for NatsQueue<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let way = if matches!(self.end.way, Way::In(_)) { "publishing" } else { "claiming" };
+        formatter.debug_struct("NatsQueue").field("end", &way).finish_non_exhaustive()
+    }
+}
+
+impl<T> NatsQueue<T> {
+    pub(super) fn publishing(publisher: Publisher) -> Self {
+        Self::new(Way::In(publisher))
+    }
+
+    pub(super) fn claiming(puller: Puller) -> Self {
+        Self::new(Way::Out(puller))
+    }
+
+    fn new(way: Way) -> Self {
+        Self { end: Arc::new(End { way, closed: AtomicBool::new(false) }), message: PhantomData }
+    }
+
+    fn publisher(&self) -> Result<&Publisher, QueueError> {
+        match &self.end.way {
+            _ if self.end.closed.load(Ordering::Relaxed) => Err(QueueError::Closed),
+            Way::In(publisher) => Ok(publisher),
+            Way::Out(_) => Err(QueueError::Refused("this is the claiming end of the queue".to_owned())),
+        }
+    }
+
+    fn puller(&self) -> Result<&Puller, QueueError> {
+        match &self.end.way {
+            Way::Out(puller) => Ok(puller),
+            Way::In(_) => Err(QueueError::Refused("this is the publishing end of the queue".to_owned())),
+        }
     }
 }
 
@@ -24,20 +87,32 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> NatsQueue<T> {
     ///
     /// # Errors
     /// If the server cannot be reached, or this is a publishing end.
-    pub async fn try_claim(&self, _max: usize) -> Result<Vec<Lease<T>>, QueueError> {
-        Err(QueueError::Closed)
+    pub async fn try_claim(&self, max: usize) -> Result<Vec<Lease<T>>, QueueError> {
+        self.puller()?.try_claim(max).await
     }
 }
 
 #[async_trait]
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> for NatsQueue<T> {
-    async fn publish(&self, _id: &str, _body: T) -> Result<(), QueueError> {
-        Err(QueueError::Closed)
+    async fn publish(&self, id: &str, body: T) -> Result<(), QueueError> {
+        self.publisher()?.publish(id, body).await
     }
 
-    async fn claim(&self, _max: usize) -> Result<Vec<Lease<T>>, QueueError> {
-        Err(QueueError::Closed)
+    async fn publish_all(&self, messages: Vec<(String, T)>) -> Result<(), QueueError>
+    where
+        T: Send + 'async_trait,
+    {
+        self.publisher()?.publish_all(messages).await
     }
 
-    fn close(&self) {}
+    async fn claim(&self, max: usize) -> Result<Vec<Lease<T>>, QueueError> {
+        self.puller()?.claim(max).await
+    }
+
+    fn close(&self) {
+        self.end.closed.store(true, Ordering::Relaxed);
+        if let Way::Out(puller) = &self.end.way {
+            puller.close();
+        }
+    }
 }

@@ -1,12 +1,23 @@
 //! A connection to NATS, and what is asked of the server as a whole.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use super::complaints::Complaints;
+use super::connect::{self, Connected};
+use super::layout::{Bucket, Lane, check_run, results_consumer};
+use super::lease::{GIVE_BACK, RELEASES, send_releases};
+use super::link::{Link, SharedLink};
+use super::objects::Objects;
+use super::publishing::Publisher;
+use super::pulling::{Puller, Source};
 use super::{Access, Blobs, KeyValue, Layout, NatsError, NatsQueue};
 
 /// How to connect.
@@ -32,12 +43,7 @@ pub struct ConnectionState {
 /// A connection to a NATS server or cluster. Cloning gives another handle to the same connection.
 #[derive(Debug, Clone)]
 pub struct Server {
-    layout: Layout,
-    connection: watch::Receiver<ConnectionState>,
-}
-
-fn unfinished() -> NatsError {
-    NatsError::Unreachable("not finished".to_owned())
+    link: SharedLink,
 }
 
 impl Server {
@@ -45,33 +51,51 @@ impl Server {
     ///
     /// # Errors
     /// If no server can be reached within the patience, it does not let this client in, or cannot do what is needed.
-    pub async fn connect(_access: &Access, _connecting: Connecting) -> Result<Self, NatsError> {
-        Err(unfinished())
+    pub async fn connect(access: &Access, connecting: Connecting) -> Result<Self, NatsError> {
+        connecting.layout.checked()?;
+        let Connected { client, connection, violations } = connect::connect(access, &connecting).await?;
+        let (releases, waiting) = mpsc::channel(RELEASES);
+        let tasks = TaskTracker::new();
+        tasks.spawn(send_releases(client.clone(), waiting));
+        let version = client.server_info().version;
+        let link = Arc::new(Link {
+            client,
+            layout: connecting.layout,
+            version,
+            connection,
+            violations,
+            releases,
+            complaints: Complaints::default(),
+            ended: CancellationToken::new(),
+            tasks,
+        });
+        connect::check(&link, access).await?;
+        Ok(Self { link })
     }
 
     /// The server's version.
     pub fn version(&self) -> &str {
-        ""
+        &self.link.version
     }
 
     /// Bytes of a message, headers included, that the server takes.
     pub fn max_payload(&self) -> usize {
-        1 << 20
+        self.link.client.max_payload()
     }
 
     /// Names and limits.
     pub fn layout(&self) -> &Layout {
-        &self.layout
+        &self.link.layout
     }
 
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
-        self.connection.borrow().connected
+        self.link.is_connected()
     }
 
     /// Changes with every disconnection and reconnection.
     pub fn connection(&self) -> watch::Receiver<ConnectionState> {
-        self.connection.clone()
+        self.link.connection.clone()
     }
 
     /// Makes streams and buckets that are missing. Those that are there keep their limits.
@@ -79,7 +103,7 @@ impl Server {
     /// # Errors
     /// If the server cannot be reached or refuses, or something of that name is of another kind.
     pub async fn ensure(&self) -> Result<(), NatsError> {
-        Err(unfinished())
+        self.link.ensure().await
     }
 
     /// Whether everything [`Server::ensure`] makes is there.
@@ -87,48 +111,66 @@ impl Server {
     /// # Errors
     /// [`NatsError::Missing`] if it is not.
     pub async fn check(&self) -> Result<(), NatsError> {
-        Err(unfinished())
+        self.link.check().await
     }
 
     /// Gives a message back for a holder that is gone, by its lease's token.
     ///
     /// # Errors
     /// If the token is none, or the server cannot be reached.
-    pub async fn recall(&self, _token: &str) -> Result<(), NatsError> {
-        Err(unfinished())
+    pub async fn recall(&self, token: &str) -> Result<(), NatsError> {
+        if !self.link.layout.is_lease_token(token) {
+            return Err(NatsError::Address(
+                "what is to be recalled is no lease of this server's queues".to_owned(),
+            ));
+        }
+        Ok(self.link.tell(token, GIVE_BACK).await?)
     }
 
     /// The publishing end of a lane (`<needs>.<priority>`) for one run. Makes the lane's consumer if it is missing.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
-    pub async fn lane_publisher<T>(&self, _lane: &str, _run: &str) -> Result<NatsQueue<T>, NatsError>
+    pub async fn lane_publisher<T>(&self, lane: &str, run: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Err(unfinished())
+        check_run(run)?;
+        let lane = Lane::parse(lane)?;
+        let layout = &self.link.layout;
+        self.link
+            .ensure_consumer(&layout.work_stream(), &lane.consumer(), &layout.lane_subjects(&lane))
+            .await?;
+        let root = layout.lane_root(&lane, run);
+        Ok(NatsQueue::publishing(Publisher::new(self.link.clone(), root, run.to_owned())))
     }
 
     /// The claiming end of a lane, for all runs. Does not make the lane's consumer.
     ///
     /// # Errors
     /// [`NatsError::Missing`] if nobody has made the lane.
-    pub async fn lane_consumer<T>(&self, _lane: &str) -> Result<NatsQueue<T>, NatsError>
+    pub async fn lane_consumer<T>(&self, lane: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Err(unfinished())
+        let lane = Lane::parse(lane)?;
+        let (stream, consumer) = (self.link.layout.work_stream(), lane.consumer());
+        let config = self.link.consumer(&stream, &consumer).await?;
+        let subjects = self.link.layout.lane_subjects(&lane);
+        self.claiming(stream, consumer, &subjects, config.ack_wait).await
     }
 
     /// The publishing end of a run's results.
     ///
     /// # Errors
     /// If the run's token is none.
-    pub async fn results_publisher<T>(&self, _run: &str) -> Result<NatsQueue<T>, NatsError>
+    pub async fn results_publisher<T>(&self, run: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Err(unfinished())
+        check_run(run)?;
+        let root = self.link.layout.results_root(run);
+        Ok(NatsQueue::publishing(Publisher::new(self.link.clone(), root, run.to_owned())))
     }
 
     /// The claiming end of a run's results. Its consumer is made anew, so that whatever a holder that died had
@@ -136,43 +178,59 @@ impl Server {
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
-    pub async fn results_consumer<T>(&self, _run: &str) -> Result<NatsQueue<T>, NatsError>
+    pub async fn results_consumer<T>(&self, run: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
-        Err(unfinished())
+        check_run(run)?;
+        let (stream, consumer) = (self.link.layout.results_stream(), results_consumer(run));
+        let subjects = format!("{}.>", self.link.layout.results_root(run));
+        self.link.delete_consumer(&stream, &consumer).await?;
+        let config = self.link.ensure_consumer(&stream, &consumer, &subjects).await?;
+        self.claiming(stream, consumer, &subjects, config.ack_wait).await
     }
 
     /// Ids of a run's messages in the work stream, queued or leased, over all lanes.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
-    pub async fn work_present(&self, _run: &str) -> Result<HashSet<String>, NatsError> {
-        Err(unfinished())
+    pub async fn work_present(&self, run: &str) -> Result<HashSet<String>, NatsError> {
+        check_run(run)?;
+        let layout = &self.link.layout;
+        self.present(&layout.work_stream(), &layout.run_work(run)).await
     }
 
     /// Ids of a run's messages in the results stream.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
-    pub async fn results_present(&self, _run: &str) -> Result<HashSet<String>, NatsError> {
-        Err(unfinished())
+    pub async fn results_present(&self, run: &str) -> Result<HashSet<String>, NatsError> {
+        check_run(run)?;
+        let layout = &self.link.layout;
+        self.present(&layout.results_stream(), &format!("{}.>", layout.results_root(run))).await
     }
 
     /// Removes a run's work messages; how many.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
-    pub async fn purge_work(&self, _run: &str) -> Result<u64, NatsError> {
-        Err(unfinished())
+    pub async fn purge_work(&self, run: &str) -> Result<u64, NatsError> {
+        check_run(run)?;
+        let layout = &self.link.layout;
+        Ok(self.link.purge(&layout.work_stream(), &layout.run_work(run)).await?)
     }
 
     /// Removes everything of a run but its notice and its status: work, results, their consumer, payloads.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
-    pub async fn remove_run(&self, _run: &str) -> Result<(), NatsError> {
-        Err(unfinished())
+    pub async fn remove_run(&self, run: &str) -> Result<(), NatsError> {
+        self.purge_work(run).await?;
+        let layout = &self.link.layout;
+        let stream = layout.results_stream();
+        self.link.delete_consumer(&stream, &results_consumer(run)).await?;
+        self.link.purge(&stream, &format!("{}.>", layout.results_root(run))).await?;
+        Ok(Objects::new(self.link.clone(), layout.payloads()).remove_space(run).await?)
     }
 
     /// Run token → notice of the run.
@@ -180,7 +238,7 @@ impl Server {
     /// # Errors
     /// [`NatsError::Missing`] if nobody has set the server up.
     pub async fn runs(&self) -> Result<KeyValue, NatsError> {
-        Err(unfinished())
+        self.bucket(Bucket::Runs).await
     }
 
     /// Worker name → notice of the worker; vanishes when it is not written again.
@@ -188,7 +246,7 @@ impl Server {
     /// # Errors
     /// [`NatsError::Missing`] if nobody has set the server up.
     pub async fn workers(&self) -> Result<KeyValue, NatsError> {
-        Err(unfinished())
+        self.bucket(Bucket::Workers).await
     }
 
     /// Run token → claim of the coordinator that owns it; vanishes when it is not written again.
@@ -196,7 +254,7 @@ impl Server {
     /// # Errors
     /// [`NatsError::Missing`] if nobody has set the server up.
     pub async fn owners(&self) -> Result<KeyValue, NatsError> {
-        Err(unfinished())
+        self.bucket(Bucket::Owners).await
     }
 
     /// Run token → how the run stands.
@@ -204,7 +262,7 @@ impl Server {
     /// # Errors
     /// [`NatsError::Missing`] if nobody has set the server up.
     pub async fn status(&self) -> Result<KeyValue, NatsError> {
-        Err(unfinished())
+        self.bucket(Bucket::Status).await
     }
 
     /// What runs share, by hash.
@@ -212,9 +270,54 @@ impl Server {
     /// # Errors
     /// [`NatsError::Missing`] if nobody has set the server up.
     pub async fn shared(&self) -> Result<Blobs, NatsError> {
-        Err(unfinished())
+        self.there(&format!("OBJ_{}", self.link.layout.shared())).await?;
+        Ok(Blobs::new(self.link.clone()))
     }
 
     /// Sends what waits to be sent, gives held-back messages back and ends the connection.
-    pub async fn close(&self) {}
+    pub async fn close(&self) {
+        self.link.ended.cancel();
+        // Tasks give back what they hold; then what is to be sent goes out before the connection ends.
+        tokio::task::yield_now().await;
+        let rest = async {
+            while self.link.tasks.len() > 1 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            while self.link.releases.capacity() < RELEASES {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let _ = self.link.client.flush().await;
+        };
+        let _ = tokio::time::timeout(Duration::from_secs(2), rest).await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.link.client.drain()).await;
+    }
+
+    async fn claiming<T>(
+        &self,
+        stream: String,
+        consumer: String,
+        subjects: &str,
+        lease: u64,
+    ) -> Result<NatsQueue<T>, NatsError> {
+        let root = subjects.trim_end_matches('>').to_owned();
+        let source = Source { stream, consumer, root, term: Duration::from_nanos(lease) };
+        Ok(NatsQueue::claiming(Puller::start(self.link.clone(), source).await?))
+    }
+
+    /// The last parts of a stream's subjects.
+    async fn present(&self, stream: &str, filter: &str) -> Result<HashSet<String>, NatsError> {
+        let subjects = self.link.subjects(stream, filter).await?;
+        Ok(subjects.iter().filter_map(|subject| subject.rsplit('.').next()).map(str::to_owned).collect())
+    }
+
+    async fn there(&self, stream: &str) -> Result<(), NatsError> {
+        let question = serde_json::Value::Null;
+        self.link.api::<serde_json::Value>(&format!("STREAM.INFO.{stream}"), &question).await?;
+        Ok(())
+    }
+
+    async fn bucket(&self, bucket: Bucket) -> Result<KeyValue, NatsError> {
+        self.there(&format!("KV_{}", self.link.layout.bucket(bucket))).await?;
+        Ok(KeyValue::new(self.link.clone(), bucket))
+    }
 }

@@ -1,0 +1,143 @@
+//! Bodies on the wire: JSON, compressed when long.
+
+use std::io::Read;
+
+use async_nats::HeaderMap;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::complaints::Kind;
+
+/// Names the protocol of a message.
+pub(super) const PROTOCOL: &str = "Lumos-Protocol";
+/// Names how the body is compressed.
+pub(super) const ENCODING: &str = "Lumos-Encoding";
+/// Names the object that holds the body of a message too large to hold it itself.
+pub(super) const OBJECT: &str = "Lumos-Object";
+
+/// Bodies up to this are sent as they are: compressing them costs more than it saves.
+const COMPRESSED_ABOVE: usize = 4096;
+
+/// A body ready to be sent.
+pub(super) struct Encoded {
+    pub(super) bytes: Vec<u8>,
+    pub(super) compressed: bool,
+}
+
+/// Why a body cannot be sent.
+pub(super) enum Unsendable {
+    /// Its length, which is above the limit.
+    TooLarge(usize),
+    /// It is no JSON.
+    Failed(String),
+}
+
+pub(super) fn encoded<T: Serialize>(body: &T, limit: usize) -> Result<Encoded, Unsendable> {
+    let plain = serde_json::to_vec(body).map_err(|error| Unsendable::Failed(error.to_string()))?;
+    if plain.len() > limit {
+        return Err(Unsendable::TooLarge(plain.len()));
+    }
+    if plain.len() <= COMPRESSED_ABOVE {
+        return Ok(Encoded { bytes: plain, compressed: false });
+    }
+    let bytes = zstd::bulk::compress(&plain, 1).map_err(|error| Unsendable::Failed(error.to_string()))?;
+    Ok(Encoded { bytes, compressed: true })
+}
+
+/// Why a message is not given to anyone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unfit {
+    pub(super) kind: Kind,
+    pub(super) why: String,
+}
+
+impl Unfit {
+    pub(super) fn new(kind: Kind, why: impl Into<String>) -> Self {
+        Self { kind, why: why.into() }
+    }
+}
+
+/// Whether a message speaks our protocol.
+pub(super) fn check_protocol(headers: Option<&HeaderMap>, protocol: u32) -> Result<(), Unfit> {
+    let said = header(headers, PROTOCOL);
+    match said.map(str::parse::<u32>) {
+        Some(Ok(number)) if number == protocol => Ok(()),
+        Some(Ok(number)) => Err(Unfit::new(
+            Kind::Protocol,
+            format!("a message speaks protocol {number}, this is protocol {protocol}: left to others"),
+        )),
+        Some(Err(_)) | None => Err(Unfit::new(Kind::Undecodable, "a message names no protocol: dropped")),
+    }
+}
+
+pub(super) fn header<'headers>(headers: Option<&'headers HeaderMap>, name: &str) -> Option<&'headers str> {
+    headers.and_then(|headers| headers.get(name)).map(async_nats::HeaderValue::as_str)
+}
+
+/// The body of a message; never holds more than `limit` bytes, whatever the message claims.
+pub(super) fn decoded<T: DeserializeOwned>(
+    headers: Option<&HeaderMap>,
+    bytes: &[u8],
+    limit: usize,
+) -> Result<T, Unfit> {
+    let undecodable = |why: String| Unfit::new(Kind::Undecodable, why);
+    let too_large =
+        || Unfit::new(Kind::TooLarge, format!("a message has a body above {limit} bytes: dropped"));
+    let parsed = match header(headers, ENCODING) {
+        None if bytes.len() > limit => return Err(too_large()),
+        None => serde_json::from_slice(bytes),
+        Some("zstd") => {
+            let damaged =
+                |error| undecodable(format!("a message's body cannot be decompressed: {error}: dropped"));
+            let decoder = zstd::stream::read::Decoder::new(bytes).map_err(damaged)?;
+            let mut plain = Vec::new();
+            let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+            decoder.take(most).read_to_end(&mut plain).map_err(damaged)?;
+            if plain.len() > limit {
+                return Err(too_large());
+            }
+            serde_json::from_slice(&plain)
+        }
+        Some(_) => {
+            return Err(undecodable("a message's body is encoded in an unknown way: dropped".to_owned()));
+        }
+    };
+    parsed.map_err(|error| undecodable(format!("a message's body is not what is expected: {error}: dropped")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(encoding: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(ENCODING, encoding);
+        headers
+    }
+
+    #[test]
+    fn long_bodies_are_compressed_and_come_back() {
+        let body = "lumos ".repeat(2000);
+        let sent = encoded(&body, 1 << 20).ok().unwrap();
+        assert!(sent.compressed && sent.bytes.len() < 1000);
+        assert_eq!(decoded::<String>(Some(&headers("zstd")), &sent.bytes, 1 << 20).unwrap(), body);
+        let short = encoded(&7, 10).ok().unwrap();
+        assert!(!short.compressed);
+        assert_eq!(decoded::<u32>(None, &short.bytes, 10).unwrap(), 7);
+        assert!(matches!(encoded(&body, 100), Err(Unsendable::TooLarge(_))));
+    }
+
+    #[test]
+    fn what_decompresses_to_more_than_allowed_is_not_held() {
+        let bomb = zstd::bulk::compress(&vec![b' '; 64 << 20], 19).unwrap();
+        assert!(bomb.len() < 1 << 16);
+        assert_eq!(decoded::<u32>(Some(&headers("zstd")), &bomb, 1 << 20).unwrap_err().kind, Kind::TooLarge);
+        for (encoding, bytes) in [("zstd", b"no".as_slice()), ("br", b"1"), ("zstd", &bomb[..20])] {
+            let unfit = decoded::<u32>(Some(&headers(encoding)), bytes, 1 << 20).unwrap_err();
+            assert_eq!(unfit.kind, Kind::Undecodable);
+        }
+        let deep = "[".repeat(100_000);
+        assert!(decoded::<serde_json::Value>(None, deep.as_bytes(), 1 << 20).is_err());
+        assert_eq!(decoded::<u32>(None, b"12345678", 4).unwrap_err().kind, Kind::TooLarge);
+    }
+}

@@ -1,0 +1,53 @@
+//! Warnings about what others send, which must not flood the log however much they send.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What can be wrong with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It cannot be decoded.
+    Undecodable,
+    /// It speaks another protocol.
+    Protocol,
+    /// Its body is larger than allowed.
+    TooLarge,
+    /// Its body is not in the object store, or not what was put there.
+    Body,
+    /// A lease could not be given back at once.
+    Release,
+}
+
+const KINDS: usize = 5;
+const QUIET: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Said {
+    at: Option<Instant>,
+    since: u64,
+}
+
+/// One warning per kind and ten seconds; the others are counted.
+#[derive(Debug, Default)]
+pub(super) struct Complaints {
+    said: Mutex<[Said; KINDS]>,
+}
+
+impl Complaints {
+    pub(super) fn warn(&self, kind: Kind, subject: &str, why: &str) {
+        let now = Instant::now();
+        let unsaid = {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            let said = &mut said[kind as usize];
+            if said.at.is_some_and(|at| now.duration_since(at) < QUIET) {
+                said.since += 1;
+                return;
+            }
+            said.at = Some(now);
+            std::mem::take(&mut said.since)
+        };
+        // Whoever may publish may write anything into a subject.
+        let subject: String = subject.chars().filter(|letter| !letter.is_control()).take(200).collect();
+        tracing::warn!(subject, unsaid, "{why}");
+    }
+}

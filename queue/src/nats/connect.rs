@@ -1,0 +1,211 @@
+//! Gets a connection, or says why there is none.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{Client, ConnectError, ConnectErrorKind, Event, ServerAddr, ServerError};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::link::{Failure, Link, Violation};
+use super::server::ConnectionState;
+use super::{Access, Connecting, NatsError};
+
+/// The oldest server this works with: pull requests say what they left unanswered since then.
+const OLDEST: (u32, u32) = (2, 9);
+
+/// A connection and what it tells.
+pub(super) struct Connected {
+    pub(super) client: Client,
+    pub(super) connection: watch::Receiver<ConnectionState>,
+    pub(super) violations: watch::Receiver<Violation>,
+}
+
+/// Connects, trying again for as long as is allowed where that can help.
+pub(super) async fn connect(access: &Access, connecting: &Connecting) -> Result<Connected, NatsError> {
+    let servers: Vec<ServerAddr> = access
+        .url
+        .split(',')
+        .map(|server| {
+            server
+                .parse()
+                .map_err(|_| NatsError::Address(format!("`{server}` is no address of a NATS server")))
+        })
+        .collect::<Result<_, _>>()?;
+    let deadline = connecting.patience.map(|patience| Instant::now() + patience);
+    let mut pause = Duration::from_millis(100);
+    loop {
+        let (state, connection) = watch::channel(ConnectionState { connected: true, reconnections: 0 });
+        let (violation, violations) = watch::channel(Violation::default());
+        let (state, violation) = (Arc::new(state), Arc::new(violation));
+        let begun = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let options = access
+            .options()
+            .await?
+            .name(&connecting.name)
+            .connection_timeout(Duration::from_secs(5))
+            // A peer that is cut off says nothing: three pings without an answer end the connection.
+            .ping_interval(Duration::from_secs(5))
+            .reconnect_delay_callback(reconnect_delay)
+            .event_callback(move |event| {
+                heed(&event, &state, &violation, &begun);
+                std::future::ready(())
+            });
+        let error = match options.connect(servers.as_slice()).await {
+            Ok(client) => return Ok(Connected { client, connection, violations }),
+            Err(error) => explain(&error, access),
+        };
+        let passing = matches!(error, NatsError::Unreachable(_));
+        if !passing || deadline.is_some_and(|deadline| Instant::now() + pause >= deadline) {
+            return Err(error);
+        }
+        tracing::debug!(%error, "connecting to NATS again");
+        sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(2));
+    }
+}
+
+fn reconnect_delay(attempts: usize) -> Duration {
+    let doublings = u32::try_from(attempts.saturating_sub(2)).unwrap_or(u32::MAX).min(7);
+    if attempts <= 1 { Duration::ZERO } else { Duration::from_millis(20 << doublings) }
+}
+
+fn heed(
+    event: &Event,
+    state: &watch::Sender<ConnectionState>,
+    violation: &watch::Sender<Violation>,
+    begun: &std::sync::atomic::AtomicBool,
+) {
+    match event {
+        Event::Connected => {
+            let again = begun.swap(true, std::sync::atomic::Ordering::Relaxed);
+            if again {
+                state.send_modify(|state| {
+                    state.connected = true;
+                    state.reconnections += 1;
+                });
+            }
+        }
+        Event::Disconnected | Event::Closed => state.send_modify(|state| state.connected = false),
+        Event::ServerError(ServerError::Other(text))
+            if text.to_lowercase().contains("permissions violation") =>
+        {
+            tracing::warn!(text, "the NATS server does not allow this");
+            violation.send_modify(|violation| violation.text.clone_from(text));
+        }
+        Event::ServerError(error) => tracing::warn!(%error, "the NATS server complains"),
+        Event::SlowConsumer(_) => {
+            tracing::warn!("messages from the NATS server were dropped: too slow to take them")
+        }
+        _ => {}
+    }
+}
+
+/// What a failed connection means, and what can be done.
+fn explain(error: &ConnectError, access: &Access) -> NatsError {
+    let url = access.url();
+    let mut causes = Vec::new();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        let text = inner.to_string();
+        if !causes.iter().any(|known: &String| known.contains(&text)) {
+            causes.push(text);
+        }
+        cause = inner.source();
+    }
+    let why = if causes.is_empty() { error.kind().to_string() } else { causes.join(": ") };
+    let plain = why.to_lowercase();
+    match error.kind() {
+        ConnectErrorKind::AuthorizationViolation => NatsError::Denied(format!(
+            "the NATS server at {url} does not let in {}: check user, password, token, nkey or credentials file",
+            access.presented()
+        )),
+        ConnectErrorKind::Authentication => NatsError::Denied(format!(
+            "{} cannot be used to sign in at {url}: is the seed whole?",
+            access.presented()
+        )),
+        ConnectErrorKind::ServerParse => NatsError::Address(format!("{url} is no NATS server: {why}")),
+        _ if plain.contains("authentication expired") || plain.contains("authentication revoked") => {
+            NatsError::Denied(format!(
+                "the NATS server at {url} no longer lets in {}: {why}",
+                access.presented()
+            ))
+        }
+        _ if plain.contains("unknownissuer") || plain.contains("unknown issuer") => NatsError::Tls(format!(
+            "the certificate of the NATS server at {url} is vouched for by nobody known here: give the \
+             certificate of its authority as TLS authority ({why})"
+        )),
+        _ if plain.contains("invalidcontenttype") => {
+            NatsError::Tls(format!("the NATS server at {url} does not speak TLS, and TLS was asked for"))
+        }
+        ConnectErrorKind::Tls => {
+            NatsError::Tls(format!("no secure connection to the NATS server at {url}: {why}"))
+        }
+        _ if ["certificate", "tls", "fatal alert", "platform certs"]
+            .iter()
+            .any(|word| plain.contains(word)) =>
+        {
+            NatsError::Tls(format!("no secure connection to the NATS server at {url}: {why}"))
+        }
+        _ => NatsError::Unreachable(format!("no NATS server can be reached at {url}: {why}")),
+    }
+}
+
+/// Whether the server can do what is needed.
+pub(super) async fn check(link: &Link, access: &Access) -> Result<(), NatsError> {
+    let url = access.url();
+    let version = parsed(&link.version);
+    if version.is_none_or(|version| version < OLDEST) {
+        return Err(NatsError::Unsuitable(format!(
+            "the NATS server at {url} is version {}, and {}.{} or later is needed: install a newer nats-server",
+            link.version, OLDEST.0, OLDEST.1
+        )));
+    }
+    // A server without JetStream may lead to others that have it, so its own word is not enough.
+    let alone = !link.client.server_info().jetstream;
+    let patience = Duration::from_secs(if alone { 1 } else { 10 });
+    let asked =
+        tokio::time::timeout(patience, link.api::<serde_json::Value>("INFO", &serde_json::Value::Null)).await;
+    match asked {
+        // Those who may not ask may still be allowed what they need.
+        Ok(Ok(_) | Err(Failure::Refused(_))) => Ok(()),
+        Ok(Err(Failure::Api(error))) => Err(NatsError::Unsuitable(format!(
+            "the NATS server at {url} does not offer JetStream to {} ({}): enable it for the account",
+            access.presented(),
+            error.description
+        ))),
+        Ok(Err(Failure::Unreachable(_))) | Err(_) if alone => Err(NatsError::Unsuitable(format!(
+            "the NATS server at {url} runs without JetStream: start it with `nats-server -js`, or write \
+             `jetstream {{}}` in its configuration"
+        ))),
+        Ok(Err(Failure::Unreachable(why))) => {
+            Err(NatsError::Unreachable(format!("JetStream at {url} does not answer: {why}")))
+        }
+        Err(_) => Err(NatsError::Unreachable(format!("JetStream at {url} does not answer"))),
+    }
+}
+
+fn parsed(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.trim_start_matches('v').split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert!(parsed("2.10.4").unwrap() > OLDEST);
+        assert!(parsed("2.9.0-beta").unwrap() >= OLDEST);
+        assert!(parsed("2.8.4").unwrap() < OLDEST);
+        assert_eq!(parsed("what"), None);
+    }
+
+    #[test]
+    fn reconnecting_is_quick_first_and_never_rare() {
+        assert_eq!(reconnect_delay(1), Duration::ZERO);
+        assert!((0..100).all(|attempt| reconnect_delay(attempt) <= Duration::from_secs(3)));
+    }
+}

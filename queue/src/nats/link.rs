@@ -1,0 +1,316 @@
+//! The connection as everything here uses it: requests that survive a reconnection, and JetStream's own interface.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{Client, HeaderMap, Message, Request, RequestErrorKind};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::complaints::Complaints;
+use super::lease::Release;
+use super::server::ConnectionState;
+use super::{Layout, NatsError};
+use crate::QueueError;
+
+/// How long an answer is waited for, reconnections included.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The header by which JetStream stores a message only if its subject holds the one with this sequence.
+pub(super) const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
+
+/// What a request to the server can fail with.
+#[derive(Debug, Clone)]
+pub(super) enum Failure {
+    /// No answer.
+    Unreachable(String),
+    /// Not allowed, or nothing the server understands.
+    Refused(String),
+    /// JetStream says no.
+    Api(ApiError),
+}
+
+/// JetStream's answer to what it does not do.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ApiError {
+    #[serde(default)]
+    pub(super) err_code: u32,
+    #[serde(default)]
+    pub(super) description: String,
+}
+
+impl ApiError {
+    /// There is no such stream, consumer or message.
+    pub(super) fn is_missing(&self) -> bool {
+        matches!(self.err_code, 10_059 | 10_014 | 10_037)
+    }
+
+    /// The subject holds another message than the one expected. Newer servers have two codes for it.
+    pub(super) fn is_conflict(&self) -> bool {
+        matches!(self.err_code, 10_071 | 10_164)
+    }
+
+    /// The stream or the server's store has no room.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self.err_code, 10_077 | 10_047 | 10_023)
+    }
+
+    /// A cluster that is electing a leader, a server that is coming up.
+    fn is_passing(&self) -> bool {
+        matches!(self.err_code, 10_008 | 10_009)
+    }
+}
+
+impl From<Failure> for NatsError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unreachable(why) => Self::Unreachable(why),
+            Failure::Refused(why) => Self::Refused(why),
+            Failure::Api(error) if error.is_missing() => Self::Missing(error.description),
+            Failure::Api(error) => Self::Refused(format!("{} (code {})", error.description, error.err_code)),
+        }
+    }
+}
+
+impl From<Failure> for QueueError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Unreachable(why) => Self::Unreachable(why),
+            Failure::Refused(why) => Self::Refused(why),
+            Failure::Api(error) if error.is_full() => Self::Full,
+            Failure::Api(error) => Self::Refused(format!("{} (code {})", error.description, error.err_code)),
+        }
+    }
+}
+
+/// What the server said about something not allowed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Violation {
+    pub(super) text: String,
+}
+
+/// The answer to a message that was stored.
+#[derive(Debug, Deserialize)]
+pub(super) struct Stored {
+    pub(super) seq: u64,
+}
+
+/// A connection, shared by everything that was made from it.
+pub(super) struct Link {
+    pub(super) client: Client,
+    pub(super) layout: Layout,
+    pub(super) version: String,
+    pub(super) connection: watch::Receiver<ConnectionState>,
+    pub(super) violations: watch::Receiver<Violation>,
+    pub(super) releases: mpsc::Sender<Release>,
+    pub(super) complaints: Complaints,
+    /// Ends every task.
+    pub(super) ended: CancellationToken,
+    pub(super) tasks: TaskTracker,
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Link").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+impl Link {
+    pub(super) fn is_connected(&self) -> bool {
+        self.client.connection_state() == async_nats::connection::State::Connected
+    }
+
+    /// Waits for a connection.
+    pub(super) async fn connected(&self, deadline: Instant) -> Result<(), Failure> {
+        let mut connection = self.connection.clone();
+        while !self.is_connected() {
+            if self.ended.is_cancelled() {
+                return Err(Failure::Unreachable("the connection was closed".to_owned()));
+            }
+            if Instant::now() >= deadline {
+                return Err(Failure::Unreachable("there is no connection to the NATS server".to_owned()));
+            }
+            // The client tells of its events, and may drop one when there are many: look again by oneself.
+            let look = Instant::now() + Duration::from_millis(200);
+            let _ = timeout_at(look.min(deadline), connection.changed()).await;
+        }
+        Ok(())
+    }
+
+    /// Sends a request and gives its answer. With `repeat`, it is sent again after a reconnection: only for what may
+    /// be done twice.
+    pub(super) async fn request(
+        &self,
+        subject: &str,
+        headers: Option<HeaderMap>,
+        payload: Bytes,
+        repeat: bool,
+    ) -> Result<Message, Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            self.connected(deadline).await?;
+            let mut connection = self.connection.clone();
+            connection.mark_unchanged();
+            let mut violations = self.violations.clone();
+            violations.mark_unchanged();
+            let request = Request {
+                payload: Some(payload.clone()),
+                headers: headers.clone(),
+                timeout: Some(None),
+                inbox: None,
+            };
+            let sent = self.client.send_request(subject.to_owned(), request);
+            tokio::pin!(sent);
+            let lost = loop {
+                tokio::select! {
+                    biased;
+                    answer = &mut sent => match answer {
+                        Ok(message) => return Ok(message),
+                        // Nobody got it, so it may be sent again whatever it is.
+                        Err(error) if error.kind() == RequestErrorKind::NoResponders => break format!(
+                            "nobody answers to `{subject}`: JetStream is starting or off, or the stream is not there"
+                        ),
+                        Err(error) if error.kind() == RequestErrorKind::MaxPayloadExceeded => {
+                            return Err(Failure::Refused(error.to_string()));
+                        }
+                        Err(error) => return Err(Failure::Unreachable(error.to_string())),
+                    },
+                    Ok(()) = connection.changed() => {
+                        if !repeat {
+                            return Err(Failure::Unreachable("the connection was lost before the answer".to_owned()));
+                        }
+                        break "the connection was lost before the answer".to_owned();
+                    }
+                    Ok(()) = violations.changed() => {
+                        let text = violations.borrow_and_update().text.clone();
+                        if text.contains(&format!("\"{subject}\"")) {
+                            return Err(Failure::Refused(text));
+                        }
+                    }
+                    () = sleep_until(deadline) => {
+                        return Err(Failure::Unreachable(format!("no answer within {} s", PATIENCE.as_secs())));
+                    }
+                }
+            };
+            if Instant::now() + Duration::from_millis(100) >= deadline {
+                return Err(Failure::Unreachable(lost));
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Asks JetStream: `$JS.API.<what>`.
+    pub(super) async fn api<R: DeserializeOwned>(
+        &self,
+        what: &str,
+        question: &serde_json::Value,
+    ) -> Result<R, Failure> {
+        let body = if question.is_null() { Bytes::new() } else { Bytes::from(question.to_string()) };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.request(&format!("$JS.API.{what}"), None, body.clone(), true).await?;
+            match parsed(&answer.payload) {
+                Err(Failure::Api(error)) if error.is_passing() && Instant::now() < deadline => {
+                    sleep(Duration::from_millis(250)).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Stores a message; its sequence.
+    pub(super) async fn store(
+        &self,
+        subject: &str,
+        headers: HeaderMap,
+        payload: Bytes,
+        repeat: bool,
+    ) -> Result<u64, Failure> {
+        let headers = if headers.is_empty() { None } else { Some(headers) };
+        let answer = self.request(subject, headers, payload, repeat).await?;
+        Ok(parsed::<Stored>(&answer.payload)?.seq)
+    }
+
+    /// Removes the messages of a stream whose subjects match; how many.
+    pub(super) async fn purge(&self, stream: &str, filter: &str) -> Result<u64, Failure> {
+        #[derive(Deserialize)]
+        struct Purged {
+            purged: u64,
+        }
+        let answer: Purged =
+            self.api(&format!("STREAM.PURGE.{stream}"), &serde_json::json!({ "filter": filter })).await?;
+        Ok(answer.purged)
+    }
+
+    /// The subjects of a stream that match, over all pages. What is removed meanwhile may hide others that are there.
+    pub(super) async fn subjects(&self, stream: &str, filter: &str) -> Result<Vec<String>, Failure> {
+        #[derive(Deserialize)]
+        struct Page {
+            #[serde(default)]
+            total: usize,
+            state: State,
+        }
+        #[derive(Deserialize)]
+        struct State {
+            #[serde(default)]
+            subjects: Option<std::collections::HashMap<String, u64>>,
+        }
+        let mut all = Vec::new();
+        loop {
+            let question = serde_json::json!({ "subjects_filter": filter, "offset": all.len() });
+            let page: Page = self.api(&format!("STREAM.INFO.{stream}"), &question).await?;
+            let subjects = page.state.subjects.unwrap_or_default();
+            let last = subjects.is_empty();
+            all.extend(subjects.into_keys());
+            if last || all.len() >= page.total {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Sends a message without an answer, and waits until it is on its way.
+    pub(super) async fn tell(&self, subject: &str, payload: Bytes) -> Result<(), Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        self.connected(deadline).await?;
+        let sent = async {
+            self.client
+                .publish(subject.to_owned(), payload)
+                .await
+                .map_err(|error| Failure::Refused(error.to_string()))?;
+            self.client.flush().await.map_err(|error| Failure::Unreachable(error.to_string()))
+        };
+        match timeout_at(deadline, sent).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(Failure::Unreachable("the message could not be sent".to_owned())),
+        }
+    }
+
+    /// A name nobody else has.
+    pub(super) fn unique(&self) -> String {
+        let inbox = self.client.new_inbox();
+        inbox.rsplit('.').next().unwrap_or_default().to_owned()
+    }
+}
+
+/// A JetStream answer, or the error it holds.
+pub(super) fn parsed<R: DeserializeOwned>(payload: &[u8]) -> Result<R, Failure> {
+    #[derive(Deserialize)]
+    struct Envelope {
+        error: Option<ApiError>,
+    }
+    let strange =
+        |error: serde_json::Error| Failure::Refused(format!("JetStream's answer makes no sense: {error}"));
+    let envelope: Envelope = serde_json::from_slice(payload).map_err(strange)?;
+    match envelope.error {
+        Some(error) => Err(Failure::Api(error)),
+        None => serde_json::from_slice(payload).map_err(strange),
+    }
+}
+
+/// How everyone holds the connection.
+pub(super) type SharedLink = Arc<Link>;

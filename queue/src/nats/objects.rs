@@ -1,0 +1,197 @@
+//! Bytes above the message limit, in the form NATS' own tools call an object store: chunks under
+//! `$O.<bucket>.C.<number>`, and one description under `$O.<bucket>.M.<name>`.
+//!
+//! Objects are read with plain requests instead of a consumer: nothing to be left behind, no permission to make
+//! consumers, and a reconnection only repeats one request.
+
+use async_nats::HeaderMap;
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::NatsError;
+use super::link::{Failure, SharedLink};
+
+const CHUNK: usize = 128 * 1024;
+const ATTEMPTS: u32 = 3;
+
+/// A bucket of objects.
+#[derive(Debug, Clone)]
+pub(super) struct Objects {
+    link: SharedLink,
+    bucket: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Description {
+    name: String,
+    bucket: String,
+    /// The last part of the chunks' subject.
+    nuid: String,
+    size: usize,
+    chunks: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    deleted: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Got {
+    message: Raw,
+}
+
+#[derive(Debug, Deserialize)]
+struct Raw {
+    seq: u64,
+    #[serde(default)]
+    data: String,
+}
+
+impl Objects {
+    pub(super) fn new(link: SharedLink, bucket: String) -> Self {
+        Self { link, bucket }
+    }
+
+    fn stream(&self) -> String {
+        format!("OBJ_{}", self.bucket)
+    }
+
+    fn chunks(&self, nuid: &str) -> String {
+        format!("$O.{}.C.{nuid}", self.bucket)
+    }
+
+    fn description(&self, name: &str) -> String {
+        format!("$O.{}.M.{}", self.bucket, URL_SAFE.encode(name))
+    }
+
+    /// Stores an object, replacing one of that name. `space` begins the chunks' subjects, so that the chunks of a
+    /// run can be removed even where their description is lost.
+    pub(super) async fn put(&self, space: &str, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+        let old = self.describe(name).await?;
+        let mut attempt = 1;
+        let nuid = loop {
+            let nuid = format!("{space}.{}", self.link.unique());
+            match self.put_chunks(&nuid, bytes).await {
+                Ok(()) => break nuid,
+                // A chunk whose answer was lost may be there or not. Chunks have no identity, so all begin anew.
+                Err(Failure::Unreachable(why)) if attempt < ATTEMPTS => {
+                    tracing::debug!(why, attempt, "storing an object anew");
+                    attempt += 1;
+                }
+                Err(failure) => return Err(failure),
+            }
+        };
+        let description = Description {
+            name: name.to_owned(),
+            bucket: self.bucket.clone(),
+            nuid,
+            size: bytes.len(),
+            chunks: bytes.len().div_ceil(self.chunk()),
+            digest: Some(digest(bytes)),
+            deleted: false,
+        };
+        let text = serde_json::to_vec(&description).map_err(|error| Failure::Refused(error.to_string()))?;
+        let mut headers = HeaderMap::new();
+        headers.insert("Nats-Rollup", "sub");
+        self.link.store(&self.description(name), headers, text.into(), true).await?;
+        if let Some(old) = old {
+            self.link.purge(&self.stream(), &self.chunks(&old.nuid)).await?;
+        }
+        Ok(())
+    }
+
+    fn chunk(&self) -> usize {
+        CHUNK.min(self.link.client.max_payload().saturating_sub(1024)).max(1024)
+    }
+
+    /// One after the other: their order in the stream is their order in the object.
+    async fn put_chunks(&self, nuid: &str, bytes: &[u8]) -> Result<(), Failure> {
+        let subject = self.chunks(nuid);
+        for chunk in bytes.chunks(self.chunk()) {
+            self.link.store(&subject, HeaderMap::new(), Bytes::copy_from_slice(chunk), false).await?;
+        }
+        Ok(())
+    }
+
+    async fn describe(&self, name: &str) -> Result<Option<Description>, Failure> {
+        let question = json!({ "last_by_subj": self.description(name) });
+        let Some(raw) = self.message(&question).await? else { return Ok(None) };
+        // A description that cannot be read names no chunks, so it is as good as none.
+        let description = serde_json::from_slice::<Description>(&raw.1).ok();
+        Ok(description.filter(|description| !description.deleted))
+    }
+
+    async fn message(&self, question: &serde_json::Value) -> Result<Option<(u64, Vec<u8>)>, Failure> {
+        match self.link.api::<Got>(&format!("STREAM.MSG.GET.{}", self.stream()), question).await {
+            Ok(got) => {
+                let data = STANDARD.decode(&got.message.data);
+                let data =
+                    data.map_err(|error| Failure::Refused(format!("a chunk makes no sense: {error}")))?;
+                Ok(Some((got.message.seq, data)))
+            }
+            Err(Failure::Api(error)) if error.err_code == 10_037 => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// An object's bytes, verified; [`NatsError::Missing`] if there is none, [`NatsError::Damaged`] if it has more
+    /// than `limit` bytes or is not what its description says.
+    pub(super) async fn get(&self, name: &str, limit: usize) -> Result<Vec<u8>, NatsError> {
+        let missing = || NatsError::Missing(format!("object `{name}` is not in the store"));
+        let damaged = |why: &str| NatsError::Damaged(format!("object `{name}` {why}"));
+        let description = self.describe(name).await?.ok_or_else(missing)?;
+        if description.size > limit {
+            return Err(damaged("is larger than allowed"));
+        }
+        // Whoever wrote the description may have written anything: it must name chunks of this bucket only.
+        if description.nuid.split('.').any(|part| !super::layout::is_token(part)) {
+            return Err(damaged("has no chunks that can be named"));
+        }
+        let subject = self.chunks(&description.nuid);
+        let mut bytes = Vec::with_capacity(description.size.min(1 << 20));
+        let mut next = 1;
+        while bytes.len() < description.size {
+            let question = json!({ "seq": next, "next_by_subj": subject });
+            let (sequence, chunk) = self.message(&question).await?.ok_or_else(missing)?;
+            if chunk.is_empty() || bytes.len() + chunk.len() > description.size {
+                return Err(damaged("has not the length it claims"));
+            }
+            bytes.extend_from_slice(&chunk);
+            next = sequence + 1;
+        }
+        if description.digest.as_ref().is_none_or(|claimed| *claimed != digest(&bytes)) {
+            return Err(damaged("has not the hash it claims"));
+        }
+        Ok(bytes)
+    }
+
+    /// Removes an object that may not be there.
+    pub(super) async fn remove(&self, name: &str) -> Result<(), Failure> {
+        if let Some(description) = self.describe(name).await? {
+            self.link.purge(&self.stream(), &self.chunks(&description.nuid)).await?;
+        }
+        self.link.purge(&self.stream(), &self.description(name)).await?;
+        Ok(())
+    }
+
+    /// Removes all objects whose names begin with `<space>/`, and all chunks of that space.
+    pub(super) async fn remove_space(&self, space: &str) -> Result<(), Failure> {
+        let root = format!("$O.{}.M.", self.bucket);
+        for subject in self.link.subjects(&self.stream(), &format!("{root}>")).await? {
+            let name = subject.strip_prefix(&root).and_then(|encoded| URL_SAFE.decode(encoded).ok());
+            if name.is_some_and(|name| name.starts_with(format!("{space}/").as_bytes())) {
+                self.link.purge(&self.stream(), &subject).await?;
+            }
+        }
+        self.link.purge(&self.stream(), &format!("$O.{}.C.{space}.>", self.bucket)).await?;
+        Ok(())
+    }
+}
+
+fn digest(bytes: &[u8]) -> String {
+    format!("SHA-256={}", URL_SAFE.encode(Sha256::digest(bytes)))
+}

@@ -1,0 +1,395 @@
+//! The task that asks the server for messages and takes what comes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{Message, Subscriber};
+use bytes::Bytes;
+use futures::{FutureExt, StreamExt};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{Delivery, Shared, Source, Wish};
+use crate::QueueError;
+use crate::nats::NatsError;
+use crate::nats::codec::{self, Unfit};
+use crate::nats::complaints::Kind;
+use crate::nats::layout::is_token;
+use crate::nats::lease::{self, NatsLease};
+use crate::nats::objects::Objects;
+
+/// How long a request waits at the server. Short, since nobody tells a client that its request was forgotten.
+const EXPIRY: Duration = Duration::from_secs(5);
+/// How much later a request is given up here: the server is to be first.
+const SLACK: Duration = Duration::from_secs(2);
+/// How long a message is kept for a claimer to come.
+const HOLD: Duration = Duration::from_secs(1);
+/// Messages taken before claimers are woken.
+const SWEEP: usize = 256;
+/// How often a message is delivered before a body that is not there is believed to be gone: a copy of the store may
+/// lag behind.
+const BODY_DELIVERIES: u32 = 3;
+
+pub(super) struct Actor {
+    shared: Arc<Shared>,
+    source: Source,
+    ended: CancellationToken,
+    inbox: String,
+    subscriber: Subscriber,
+    chores: JoinSet<Chore>,
+    checking: bool,
+    /// Nothing is asked for before.
+    pause: Instant,
+}
+
+/// What is done beside.
+enum Chore {
+    /// A body was fetched.
+    Fetched(Delivery, Result<Vec<u8>, NatsError>),
+    /// The consumer was looked for.
+    Checked(Result<(), NatsError>),
+}
+
+/// A request to be sent.
+struct Order {
+    number: u64,
+    question: serde_json::Value,
+}
+
+impl Actor {
+    pub(super) async fn new(
+        shared: Arc<Shared>,
+        source: Source,
+        ended: CancellationToken,
+    ) -> Result<Self, NatsError> {
+        let inbox = shared.link.client.new_inbox();
+        let subscribed = shared.link.client.subscribe(format!("{inbox}.*"));
+        let subscriber = match timeout(crate::nats::link::PATIENCE, subscribed).await {
+            Ok(Ok(subscriber)) => subscriber,
+            Ok(Err(error)) => return Err(NatsError::Refused(error.to_string())),
+            Err(_) => {
+                return Err(NatsError::Unreachable("there is no connection to the NATS server".to_owned()));
+            }
+        };
+        Ok(Self {
+            shared,
+            source,
+            ended,
+            inbox,
+            subscriber,
+            chores: JoinSet::new(),
+            checking: false,
+            pause: Instant::now(),
+        })
+    }
+
+    pub(super) async fn run(mut self) {
+        let ended = self.ended.clone();
+        let mut connection = self.shared.link.connection.clone();
+        loop {
+            let ordered = tokio::select! {
+                () = ended.cancelled() => break,
+                ordered = self.order() => ordered,
+            };
+            if !ordered {
+                self.pause = Instant::now() + HOLD;
+            }
+            let wake = self.next_look();
+            tokio::select! {
+                () = ended.cancelled() => break,
+                message = self.subscriber.next() => match message {
+                    Some(message) => self.sweep(message),
+                    // The client has ended, and with it everything here.
+                    None => break,
+                },
+                () = self.shared.wanted.notified() => {}
+                changed = connection.changed() => {
+                    if changed.is_err() {
+                        break;
+                    }
+                    // A server that was started again knows no request, nor does one that lost us.
+                    self.shared.lock().demand.forget();
+                    self.shared.arrived.notify_waiters();
+                }
+                Some(chore) = self.chores.join_next(), if !self.chores.is_empty() => {
+                    if let Ok(chore) = chore {
+                        self.finish(chore);
+                    }
+                }
+                () = sleep_until(wake) => self.tidy(),
+            }
+        }
+        let held = {
+            let mut state = self.shared.lock();
+            state.closed = true;
+            std::mem::take(&mut state.ready)
+        };
+        drop(held);
+        self.shared.arrived.notify_waiters();
+    }
+
+    /// Asks for what claimers want and nobody has asked for; false if it could not be sent.
+    async fn order(&self) -> bool {
+        let next = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.source.stream, self.source.consumer);
+        for Order { number, question } in self.orders() {
+            let reply = format!("{}.{number}", self.inbox);
+            let sent = self.shared.link.client.publish_with_reply(
+                next.clone(),
+                reply,
+                Bytes::from(question.to_string()),
+            );
+            if !matches!(timeout(EXPIRY, sent).await, Ok(Ok(()))) {
+                self.shared.lock().demand.ended(number, None);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn orders(&self) -> Vec<Order> {
+        let now = Instant::now();
+        if self.checking || now < self.pause || !self.shared.link.is_connected() {
+            return Vec::new();
+        }
+        let mut orders = Vec::new();
+        let mut state = self.shared.lock();
+        if state.closed {
+            return orders;
+        }
+        state.demand.expire(now);
+        let missing = state.missing();
+        if missing > 0 {
+            let number = state.demand.open(missing, now + EXPIRY + SLACK);
+            let expires = u64::try_from(EXPIRY.as_nanos()).unwrap_or(u64::MAX);
+            orders.push(Order {
+                number,
+                question: serde_json::json!({ "batch": missing, "expires": expires }),
+            });
+        }
+        let state = &mut *state;
+        for wish in state.claimers.values_mut() {
+            if let Wish::Probe(max) = *wish {
+                let number = state.demand.open(max, now + super::PROBE);
+                *wish = Wish::Probing(number);
+                orders.push(Order { number, question: serde_json::json!({ "batch": max, "no_wait": true }) });
+            }
+        }
+        orders
+    }
+
+    /// When something has to be looked after even if nothing happens.
+    fn next_look(&self) -> Instant {
+        let now = Instant::now();
+        let state = self.shared.lock();
+        let mut look = now + EXPIRY;
+        if let Some(expiry) = state.demand.next_expiry() {
+            look = look.min(expiry);
+        }
+        if let Some(oldest) = state.ready.front() {
+            look = look.min((oldest.since + HOLD).max(now + HOLD / 10));
+        }
+        let waiting = !state.claimers.is_empty();
+        if waiting && self.pause > now {
+            look = look.min(self.pause);
+        }
+        if waiting && !self.shared.link.is_connected() {
+            look = look.min(now + HOLD / 4);
+        }
+        look
+    }
+
+    /// Gives back what nobody came for, and what has waited so long that its lease is all but used up.
+    fn tidy(&self) {
+        let now = Instant::now();
+        let stale: Vec<Delivery> = {
+            let mut state = self.shared.lock();
+            state.demand.expire(now);
+            let patience = if state.claimers.is_empty() { HOLD } else { self.source.term / 2 };
+            let (stale, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut state.ready)
+                .into_iter()
+                .partition(|delivery| delivery.since + patience <= now);
+            state.ready = kept;
+            stale.into()
+        };
+        drop(stale);
+        self.shared.arrived.notify_waiters();
+    }
+
+    /// Takes a message and all others that are there already, then wakes claimers once.
+    fn sweep(&mut self, first: Message) {
+        let mut next = Some(first);
+        let mut taken = 0;
+        while let Some(message) = next.take() {
+            self.receive(message);
+            taken += 1;
+            if taken < SWEEP {
+                next = self.subscriber.next().now_or_never().flatten();
+            }
+        }
+        self.shared.arrived.notify_waiters();
+    }
+
+    fn receive(&mut self, message: Message) {
+        if message.status.is_some() && message.subject.starts_with(&self.inbox) {
+            self.heed(&message);
+            return;
+        }
+        let link = &self.shared.link;
+        // Whoever may write to inboxes could have us answer anywhere.
+        let Some(token) = message.reply.as_deref().filter(|reply| link.layout.is_lease_token(reply)) else {
+            return;
+        };
+        let object = codec::header(message.headers.as_ref(), codec::OBJECT).map(str::to_owned);
+        let id = message.subject.rsplit('.').next().unwrap_or_default().to_owned();
+        let term = self.source.term;
+        let lease = NatsLease::new(link.clone(), id.clone(), token.to_owned(), term, object.clone());
+        let fit = fitness(&message, &id, &self.source, link.layout.protocol);
+        let delivery = Delivery {
+            id,
+            deliveries: lease::deliveries(token),
+            headers: message.headers,
+            body: message.payload,
+            lease: Some(lease),
+            since: Instant::now(),
+        };
+        let mut state = self.shared.lock();
+        state.demand.arrived();
+        match (fit, object) {
+            (Err(unfit), _) => {
+                drop(state);
+                delivery.dismiss(link, &unfit);
+            }
+            (Ok(()), _) if state.closed => {
+                drop(state);
+                drop(delivery);
+            }
+            (Ok(()), None) => state.ready.push_back(delivery),
+            (Ok(()), Some(object)) => {
+                state.fetching += 1;
+                drop(state);
+                let objects = Objects::new(link.clone(), link.layout.payloads());
+                let limit = link.layout.body_limit;
+                self.chores.spawn(async move {
+                    let body = objects.get(&object, limit).await;
+                    Chore::Fetched(delivery, body)
+                });
+            }
+        }
+    }
+
+    /// The server says something about a request.
+    fn heed(&mut self, message: &Message) {
+        let code = message.status.map_or(0, |status| status.as_u16());
+        let number = message.subject.rsplit('.').next().and_then(|number| number.parse::<u64>().ok());
+        let Some(number) = number.filter(|_| code != 100) else { return };
+        let unanswered = codec::header(message.headers.as_ref(), "Nats-Pending-Messages");
+        self.shared.lock().demand.ended(number, unanswered.and_then(|count| count.parse().ok()));
+        let said = message.description.as_deref().unwrap_or_default();
+        match code {
+            // Nothing is there, or nothing came in time.
+            404 | 408 => {}
+            // Nobody listens: no such consumer, or JetStream is starting.
+            503 => self.check(),
+            409 if said.contains("Consumer Deleted") => self.check(),
+            // A new leader, a limit on requests: it may be otherwise soon.
+            409 => {
+                tracing::debug!(code, said, consumer = self.source.consumer, "a pull request came back");
+                self.pause = Instant::now() + HOLD / 4;
+            }
+            _ => {
+                self.pause = Instant::now() + HOLD;
+                self.fail(QueueError::Refused(format!(
+                    "pulling from `{}`: {code} {said}",
+                    self.source.consumer
+                )));
+            }
+        }
+    }
+
+    /// Finds out whether the consumer is there; nothing is asked of it meanwhile.
+    fn check(&mut self) {
+        if self.checking {
+            return;
+        }
+        self.checking = true;
+        let link = self.shared.link.clone();
+        let (stream, consumer) = (self.source.stream.clone(), self.source.consumer.clone());
+        self.chores.spawn(async move { Chore::Checked(link.consumer(&stream, &consumer).await.map(|_| ())) });
+    }
+
+    /// Tells everyone who waits.
+    fn fail(&self, error: QueueError) {
+        let mut state = self.shared.lock();
+        let last = state.last_claimer;
+        state.failure = Some((last, error));
+        drop(state);
+        self.shared.arrived.notify_waiters();
+    }
+
+    fn finish(&mut self, chore: Chore) {
+        match chore {
+            Chore::Checked(found) => {
+                self.checking = false;
+                self.pause = Instant::now() + HOLD / 4;
+                match found {
+                    Ok(()) => {}
+                    Err(NatsError::Missing(_)) => {
+                        self.pause = Instant::now() + HOLD;
+                        let Source { stream, consumer, .. } = &self.source;
+                        self.fail(QueueError::Refused(format!(
+                            "stream `{stream}` has no consumer `{consumer}` any more"
+                        )));
+                    }
+                    Err(error) => tracing::debug!(%error, "looking for a consumer"),
+                }
+            }
+            Chore::Fetched(delivery, body) => {
+                self.fetched(delivery, body);
+                self.shared.arrived.notify_waiters();
+            }
+        }
+    }
+
+    fn fetched(&self, mut delivery: Delivery, body: Result<Vec<u8>, NatsError>) {
+        let link = &self.shared.link;
+        let mut state = self.shared.lock();
+        state.fetching = state.fetching.saturating_sub(1);
+        match body {
+            Ok(bytes) if !state.closed => {
+                delivery.body = bytes.into();
+                state.ready.push_back(delivery);
+            }
+            Ok(_) => {
+                drop(state);
+                drop(delivery);
+            }
+            Err(error) => {
+                drop(state);
+                let gone = match &error {
+                    NatsError::Damaged(_) => true,
+                    NatsError::Missing(_) => delivery.deliveries >= BODY_DELIVERIES,
+                    _ => false,
+                };
+                if gone {
+                    let why = format!("a message's body cannot be had: {error}: dropped");
+                    delivery.dismiss(link, &Unfit::new(Kind::Body, why));
+                } else if let Some(lease) = delivery.lease.take() {
+                    lease.give_back_after(HOLD);
+                }
+            }
+        }
+    }
+}
+
+/// Whether a message is one that may be seen, by all but its body.
+fn fitness(message: &Message, id: &str, source: &Source, protocol: u32) -> Result<(), Unfit> {
+    if !message.subject.starts_with(&source.root) || !is_token(id) {
+        return Err(Unfit::new(
+            Kind::Undecodable,
+            "a message stands under a subject that is none of ours: dropped",
+        ));
+    }
+    codec::check_protocol(message.headers.as_ref(), protocol)
+}

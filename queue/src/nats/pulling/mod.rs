@@ -1,0 +1,291 @@
+//! The claiming end of a queue.
+//!
+//! Claimers say how much they want; one task per end asks the server for it and puts what comes into a small
+//! buffer, from which claimers take what they are given in one step, without awaiting anything in between. So a claim
+//! can be dropped at any point and loses nothing: what was asked for in its name goes to the next claim, and is given
+//! back when there is none.
+
+mod actor;
+mod demand;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::DropGuard;
+
+use super::codec::{self, Unfit};
+use super::complaints::Kind;
+use super::lease::NatsLease;
+use super::link::SharedLink;
+use crate::{Lease, LeaseControl, QueueError};
+use actor::Actor;
+use demand::Demand;
+
+/// How long a message of another protocol is left to those who speak it.
+const LEFT_TO_OTHERS: Duration = Duration::from_secs(60);
+
+/// How long [`Puller::try_claim`] waits for the server to say that there is nothing.
+const PROBE: Duration = Duration::from_secs(3);
+
+/// Pulls the messages of one consumer. Its task ends when it is dropped.
+pub(super) struct Puller {
+    shared: Arc<Shared>,
+    _ended: DropGuard,
+}
+
+/// Where messages come from.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    pub(super) stream: String,
+    pub(super) consumer: String,
+    /// What the subjects of its messages begin with, the last dot included.
+    pub(super) root: String,
+    /// How long a lease holds.
+    pub(super) term: Duration,
+}
+
+/// What claimers and the task share.
+struct Shared {
+    link: SharedLink,
+    state: Mutex<State>,
+    /// Rung for claimers: something came, or never will.
+    arrived: Notify,
+    /// Rung for the task: somebody wants something.
+    wanted: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    ready: VecDeque<Delivery>,
+    /// Messages whose bodies are being fetched.
+    fetching: usize,
+    demand: Demand,
+    claimers: HashMap<u64, Wish>,
+    last_claimer: u64,
+    /// What went wrong last, and when by the count of claimers: those who came before are told.
+    failure: Option<(u64, QueueError)>,
+    closed: bool,
+}
+
+/// What a claimer wants.
+#[derive(Debug, Clone, Copy)]
+enum Wish {
+    /// Up to so many, and wait for them.
+    Await(usize),
+    /// Up to so many of those that are there; not asked for yet.
+    Probe(usize),
+    /// Asked for, by the request of that number.
+    Probing(u64),
+}
+
+/// A message on its way to a claimer. Given back when it is dropped.
+struct Delivery {
+    id: String,
+    deliveries: u32,
+    headers: Option<HeaderMap>,
+    body: Bytes,
+    lease: Option<NatsLease>,
+    since: Instant,
+}
+
+impl Delivery {
+    /// Disposes of a message that nobody is to see.
+    fn dismiss(mut self, link: &SharedLink, unfit: &Unfit) {
+        link.complaints.warn(unfit.kind, &self.id, &unfit.why);
+        if let Some(lease) = self.lease.take() {
+            match unfit.kind {
+                Kind::Protocol => lease.give_back_after(LEFT_TO_OTHERS),
+                _ => lease.terminate_later(),
+            }
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.release();
+        }
+    }
+}
+
+/// What a claimer finds.
+enum Found {
+    Nothing,
+    Deliveries(Vec<Delivery>),
+    Closed,
+    Failed(QueueError),
+}
+
+/// A claimer's wish, withdrawn when dropped.
+struct Claimer<'shared> {
+    shared: &'shared Shared,
+    number: u64,
+}
+
+impl Shared {
+    /// The state is consistent between statements, so a panic elsewhere does not spoil it.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn register(&self, wish: Wish) -> Claimer<'_> {
+        let mut state = self.lock();
+        state.last_claimer += 1;
+        let number = state.last_claimer;
+        state.claimers.insert(number, wish);
+        drop(state);
+        self.wanted.notify_one();
+        Claimer { shared: self, number }
+    }
+}
+
+impl Drop for Claimer<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().claimers.remove(&self.number);
+    }
+}
+
+impl State {
+    /// Gives a claimer what is there for it. With `last`, it does not come again.
+    fn take(&mut self, number: u64, max: usize, last: bool) -> Found {
+        if self.closed {
+            return Found::Closed;
+        }
+        let patient = match self.claimers.get(&number) {
+            Some(Wish::Await(_)) => false,
+            Some(Wish::Probe(_)) => !last,
+            Some(Wish::Probing(request)) => !last && (self.demand.is_open(*request) || self.fetching > 0),
+            None => return Found::Nothing,
+        };
+        if self.ready.len() >= max || (!patient && !self.ready.is_empty()) {
+            let count = max.min(self.ready.len());
+            return Found::Deliveries(self.ready.drain(..count).collect());
+        }
+        match &self.failure {
+            Some((before, error)) if number <= *before => Found::Failed(error.clone()),
+            _ if matches!(self.claimers.get(&number), Some(Wish::Probing(_))) && !patient => {
+                Found::Deliveries(Vec::new())
+            }
+            _ => Found::Nothing,
+        }
+    }
+
+    /// Messages that claimers wait for and nobody has asked for yet.
+    fn missing(&self) -> usize {
+        let wanted: usize =
+            self.claimers.values().map(|wish| if let Wish::Await(max) = wish { *max } else { 0 }).sum();
+        wanted.saturating_sub(self.ready.len() + self.fetching + self.demand.outstanding())
+    }
+}
+
+impl Puller {
+    /// Begins to serve claimers.
+    pub(super) async fn start(link: SharedLink, source: Source) -> Result<Self, super::NatsError> {
+        let shared = Arc::new(Shared {
+            link: link.clone(),
+            state: Mutex::default(),
+            arrived: Notify::new(),
+            wanted: Notify::new(),
+        });
+        let ended = link.ended.child_token();
+        let actor = Actor::new(Arc::clone(&shared), source, ended.clone()).await?;
+        link.tasks.spawn(actor.run());
+        Ok(Self { shared, _ended: ended.drop_guard() })
+    }
+
+    /// Waits for messages; up to `max`.
+    pub(super) async fn claim<T: DeserializeOwned>(&self, max: usize) -> Result<Vec<Lease<T>>, QueueError> {
+        if max == 0 {
+            return Ok(Vec::new());
+        }
+        let claimer = self.shared.register(Wish::Await(max));
+        loop {
+            let arrived = self.shared.arrived.notified();
+            tokio::pin!(arrived);
+            arrived.as_mut().enable();
+            let found = self.shared.lock().take(claimer.number, max, false);
+            match found {
+                Found::Nothing => arrived.await,
+                Found::Closed => return Ok(Vec::new()),
+                Found::Failed(error) => return Err(error),
+                Found::Deliveries(deliveries) => {
+                    let leases = self.opened(deliveries);
+                    if !leases.is_empty() {
+                        return Ok(leases);
+                    }
+                    // None of them was fit to be seen; others have to be asked for.
+                    self.shared.wanted.notify_one();
+                }
+            }
+        }
+    }
+
+    /// Messages that are there now; up to `max`.
+    pub(super) async fn try_claim<T: DeserializeOwned>(
+        &self,
+        max: usize,
+    ) -> Result<Vec<Lease<T>>, QueueError> {
+        if max == 0 {
+            return Ok(Vec::new());
+        }
+        let deadline = Instant::now() + PROBE;
+        let claimer = self.shared.register(Wish::Probe(max));
+        loop {
+            let arrived = self.shared.arrived.notified();
+            tokio::pin!(arrived);
+            arrived.as_mut().enable();
+            let late = Instant::now() >= deadline;
+            let found = self.shared.lock().take(claimer.number, max, late);
+            match found {
+                Found::Closed => return Ok(Vec::new()),
+                Found::Failed(error) => return Err(error),
+                Found::Deliveries(deliveries) => return Ok(self.opened(deliveries)),
+                Found::Nothing if late => {
+                    return Err(QueueError::Unreachable(
+                        "the NATS server did not say what it has".to_owned(),
+                    ));
+                }
+                Found::Nothing => {
+                    let _ = timeout_at(deadline, arrived).await;
+                }
+            }
+        }
+    }
+
+    /// Decodes bodies. What is not what it should be is disposed of and not among them.
+    fn opened<T: DeserializeOwned>(&self, deliveries: Vec<Delivery>) -> Vec<Lease<T>> {
+        let link = &self.shared.link;
+        let mut leases = Vec::with_capacity(deliveries.len());
+        for mut delivery in deliveries {
+            match codec::decoded(delivery.headers.as_ref(), &delivery.body, link.layout.body_limit) {
+                Ok(body) => {
+                    if let Some(lease) = delivery.lease.take() {
+                        let id = std::mem::take(&mut delivery.id);
+                        leases.push(Lease::new(id, body, delivery.deliveries, Box::new(lease)));
+                    }
+                }
+                Err(unfit) => delivery.dismiss(link, &unfit),
+            }
+        }
+        leases
+    }
+
+    /// Gives everything back; claims are empty from now on.
+    pub(super) fn close(&self) {
+        let held = {
+            let mut state = self.shared.lock();
+            state.closed = true;
+            std::mem::take(&mut state.ready)
+        };
+        drop(held);
+        self.shared.arrived.notify_waiters();
+        self.shared.wanted.notify_one();
+    }
+}

@@ -1,0 +1,71 @@
+//! Bodies above the message limit, and what runs share.
+
+use lumos_queue::QueueError;
+use lumos_queue::nats::NatsError;
+
+use super::queues::noise;
+use super::*;
+
+/// Messages in the bucket of bodies.
+pub(crate) async fn stored(bench: &Bench) -> u64 {
+    let plain = async_nats::jetstream::new(bench.plain().await);
+    plain.get_stream("OBJ_lumos-1-payloads").await.unwrap().cached_info().state.messages
+}
+
+on_servers! {
+    async fn large_bodies_go_through_the_object_store_and_leave_it(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let (publisher, consumer) = (bench.publisher::<String>().await, bench.consumer::<String>().await);
+        let body = noise(2 << 20);
+        publisher.publish("large", body.clone()).await.unwrap();
+        publisher.publish("large", body.clone()).await.unwrap();
+        publisher.publish("small", "small".to_owned()).await.unwrap();
+        let chunks = stored(&bench).await;
+        assert!(chunks > 8, "{chunks}");
+        let mut leases = Vec::new();
+        while leases.len() < 2 {
+            leases.extend(timeout(LONG, consumer.claim(2)).await.unwrap().unwrap());
+        }
+        let large = leases.iter().find(|lease| lease.id() == "large").unwrap();
+        assert!(*large.body() == body);
+        for lease in leases {
+            lease.acknowledge().await.unwrap();
+        }
+        assert_eq!(stored(&bench).await, 0);
+    }
+
+    async fn a_large_body_survives_being_given_back_and_leaves_when_buried(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let (publisher, consumer) = (bench.publisher::<String>().await, bench.consumer::<String>().await);
+        publisher.publish("large", noise(2 << 20)).await.unwrap();
+        drop(claim_one(&consumer).await);
+        let lease = claim_one(&consumer).await;
+        assert_eq!((lease.deliveries(), lease.body().len()), (2, 2 << 20));
+        lease.bury().await.unwrap();
+        assert_eq!(stored(&bench).await, 0);
+    }
+
+    async fn bodies_above_the_limit_are_refused(program) {
+        let bench = Bench::new(program, Layout { body_limit: 1000, ..Layout::default() }).await;
+        let refused = bench.publisher::<String>().await.publish("a", "x".repeat(1000)).await;
+        assert_eq!(refused, Err(QueueError::TooLarge { id: "a".to_owned(), bytes: 1002, limit: 1000 }));
+    }
+
+    async fn what_is_shared_is_stored_under_its_hash(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let blobs = bench.connection.shared().await.unwrap();
+        let bytes = noise(3 << 20).into_bytes();
+        let hash = blobs.put(&bytes).await.unwrap();
+        assert_eq!(blobs.put(&bytes).await.unwrap(), hash);
+        assert!(blobs.get(&hash).await.unwrap() == bytes);
+        assert_eq!(blobs.get(&blobs.put(b"").await.unwrap()).await.unwrap(), b"");
+        assert!(matches!(blobs.get(&"0".repeat(64)).await, Err(NatsError::Missing(_))));
+        // Somebody damages a chunk: what is there is not given, and can be stored anew.
+        let plain = async_nats::jetstream::new(bench.plain().await);
+        let stream = plain.get_stream("OBJ_lumos-1-shared").await.unwrap();
+        stream.delete_message(3).await.unwrap();
+        assert!(blobs.get(&hash).await.is_err());
+        blobs.put(&bytes).await.unwrap();
+        assert!(blobs.get(&hash).await.unwrap() == bytes);
+    }
+}

@@ -1,0 +1,118 @@
+//! What others may write into the streams: never delivered, never a panic, and out of the way.
+
+use async_nats::HeaderMap;
+
+use super::*;
+
+fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs {
+        headers.insert(*name, *value);
+    }
+    headers
+}
+
+on_servers! {
+    async fn hostile_messages_are_dropped(program) {
+        let bench = Bench::new(program, Layout { body_limit: 1 << 20, ..Layout::default() }).await;
+        let (publisher, consumer) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
+        let plain = bench.plain().await;
+        let bomb = zstd::bulk::compress(&vec![b'1'; 256 << 20], 3).unwrap();
+        let good = ("Lumos-Protocol", "1");
+        let hostile: Vec<(&str, HeaderMap, Vec<u8>)> = vec![
+            ("nojson", headers(&[good]), b"{".to_vec()),
+            ("otherkind", headers(&[good]), b"\"text\"".to_vec()),
+            ("nothing", headers(&[good]), Vec::new()),
+            ("noprotocol", HeaderMap::new(), b"1".to_vec()),
+            ("oddprotocol", headers(&[("Lumos-Protocol", "one")]), b"1".to_vec()),
+            ("bomb", headers(&[good, ("Lumos-Encoding", "zstd")]), bomb),
+            ("nozstd", headers(&[good, ("Lumos-Encoding", "zstd")]), b"1".to_vec()),
+            ("noencoding", headers(&[good, ("Lumos-Encoding", "rot13")]), b"1".to_vec()),
+            ("binary", headers(&[good]), vec![0xff; 100]),
+            ("deep", headers(&[good]), "[".repeat(100_000).into_bytes()),
+            ("sub.id", headers(&[good]), b"1".to_vec()),
+            ("ünicode", headers(&[good]), b"1".to_vec()),
+        ];
+        for (id, headers, body) in hostile {
+            let subject = format!("lumos.1.work.00000000000000aa.5.{RUN}.{id}");
+            plain.publish_with_headers(subject, headers, body.into()).await.unwrap();
+        }
+        plain.flush().await.unwrap();
+        publisher.publish("fine", 7).await.unwrap();
+        // `sub.id` reads as the message `id` of a run, which it may be.
+        let mut seen = Vec::new();
+        while let Ok(leases) = timeout(Duration::from_millis(700), consumer.claim(4)).await {
+            for lease in leases.unwrap() {
+                seen.push((lease.id().to_owned(), *lease.body()));
+                lease.acknowledge().await.unwrap();
+            }
+        }
+        seen.sort();
+        assert_eq!(seen, [("fine".to_owned(), 7), ("id".to_owned(), 1)]);
+        eventually("the stream is empty", async || bench.connection.work_present(RUN).await.unwrap().is_empty()).await;
+    }
+
+    async fn another_protocol_is_left_to_others(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let consumer = bench.consumer_after_setup().await;
+        let subject = format!("lumos.1.work.00000000000000aa.5.{RUN}.later");
+        let headers = headers(&[("Lumos-Protocol", "2")]);
+        bench.plain().await.request_with_headers(subject, headers, "1".into()).await.unwrap();
+        assert!(timeout(Duration::from_millis(700), consumer.claim(1)).await.is_err());
+        assert_eq!(bench.connection.work_present(RUN).await.unwrap().len(), 1);
+    }
+
+    async fn bodies_that_are_gone_or_false_are_dropped(program) {
+        let bench = Bench::new(program, Layout { body_limit: 4 << 20, ..Layout::default() }).await;
+        let (publisher, consumer) = (bench.publisher::<String>().await, bench.consumer::<String>().await);
+        publisher.publish("false", super::queues::noise(2 << 20)).await.unwrap();
+        let plain = bench.plain().await;
+        let streams = async_nats::jetstream::new(plain.clone());
+        let bodies = streams.get_stream("OBJ_lumos-1-payloads").await.unwrap();
+        // The second chunk goes, and something else comes in its stead.
+        let chunk = bodies.get_raw_message(2).await.unwrap();
+        bodies.delete_message(2).await.unwrap();
+        plain.request(chunk.subject.to_string(), vec![b'x'; chunk.payload.len()].into()).await.unwrap();
+        for (id, object) in [("missing", "no/such/object"), ("odd", "*"), ("empty", "")] {
+            let subject = format!("lumos.1.work.00000000000000aa.5.{RUN}.{id}");
+            let headers = headers(&[("Lumos-Protocol", "1"), ("Lumos-Object", object)]);
+            plain.request_with_headers(subject, headers, "".into()).await.unwrap();
+        }
+        let draining = async {
+            loop {
+                let leases = consumer.claim(4).await.unwrap();
+                panic!("{:?} must not be seen", leases.iter().map(Lease::id).collect::<Vec<_>>());
+            }
+        };
+        tokio::select! {
+            () = draining => {}
+            () = eventually("the stream is empty", async || {
+                bench.connection.work_present(RUN).await.unwrap().is_empty()
+            }) => {}
+        }
+    }
+
+    async fn what_is_written_to_an_inbox_is_not_answered(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let consumer = bench.consumer_after_setup().await;
+        let plain = bench.plain().await;
+        let mut heard = plain.subscribe("elsewhere").await.unwrap();
+        let mut spy = plain.subscribe("$JS.API.CONSUMER.MSG.NEXT.>").await.unwrap();
+        let (claimed, ()) = tokio::join!(timeout(Duration::from_millis(700), consumer.claim(1)), async {
+            let request = timeout(LONG, futures::StreamExt::next(&mut spy)).await.unwrap().unwrap();
+            let inbox = request.reply.unwrap();
+            plain.publish_with_reply(inbox.clone(), "elsewhere", "1".into()).await.unwrap();
+            plain.publish(inbox.clone(), "1".into()).await.unwrap();
+            plain.publish_with_reply(inbox, "$JS.ACK.lumos-1-work.c.x.y.z.0.0", "1".into()).await.unwrap();
+        });
+        assert!(claimed.is_err());
+        assert!(timeout(Duration::from_millis(100), futures::StreamExt::next(&mut heard)).await.is_err());
+    }
+}
+
+impl Bench {
+    async fn consumer_after_setup(&self) -> NatsQueue<u32> {
+        let _made = self.publisher::<u32>().await;
+        self.consumer().await
+    }
+}

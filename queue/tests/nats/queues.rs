@@ -1,0 +1,220 @@
+//! Lanes, results, recalls, listings.
+
+use std::collections::HashSet;
+
+use lumos_queue::QueueError;
+use lumos_queue::nats::NatsError;
+
+use super::*;
+
+on_servers! {
+    async fn a_server_is_set_up_once_and_keeps_its_limits(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        bench.connection.check().await.unwrap();
+        let other = connect(&bench.server, Layout { results_max_messages: 5, ..Layout::default() }).await;
+        other.ensure().await.unwrap();
+        let strange = connect(&bench.server, Layout { protocol: 2, ..Layout::default() }).await;
+        let error = strange.check().await.unwrap_err();
+        assert!(matches!(&error, NatsError::Missing(why) if why.contains("no coordinator")), "{error}");
+        assert!(matches!(strange.runs().await, Err(NatsError::Missing(_))));
+        assert!(matches!(strange.shared().await, Err(NatsError::Missing(_))));
+        assert!(matches!(other.lane_consumer::<u32>(LANE).await, Err(NatsError::Missing(_))));
+    }
+
+    async fn a_stream_of_another_kind_is_refused(program) {
+        let server = NatsServer::with_jetstream(program);
+        let plain = async_nats::jetstream::new(async_nats::connect(server.url()).await.unwrap());
+        let config = async_nats::jetstream::stream::Config {
+            name: "lumos-1-work".to_owned(),
+            subjects: vec!["lumos.1.work.>".to_owned()],
+            ..Default::default()
+        };
+        plain.create_stream(config).await.unwrap();
+        let error = connect(&server, Layout::default()).await.ensure().await.unwrap_err();
+        assert!(error.to_string().contains("another kind"), "{error}");
+    }
+
+    async fn ends_do_one_thing(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let (publisher, consumer) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
+        assert!(matches!(publisher.claim(1).await, Err(QueueError::Refused(_))));
+        assert!(matches!(consumer.publish("a", 1).await, Err(QueueError::Refused(_))));
+        for id in ["", "a.b", "a b", "*", "ä"] {
+            assert!(matches!(publisher.publish(id, 1).await, Err(QueueError::Refused(_))), "{id}");
+        }
+    }
+
+    async fn what_is_there_can_be_claimed_without_waiting(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let (publisher, consumer) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
+        assert!(timeout(LONG, consumer.try_claim(3)).await.unwrap().unwrap().is_empty());
+        publisher.publish_all((0..2).map(|number| (number.to_string(), number)).collect()).await.unwrap();
+        let two = consumer.try_claim(5).await.unwrap();
+        assert_eq!(two.len(), 2);
+        assert!(consumer.try_claim(1).await.unwrap().is_empty());
+        drop(two);
+        assert_eq!(claim_one(&consumer).await.deliveries(), 2);
+    }
+
+    async fn a_full_results_stream_refuses_and_drops_nothing(program) {
+        let bench = Bench::new(program, Layout { results_max_messages: 5, ..Layout::default() }).await;
+        let publisher = bench.connection.results_publisher::<u32>(RUN).await.unwrap();
+        for number in 0..5 {
+            publisher.publish(&number.to_string(), number).await.unwrap();
+        }
+        assert_eq!(publisher.publish("5", 5).await, Err(QueueError::Full));
+        publisher.publish("2", 2).await.unwrap();
+        let consumer = bench.connection.results_consumer::<u32>(RUN).await.unwrap();
+        claim_one(&consumer).await.acknowledge().await.unwrap();
+        eventually("there is room again", async || publisher.publish("5", 5).await.is_ok()).await;
+        assert_eq!(bench.connection.results_present(RUN).await.unwrap().len(), 5);
+    }
+
+    async fn a_recalled_lease_is_delivered_at_once(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let (publisher, consumer) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
+        publisher.publish("a", 1).await.unwrap();
+        // The holder vanishes without a word.
+        let gone = connect(&bench.server, Layout::default()).await;
+        let lease = claim_one(&gone.lane_consumer::<u32>(LANE).await.unwrap()).await;
+        let token = lease.token().unwrap().to_owned();
+        std::mem::forget(lease);
+        let recalled = Instant::now();
+        bench.connection.recall(&token).await.unwrap();
+        assert_eq!(claim_one(&consumer).await.deliveries(), 2);
+        assert!(recalled.elapsed() < Duration::from_secs(5), "long before the lease of 30 s ran out");
+        for wrong in ["", "lumos.1.work.x", "$JS.API.STREAM.DELETE.lumos-1-work", "$JS.ACK.other.c.1.2.3.4.5"] {
+            assert!(matches!(bench.connection.recall(wrong).await, Err(NatsError::Address(_))), "{wrong}");
+        }
+    }
+
+    async fn two_consumers_of_a_lane_share_its_messages(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let publisher = bench.publisher::<u32>().await;
+        let other = connect(&bench.server, Layout::default()).await;
+        let consumers = [bench.consumer::<u32>().await, other.lane_consumer::<u32>(LANE).await.unwrap()];
+        publisher.publish_all((0..300).map(|number| (number.to_string(), number)).collect()).await.unwrap();
+        let mut seen = Vec::new();
+        while seen.len() < 300 {
+            for consumer in &consumers {
+                let Ok(leases) = timeout(Duration::from_millis(300), consumer.claim(7)).await else { continue };
+                for lease in leases.unwrap() {
+                    assert_eq!(lease.deliveries(), 1);
+                    seen.push(*lease.body());
+                    lease.acknowledge().await.unwrap();
+                }
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..300).collect::<Vec<u32>>());
+    }
+
+    async fn demand_is_never_more_than_what_is_claimed(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let publisher = bench.publisher::<u32>().await;
+        publisher.publish_all((0..40).map(|number| (number.to_string(), number)).collect()).await.unwrap();
+        let (greedy, modest) = (bench.consumer::<u32>().await, bench.consumer::<u32>().await);
+        let mut held = Vec::new();
+        while held.len() < 10 {
+            held.extend(timeout(LONG, greedy.claim(10 - held.len())).await.unwrap().unwrap());
+        }
+        // All others are there for others: nothing was fetched in advance.
+        let mut rest = Vec::new();
+        while rest.len() < 30 {
+            rest.extend(timeout(LONG, modest.claim(30 - rest.len())).await.unwrap().unwrap());
+        }
+        assert!(held.iter().chain(&rest).all(|lease| lease.deliveries() == 1));
+    }
+
+    async fn what_came_for_a_dropped_claim_is_given_back(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let (publisher, first) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
+        assert!(timeout(Duration::from_millis(200), first.claim(1)).await.is_err());
+        publisher.publish("a", 1).await.unwrap();
+        // It goes to the first end, where nobody waits any more, and on from there.
+        let second = bench.consumer::<u32>().await;
+        assert_eq!(timeout(Duration::from_secs(15), second.claim(1)).await.unwrap().unwrap().len(), 1);
+    }
+
+    async fn a_deleted_lane_is_told(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let publisher = bench.publisher::<u32>().await;
+        let consumer = bench.consumer::<u32>().await;
+        let plain = async_nats::jetstream::new(bench.plain().await);
+        let stream = plain.get_stream("lumos-1-work").await.unwrap();
+        let (told, ()) = tokio::join!(timeout(LONG, consumer.claim(1)), async {
+            sleep(Duration::from_millis(200)).await;
+            stream.delete_consumer("lane-00000000000000aa-5").await.unwrap();
+        });
+        assert!(matches!(told.unwrap(), Err(QueueError::Refused(_))));
+        assert!(matches!(timeout(LONG, consumer.claim(1)).await.unwrap(), Err(QueueError::Refused(_))));
+        // Made anew, it goes on.
+        let _again = bench.publisher::<u32>().await;
+        publisher.publish("a", 1).await.unwrap();
+        eventually("the lane is there again", async || {
+            matches!(timeout(LONG, consumer.claim(1)).await.unwrap(), Ok(leases) if leases.len() == 1)
+        })
+        .await;
+    }
+
+    async fn a_run_can_be_listed_and_removed(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let work = bench.publisher::<String>().await;
+        let other_lane = bench.connection.lane_publisher::<String>("00000000000000ac.0", RUN).await.unwrap();
+        let other_run = bench.connection.lane_publisher::<String>(LANE, "00000000000000bc").await.unwrap();
+        let results = bench.connection.results_publisher::<String>(RUN).await.unwrap();
+        work.publish("a-1", String::new()).await.unwrap();
+        work.publish("b-1", noise(2 << 20)).await.unwrap();
+        other_lane.publish("c-2", String::new()).await.unwrap();
+        other_run.publish("d-1", String::new()).await.unwrap();
+        results.publish("a-1", noise(2 << 20)).await.unwrap();
+        let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<HashSet<_>>();
+        let held = claim_one(&bench.consumer::<String>().await).await;
+        assert_eq!(bench.connection.work_present(RUN).await.unwrap(), ids(&["a-1", "b-1", "c-2"]));
+        assert_eq!(bench.connection.results_present(RUN).await.unwrap(), ids(&["a-1"]));
+        drop(held);
+        assert_eq!(bench.connection.purge_work(RUN).await.unwrap(), 3);
+        bench.connection.remove_run(RUN).await.unwrap();
+        assert!(bench.connection.work_present(RUN).await.unwrap().is_empty());
+        assert!(bench.connection.results_present(RUN).await.unwrap().is_empty());
+        assert_eq!(bench.connection.work_present("00000000000000bc").await.unwrap(), ids(&["d-1"]));
+        assert_eq!(super::bodies::stored(&bench).await, 0);
+    }
+
+    async fn results_of_a_dead_coordinator_are_deliverable_at_once(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let results = bench.connection.results_publisher::<u32>(RUN).await.unwrap();
+        results.publish("a", 1).await.unwrap();
+        let dead = bench.connection.results_consumer::<u32>(RUN).await.unwrap();
+        std::mem::forget(claim_one(&dead).await);
+        let anew = bench.connection.results_consumer::<u32>(RUN).await.unwrap();
+        assert_eq!(claim_one(&anew).await.id(), "a");
+    }
+
+    async fn closing_gives_back_what_is_held(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let publisher = bench.publisher::<u32>().await;
+        let leaving = connect(&bench.server, Layout::default()).await;
+        let queue = leaving.lane_consumer::<u32>(LANE).await.unwrap();
+        publisher.publish("a", 1).await.unwrap();
+        let lease = claim_one(&queue).await;
+        drop(lease);
+        leaving.close().await;
+        assert!(timeout(LONG, queue.claim(1)).await.unwrap().unwrap().is_empty());
+        assert_eq!(claim_one(&bench.consumer::<u32>().await).await.deliveries(), 2);
+    }
+}
+
+/// Text that does not compress to little.
+pub(crate) fn noise(bytes: usize) -> String {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    (0..bytes)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            char::from(b' ' + u8::try_from(state % 90).unwrap())
+        })
+        .collect::<String>()
+        .replace(['"', '\\'], "'")
+}

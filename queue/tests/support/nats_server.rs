@@ -1,0 +1,174 @@
+//! A real nats-server on a free port of this machine, its store in a temporary folder.
+//!
+//! Which program: `LUMOS_NATS_SERVER`, else `nats-server` on the path; `LUMOS_NATS_SERVER_CURRENT` names a second one
+//! of another generation. Other crates' tests take this file in with `#[path]`.
+
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// The server to test with; `None`, and a line that says so, if there is none.
+pub fn program() -> Option<PathBuf> {
+    let named = std::env::var_os("LUMOS_NATS_SERVER").filter(|name| !name.is_empty()).map(PathBuf::from);
+    let found = named.or_else(|| on_path("nats-server"));
+    if found.is_none() {
+        eprintln!("SKIPPED: no nats-server: put one on the path, or name it in LUMOS_NATS_SERVER");
+    }
+    found
+}
+
+/// The server of another generation to test with as well.
+pub fn current_program() -> Option<PathBuf> {
+    let named =
+        std::env::var_os("LUMOS_NATS_SERVER_CURRENT").filter(|name| !name.is_empty()).map(PathBuf::from);
+    if named.is_none() {
+        eprintln!("SKIPPED: LUMOS_NATS_SERVER_CURRENT names no second nats-server");
+    }
+    named
+}
+
+/// All servers to test with.
+pub fn programs() -> Vec<PathBuf> {
+    program().into_iter().chain(current_program()).collect()
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// A running server. Killed when dropped.
+pub struct NatsServer {
+    program: PathBuf,
+    arguments: Vec<String>,
+    folder: TempDir,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl NatsServer {
+    /// Starts a server with JetStream; `None` if there is no program.
+    pub fn start() -> Option<Self> {
+        program().map(|program| Self::with_jetstream(&program))
+    }
+
+    /// Starts a server with JetStream.
+    pub fn with_jetstream(program: &Path) -> Self {
+        Self::launch(program, &["-js"], "")
+    }
+
+    /// Starts a server without JetStream.
+    pub fn without_jetstream(program: &Path) -> Self {
+        Self::launch(program, &[], "")
+    }
+
+    /// Starts a server with JetStream and a configuration beside address and store.
+    pub fn configured(program: &Path, configuration: &str) -> Self {
+        Self::launch(program, &["-js"], configuration)
+    }
+
+    fn launch(program: &Path, arguments: &[&str], configuration: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut arguments: Vec<String> = arguments.iter().map(|one| (*one).to_owned()).collect();
+        if !configuration.is_empty() {
+            let file = folder.path().join("nats.conf");
+            std::fs::write(&file, configuration).expect("a configuration");
+            arguments.extend(["-c".to_owned(), file.display().to_string()]);
+        }
+        let mut server = Self { program: program.to_owned(), arguments, folder, port: 0, child: None };
+        // Somebody else may take the port between finding it and using it; then another one is tried.
+        for _ in 0..5 {
+            server.port = free_port();
+            if server.try_restart() {
+                return server;
+            }
+        }
+        panic!("{} does not start; its log:\n{}", program.display(), server.log());
+    }
+
+    /// Kills the server with SIGKILL.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts the server again on the same port and store.
+    pub fn restart(&mut self) {
+        self.kill();
+        assert!(self.try_restart(), "the server does not start again; its log:\n{}", self.log());
+    }
+
+    fn try_restart(&mut self) -> bool {
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_file()).expect("a log");
+        let child = Command::new(&self.program)
+            .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"])
+            .arg(self.folder.path().join("store"))
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        let Ok(mut child) = child else { panic!("{} cannot be run", self.program.display()) };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < deadline {
+            if TcpStream::connect_timeout(&self.address(), Duration::from_millis(200)).is_ok() {
+                self.child = Some(child);
+                return true;
+            }
+            if child.try_wait().is_ok_and(|status| status.is_some()) {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+        false
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.folder.path().join("log")
+    }
+
+    /// What the server has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    /// `nats://127.0.0.1:port`.
+    pub fn url(&self) -> String {
+        format!("nats://{}", self.address())
+    }
+
+    /// A folder for what a test needs beside; removed with the server.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The process, for signals.
+    pub fn process(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
