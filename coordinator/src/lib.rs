@@ -9,6 +9,7 @@ pub mod checkpoint;
 pub mod dispatch;
 pub mod events;
 pub mod export;
+pub mod fleet;
 pub mod identity;
 pub mod ledger;
 pub mod manifest;
@@ -19,6 +20,7 @@ mod samples;
 pub mod score;
 pub mod spec;
 pub mod trajectory;
+mod unit_key;
 pub mod walk;
 mod words;
 
