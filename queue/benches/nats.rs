@@ -119,7 +119,8 @@ fn main() {
         });
         println!(
             "nats-server {}, {} items of 1 KiB, {CONSUMERS} consumers x {PLACES} places",
-            connection.version()
+            connection.version(),
+            items()
         );
         let began = Instant::now();
         runtime.block_on(lane.publish_all(messages(1024))).expect("published");
