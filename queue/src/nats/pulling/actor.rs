@@ -11,11 +11,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Delivery, Shared, Source, Wish, fitness};
+use super::{Delivery, Shared, Source, Wish, bodies, fitness};
 use crate::QueueError;
 use crate::nats::NatsError;
-use crate::nats::codec::{self, Unfit};
-use crate::nats::complaints::Kind;
+use crate::nats::codec;
 use crate::nats::lease::{self, NatsLease};
 use crate::nats::objects::Objects;
 
@@ -27,9 +26,6 @@ const SLACK: Duration = Duration::from_secs(1);
 const HOLD: Duration = Duration::from_secs(1);
 /// Messages taken before claimers are woken.
 const SWEEP: usize = 256;
-/// How often a message is delivered before a body that is not there is believed to be gone: a copy of the store may
-/// lag behind.
-const BODY_DELIVERIES: u32 = 3;
 
 pub(super) struct Actor {
     shared: Arc<Shared>,
@@ -372,38 +368,8 @@ impl Actor {
                 }
             }
             Chore::Fetched(delivery, body) => {
-                self.fetched(*delivery, body);
+                bodies::settle(&self.shared, *delivery, body);
                 self.shared.arrived.notify_waiters();
-            }
-        }
-    }
-
-    fn fetched(&self, mut delivery: Delivery, body: Result<Vec<u8>, NatsError>) {
-        let link = &self.shared.link;
-        let mut state = self.shared.lock();
-        state.fetching = state.fetching.saturating_sub(1);
-        match body {
-            Ok(bytes) if !state.closed => {
-                delivery.body = bytes.into();
-                state.ready.push_back(delivery);
-            }
-            Ok(_) => {
-                drop(state);
-                drop(delivery);
-            }
-            Err(error) => {
-                drop(state);
-                let gone = match &error {
-                    NatsError::Damaged(_) => true,
-                    NatsError::Missing(_) => delivery.deliveries >= BODY_DELIVERIES,
-                    _ => false,
-                };
-                if gone {
-                    let why = format!("a message's body cannot be had: {error}: dropped");
-                    delivery.dismiss(link, &Unfit::new(Kind::Body, why));
-                } else if let Some(lease) = delivery.lease.take() {
-                    lease.give_back_after(HOLD);
-                }
             }
         }
     }

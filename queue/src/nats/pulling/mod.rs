@@ -6,6 +6,7 @@
 //! back when there is none.
 
 mod actor;
+mod bodies;
 mod demand;
 
 use std::collections::{HashMap, VecDeque};
