@@ -18,10 +18,11 @@ use crate::settings;
 
 pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
     let fleet = fleet_settings(arguments)?;
-    let models = Arc::new(Models::with_settings(models_settings(arguments)?));
+    let models = Arc::new(Models::new(models_settings(arguments)?));
     let interrupts = Interrupts::watch_releasing();
+    let name = format!("lumos worker {}", fleet.name);
     let server = tokio::select! {
-        server = connect(&arguments.queue, &format!("lumos worker {}", fleet.name), None) => server?,
+        server = connect(&arguments.queue, &name, None) => server?,
         () = interrupts.drain.cancelled() => return Ok(Exit::Complete),
     };
     if !quiet {
