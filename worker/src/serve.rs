@@ -63,6 +63,7 @@ impl Worker {
         let mut claim: Claim<'_> = None.into();
         let mut asked = false;
         let mut claiming = true;
+        let mut draining = false;
         let mut deadline = None;
         while claiming || !running.is_empty() {
             let free = self.places.max(1).saturating_sub(running.len());
@@ -75,7 +76,8 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = self.terms.stop.cancelled() => break,
-                () = drain.cancelled(), if claiming => {
+                () = drain.cancelled(), if !draining => {
+                    draining = true;
                     claiming = false;
                     asked = false;
                     claim = None.into();

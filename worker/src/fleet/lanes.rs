@@ -134,8 +134,10 @@ impl Lanes {
 
     /// Asks a lane for what it has now.
     async fn ask(&self, view: &View, lane: &LaneId, max: usize) -> Vec<Lease<Assignment>> {
-        let Some(queue) = self.queue(lane).await else { return Vec::new() };
-        let claimed = queue.try_claim(max).await;
+        let claimed = match self.queue(lane).await {
+            Some(queue) => queue.try_claim(max).await,
+            None => Ok(Vec::new()),
+        };
         self.take(view, lane, claimed).await
     }
 

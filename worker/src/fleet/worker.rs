@@ -138,18 +138,14 @@ pub async fn serve_fleet(
 ) -> Result<FleetSummary, FleetError> {
     let name = settings.name.clone();
     let nothing_done = FleetSummary { name: name.clone(), finished: 0, idle: false };
-    // Neither of them is this function's to cancel.
-    let (draining, ended) = (drain.child_token(), CancellationToken::new());
-    let unwanted = async {
-        tokio::select! {
-            () = draining.cancelled() => {}
-            () = stop.cancelled() => {}
-        }
-    };
     let prepared = tokio::select! {
         prepared = prepare(&server) => prepared?,
-        () = unwanted => return Ok(nothing_done),
+        () = drain.cancelled() => return Ok(nothing_done),
+        () = stop.cancelled() => return Ok(nothing_done),
     };
+    // The lanes are closed before anything is given back, or it would come right back here.
+    let (draining, stopping, ended) =
+        (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
 
     let catalogue = Arc::new(Catalogue::default());
     for (key, value) in prepared.runs.entries().await.unwrap_or_default() {
@@ -205,9 +201,28 @@ pub async fn serve_fleet(
     }
 
     let idle = CancellationToken::new();
+    background.spawn({
+        let (lanes, idle, draining, stopping) =
+            (Arc::clone(&lanes), idle.clone(), draining.clone(), stopping.clone());
+        let closing = async move {
+            tokio::select! {
+                () = drain.cancelled() => {}
+                () = idle.cancelled() => {}
+                () = stop.cancelled() => {}
+            }
+            lanes.close();
+            draining.cancel();
+            stop.cancelled().await;
+            stopping.cancel();
+        };
+        let ended = ended.clone();
+        async move {
+            ended.run_until_cancelled(closing).await;
+        }
+    });
     if let Some(limit) = settings.idle_exit {
-        let (idle, draining) = (idle.clone(), draining.clone());
-        background.spawn(watch_idleness(held, eligibility, limit, idle, draining, ended.clone()));
+        let idle = idle.clone();
+        background.spawn(watch_idleness(held, eligibility, limit, idle, ended.clone()));
     }
 
     let worker = Arc::new(Worker {
@@ -221,7 +236,7 @@ pub async fn serve_fleet(
             stall: Some(settings.stall),
             max_deliveries: Some(settings.max_deliveries),
             grace: Some(settings.grace),
-            stop,
+            stop: stopping,
         },
     });
     let served = worker.serve(Arc::clone(&lanes) as _, spool, draining).await;
@@ -318,7 +333,6 @@ async fn watch_idleness(
     eligibility: Arc<Eligibility>,
     limit: Duration,
     idle: CancellationToken,
-    draining: CancellationToken,
     ended: CancellationToken,
 ) {
     let mut changes = held.changes();
@@ -330,7 +344,6 @@ async fn watch_idleness(
             } else if timeout(limit, changes.changed()).await.is_err() && !eligibility.is_looking() {
                 tracing::info!("nothing to do for {} s", limit.as_secs());
                 idle.cancel();
-                draining.cancel();
                 return;
             }
         }

@@ -1,0 +1,198 @@
+//! Lanes in memory: order, eligibility, and models that change under a memory budget.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumos_queue::{Lease, Queue};
+use lumos_tasks::fleet::{LaneId, RunState};
+use lumos_tasks::{Assignment, ContentHash, ModelIdentity};
+use lumos_worker::Models;
+use lumos_worker::fleet::catalogue::Catalogue;
+use lumos_worker::fleet::eligibility::{Eligibility, Verdict};
+use lumos_worker::fleet::held::Held;
+use lumos_worker::fleet::lanes::{Lanes, LanesSettings};
+use lumos_worker::fleet::policy::PolicySettings;
+use lumos_worker::model::ModelsSettings;
+use lumos_worker::tools::ToolSets;
+use tokio::time::timeout;
+
+use super::support::{LONG, MemoryLanes, Run, configuration, identity, models, script};
+
+struct Bench {
+    folder: tempfile::TempDir,
+    source: MemoryLanes,
+    catalogue: Arc<Catalogue>,
+    eligibility: Arc<Eligibility>,
+    held: Arc<Held>,
+    models: Arc<Models>,
+    lanes: Lanes,
+}
+
+impl Bench {
+    fn new(memory: Option<u64>) -> Self {
+        Self::with(memory, models())
+    }
+
+    fn with(memory: Option<u64>, models: Arc<Models>) -> Self {
+        let source = MemoryLanes::default();
+        let catalogue = Arc::new(Catalogue::default());
+        let eligibility = Arc::new(Eligibility::new(Arc::clone(&models), Arc::new(ToolSets::default())));
+        let held = Arc::new(Held::default());
+        let policy = PolicySettings { least: Duration::from_millis(50), ..PolicySettings::default() };
+        let lease = Duration::from_secs(30);
+        let lanes = Lanes::new(
+            LanesSettings { memory, tools: BTreeSet::new(), lease, policy },
+            Arc::new(source.clone()),
+            Arc::clone(&catalogue),
+            Arc::clone(&eligibility),
+            Arc::clone(&models),
+            Arc::clone(&held),
+        );
+        Self { folder: tempfile::tempdir().unwrap(), source, catalogue, eligibility, held, models, lanes }
+    }
+
+    /// A run with one configuration, its units published.
+    async fn run(&self, name: &str, model: &ModelIdentity, priority: u8, units: usize) -> Run {
+        let run = Run::with_priority(name, vec![configuration(model.clone())], priority);
+        self.note(&run).await;
+        for number in 0..units {
+            self.source.publish(&run.notice.lanes[0], run.message(0, number)).await;
+        }
+        run
+    }
+
+    async fn note(&self, run: &Run) {
+        self.catalogue.see(run.token().as_str(), Some(&run.written()));
+        self.catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
+        for lane in self.catalogue.lanes() {
+            self.eligibility.verify(lane).await;
+        }
+    }
+
+    async fn claim(&self, max: usize) -> Vec<Lease<Assignment>> {
+        timeout(LONG, self.lanes.claim(max)).await.unwrap().unwrap()
+    }
+
+    async fn loaded(&self) -> BTreeSet<String> {
+        self.models.list().await.into_iter().map(|model| model.identity.name).collect()
+    }
+}
+
+#[tokio::test]
+async fn models_change_under_a_memory_budget_and_never_under_an_episode() {
+    let bench = Bench::new(Some(1_500));
+    let names = ["one", "two"].map(|name| script(bench.folder.path(), name, 2, 600));
+    let first = bench.run("first", &identity(&names[0]), 3, 2).await;
+    let second = bench.run("second", &identity(&names[1]), 5, 1).await;
+
+    let leases = bench.claim(8).await;
+    assert_eq!(leases.len(), 1, "one unit before its models are loaded");
+    let more = bench.claim(8).await;
+    assert_eq!((more.len(), bench.held.count()), (1, 2));
+    assert!(more.iter().chain(&leases).all(|lease| lease.body().run.as_ref() == Some(first.token())));
+    assert_eq!(bench.loaded().await, BTreeSet::from([names[0].clone()]));
+
+    // The other lane's model does not fit beside the first, which is in use.
+    assert!(timeout(Duration::from_millis(1_500), bench.lanes.claim(8)).await.is_err());
+    assert_eq!(bench.loaded().await, BTreeSet::from([names[0].clone()]));
+    for lease in leases.into_iter().chain(more) {
+        lease.acknowledge().await.unwrap();
+    }
+    assert_eq!(bench.held.count(), 0);
+    let leases = bench.claim(8).await;
+    assert_eq!(leases[0].body().run.as_ref(), Some(second.token()));
+    assert_eq!(bench.loaded().await, BTreeSet::from([names[1].clone()]));
+    drop(leases);
+    assert_eq!(bench.source.lane(&second.notice.lanes[0]).waiting(), 1, "a dropped lease is given back");
+}
+
+#[tokio::test]
+async fn a_lane_without_work_is_not_loaded() {
+    let bench = Bench::new(None);
+    let names = ["one", "two"].map(|name| script(bench.folder.path(), name, 2, 0));
+    // The first of them is more urgent and empty.
+    bench.run("first", &identity(&names[0]), 0, 0).await;
+    let second = bench.run("second", &identity(&names[1]), 5, 1).await;
+    let leases = bench.claim(8).await;
+    assert_eq!(leases[0].body().run.as_ref(), Some(second.token()));
+    assert_eq!(bench.loaded().await, BTreeSet::from([names[1].clone()]));
+}
+
+#[tokio::test]
+async fn a_model_that_is_another_or_not_here_is_refused() {
+    let bench = Bench::new(None);
+    let name = script(bench.folder.path(), "one", 1, 0);
+    let other = ModelIdentity { content: ContentHash::of_bytes(b"other"), ..identity(&name) };
+    let missing = ModelIdentity { name: "script:nowhere.jsonl".to_owned(), ..identity(&name) };
+    let missing = ModelIdentity { content: ContentHash::of_bytes(b"missing"), ..missing };
+    bench.run("other", &other, 5, 1).await;
+    bench.run("missing", &missing, 5, 1).await;
+    let refusals = bench.eligibility.refusals();
+    assert_eq!(refusals.len(), 2, "{refusals:?}");
+    assert!(refusals.iter().any(|one| one.contains("is not what the run was planned with")), "{refusals:?}");
+    assert!(refusals.iter().any(|one| one.contains("is not here")), "{refusals:?}");
+    assert!(timeout(Duration::from_millis(300), bench.lanes.claim(8)).await.is_err());
+
+    // Another run of the same lane knows the model by a name that is right.
+    let found = ModelIdentity { content: missing.content.clone(), ..identity(&name) };
+    assert_eq!(LaneId::of(&configuration(found), 5), LaneId::of(&configuration(missing), 5));
+}
+
+#[tokio::test]
+async fn a_model_may_lie_elsewhere_on_this_host() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = script(folder.path(), "here", 1, 0);
+    let planned = ModelIdentity { name: "script:there.jsonl".to_owned(), ..identity(&here) };
+    let names = [(planned.name.clone(), here)].into();
+    let models = Arc::new(Models::new(ModelsSettings { names, ..ModelsSettings::default() }));
+    let bench = Bench::with(None, models);
+    let run = bench.run("run", &planned, 5, 1).await;
+    assert!(matches!(bench.eligibility.of(&run.notice.lanes[0].needs), Some(Verdict::Fits(_))));
+    assert_eq!(bench.claim(1).await.len(), 1);
+}
+
+#[tokio::test]
+async fn units_that_cannot_be_worked_on_are_taken_out_or_given_back() {
+    let bench = Bench::new(None);
+    let names = ["one", "two"].map(|name| script(bench.folder.path(), name, 4, 0));
+    let mut ended = bench.run("ended", &identity(&names[0]), 5, 1).await;
+    ended.notice.state = RunState::Ended;
+    bench.note(&ended).await;
+    let run = bench.run("run", &identity(&names[0]), 5, 0).await;
+    let lane = &run.notice.lanes[0];
+    let foreign = bench.run("foreign", &identity(&names[1]), 5, 0).await;
+    // Queued where it does not belong.
+    bench.source.publish(lane, foreign.message(0, 3)).await;
+    bench.source.publish(lane, run.message(0, 2)).await;
+    let mut claimed = Vec::new();
+    while claimed.is_empty() {
+        claimed = bench.claim(8).await;
+    }
+    claimed.extend(bench.claim(8).now_or_none().await);
+    assert_eq!(claimed.len(), 1);
+    assert_eq!(claimed[0].body().run.as_ref(), Some(run.token()));
+    assert_eq!((bench.source.lane(lane).waiting(), bench.source.lane(lane).leased()), (0, 1));
+}
+
+trait NowOrNone {
+    async fn now_or_none(self) -> Vec<Lease<Assignment>>;
+}
+
+impl<F: Future<Output = Vec<Lease<Assignment>>>> NowOrNone for F {
+    async fn now_or_none(self) -> Vec<Lease<Assignment>> {
+        timeout(Duration::from_millis(300), self).await.unwrap_or_default()
+    }
+}
+
+#[tokio::test]
+async fn closed_lanes_end_a_claim_that_waits() {
+    let bench = Arc::new(Bench::new(None));
+    let claiming = {
+        let bench = Arc::clone(&bench);
+        tokio::spawn(async move { bench.lanes.claim(4).await.unwrap().len() })
+    };
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    bench.lanes.close();
+    assert_eq!(timeout(LONG, claiming).await.unwrap().unwrap(), 0);
+}
