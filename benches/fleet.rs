@@ -12,8 +12,7 @@
 #[path = "../tests/fleet/fleet.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use more of it")]
 mod fleet;
-#[path = "../tests/fleet/nats.rs"]
-#[allow(dead_code, reason = "shared with the tests, which use more of it")]
+#[path = "../queue/tests/support/nats_server.rs"]
 mod nats;
 #[path = "../tests/it/support.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use more of it")]
@@ -29,7 +28,7 @@ use futures::StreamExt;
 use serde_json::Value;
 
 use crate::fleet::{Fleet, Process};
-use crate::nats::Nats;
+use crate::nats::{NatsServer, program as server};
 use crate::rehearsal::{Rehearsal, TURNS};
 
 const WORKERS: usize = 4;
@@ -62,7 +61,9 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 /// Null items through the product and through bare JetStream, in turns.
 fn overhead(items: u64) {
-    let Some(_) = Nats::program("overhead") else { return };
+    if server().is_none() {
+        return;
+    }
     let rounds = 3;
     println!(
         "{items} null items of {ITEM} bytes with outcomes of {OUTCOME} bytes, {WORKERS} workers of {PLACES} places"
@@ -84,7 +85,7 @@ fn overhead(items: u64) {
 /// From the first unit published to the last outcome recorded.
 fn ours(rehearsal: &Rehearsal, items: u64) -> Duration {
     let folder = tempfile::tempdir().unwrap();
-    let nats = Nats::start(folder.path(), false).unwrap();
+    let nats = NatsServer::start().unwrap();
     let fleet = Fleet::new(folder.path(), &nats.url());
     let places = PLACES.to_string();
     let script = format!("script:{}", rehearsal.script.display());
@@ -137,7 +138,7 @@ async fn bare_streams(context: &jetstream::Context) {
 /// The bare exchange, workers as processes of their own.
 fn bare(items: u64) -> Duration {
     let folder = tempfile::tempdir().unwrap();
-    let nats = Nats::start(folder.path(), false).unwrap();
+    let nats = NatsServer::start().unwrap();
     let url = nats.url();
     block_on(async {
         let context = jetstream::new(async_nats::connect(&url).await.unwrap());
@@ -206,7 +207,9 @@ async fn bare_worker(url: &str) {
 
 /// Simulated GPU workers: efficiency by their number.
 fn scale(seconds: u64) {
-    let Some(_) = Nats::program("scale") else { return };
+    if server().is_none() {
+        return;
+    }
     const TURN: f64 = 0.2;
     println!("{PLACES} places a worker, {TURN} s a turn, {TURNS} turns an item, about {seconds} s each");
     println!("workers  items  seconds  items/s  efficiency");
@@ -217,7 +220,7 @@ fn scale(seconds: u64) {
         let items = waves * places as u64;
         let folder = tempfile::tempdir().unwrap();
         let rehearsal = Rehearsal::write(folder.path(), items);
-        let nats = Nats::start(folder.path(), false).unwrap();
+        let nats = NatsServer::start().unwrap();
         let fleet = Fleet::new(folder.path(), &nats.url());
         let (latency, per_worker) = (((TURN * 1000.0) as u64).to_string(), PLACES.to_string());
         let _workers: Vec<Process> = (0..workers)

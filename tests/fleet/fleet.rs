@@ -83,9 +83,15 @@ impl Fleet {
         Self { folder: folder.to_owned(), queue, started: std::cell::Cell::new(0) }
     }
 
+    /// The same queue as another user.
+    pub(crate) fn as_user(mut self, user: &str, password: &str) -> Self {
+        self.queue.extend(["--queue-user", user, "--queue-password", password].map(str::to_owned));
+        self
+    }
+
     fn log(&self, kind: &str) -> PathBuf {
         self.started.set(self.started.get() + 1);
-        self.folder.join(format!("{kind}-{}.log", self.started.get()))
+        self.folder.join(format!("{kind}-{}-{}.log", self.queue.len(), self.started.get()))
     }
 
     /// Starts a coordinator, or starts it again.

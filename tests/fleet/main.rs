@@ -6,10 +6,12 @@
 mod chaos;
 mod fleet;
 mod namespace;
+#[path = "../../queue/tests/support/nats_server.rs"]
 mod nats;
 #[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
 #[path = "../it/support.rs"]
 mod program;
+#[allow(dead_code, reason = "shared with the benches, which use more of it")]
 mod rehearsal;
 mod runs;
 mod security;

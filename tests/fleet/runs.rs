@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::fleet::{Fleet, Process, settled};
-use crate::nats::Nats;
+use crate::nats::{NatsServer, programs};
 use crate::program::{content, expect, lumos};
 use crate::rehearsal::Rehearsal;
 
@@ -29,14 +29,14 @@ fn drained(mut worker: Process) -> String {
 
 #[test]
 fn two_workers_do_the_real_job_as_one_machine_does() {
-    for program in Nats::programs("two_workers_do_the_real_job_as_one_machine_does") {
+    for program in programs() {
         let folder = tempfile::tempdir().unwrap();
         let tasks =
             ["--tasks", "gsm8k,svamp", "--model", "builtin:tiny", "--formulation", "iterative,onetime"];
         let mut alone = vec!["run", "--output-path", path(folder.path()), "--name", "alone"];
         alone.extend(tasks);
         expect(0, &alone);
-        let nats = Nats::start_program(&program, folder.path(), false, &[]);
+        let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(folder.path(), &nats.url());
         let workers = [fleet.worker(&["--places", "8"]), fleet.worker(&["--places", "8"])];
         let mut coordinator = fleet.coordinator("together", &tasks);
@@ -80,7 +80,7 @@ fn in_use(status: &Value) -> u64 {
 #[test]
 fn what_a_killed_worker_held_is_in_work_again_within_ten_seconds() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(nats) = Nats::start(folder.path(), false) else { return };
+    let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 16);
     let fleet = Fleet::new(folder.path(), &nats.url());
     // Every item takes a quarter of a minute, so that the first worker holds all of them when it dies.
@@ -105,7 +105,7 @@ fn what_a_killed_worker_held_is_in_work_again_within_ten_seconds() {
 #[test]
 fn a_worker_that_is_asked_to_stop_gives_back_what_it_cannot_finish() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(nats) = Nats::start(folder.path(), false) else { return };
+    let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 8);
     let fleet = Fleet::new(folder.path(), &nats.url());
     let slow = fleet.worker(&["--places", "8", "--script-latency", "20000", "--grace", "1"]);
@@ -126,7 +126,7 @@ fn a_worker_that_is_asked_to_stop_gives_back_what_it_cannot_finish() {
 #[test]
 fn a_second_coordinator_is_refused_and_a_dead_one_succeeded() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(nats) = Nats::start(folder.path(), false) else { return };
+    let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 40);
     let fleet = Fleet::new(folder.path(), &nats.url());
     let mut first = fleet.coordinator("twice", &borrowed(&arguments));
@@ -156,7 +156,7 @@ fn a_second_coordinator_is_refused_and_a_dead_one_succeeded() {
 #[test]
 fn a_cancelled_run_stops_and_can_go_on() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(nats) = Nats::start(folder.path(), false) else { return };
+    let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 200);
     let fleet = Fleet::new(folder.path(), &nats.url());
     let worker = fleet.worker(&["--places", "4", "--script-latency", "100"]);

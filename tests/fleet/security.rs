@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::fleet::Fleet;
-use crate::nats::Nats;
+use crate::nats::{NatsServer, programs};
 use crate::program::lumos;
 
 fn status(queue: &[&str]) -> (Option<i32>, String) {
@@ -17,7 +17,7 @@ fn status(queue: &[&str]) -> (Option<i32>, String) {
 
 #[test]
 fn wrong_credentials_are_refused_and_never_shown() {
-    for program in Nats::programs("wrong_credentials_are_refused_and_never_shown") {
+    for program in programs() {
         let folder = tempfile::tempdir().unwrap();
         let nats = Nats::start_program(
             &program,
@@ -97,19 +97,59 @@ fn certificates(folder: &Path) -> bool {
 }
 
 #[test]
+fn a_run_with_the_permissions_that_we_ship() {
+    let accounts = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/nats/accounts.conf");
+    for program in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("nats.conf");
+        // What is included is looked for beside the including file.
+        std::fs::copy(accounts, folder.path().join("accounts.conf")).unwrap();
+        std::fs::write(&file, "include ./accounts.conf\n").unwrap();
+        open_to_others(folder.path());
+        let nats = NatsServer::with_arguments(&program, &["-c", file.to_str().unwrap()]);
+        let queue_of = |user: &str| {
+            let fleet = Fleet::new(folder.path(), &nats.url());
+            fleet.as_user(user, &format!("pass-of-{user}"))
+        };
+        let mut worker = queue_of("worker").worker(&["--places", "8"]);
+        let mut coordinator = queue_of("coordinator")
+            .coordinator("least", &["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "10"]);
+        let ended = coordinator.wait(Duration::from_secs(120));
+        assert_eq!(ended.code(), Some(0), "{}\n{}", coordinator.said(), worker.said());
+        let seen = queue_of("observer").status().expect("an observer sees the status");
+        assert_eq!(crate::fleet::settled(&seen), 10);
+        worker.signal("-TERM");
+        assert_eq!(worker.wait(Duration::from_secs(60)).code(), Some(0), "{}", worker.said());
+        let said = worker.said() + &coordinator.said();
+        assert!(!said.to_lowercase().contains("permission"), "nothing needed more than it may do:\n{said}");
+        // A worker cannot coordinate.
+        let mut usurper = queue_of("worker")
+            .coordinator("more", &["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "1"]);
+        let ended = usurper.wait(Duration::from_secs(120));
+        assert_eq!(ended.code(), Some(2), "{}", usurper.said());
+    }
+}
+
+/// The server may run as somebody else.
+fn open_to_others(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
 fn a_run_over_tls() {
     let folder = tempfile::tempdir().unwrap();
+    open_to_others(folder.path());
     if !certificates(folder.path()) {
         eprintln!("a_run_over_tls: skipped, there is no openssl");
         return;
     }
-    for program in Nats::programs("a_run_over_tls") {
+    for program in programs() {
         let below = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name).display().to_string();
-        let nats = Nats::start_program(
+        let nats = NatsServer::with_arguments(
             &program,
-            below.path(),
-            false,
             &["--tls", "--tlscert", &file("certificate.pem"), "--tlskey", &file("key.pem")],
         );
         let url = nats.url().replace("nats://", "tls://");

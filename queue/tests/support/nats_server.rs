@@ -6,6 +6,7 @@
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -72,8 +73,22 @@ impl NatsServer {
         Self::launch(program, &["-js"], configuration)
     }
 
+    /// Starts a server with JetStream and further arguments, its passwords in the environment.
+    pub fn with_arguments(program: &Path, arguments: &[&str]) -> Self {
+        let mut all = vec!["-js"];
+        all.extend(arguments);
+        Self::launch(program, &all, "")
+    }
+
     fn launch(program: &Path, arguments: &[&str], configuration: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
+        // The server may run as somebody else.
+        let open = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
+        };
+        std::fs::create_dir(folder.path().join("store")).expect("a folder for the store");
+        open(folder.path(), 0o755);
+        open(&folder.path().join("store"), 0o777);
         let mut arguments: Vec<String> = arguments.iter().map(|one| (*one).to_owned()).collect();
         if !configuration.is_empty() {
             let file = folder.path().join("nats.conf");
@@ -107,14 +122,19 @@ impl NatsServer {
 
     fn try_restart(&mut self) -> bool {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_file()).expect("a log");
-        let child = Command::new(&self.program)
-            .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"])
-            .arg(self.folder.path().join("store"))
-            .args(&self.arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn();
+        let child =
+            without_privileges(&self.program)
+                // Later arguments win, so that another address can be asked for.
+                .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"])
+                .arg(self.folder.path().join("store"))
+                .args(&self.arguments)
+                .envs(["COORDINATOR", "WORKER", "OBSERVER"].map(|user| {
+                    (format!("LUMOS_{user}_PASSWORD"), format!("pass-of-{}", user.to_lowercase()))
+                }))
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn();
         let Ok(mut child) = child else { panic!("{} cannot be run", self.program.display()) };
         let deadline = Instant::now() + Duration::from_secs(20);
         while Instant::now() < deadline {
@@ -160,6 +180,18 @@ impl NatsServer {
     pub fn process(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
+}
+
+/// The program. One that was fetched from outside the distribution does not run as root.
+fn without_privileges(program: &Path) -> Command {
+    let fetched = std::env::var_os("LUMOS_NATS_SERVER_CURRENT").is_some_and(|current| current == program);
+    let root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+    if !(fetched && root) {
+        return Command::new(program);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(program);
+    command
 }
 
 impl Drop for NatsServer {
