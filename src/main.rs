@@ -58,7 +58,7 @@ async fn run(cli: Cli) -> Outcome {
         Command::Status(arguments) => commands::status::status(&arguments).await,
         Command::Watch(arguments) => commands::status::watch(&arguments).await,
         Command::Cancel(arguments) => commands::cancel::run(&arguments).await,
-        Command::Merge(arguments) => commands::merge::run(&arguments),
+        Command::Merge(arguments) => commands::merge::run(&arguments).await,
         Command::Validate(arguments) => commands::run::validate(&arguments).await,
         Command::Report(arguments) => commands::report::run(&arguments),
         Command::Score(arguments) => commands::score::run(&arguments),

@@ -207,7 +207,7 @@ async fn watch(mut events: mpsc::Receiver<Event>, quiet: bool, json: bool) -> st
 
 /// Writes results, samples and reports into the run's folder, unless they are there already, and the recorded cases
 /// where they were asked for.
-fn write_results(
+pub(crate) fn write_results(
     manifest: &Manifest,
     folder: &Path,
     checkpoint: &Checkpoint,

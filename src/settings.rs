@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_coordinator::spec::{
-    BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Preset, ResolvedSpec, RunSpec,
+    BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Partition, Preset, ResolvedSpec, RunSpec,
     parse_samples,
 };
 use lumos_engine::{DType, RotaryPrecision};
@@ -45,6 +45,7 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
         },
         limit: selection.limit,
         samples: samples(&selection.samples, &selection.tasks)?,
+        partition: selection.partition.as_deref().map(parse::<Partition>).transpose()?,
         data: selection.data.clone(),
         output_path: output.output_path.clone(),
         generation: GenerationSpec {

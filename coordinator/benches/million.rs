@@ -111,7 +111,7 @@ fn manifest(items: &[Item]) -> Manifest {
             sha256: ContentHash::of_bytes(b"data"),
             records: items.len() as u64,
             invalid: 0,
-            items,
+            items: &items.iter().map(|item| item.id.clone()).collect::<Vec<_>>(),
         }],
         versions: BTreeMap::new(),
         git_revision: None,

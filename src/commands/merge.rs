@@ -1,6 +1,28 @@
-//! Not yet.
+//! `lumos merge`: one run of its parts.
+
+use lumos_coordinator::Checkpoint;
+use lumos_coordinator::merge::merge;
+
 use crate::cli::MergeArgs;
-use crate::exit::{Failure, Outcome};
-pub(crate) fn run(arguments: &MergeArgs) -> Outcome {
-    Err(Failure::input(format!("{:?} {} {:?}", arguments.parts, arguments.allow_incomplete, arguments.into)))
+use crate::exit::{Exit, Failure, Outcome};
+use crate::session::{self, Output};
+
+pub(crate) async fn run(arguments: &MergeArgs) -> Outcome {
+    let (parts, into, incomplete) =
+        (arguments.parts.clone(), arguments.into.clone(), arguments.allow_incomplete);
+    let merged =
+        tokio::task::spawn_blocking(move || merge(&parts, &into, incomplete)).await?.map_err(Failure::usage)?;
+    let checkpoint = session::open(&arguments.into, Checkpoint::open).await?;
+    let output = Output { quiet: true, json: false, record: None, fail_under: None };
+    let written = session::write_results(&merged.manifest, &arguments.into, &checkpoint, &output);
+    checkpoint.close()?;
+    let total = written?.total;
+    println!(
+        "{} parts made one run of {} units, {} of them outstanding, in {}; `lumos report` shows it",
+        arguments.parts.len(),
+        total.planned,
+        total.outstanding + total.faulted,
+        arguments.into.display()
+    );
+    Ok(if total.is_complete() { Exit::Complete } else { Exit::Outstanding })
 }

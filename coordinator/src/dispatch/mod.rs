@@ -4,11 +4,15 @@
 //! [`Link`] to the tasks that look after a fleet, queues on a server.
 
 mod board;
+#[cfg(test)]
+mod board_tests;
 mod bodies;
 mod link;
 mod session;
 mod sheet;
 mod take_in;
+#[cfg(test)]
+mod tests;
 
 use std::time::Instant;
 

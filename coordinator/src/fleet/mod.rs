@@ -15,6 +15,8 @@ mod ownership;
 mod reconcile;
 mod status;
 mod steadfast;
+#[cfg(test)]
+mod tests;
 mod token;
 mod watch_workers;
 
