@@ -10,8 +10,9 @@ use crate::session::{self, Output};
 pub(crate) async fn run(arguments: &MergeArgs) -> Outcome {
     let (parts, into, incomplete) =
         (arguments.parts.clone(), arguments.into.clone(), arguments.allow_incomplete);
-    let merged =
-        tokio::task::spawn_blocking(move || merge(&parts, &into, incomplete)).await?.map_err(Failure::usage)?;
+    let merged = tokio::task::spawn_blocking(move || merge(&parts, &into, incomplete))
+        .await?
+        .map_err(Failure::usage)?;
     let checkpoint = session::open(&arguments.into, Checkpoint::open).await?;
     let output = Output { quiet: true, json: false, record: None, fail_under: None };
     let written = session::write_results(&merged.manifest, &arguments.into, &checkpoint, &output);

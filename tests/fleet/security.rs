@@ -18,15 +18,9 @@ fn status(queue: &[&str]) -> (Option<i32>, String) {
 #[test]
 fn wrong_credentials_are_refused_and_never_shown() {
     for program in programs() {
-        let folder = tempfile::tempdir().unwrap();
-        let nats = Nats::start_program(
-            &program,
-            folder.path(),
-            false,
-            &["--user", "lumos", "--pass", "open-sesame"],
-        );
-        let right = format!("nats://lumos:open-sesame@127.0.0.1:{}", nats.port);
-        let wrong = format!("nats://lumos:close-sesame@127.0.0.1:{}", nats.port);
+        let nats = NatsServer::with_arguments(&program, &["--user", "lumos", "--pass", "open-sesame"]);
+        let right = nats.url().replace("//", "//lumos:open-sesame@");
+        let wrong = nats.url().replace("//", "//lumos:close-sesame@");
         let (code, said) = status(&["--queue", &right]);
         // The right ones come in and find that nothing has been set up yet.
         assert_ne!(code, Some(1), "{said}");
