@@ -125,6 +125,12 @@ impl Worker {
                 self.record(lease.body(), Fault { kind: FaultKind::Timeout, message })
             }
         };
+        if finished.outcome.is_fault() && matches!(lease.extend().await, Err(QueueError::LeaseLost(_))) {
+            // Somebody else has the unit, or will have it: that it failed here, where time stood still or the server
+            // was out of reach, says nothing.
+            tracing::info!(unit = lease.id(), "failed after its lease was lost: left to others");
+            return Ok(());
+        }
         let id = finished.message_id();
         // However long this takes: whoever else did the unit would have no better way to send what came of it.
         tokio::select! {

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use futures::{Stream, StreamExt};
 use lumos_queue::nats::{Change, NatsError};
-use lumos_tasks::fleet::{LaneId, MessageError, PROTOCOL, RunNotice, RunState, SharedInputs, WorkMessage};
+use lumos_tasks::fleet::{
+    LaneId, MessageError, PROTOCOL, RunNotice, RunState, SharedInputs, UnitMessage, WorkMessage,
+};
 use lumos_tasks::{Assignment, Configuration, ContentHash, RunToken};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -20,8 +22,8 @@ use crate::terms::{RunTerms, Runs};
 /// How long to wait before what could not be fetched is asked for again.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// A run's configurations by identity.
-type Configurations = BTreeMap<ContentHash, Arc<Configuration>>;
+/// A run's configurations by identity, each with what its lane is called.
+type Configurations = BTreeMap<ContentHash, (Arc<Configuration>, RunToken)>;
 
 /// A lane of a run that is to be served.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +41,8 @@ pub enum Unpacking {
     Unknown,
     /// Its run takes no more results.
     Over,
+    /// It is queued in a lane that is not its own.
+    Misplaced,
     /// It is not what it says it is.
     Bad(MessageError),
 }
@@ -56,6 +60,8 @@ struct State {
     shared: HashMap<ContentHash, Arc<Configurations>>,
     /// Shared inputs that are there and cannot be read.
     unreadable: BTreeSet<ContentHash>,
+    /// The lanes of all of this, made anew when it changes.
+    lanes: Arc<Vec<KnownLane>>,
     /// What was said already.
     said: BTreeSet<String>,
 }
@@ -91,7 +97,7 @@ impl Catalogue {
                 }
             }
             Some(Ok(notice)) => state.note(notice),
-            Some(Err(message)) => state.say_once(message),
+            Some(Err(message)) => state.say_once(&message),
         }
         state.tidy();
         drop(state);
@@ -117,13 +123,19 @@ impl Catalogue {
         let mut state = self.lock();
         match read {
             Ok(inputs) => {
-                state.shared.insert(hash.clone(), Arc::new(inputs.by_identity()));
+                let with_lanes = inputs.by_identity().into_iter().map(|(identity, configuration)| {
+                    let needs = LaneId::of(&configuration, 0).needs;
+                    (identity, (configuration, needs))
+                });
+                state.shared.insert(hash.clone(), Arc::new(with_lanes.collect()));
+                state.tidy();
             }
             Err(error) => {
                 if matches!(error, NatsError::Damaged(_)) {
                     state.unreadable.insert(hash.clone());
                 }
-                state.say_once(format!("what a run's units share ({}) cannot be had: {error}", hash.short()));
+                state
+                    .say_once(&format!("what a run's units share ({}) cannot be had: {error}", hash.short()));
                 return;
             }
         }
@@ -132,29 +144,15 @@ impl Catalogue {
     }
 
     /// The lanes of all runs that are to be served and whose configurations are known.
-    pub fn lanes(&self) -> Vec<KnownLane> {
-        let state = self.lock();
-        let mut lanes: BTreeMap<LaneId, Vec<Arc<Configuration>>> = BTreeMap::new();
-        for run in state.runs.values().filter(|run| run.is_active()) {
-            let Some(configurations) = state.shared.get(&run.notice.shared) else { continue };
-            for id in &run.notice.lanes {
-                let of_lane =
-                    configurations.values().filter(|one| LaneId::of(one, id.priority).needs == id.needs);
-                lanes.entry(id.clone()).or_default().extend(of_lane.cloned());
-            }
-        }
-        lanes
-            .into_iter()
-            .filter(|(_, configurations)| !configurations.is_empty())
-            .map(|(id, configurations)| KnownLane { id, configurations })
-            .collect()
+    pub fn lanes(&self) -> Arc<Vec<KnownLane>> {
+        Arc::clone(&self.lock().lanes)
     }
 
-    /// What a work message asks for.
+    /// What a work message in a lane asks for.
     ///
     /// # Errors
     /// See [`Unpacking`].
-    pub fn unpack(&self, message: &WorkMessage) -> Result<Assignment, Unpacking> {
+    pub fn unpack(&self, lane: &LaneId, message: &WorkMessage) -> Result<Assignment, Unpacking> {
         let configurations = {
             let state = self.lock();
             let run = state.runs.get(&message.run).ok_or(Unpacking::Unknown)?;
@@ -163,7 +161,14 @@ impl Catalogue {
             }
             state.shared.get(&run.notice.shared).cloned().ok_or(Unpacking::Unknown)?
         };
-        message.clone().unpack(|identity| configurations.get(identity).cloned()).map_err(Unpacking::Bad)
+        let UnitMessage::Episode { configuration, .. } = &message.work;
+        if configurations.get(configuration).is_some_and(|(_, needs)| *needs != lane.needs) {
+            return Err(Unpacking::Misplaced);
+        }
+        message
+            .clone()
+            .unpack(|identity| configurations.get(identity).map(|(one, _)| Arc::clone(one)))
+            .map_err(Unpacking::Bad)
     }
 
     /// How a run stands; `None` if nothing is known of it.
@@ -254,17 +259,31 @@ impl State {
         }
     }
 
-    /// Forgets shared inputs that no run needs any more.
+    /// Forgets shared inputs that no run needs any more, and lists the lanes anew.
     fn tidy(&mut self) {
         let needed: BTreeSet<&ContentHash> =
             self.runs.values().filter(|run| run.is_active()).map(|run| &run.notice.shared).collect();
         self.shared.retain(|hash, _| needed.contains(hash));
         self.unreadable.retain(|hash| needed.contains(hash));
+        self.lanes = Arc::new(self.list());
     }
 
-    fn say_once(&mut self, message: String) {
+    fn list(&self) -> Vec<KnownLane> {
+        let mut lanes: BTreeMap<LaneId, Vec<Arc<Configuration>>> = BTreeMap::new();
+        for run in self.runs.values().filter(|run| run.is_active()) {
+            let Some(configurations) = self.shared.get(&run.notice.shared) else { continue };
+            for id in &run.notice.lanes {
+                let of_lane = configurations.values().filter(|(_, needs)| *needs == id.needs);
+                lanes.entry(id.clone()).or_default().extend(of_lane.map(|(one, _)| Arc::clone(one)));
+            }
+        }
+        let known = lanes.into_iter().filter(|(_, configurations)| !configurations.is_empty());
+        known.map(|(id, configurations)| KnownLane { id, configurations }).collect()
+    }
+
+    fn say_once(&mut self, message: &str) {
         // Bounded: a bucket full of nonsense is not to fill the memory.
-        if self.said.len() < 1024 && self.said.insert(message.clone()) {
+        if self.said.len() < 1024 && self.said.insert(message.to_owned()) {
             tracing::warn!("{message}");
         }
     }

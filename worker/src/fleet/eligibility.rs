@@ -131,7 +131,7 @@ impl Eligibility {
                 changes.mark_unchanged();
                 let lanes = catalogue.lanes();
                 self.judged().retain(|needs, _| lanes.iter().any(|lane| lane.id.needs == *needs));
-                for lane in lanes {
+                for lane in lanes.iter() {
                     self.verify(lane).await;
                 }
                 tokio::select! {
@@ -144,7 +144,7 @@ impl Eligibility {
     }
 
     /// Verifies one lane, unless it was.
-    pub async fn verify(self: &Arc<Self>, lane: KnownLane) {
+    pub async fn verify(self: &Arc<Self>, lane: &KnownLane) {
         let looked_at = looked_at(&lane.configurations);
         let mut before = None;
         if let Some(judged) = self.judged().get(&lane.id.needs) {
@@ -155,9 +155,9 @@ impl Eligibility {
             before = Some(judged.verdict.clone());
         }
         let needs = lane.id.needs.clone();
-        let this = Arc::clone(self);
+        let (this, configurations) = (Arc::clone(self), lane.configurations.clone());
         self.looking.store(true, Ordering::Relaxed);
-        let verdict = match tokio::task::spawn_blocking(move || this.judge(&lane.configurations)).await {
+        let verdict = match tokio::task::spawn_blocking(move || this.judge(&configurations)).await {
             Ok(Ok(fits)) => Verdict::Fits(Arc::new(fits)),
             Ok(Err(message)) => Verdict::Refused(message),
             Err(error) => Verdict::Refused(format!("a lane's models could not be verified: {error}")),

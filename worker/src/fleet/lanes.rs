@@ -194,14 +194,8 @@ impl Lanes {
         keys: &Arc<BTreeSet<ModelKey>>,
         patience: Instant,
     ) -> Option<Lease<Assignment>> {
-        let why = match self.unpacked(&lease, patience).await {
-            Ok(assignment) => {
-                let belongs = assignment.unit.lane().as_str().starts_with(lane.needs.as_str());
-                if belongs {
-                    return Some(self.held.hold(lease, assignment, Arc::clone(keys)));
-                }
-                "it is queued in a lane it does not belong to".to_owned()
-            }
+        let why = match self.unpacked(lane, &lease, patience).await {
+            Ok(assignment) => return Some(self.held.hold(lease, assignment, Arc::clone(keys))),
             Err(Unpacking::Unknown) => {
                 tracing::warn!(run = %lease.body().run, "a unit of a run that nothing is known of: given back");
                 lease.release();
@@ -209,6 +203,7 @@ impl Lanes {
             }
             // Its coordinator takes the others out; it puts back what it still needs when it begins again.
             Err(Unpacking::Over) => "its run has ended".to_owned(),
+            Err(Unpacking::Misplaced) => "it is queued in a lane it does not belong to".to_owned(),
             Err(Unpacking::Bad(error)) => error.to_string(),
         };
         tracing::warn!(unit = lease.id(), run = %lease.body().run, "a unit is not worked on: {why}");
@@ -219,12 +214,17 @@ impl Lanes {
     }
 
     /// The assignment of a message; waits a little for what is not known of its run yet.
-    async fn unpacked(&self, lease: &Lease<WorkMessage>, until: Instant) -> Result<Assignment, Unpacking> {
+    async fn unpacked(
+        &self,
+        lane: &LaneId,
+        lease: &Lease<WorkMessage>,
+        until: Instant,
+    ) -> Result<Assignment, Unpacking> {
         let mut changes = self.catalogue.changes();
         let known = async {
             loop {
                 changes.mark_unchanged();
-                match self.catalogue.unpack(lease.body()) {
+                match self.catalogue.unpack(lane, lease.body()) {
                     Err(Unpacking::Unknown) => {}
                     known => return known,
                 }
@@ -297,7 +297,7 @@ impl Lanes {
             }
             kept
         });
-        for lane in &known {
+        for lane in known.iter() {
             let answers = state.history.of(&lane.id);
             let mut models = BTreeMap::new();
             let refused = match self.eligibility.of(&lane.id.needs) {

@@ -56,7 +56,7 @@ pub struct FleetSettings {
     pub grace: Duration,
     /// How often it tells that it is there.
     pub heartbeat: Duration,
-    /// Where results are kept that cannot be sent; in memory only where `None`.
+    /// Where results are kept that cannot be sent; in memory only where `None`. Workers may share it.
     pub spool: Option<PathBuf>,
     /// Ends after so long without work.
     pub idle_exit: Option<Duration>,
@@ -99,6 +99,9 @@ pub enum FleetError {
     /// The server refuses for good.
     #[error(transparent)]
     Nats(#[from] NatsError),
+    /// The name cannot be used on a server.
+    #[error("`{0}` cannot be a worker's name: letters, digits, `-` and `_` can stand in it")]
+    Name(String),
     /// Serving failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -137,6 +140,10 @@ pub async fn serve_fleet(
     stop: CancellationToken,
 ) -> Result<FleetSummary, FleetError> {
     let name = settings.name.clone();
+    let allowed = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_');
+    if name.is_empty() || !name.chars().all(allowed) {
+        return Err(FleetError::Name(name));
+    }
     let nothing_done = FleetSummary { name: name.clone(), finished: 0, idle: false };
     let prepared = tokio::select! {
         prepared = prepare(&server) => prepared?,

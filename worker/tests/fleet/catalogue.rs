@@ -27,15 +27,15 @@ fn a_run_is_served_once_its_shared_inputs_are_here() {
     let (_folder, mut run) = run();
     let catalogue = Catalogue::default();
     run.notice.time_limit = Some(7.5);
-    assert_eq!(catalogue.unpack(&run.message(0, 0)), Err(Unpacking::Unknown));
+    assert_eq!(catalogue.unpack(&run.notice.lanes[0], &run.message(0, 0)), Err(Unpacking::Unknown));
     see(&catalogue, &run);
-    assert_eq!(catalogue.unpack(&run.message(0, 0)), Err(Unpacking::Unknown));
+    assert_eq!(catalogue.unpack(&run.notice.lanes[0], &run.message(0, 0)), Err(Unpacking::Unknown));
     assert!(catalogue.lanes().is_empty());
     assert_eq!(catalogue.wanted().into_iter().collect::<Vec<_>>(), [run.notice.shared.clone()]);
 
     catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
     assert!(catalogue.wanted().is_empty());
-    let unpacked = catalogue.unpack(&run.message(0, 0)).unwrap();
+    let unpacked = catalogue.unpack(&run.notice.lanes[0], &run.message(0, 0)).unwrap();
     assert_eq!(unpacked.unit, assignment(&run.configurations[0], 0).unit);
     assert_eq!(unpacked.run.as_ref(), Some(run.token()));
     assert_eq!(catalogue.lanes()[0].id, run.notice.lanes[0]);
@@ -75,7 +75,7 @@ fn a_cancelled_run_is_over_and_may_be_taken_up_again() {
         run.notice.state = over;
         see(&catalogue, &run);
         assert!(terms.cancelled.is_cancelled() && catalogue.lanes().is_empty());
-        assert_eq!(catalogue.unpack(&run.message(0, 0)), Err(Unpacking::Over));
+        assert_eq!(catalogue.unpack(&run.notice.lanes[0], &run.message(0, 0)), Err(Unpacking::Over));
     }
     run.notice.state = RunState::Active;
     see(&catalogue, &run);
@@ -115,10 +115,10 @@ fn units_that_are_not_what_they_say_are_told() {
     let mut message: WorkMessage = run.message(0, 0);
     let lumos_tasks::fleet::UnitMessage::Episode { item, .. } = &mut message.work;
     item.occurrence += 1;
-    assert!(matches!(catalogue.unpack(&message), Err(Unpacking::Bad(_))));
+    assert!(matches!(catalogue.unpack(&run.notice.lanes[0], &message), Err(Unpacking::Bad(_))));
     let other = Run::new(
         "run",
         vec![Arc::new(lumos_tasks::Configuration { seed: 9, ..(*run.configurations[0]).clone() })],
     );
-    assert!(matches!(catalogue.unpack(&other.message(0, 0)), Err(Unpacking::Bad(_))));
+    assert!(matches!(catalogue.unpack(&other.notice.lanes[0], &other.message(0, 0)), Err(Unpacking::Bad(_))));
 }

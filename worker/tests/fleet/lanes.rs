@@ -65,7 +65,7 @@ impl Bench {
     async fn note(&self, run: &Run) {
         self.catalogue.see(run.token().as_str(), Some(&run.written()));
         self.catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
-        for lane in self.catalogue.lanes() {
+        for lane in self.catalogue.lanes().iter() {
             self.eligibility.verify(lane).await;
         }
     }

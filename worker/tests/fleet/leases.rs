@@ -57,6 +57,23 @@ async fn a_stalled_episode_is_given_up_and_reported() {
     assert_eq!(work.counts.ended(), (1, 0, 0));
 }
 
+#[tokio::test]
+async fn what_fails_after_its_lease_was_lost_is_left_to_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let configuration = configuration(identity(&script(folder.path(), "one", 1, 0)));
+    // The script has no reply to the second.
+    let work = Handed::new(vec![(assignment(&configuration, 0), 1), (assignment(&configuration, 7), 1)]);
+    work.counts.lost.store(true, Ordering::SeqCst);
+    let queue = MemoryQueue::bounded(8);
+    let terms = LeaseTerms { lease: Some(LONG), ..LeaseTerms::default() };
+    let worker = worker(super::support::models(), RunTerms::default(), terms);
+    worker.serve(Arc::clone(&work) as _, Arc::new(queue.clone()), CancellationToken::new()).await.unwrap();
+    let finished = results(&queue).await;
+    assert_eq!(finished.len(), 1);
+    assert_eq!(finished[0].outcome.ending, Ending::Answered);
+    assert_eq!(work.counts.ended(), (1, 1, 0));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_slow_episode_is_held_as_long_as_its_time_limit() {
     let folder = tempfile::tempdir().unwrap();
