@@ -14,9 +14,16 @@ use tokio::task::JoinSet;
 
 const LANE: &str = "00000000000000aa.5";
 const RUN: &str = "00000000000000bb";
-const ITEMS: usize = 30_000;
 const CONSUMERS: usize = 4;
 const PLACES: usize = 8;
+
+/// Items per round: `LUMOS_BENCH_ITEMS`, else 30,000. Listings above 100,000 come in pages.
+fn items() -> usize {
+    static ITEMS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *ITEMS.get_or_init(|| {
+        std::env::var("LUMOS_BENCH_ITEMS").ok().and_then(|text| text.parse().ok()).unwrap_or(30_000)
+    })
+}
 
 async fn connect(server: &nats_server::NatsServer) -> Server {
     let connecting = Connecting {
@@ -33,7 +40,7 @@ fn report(what: &str, items: usize, began: Instant) {
 }
 
 fn messages(bytes: usize) -> Vec<(String, String)> {
-    (0..ITEMS).map(|number| (format!("{number:016x}-1"), "x".repeat(bytes))).collect()
+    (0..items()).map(|number| (format!("{number:016x}-1"), "x".repeat(bytes))).collect()
 }
 
 /// Claims as many as there are free places, works on them with `work`, and acknowledges.
@@ -49,7 +56,7 @@ where
             let free = 1 + places.available_permits();
             drop(first);
             let Ok(leases) = tokio::time::timeout(Duration::from_millis(200), queue.claim(free)).await else {
-                if done.load(Ordering::Relaxed) >= ITEMS {
+                if done.load(Ordering::Relaxed) >= items() {
                     return;
                 }
                 continue;
@@ -111,19 +118,20 @@ fn main() {
             (connection, lane)
         });
         println!(
-            "nats-server {}, {ITEMS} items of 1 KiB, {CONSUMERS} consumers x {PLACES} places",
-            connection.version()
+            "nats-server {}, {} items of 1 KiB, {CONSUMERS} consumers x {PLACES} places",
+            connection.version(),
+            items()
         );
         let began = Instant::now();
         runtime.block_on(lane.publish_all(messages(1024))).expect("published");
-        report("publish, 256 in flight", ITEMS, began);
+        report("publish, 256 in flight", items(), began);
 
         let began = Instant::now();
         let present = runtime.block_on(connection.work_present(RUN)).expect("a listing");
         println!("list {} ids: {:.0} ms", present.len(), began.elapsed().as_secs_f64() * 1000.0);
 
         let began = consumers(&server, false);
-        report("claim and acknowledge", ITEMS, began);
+        report("claim and acknowledge", items(), began);
 
         runtime.block_on(lane.publish_all(messages(1024))).expect("published");
         let began = Instant::now();
@@ -133,7 +141,7 @@ fn main() {
                     let results = connection.results_consumer::<String>(RUN).await.expect("results");
                     let mut taken = 0;
                     let mut acknowledging = JoinSet::new();
-                    while taken < ITEMS {
+                    while taken < items() {
                         let leases = results.claim(256).await.expect("results");
                         taken += leases.len();
                         acknowledging.spawn(async move {
@@ -151,7 +159,7 @@ fn main() {
         });
         println!(
             "claim, result of 2 KiB, acknowledge, take and acknowledge the result: {:.0} items/s",
-            ITEMS as f64 / taken.duration_since(began).as_secs_f64()
+            items() as f64 / taken.duration_since(began).as_secs_f64()
         );
         runtime.block_on(connection.close());
     }

@@ -2,6 +2,8 @@
 //!
 //! A message is delivered at least once. Who claims it holds a [`Lease`]; acknowledging ends the message,
 //! dropping the lease (by intent, by a panic, by a task that was cancelled) gives it back.
+//!
+//! [`MemoryQueue`] serves one process; [`nats`] serves many machines.
 
 mod lease;
 mod memory;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::Client;
 use async_trait::async_trait;
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::complaints::Kind;
@@ -31,12 +31,28 @@ pub(super) struct Release {
     until: Instant,
 }
 
+/// What goes to the task that sends them.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    /// An answer.
+    Release(Release),
+    /// Rung when everything before it was sent.
+    Sent(oneshot::Sender<()>),
+}
+
 /// Sends the answers that nobody waits for, since a lease may be dropped where nothing can be awaited. Ends when
 /// the connection's last handle is gone.
-pub(super) async fn send_releases(client: Client, mut releases: mpsc::Receiver<Release>) {
-    while let Some(release) = releases.recv().await {
-        if Instant::now() < release.until {
-            let _ = client.publish(release.subject, release.payload).await;
+pub(super) async fn send_releases(client: Client, mut outgoing: mpsc::Receiver<Outgoing>) {
+    while let Some(next) = outgoing.recv().await {
+        match next {
+            Outgoing::Release(release) if Instant::now() < release.until => {
+                let _ = client.publish(release.subject, release.payload).await;
+            }
+            Outgoing::Release(_) => {}
+            Outgoing::Sent(told) => {
+                let _ = client.flush().await;
+                let _ = told.send(());
+            }
         }
     }
     let _ = client.flush().await;
@@ -76,7 +92,7 @@ impl NatsLease {
             return;
         }
         let release = Release { subject: self.token.clone(), payload, until };
-        if self.link.releases.try_send(release).is_err() {
+        if self.link.releases.try_send(Outgoing::Release(release)).is_err() {
             self.link.complaints.warn(
                 Kind::Release,
                 &self.id,

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::complaints::Complaints;
-use super::lease::Release;
+use super::lease::Outgoing;
 use super::server::ConnectionState;
 use super::{Layout, NatsError};
 use crate::QueueError;
@@ -107,7 +107,7 @@ pub(super) struct Link {
     pub(super) version: String,
     pub(super) connection: watch::Receiver<ConnectionState>,
     pub(super) violations: watch::Receiver<Violation>,
-    pub(super) releases: mpsc::Sender<Release>,
+    pub(super) releases: mpsc::Sender<Outgoing>,
     pub(super) complaints: Complaints,
     /// Ends every task.
     pub(super) ended: CancellationToken,

@@ -1,4 +1,48 @@
-//! Queues on NATS JetStream.
+//! Queues on NATS JetStream, for coordinators and workers on many machines.
+//!
+//! # What is promised
+//!
+//! - A message whose publishing was confirmed is delivered at least once, until someone acknowledges or buries it,
+//!   whatever is killed meanwhile: claimers, publishers, the server (as long as its store stays).
+//! - Publishing an id that is queued or leased does nothing, however much later it happens.
+//! - A claim gives at most what is asked for, and no more is ever fetched from the server than claimers want.
+//! - A lease that its holder drops comes back at once, one whose holder vanished when its term ends or when someone
+//!   [recalls](Server::recall) it.
+//! - What others write into the streams is data: it is checked, limited in size, and disposed of if it is not ours.
+//! - No order is promised. Nothing is promised about acknowledgements that the server took and forgot: nats-server
+//!   2.9 does forget some when it is killed, and finished work comes back. Whoever records results must be able to
+//!   see one twice.
+//!
+//! # What is on the server
+//!
+//! With prefix `lumos` and protocol 1: the streams `lumos-1-work` and `lumos-1-results`, key-value buckets
+//! `lumos-1-runs`, `-workers`, `-owners` and `-status`, object buckets `lumos-1-payloads` and `lumos-1-shared`. Work is
+//! published to `lumos.1.work.<needs>.<priority>.<run>.<id>`, and each lane `<needs>.<priority>` has one durable
+//! consumer that all workers pull from. Results are published to `lumos.1.results.<run>.<id>` and taken by one consumer
+//! per run. Lanes' consumers stay when runs end; they cost nothing.
+//!
+//! A message's body is JSON, compressed with zstd above 4 KiB (`Lumos-Encoding: zstd`). `Lumos-Protocol` names the
+//! protocol. A body above the server's message limit lies in `lumos-1-payloads`, named by `Lumos-Object`, and is
+//! removed by whoever acknowledges the message.
+//!
+//! # Why it is done this way
+//!
+//! - **Ids are subjects.** A message is stored only if its subject is empty
+//!   (`Nats-Expected-Last-Subject-Sequence: 0`). The server's own window for duplicates forgets after two minutes.
+//! - **Requests for messages are written by hand** instead of with the client's streams: those fetch in advance, and a
+//!   message that waits in a worker's buffer uses up its lease. Requests expire after seconds and are forgotten after a
+//!   reconnection, since a restarted server does not know them; a request to a deleted consumer is never answered, so
+//!   one that ends in silence is followed by a look at the consumer.
+//! - **Buckets are made by hand**, since making them with the client fails with nats-server 2.9, and objects are
+//!   read with plain requests, which need no consumer and survive reconnections.
+//! - **Everything that can be lost is repeated**, and only what may happen twice: a publish that got no answer may
+//!   have landed. Compare-and-swap is not repeated; it says that it does not know.
+//! - **Leases end by this machine's clock.** The server accepts answers from holders whose lease ran out, even when
+//!   the message has another holder. So what would harm that one (giving back, burying) is not sent any more; an
+//!   acknowledgement is, since the work was done.
+//! - **The results stream refuses when it is full.** Dropping old messages would drop results.
+//! - **Limits are asked for, not insisted on.** A stream's limit is room set aside on the server; one with little disk
+//!   gets a smaller stream, and a stream that is there keeps the limits that its operator gave it.
 
 mod access;
 mod blobs;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::complaints::Complaints;
 use super::connect::{self, Connected};
 use super::layout::{Bucket, Lane, check_run, results_consumer};
-use super::lease::{GIVE_BACK, RELEASES, send_releases};
+use super::lease::{GIVE_BACK, Outgoing, RELEASES, send_releases};
 use super::link::{Link, SharedLink};
 use super::objects::Objects;
 use super::publishing::Publisher;
@@ -278,15 +278,14 @@ impl Server {
     pub async fn close(&self) {
         self.link.ended.cancel();
         // Tasks give back what they hold; then what is to be sent goes out before the connection ends.
-        tokio::task::yield_now().await;
         let rest = async {
             while self.link.tasks.len() > 1 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            while self.link.releases.capacity() < RELEASES {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+            let (told, sent) = oneshot::channel();
+            if self.link.releases.send(Outgoing::Sent(told)).await.is_ok() {
+                let _ = sent.await;
             }
-            let _ = self.link.client.flush().await;
         };
         let _ = tokio::time::timeout(Duration::from_secs(2), rest).await;
         let _ = tokio::time::timeout(Duration::from_secs(1), self.link.client.drain()).await;

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lumos_queue::QueueError;
 use lumos_queue::nats::{NatsError, Secret};
 
@@ -67,6 +69,8 @@ on_servers! {
             program,
             "authorization { users: [
                 { user: boss, password: x },
+                { user: idle, password: x, permissions: {
+                    publish: [\"$JS.API.INFO\", \"$JS.API.CONSUMER.INFO.>\"], subscribe: [\"_INBOX.>\"] } },
                 { user: worker, password: x, permissions: { publish: [\"$JS.API.INFO\"], subscribe: [\"_INBOX.>\"] } } ] }",
         );
         let boss = let_in(&with_credentials(&server, "boss:x")).await;
@@ -75,6 +79,8 @@ on_servers! {
         let began = Instant::now();
         let error = worker.check().await.unwrap_err();
         assert!(matches!(&error, NatsError::Refused(why) if why.to_lowercase().contains("permissions")), "{error}");
+        let lane = worker_lane(&server).await;
+        assert!(matches!(timeout(LONG, lane.claim(1)).await.unwrap(), Err(QueueError::Refused(_))));
         let results = worker.results_publisher::<u32>(RUN).await.unwrap();
         assert!(matches!(results.publish("a", 1).await, Err(QueueError::Refused(_))));
         assert!(began.elapsed() < Duration::from_secs(9));
@@ -155,6 +161,13 @@ on_servers! {
     }
 }
 
+/// A lane for one who may look at it and not pull.
+async fn worker_lane(server: &NatsServer) -> NatsQueue<u32> {
+    let idle =
+        Server::connect(&with_credentials(server, "idle:x"), connecting(Layout::default())).await.unwrap();
+    idle.lane_consumer(LANE).await.unwrap()
+}
+
 async fn refused_within(access: &Access) -> NatsError {
     let hasty = Connecting {
         name: "test".to_owned(),
@@ -185,4 +198,61 @@ fn certificates(folder: &Path) -> bool {
         && run(
             "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
         )
+}
+
+/// A JWT as NATS signs them.
+fn signed(issuer: &nkeys::KeyPair, subject: &str, nats: &serde_json::Value) -> String {
+    let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let claims = serde_json::json!({
+        "jti": "X", "iat": 1_700_000_000, "iss": issuer.public_key(), "name": "test", "sub": subject, "nats": nats,
+    });
+    let text = format!(
+        "{}.{}",
+        encode(br#"{"typ":"JWT","alg":"ed25519-nkey"}"#),
+        encode(claims.to_string().as_bytes())
+    );
+    let signature = issuer.sign(text.as_bytes()).unwrap();
+    format!("{text}.{}", encode(&signature))
+}
+
+fn credentials(user_token: &str, user: &nkeys::KeyPair) -> String {
+    format!(
+        "-----BEGIN NATS USER JWT-----\n{user_token}\n------END NATS USER JWT------\n\n-----BEGIN USER NKEY \
+         SEED-----\n{}\n------END USER NKEY SEED------\n",
+        user.seed().unwrap()
+    )
+}
+
+on_servers! {
+    async fn credentials_files_are_checked(program) {
+        let (operator, account, system) =
+            (nkeys::KeyPair::new_operator(), nkeys::KeyPair::new_account(), nkeys::KeyPair::new_account());
+        let (user, stranger) = (nkeys::KeyPair::new_user(), nkeys::KeyPair::new_account());
+        let limits = serde_json::json!({
+            "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1, "leaf": -1,
+            "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1,
+        });
+        let plain = serde_json::json!({ "subs": -1, "data": -1, "payload": -1, "imports": -1, "exports": -1, "wildcards": true, "conn": -1, "leaf": -1 });
+        let operator_token = signed(&operator, &operator.public_key(), &serde_json::json!({ "type": "operator", "version": 2 }));
+        let with = |limits| serde_json::json!({ "type": "account", "version": 2, "limits": limits });
+        let account_token = signed(&operator, &account.public_key(), &with(limits));
+        let system_token = signed(&operator, &system.public_key(), &with(plain));
+        let server = NatsServer::configured(
+            program,
+            &format!(
+                "operator: \"{operator_token}\"\nsystem_account: {1}\nresolver: MEMORY\nresolver_preload: {{ {0}: \"{account_token}\", {1}: \"{system_token}\" }}",
+                account.public_key(), system.public_key(),
+            ),
+        );
+        let rights = serde_json::json!({ "type": "user", "version": 2, "subs": -1, "data": -1, "payload": -1 });
+        let file = server.folder().join("user.creds");
+        let mut access = Access::new(&server.url()).unwrap();
+        access.credentials = Some(file.clone());
+        std::fs::write(&file, credentials(&signed(&account, &user.public_key(), &rights), &user)).unwrap();
+        let_in(&access).await;
+        std::fs::write(&file, credentials(&signed(&stranger, &user.public_key(), &rights), &user)).unwrap();
+        assert!(matches!(refused(&access).await, NatsError::Denied(_)));
+        std::fs::write(&file, "nothing of the kind").unwrap();
+        assert!(matches!(refused(&access).await, NatsError::Address(_)));
+    }
 }

@@ -11,12 +11,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Delivery, Shared, Source, Wish};
+use super::{Delivery, Shared, Source, Wish, bodies, fitness};
 use crate::QueueError;
 use crate::nats::NatsError;
-use crate::nats::codec::{self, Unfit};
-use crate::nats::complaints::Kind;
-use crate::nats::layout::is_token;
+use crate::nats::codec;
 use crate::nats::lease::{self, NatsLease};
 use crate::nats::objects::Objects;
 
@@ -28,9 +26,6 @@ const SLACK: Duration = Duration::from_secs(1);
 const HOLD: Duration = Duration::from_secs(1);
 /// Messages taken before claimers are woken.
 const SWEEP: usize = 256;
-/// How often a message is delivered before a body that is not there is believed to be gone: a copy of the store may
-/// lag behind.
-const BODY_DELIVERIES: u32 = 3;
 
 pub(super) struct Actor {
     shared: Arc<Shared>,
@@ -91,6 +86,8 @@ impl Actor {
     pub(super) async fn run(mut self) {
         let ended = self.ended.clone();
         let mut connection = self.shared.link.connection.clone();
+        let mut violations = self.shared.link.violations.clone();
+        violations.mark_unchanged();
         loop {
             let ordered = tokio::select! {
                 () = ended.cancelled() => break,
@@ -115,6 +112,10 @@ impl Actor {
                     // A server that was started again knows no request, nor does one that lost us.
                     self.shared.lock().demand.forget();
                     self.shared.arrived.notify_waiters();
+                }
+                Ok(()) = violations.changed() => {
+                    let said = violations.borrow_and_update().text.clone();
+                    self.heed_violation(said);
                 }
                 Some(chore) = self.chores.join_next(), if !self.chores.is_empty() => {
                     if let Ok(chore) = chore {
@@ -318,6 +319,16 @@ impl Actor {
         }
     }
 
+    /// The server does not allow something, and says so to nobody in particular.
+    fn heed_violation(&mut self, said: String) {
+        let next = format!("CONSUMER.MSG.NEXT.{}.{}\"", self.source.stream, self.source.consumer);
+        if said.contains(&next) || said.contains(&self.inbox) {
+            self.pause = Instant::now() + HOLD;
+            self.shared.lock().demand.forget();
+            self.fail(QueueError::Refused(said));
+        }
+    }
+
     /// Finds out whether the consumer is there; nothing is asked of it meanwhile.
     fn check(&mut self) {
         if self.checking {
@@ -357,50 +368,9 @@ impl Actor {
                 }
             }
             Chore::Fetched(delivery, body) => {
-                self.fetched(*delivery, body);
+                bodies::settle(&self.shared, *delivery, body);
                 self.shared.arrived.notify_waiters();
             }
         }
     }
-
-    fn fetched(&self, mut delivery: Delivery, body: Result<Vec<u8>, NatsError>) {
-        let link = &self.shared.link;
-        let mut state = self.shared.lock();
-        state.fetching = state.fetching.saturating_sub(1);
-        match body {
-            Ok(bytes) if !state.closed => {
-                delivery.body = bytes.into();
-                state.ready.push_back(delivery);
-            }
-            Ok(_) => {
-                drop(state);
-                drop(delivery);
-            }
-            Err(error) => {
-                drop(state);
-                let gone = match &error {
-                    NatsError::Damaged(_) => true,
-                    NatsError::Missing(_) => delivery.deliveries >= BODY_DELIVERIES,
-                    _ => false,
-                };
-                if gone {
-                    let why = format!("a message's body cannot be had: {error}: dropped");
-                    delivery.dismiss(link, &Unfit::new(Kind::Body, why));
-                } else if let Some(lease) = delivery.lease.take() {
-                    lease.give_back_after(HOLD);
-                }
-            }
-        }
-    }
-}
-
-/// Whether a message is one that may be seen, by all but its body.
-fn fitness(message: &Message, id: &str, source: &Source, protocol: u32) -> Result<(), Unfit> {
-    if !message.subject.starts_with(&source.root) || !is_token(id) {
-        return Err(Unfit::new(
-            Kind::Undecodable,
-            "a message stands under a subject that is none of ours: dropped",
-        ));
-    }
-    codec::check_protocol(message.headers.as_ref(), protocol)
 }

@@ -6,13 +6,14 @@
 //! back when there is none.
 
 mod actor;
+mod bodies;
 mod demand;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use async_nats::HeaderMap;
+use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
@@ -21,6 +22,7 @@ use tokio_util::sync::DropGuard;
 
 use super::codec::{self, Unfit};
 use super::complaints::Kind;
+use super::layout::is_token;
 use super::lease::NatsLease;
 use super::link::SharedLink;
 use crate::{Lease, LeaseControl, QueueError};
@@ -113,6 +115,17 @@ impl Drop for Delivery {
             lease.release();
         }
     }
+}
+
+/// Whether a message is one that may be seen, by all but its body.
+fn fitness(message: &Message, id: &str, source: &Source, protocol: u32) -> Result<(), Unfit> {
+    if !message.subject.starts_with(&source.root) || !is_token(id) {
+        return Err(Unfit::new(
+            Kind::Undecodable,
+            "a message stands under a subject that is none of ours: dropped",
+        ));
+    }
+    codec::check_protocol(message.headers.as_ref(), protocol)
 }
 
 /// What a claimer finds.
