@@ -45,8 +45,8 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
     .await;
     server.close().await;
     let summary = served.map_err(|error| match error {
-        error @ (FleetError::Nats(_) | FleetError::Spool { .. }) => Failure::usage(error),
         error @ FleetError::Serve(_) => Failure::from(error),
+        error => Failure::usage(error),
     })?;
     if !quiet {
         let why = if summary.idle { "nothing to do" } else { "asked to stop" };
@@ -56,14 +56,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
 }
 
 fn fleet_settings(arguments: &WorkerArgs) -> Result<FleetSettings, Failure> {
-    let name = match &arguments.name {
-        Some(name) if name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') => name.clone(),
-        Some(name) => {
-            return Err(Failure::input(format!("`{name}` cannot be a worker's name"))
-                .hint("letters, digits, - and _ can"));
-        }
-        None => worker_name(),
-    };
+    let name = arguments.name.clone().unwrap_or_else(worker_name);
     let places = match arguments.places {
         Some(places) => usize::try_from(places.max(1)).unwrap_or(1),
         None => settings::places_of(&arguments.engine)?,
