@@ -93,7 +93,8 @@ fn document(report: &Report) -> Value {
             "versions": manifest.versions,
             "spec": manifest.spec,
             "ledger": report.total,
-            "duplicates": report.duplicates,
+            // What depends on the schedule stands apart.
+            "telemetry": {"duplicates": report.duplicates},
             "configurations": by_key(&|planned, configuration| {
                 json!({
                     "label": configuration.label,
