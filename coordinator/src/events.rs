@@ -67,6 +67,47 @@ pub enum Event {
         /// Units given out and not settled yet.
         at_hand: u64,
     },
+    /// Units were given out anew: their message had vanished, or their worker was lost.
+    Recovered {
+        /// How many.
+        units: u64,
+    },
+    /// The queue cannot be used at present; the session waits for it.
+    QueueAway {
+        /// What it said.
+        detail: String,
+    },
+    /// The queue can be used again.
+    QueueBack {
+        /// Seconds it was away.
+        seconds: f64,
+    },
+    /// A worker has vanished without saying so.
+    WorkerLost {
+        /// The worker.
+        worker: String,
+        /// Leases of this run that were taken back from it.
+        recalled: u64,
+    },
+    /// Units wait, and no worker takes them.
+    NoWorkers {
+        /// What to do about it.
+        hint: String,
+    },
+    /// Another coordinator has the run, or had it a moment ago; its claim is waited for.
+    Waiting {
+        /// The other one's host.
+        host: String,
+        /// Its process on that host.
+        process: u32,
+        /// Seconds until its claim runs out.
+        seconds: f64,
+    },
+    /// Somebody cancelled the run.
+    Cancelled {
+        /// Units given out and not settled.
+        at_hand: u64,
+    },
     /// The session is over.
     Finished {
         /// Units settled in all.

@@ -19,6 +19,7 @@ mod samples;
 pub mod score;
 pub mod spec;
 pub mod trajectory;
+mod unit_key;
 pub mod walk;
 mod words;
 

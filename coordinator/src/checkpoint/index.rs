@@ -1,10 +1,9 @@
 //! Which units are settled, in memory; and the keys of records, from which it is loaded.
 
-use std::collections::HashMap;
-
-use lumos_tasks::UnitId;
+use lumos_tasks::{Ending, Outcome};
 
 use super::record::Recorded;
+use crate::unit_key::{UnitKey, UnitTable};
 
 /// Where a unit stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,31 +18,62 @@ pub enum UnitStatus {
         last: u32,
     },
     /// It has its outcome.
-    Settled,
+    Settled(Settlement),
 }
 
-/// A unit's hash as bytes, or the hash of its text where it is none.
-pub(super) fn unit_bytes(unit: &UnitId) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    if hex::decode_to_slice(unit.as_str(), &mut bytes).is_err() {
-        bytes = <sha2::Sha256 as sha2::Digest>::digest(unit.as_str().as_bytes()).into();
+/// How a settled unit ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settlement {
+    /// With a prediction.
+    Answered,
+    /// Without one, by the agent's own doing.
+    GaveUp,
+}
+
+impl Settlement {
+    /// The settlement an outcome amounts to; `None` for a fault.
+    pub fn of(outcome: &Outcome) -> Option<Self> {
+        match outcome.ending {
+            Ending::Answered => Some(Self::Answered),
+            Ending::GaveUp(_) => Some(Self::GaveUp),
+            Ending::Faulted(_) => None,
+        }
     }
-    bytes
+
+    /// The word in events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::GaveUp => "gave_up",
+        }
+    }
 }
 
 /// Length of a record's key: unit, attempt, kind.
 const KEY: usize = 32 + 4 + 1;
 const FAULT: u8 = 0;
 const SETTLING: u8 = 1;
+/// What the index keeps beside the key of a settling record.
+const ANSWERED: u8 = 0;
+const GAVE_UP: u8 = 1;
 
 /// The key of a record. A fault and an outcome of one attempt (a lease that was given up, and its worker's late
 /// answer) have keys of their own, so that neither overwrites the other.
-pub(super) fn record_key(unit: &UnitId, attempt: u32, fault: bool) -> [u8; KEY] {
+pub(super) fn record_key(unit: &UnitKey, attempt: u32, settlement: Option<Settlement>) -> [u8; KEY] {
     let mut key = [0; KEY];
-    key[..32].copy_from_slice(&unit_bytes(unit));
+    key[..32].copy_from_slice(unit.bytes());
     key[32..36].copy_from_slice(&attempt.to_be_bytes());
-    key[36] = if fault { FAULT } else { SETTLING };
+    key[36] = if settlement.is_some() { SETTLING } else { FAULT };
     key
+}
+
+/// What the index keeps under a record's key.
+pub(super) fn index_value(settlement: Option<Settlement>) -> &'static [u8] {
+    match settlement {
+        None => &[],
+        Some(Settlement::Answered) => &[ANSWERED],
+        Some(Settlement::GaveUp) => &[GAVE_UP],
+    }
 }
 
 /// Whether a key is that of the outcome that settled its unit.
@@ -51,89 +81,100 @@ pub(super) fn is_settling(key: &[u8]) -> bool {
     key.get(36) == Some(&SETTLING)
 }
 
+/// Which units are settled, and which attempts of the others have faulted. 34 bytes a unit.
 #[derive(Debug, Clone, Default)]
-struct Entry {
-    settled: bool,
-    faults: Vec<u32>,
-}
-
-/// Which units are settled, and which attempts have faulted.
-#[derive(Debug, Clone, Default)]
-pub struct SettledIndex {
-    units: HashMap<[u8; 32], Entry>,
-    settled: u64,
+pub(crate) struct SettledIndex {
+    settled: UnitTable<Settlement>,
+    faults: UnitTable<Vec<u32>>,
 }
 
 impl SettledIndex {
     /// What would become of a record.
-    pub fn classify(&self, unit: &UnitId, attempt: u32, fault: bool) -> Recorded {
-        match self.units.get(&unit_bytes(unit)) {
-            Some(entry) if entry.settled => Recorded::Duplicate,
-            Some(entry) if fault && entry.faults.contains(&attempt) => Recorded::Duplicate,
-            _ if fault => Recorded::FaultKept,
-            _ => Recorded::First,
+    pub(crate) fn classify(&self, unit: &UnitKey, attempt: u32, fault: bool) -> Recorded {
+        if self.settled.contains_key(unit) {
+            return Recorded::Duplicate;
+        }
+        match self.faults.get(unit) {
+            _ if !fault => Recorded::First,
+            Some(faults) if faults.contains(&attempt) => Recorded::Duplicate,
+            _ => Recorded::FaultKept,
         }
     }
 
     /// Takes a record in and says what became of it.
-    pub fn take(&mut self, unit: &UnitId, attempt: u32, fault: bool) -> Recorded {
-        let recorded = self.classify(unit, attempt, fault);
+    pub(crate) fn take(&mut self, unit: UnitKey, attempt: u32, settlement: Option<Settlement>) -> Recorded {
+        let recorded = self.classify(&unit, attempt, settlement.is_none());
         if recorded != Recorded::Duplicate {
-            self.insert(unit_bytes(unit), attempt, fault);
+            self.insert(unit, attempt, settlement);
         }
         recorded
     }
 
-    /// Takes a key of the database in; `None` if it is no record's.
-    pub(super) fn load(&mut self, key: &[u8]) -> Option<()> {
+    /// Takes an entry of the database in; `None` if it is none.
+    pub(super) fn load(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
         let unit: [u8; 32] = key.get(..32)?.try_into().ok()?;
         let attempt = u32::from_be_bytes(key.get(32..36)?.try_into().ok()?);
-        let kind = *key.get(36)?;
-        if key.len() != KEY || kind > SETTLING {
+        let settlement = match (key.get(36)?, value) {
+            (&FAULT, []) => None,
+            (&SETTLING, [ANSWERED]) => Some(Settlement::Answered),
+            (&SETTLING, [GAVE_UP]) => Some(Settlement::GaveUp),
+            _ => return None,
+        };
+        if key.len() != KEY {
             return None;
         }
-        self.insert(unit, attempt, kind == FAULT);
+        self.insert(unit.into(), attempt, settlement);
         Some(())
     }
 
-    fn insert(&mut self, unit: [u8; 32], attempt: u32, fault: bool) {
-        let entry = self.units.entry(unit).or_default();
-        if fault {
-            entry.faults.push(attempt);
-        } else if !entry.settled {
-            entry.settled = true;
-            self.settled += 1;
+    fn insert(&mut self, unit: UnitKey, attempt: u32, settlement: Option<Settlement>) {
+        match settlement {
+            Some(settlement) => {
+                self.settled.entry(unit).or_insert(settlement);
+                // Nothing asks for the faults of a settled unit; the records have them.
+                self.faults.remove(&unit);
+            }
+            None if self.settled.contains_key(&unit) => {}
+            None => self.faults.entry(unit).or_default().push(attempt),
         }
     }
 
     /// Where a unit stands.
-    pub fn status(&self, unit: &UnitId) -> UnitStatus {
-        match self.units.get(&unit_bytes(unit)) {
+    pub(crate) fn status(&self, unit: &UnitKey) -> UnitStatus {
+        if let Some(settlement) = self.settled.get(unit) {
+            return UnitStatus::Settled(*settlement);
+        }
+        match self.faults.get(unit) {
             None => UnitStatus::Outstanding,
-            Some(entry) if entry.settled => UnitStatus::Settled,
-            Some(entry) => UnitStatus::Faulted {
-                attempts: u32::try_from(entry.faults.len()).unwrap_or(u32::MAX),
-                last: entry.faults.iter().copied().max().unwrap_or(0),
+            Some(faults) => UnitStatus::Faulted {
+                attempts: u32::try_from(faults.len()).unwrap_or(u32::MAX),
+                last: faults.iter().copied().max().unwrap_or(0),
             },
         }
     }
 
+    /// Whether an attempt's fault, or the unit's outcome, is recorded.
+    pub(crate) fn has(&self, unit: &UnitKey, attempt: u32) -> bool {
+        self.classify(unit, attempt, true) == Recorded::Duplicate
+    }
+
     /// How many units are settled.
-    pub fn settled(&self) -> u64 {
-        self.settled
+    pub(crate) fn settled(&self) -> u64 {
+        self.settled.len() as u64
     }
 
     /// How many units have faulted and are not settled.
-    pub fn faulted(&self) -> u64 {
-        self.units.len() as u64 - self.settled
+    #[cfg(test)]
+    pub(crate) fn faulted(&self) -> u64 {
+        self.faults.len() as u64
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
-    use lumos_tasks::ContentHash;
+    use lumos_tasks::{ContentHash, UnitId};
     use proptest::prelude::*;
 
     use super::*;
@@ -141,53 +182,62 @@ mod tests {
     /// The rule, as plainly as it can be said.
     #[derive(Default)]
     struct Model {
-        settled: BTreeSet<u8>,
+        settled: BTreeMap<u8, Settlement>,
         faults: BTreeSet<(u8, u32)>,
     }
 
     impl Model {
-        fn take(&mut self, unit: u8, attempt: u32, fault: bool) -> Recorded {
-            if self.settled.contains(&unit) {
-                Recorded::Duplicate
-            } else if !fault {
-                self.settled.insert(unit);
-                Recorded::First
-            } else if self.faults.insert((unit, attempt)) {
-                Recorded::FaultKept
-            } else {
-                Recorded::Duplicate
+        fn take(&mut self, unit: u8, attempt: u32, settlement: Option<Settlement>) -> Recorded {
+            match settlement {
+                _ if self.settled.contains_key(&unit) => Recorded::Duplicate,
+                Some(settlement) => {
+                    self.settled.insert(unit, settlement);
+                    Recorded::First
+                }
+                None if self.faults.insert((unit, attempt)) => Recorded::FaultKept,
+                None => Recorded::Duplicate,
             }
         }
     }
 
-    fn unit(number: u8) -> UnitId {
-        UnitId::new(ContentHash::of_bytes(&[number]))
+    fn unit(number: u8) -> UnitKey {
+        UnitKey::of(&UnitId::new(ContentHash::of_bytes(&[number])))
+    }
+
+    fn settlements() -> impl Strategy<Value = Option<Settlement>> {
+        prop_oneof![Just(None), Just(Some(Settlement::Answered)), Just(Some(Settlement::GaveUp))]
     }
 
     proptest! {
         #[test]
         fn the_index_settles_as_the_model_does(
-            records in proptest::collection::vec((0u8..5, 1u32..4, any::<bool>()), 0..60)
+            records in proptest::collection::vec((0u8..5, 1u32..4, settlements()), 0..60)
         ) {
             let (mut index, mut model) = (SettledIndex::default(), Model::default());
-            let mut written = BTreeSet::new();
-            for (number, attempt, fault) in records {
-                let id = unit(number);
-                let recorded = index.take(&id, attempt, fault);
-                prop_assert_eq!(recorded, model.take(number, attempt, fault));
+            let mut written = BTreeMap::new();
+            for (number, attempt, settlement) in records {
+                let key = unit(number);
+                let recorded = index.take(key, attempt, settlement);
+                prop_assert_eq!(recorded, model.take(number, attempt, settlement));
+                prop_assert!(index.has(&key, attempt));
                 if recorded != Recorded::Duplicate {
                     // Append-only: no key is written twice.
-                    prop_assert!(written.insert(record_key(&id, attempt, fault)));
+                    let before = written.insert(record_key(&key, attempt, settlement), index_value(settlement));
+                    prop_assert!(before.is_none());
                 }
             }
             let mut loaded = SettledIndex::default();
-            for key in &written {
-                loaded.load(key).unwrap();
+            for (key, value) in &written {
+                loaded.load(key, value).unwrap();
             }
             for number in 0..5 {
                 prop_assert_eq!(index.status(&unit(number)), loaded.status(&unit(number)));
-                let settled = model.settled.contains(&number);
-                prop_assert_eq!(index.status(&unit(number)) == UnitStatus::Settled, settled);
+                match model.settled.get(&number) {
+                    Some(settlement) => {
+                        prop_assert_eq!(index.status(&unit(number)), UnitStatus::Settled(*settlement));
+                    }
+                    None => prop_assert!(!matches!(index.status(&unit(number)), UnitStatus::Settled(_))),
+                }
             }
             prop_assert_eq!(loaded.settled(), model.settled.len() as u64);
             prop_assert_eq!(loaded.faulted(), index.faulted());
@@ -197,9 +247,10 @@ mod tests {
     #[test]
     fn strange_keys_are_no_records() {
         let mut index = SettledIndex::default();
-        assert!(index.load(b"short").is_none());
-        assert!(index.load(&[9; 37]).is_none());
-        assert!(index.load(&[0; 38]).is_none());
-        assert!(index.load(&[0; 37]).is_some());
+        assert!(index.load(b"short", &[]).is_none());
+        assert!(index.load(&[9; 37], &[]).is_none());
+        assert!(index.load(&[0; 38], &[]).is_none());
+        assert!(index.load(&[0; 37], &[1]).is_none());
+        assert!(index.load(&[0; 37], &[]).is_some());
     }
 }

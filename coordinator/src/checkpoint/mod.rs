@@ -15,6 +15,10 @@
 //! A unit is settled by its first recorded outcome that is no fault. Whatever comes later is a duplicate:
 //! counted and dropped. Faults of an unsettled unit are kept, one for each attempt.
 //!
+//! # Beside items and records
+//! Compact copies, so that a run of a million items is taken up in seconds: the identities of the items, and the keys
+//! of the records with how each ended. The latter are written in one transaction with the records.
+//!
 //! # Full disk
 //! The batch that no longer fits is refused with [`CheckpointError::Full`], and so is everything after it:
 //! nothing of it was acknowledged. sled may then hang when it is dropped, so that the process never exits by
@@ -23,36 +27,39 @@
 
 mod codec;
 mod error;
+mod identities;
 mod index;
+mod layout;
 mod record;
 mod store;
 mod writer;
 
+use std::borrow::Borrow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lumos_tasks::{Item, UnitId};
+use lumos_tasks::{Item, ItemId, UnitId};
 use serde::{Deserialize, Serialize};
 
 use crate::identity::RunIdentity;
 
 pub use error::CheckpointError;
-pub use index::{SettledIndex, UnitStatus};
+pub use index::{Settlement, UnitStatus};
 pub use record::{Record, Recorded};
 
 use codec::{decode, encode};
+use identities::Identities;
+pub(crate) use index::SettledIndex;
 use store::{SledStore, Store};
 use writer::Writer;
 
-/// Raised when the layout of the database changes.
-const SCHEMA: u32 = 1;
+use crate::unit_key::UnitKey;
 
 /// How long a locked database is waited for.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-const SCHEMA_KEY: &str = "schema";
 const PLAN_KEY: &str = "plan";
 const DUPLICATES_KEY: &str = "duplicates";
 
@@ -71,6 +78,7 @@ pub struct Checkpoint {
     folder: PathBuf,
     database: sled::Db,
     items: sled::Tree,
+    identities: sled::Tree,
     records: sled::Tree,
     meta: sled::Tree,
     index: Arc<Mutex<SettledIndex>>,
@@ -105,28 +113,35 @@ impl Checkpoint {
     ) -> Result<Self, CheckpointError> {
         let failed = |error| CheckpointError::of_sled(folder, &error);
         let database = open_database(folder)?;
-        let items = database.open_tree("items").map_err(failed)?;
-        let records = database.open_tree("records").map_err(failed)?;
-        let meta = database.open_tree("meta").map_err(failed)?;
-        check_schema(folder, &meta)?;
+        let tree = |name: &str| database.open_tree(name).map_err(failed);
+        let (items, identities) = (tree("items")?, tree("identities")?);
+        let (records, keys, meta) = (tree("records")?, tree("index")?, tree("meta")?);
+        layout::Trees { folder, database: &database, items: &items, identities: &identities, records: &records, index: &keys, meta: &meta }.bring_up()?;
         let duplicates = match meta.get(DUPLICATES_KEY).map_err(failed)? {
             Some(bytes) => decode::<u64>(&bytes).map_err(|error| error.at(folder))?,
             None => 0,
         };
         let mut index = SettledIndex::default();
-        for key in records.iter().keys() {
-            let key = key.map_err(failed)?;
-            index.load(&key).ok_or_else(|| CheckpointError::Corrupt {
+        for entry in &keys {
+            let (key, value) = entry.map_err(failed)?;
+            index.load(&key, &value).ok_or_else(|| CheckpointError::Corrupt {
                 folder: folder.to_owned(),
                 detail: format!("the record key {} is none", hex::encode(&key)),
             })?;
         }
         let index = Arc::new(Mutex::new(index));
         let duplicates = Arc::new(AtomicU64::new(duplicates));
-        let store = wrap(SledStore::new(folder, database.clone(), records.clone(), meta.clone()));
+        let store = wrap(SledStore {
+            folder: folder.to_owned(),
+            database: database.clone(),
+            records: records.clone(),
+            index: keys,
+            meta: meta.clone(),
+        });
         let writer = Writer::start(store, Arc::clone(&index), Arc::clone(&duplicates))
             .map_err(|error| CheckpointError::Io { folder: folder.to_owned(), detail: error.to_string() })?;
-        Ok(Self { folder: folder.to_owned(), database, items, records, meta, index, duplicates, writer })
+        let folder = folder.to_owned();
+        Ok(Self { folder, database, items, identities, records, meta, index, duplicates, writer })
     }
 
     /// The database's folder.
@@ -134,26 +149,27 @@ impl Checkpoint {
         &self.folder
     }
 
-    /// Stores the selected items of a benchmark. Storing them again changes nothing, so that planning that was
-    /// interrupted can start over. Blocks; belongs before the run, on no thread of the runtime.
+    /// Stores the selected items of a benchmark, all of them at once. Storing them again changes nothing, so that
+    /// planning that was interrupted can start over. Blocks; belongs before the run, on no thread of the runtime.
     ///
     /// # Errors
     /// If they cannot be written.
-    pub fn store_items<'a>(
-        &self,
-        benchmark: &str,
-        items: impl IntoIterator<Item = &'a Item>,
-    ) -> Result<u64, CheckpointError> {
+    pub fn store_items<I>(&self, benchmark: &str, items: I) -> Result<u64, CheckpointError>
+    where
+        I: IntoIterator,
+        I::Item: Borrow<Item>,
+    {
         const TOGETHER: usize = 1000;
         let failed = |error| CheckpointError::of_sled(&self.folder, &error);
         let mut stored = 0;
         let mut batch = sled::Batch::default();
         let mut waiting = 0;
+        let mut identities = Identities::default();
         for item in items {
-            batch.insert(
-                item_key(benchmark, item.index),
-                encode(item).map_err(|error| error.at(&self.folder))?,
-            );
+            let item = item.borrow();
+            let value = encode(item).map_err(|error| error.at(&self.folder))?;
+            batch.insert(item_key(benchmark, item.index), value);
+            identities.add(item).ok_or_else(|| self.strange_item(item))?;
             stored += 1;
             waiting += 1;
             if waiting == TOGETHER {
@@ -162,8 +178,16 @@ impl Checkpoint {
             }
         }
         self.items.apply_batch(batch).map_err(failed)?;
+        store_identities(&self.identities, benchmark, identities).map_err(failed)?;
         self.database.flush().map_err(failed)?;
         Ok(stored)
+    }
+
+    fn strange_item(&self, item: &Item) -> CheckpointError {
+        CheckpointError::Corrupt {
+            folder: self.folder.clone(),
+            detail: format!("item {} is called `{}`, which is no hash", item.index, item.id.content),
+        }
     }
 
     /// Marks the plan as complete: every item is stored.
@@ -190,7 +214,35 @@ impl Checkpoint {
     /// # Errors
     /// If it could not be written: nothing is promised of it then.
     pub async fn record(&self, record: Record) -> Result<Recorded, CheckpointError> {
-        self.writer.record(record).await
+        let recorded = self.writer.record(vec![record]).await?;
+        recorded.first().copied().ok_or(CheckpointError::Ended)
+    }
+
+    /// Records outcomes that came together; they share a flush. What became of each, in order.
+    ///
+    /// # Errors
+    /// If they could not be written: nothing is promised of any of them then.
+    pub async fn record_all(&self, records: Vec<Record>) -> Result<Vec<Recorded>, CheckpointError> {
+        self.writer.record(records).await
+    }
+
+    /// Positions and identities of a benchmark's items, in order, without reading the items.
+    pub fn item_ids(
+        &self,
+        benchmark: &str,
+    ) -> impl Iterator<Item = Result<(u64, ItemId), CheckpointError>> + Send + use<> {
+        let folder = self.folder.clone();
+        let chunks = self.identities.scan_prefix(item_prefix(benchmark)).values().map(move |value| {
+            let value = value.map_err(|error| CheckpointError::of_sled(&folder, &error))?;
+            identities::unpack(&value).ok_or_else(|| CheckpointError::Corrupt {
+                folder: folder.clone(),
+                detail: "a list of item identities is none".to_owned(),
+            })
+        });
+        chunks.flat_map(|chunk| match chunk {
+            Ok(ids) => ids.into_iter().map(Ok).collect::<Vec<_>>(),
+            Err(error) => vec![Err(error)],
+        })
     }
 
     /// The items of a benchmark, in order.
@@ -227,10 +279,10 @@ impl Checkpoint {
     /// # Errors
     /// If they cannot be read.
     pub fn records_of(&self, unit: &UnitId) -> Result<Vec<Record>, CheckpointError> {
-        let prefix = index::unit_bytes(unit);
+        let prefix = UnitKey::of(unit);
         let mut records = Vec::new();
         let mut settled = None;
-        for entry in self.records.scan_prefix(prefix) {
+        for entry in self.records.scan_prefix(prefix.bytes()) {
             let (key, value) = entry.map_err(|error| CheckpointError::of_sled(&self.folder, &error))?;
             let record = decode(&value).map_err(|error| error.at(&self.folder))?;
             if index::is_settling(&key) { settled = Some(record) } else { records.push(record) }
@@ -241,7 +293,8 @@ impl Checkpoint {
 
     /// Where a unit stands, from memory.
     pub fn status(&self, unit: &UnitId) -> UnitStatus {
-        self.with_index(|index| index.status(unit))
+        let unit = UnitKey::of(unit);
+        self.with_index(|index| index.status(&unit))
     }
 
     /// How many units are settled.
@@ -255,7 +308,7 @@ impl Checkpoint {
     }
 
     /// Looks at the index of settled units.
-    pub fn with_index<T>(&self, look: impl FnOnce(&SettledIndex) -> T) -> T {
+    pub(crate) fn with_index<T>(&self, look: impl FnOnce(&SettledIndex) -> T) -> T {
         look(&self.index.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -265,9 +318,9 @@ impl Checkpoint {
     /// # Errors
     /// If the last flush fails; records that were promised are safe nevertheless.
     pub fn close(self) -> Result<(), CheckpointError> {
-        let Self { folder, database, items, records, meta, writer, .. } = self;
+        let Self { folder, database, items, identities, records, meta, writer, .. } = self;
         writer.stop();
-        drop((items, records, meta));
+        drop((items, identities, records, meta));
         database.flush().map_err(|error| CheckpointError::of_sled(&folder, &error))?;
         Ok(())
     }
@@ -311,20 +364,16 @@ fn open_database(folder: &Path) -> Result<sled::Db, CheckpointError> {
     }
 }
 
-fn check_schema(folder: &Path, meta: &sled::Tree) -> Result<(), CheckpointError> {
-    let failed = |error| CheckpointError::of_sled(folder, &error);
-    match meta.get(SCHEMA_KEY).map_err(failed)? {
-        None => {
-            meta.insert(SCHEMA_KEY, &SCHEMA.to_be_bytes()).map_err(failed)?;
-            Ok(())
-        }
-        Some(found) if found.as_ref() == SCHEMA.to_be_bytes() => Ok(()),
-        Some(found) => Err(CheckpointError::Schema {
-            folder: folder.to_owned(),
-            found: hex::encode(found),
-            known: SCHEMA,
-        }),
+/// Replaces the identities of a benchmark's items.
+fn store_identities(tree: &sled::Tree, benchmark: &str, identities: Identities) -> sled::Result<()> {
+    let mut batch = sled::Batch::default();
+    for key in tree.scan_prefix(item_prefix(benchmark)).keys() {
+        batch.remove(key?);
     }
+    for (number, value) in (0..).zip(identities.packed()) {
+        batch.insert(item_key(benchmark, number), value);
+    }
+    tree.apply_batch(batch)
 }
 
 fn item_prefix(benchmark: &str) -> Vec<u8> {

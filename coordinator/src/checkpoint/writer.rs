@@ -4,25 +4,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use lumos_tasks::UnitId;
 use tokio::sync::{mpsc, oneshot};
 
 use super::codec::encode;
 use super::error::CheckpointError;
-use super::index::{SettledIndex, record_key};
+use super::index::{SettledIndex, Settlement};
 use super::record::{Record, Recorded};
-use super::store::{Batch, Store};
+use super::store::{Batch, Packed, Store};
+use crate::unit_key::UnitKey;
 
-/// Records that share a flush at most.
+/// Jobs that share a flush at most.
 const TOGETHER: usize = 256;
-/// Records that may wait for the writer before those who record have to wait.
+/// Jobs that may wait for the writer before those who record have to wait.
 const WAITING: usize = 1024;
 
-type Answer = oneshot::Sender<Result<Recorded, CheckpointError>>;
+type Answer = Result<Vec<Recorded>, CheckpointError>;
 
+/// Records that are written together, or not at all.
 struct Job {
-    record: Record,
-    answer: Answer,
+    records: Vec<Record>,
+    answer: oneshot::Sender<Answer>,
 }
 
 /// Handle of the writer's thread.
@@ -45,9 +46,9 @@ impl Writer {
         Ok(Self { jobs, thread })
     }
 
-    pub(super) async fn record(&self, record: Record) -> Result<Recorded, CheckpointError> {
+    pub(super) async fn record(&self, records: Vec<Record>) -> Answer {
         let (answer, answered) = oneshot::channel();
-        self.jobs.send(Job { record, answer }).await.map_err(|_| CheckpointError::Ended)?;
+        self.jobs.send(Job { records, answer }).await.map_err(|_| CheckpointError::Ended)?;
         answered.await.map_err(|_| CheckpointError::Ended)?
     }
 
@@ -91,7 +92,7 @@ fn serve(
     }
 }
 
-/// Writes and flushes a batch, then answers.
+/// Writes and flushes what has gathered, then answers.
 fn commit(
     store: &mut impl Store,
     jobs: &mut Vec<Job>,
@@ -99,27 +100,34 @@ fn commit(
     duplicates: &AtomicU64,
 ) -> Result<(), CheckpointError> {
     let mut batch = Batch::default();
-    let mut pending = PendingIndex { index, added: Vec::new() };
+    let mut pending = PendingIndex { index, added: SettledIndex::default(), order: Vec::new() };
     let mut verdicts = Vec::with_capacity(jobs.len());
     let mut dropped = 0;
     for job in jobs.iter() {
-        let Record { unit, attempt, outcome, .. } = &job.record;
-        let fault = outcome.is_fault();
-        let verdict = match pending.classify(unit, *attempt, fault) {
-            Recorded::Duplicate => {
+        let mut recorded = Ok(Vec::with_capacity(job.records.len()));
+        for record in &job.records {
+            let unit = UnitKey::of(&record.unit);
+            let settlement = Settlement::of(&record.outcome);
+            let verdict = pending.classify(&unit, record.attempt, settlement);
+            if verdict == Recorded::Duplicate {
                 dropped += 1;
-                Ok(Recorded::Duplicate)
-            }
-            recorded => match encode(&job.record) {
-                Ok(value) => {
-                    batch.records.push((record_key(unit, *attempt, fault).to_vec(), value));
-                    pending.added.push((unit.clone(), *attempt, fault));
-                    Ok(recorded)
+            } else {
+                match encode(record) {
+                    Ok(value) => {
+                        batch.records.push(Packed { unit, attempt: record.attempt, settlement, value });
+                        pending.add(unit, record.attempt, settlement);
+                    }
+                    Err(error) => {
+                        recorded = Err(error.at(store.folder()));
+                        break;
+                    }
                 }
-                Err(error) => Err(error.at(store.folder())),
-            },
-        };
-        verdicts.push(verdict);
+            }
+            if let Ok(recorded) = &mut recorded {
+                recorded.push(verdict);
+            }
+        }
+        verdicts.push(recorded);
     }
     if dropped > 0 {
         batch.duplicates = Some(duplicates.load(Ordering::Relaxed) + dropped);
@@ -142,24 +150,27 @@ fn commit(
 /// The index as it will be once the batch is flushed; nobody else sees it before.
 struct PendingIndex<'a> {
     index: &'a Mutex<SettledIndex>,
-    added: Vec<(UnitId, u32, bool)>,
+    added: SettledIndex,
+    order: Vec<(UnitKey, u32, Option<Settlement>)>,
 }
 
 impl PendingIndex<'_> {
-    fn classify(&self, unit: &UnitId, attempt: u32, fault: bool) -> Recorded {
-        // Few records of one batch share a unit, and a batch is small.
-        for (added, added_attempt, added_fault) in &self.added {
-            if added == unit && (!added_fault || (fault && *added_attempt == attempt)) {
-                return Recorded::Duplicate;
-            }
+    fn classify(&self, unit: &UnitKey, attempt: u32, settlement: Option<Settlement>) -> Recorded {
+        match self.added.classify(unit, attempt, settlement.is_none()) {
+            Recorded::Duplicate => Recorded::Duplicate,
+            _ => lock(self.index).classify(unit, attempt, settlement.is_none()),
         }
-        lock(self.index).classify(unit, attempt, fault)
+    }
+
+    fn add(&mut self, unit: UnitKey, attempt: u32, settlement: Option<Settlement>) {
+        self.added.take(unit, attempt, settlement);
+        self.order.push((unit, attempt, settlement));
     }
 
     fn settle(self) {
         let mut index = lock(self.index);
-        for (unit, attempt, fault) in self.added {
-            index.take(&unit, attempt, fault);
+        for (unit, attempt, settlement) in self.order {
+            index.take(unit, attempt, settlement);
         }
     }
 }

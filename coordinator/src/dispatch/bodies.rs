@@ -1,0 +1,118 @@
+//! What units are made of: read from the checkpoint when a unit is given out, never held for all of them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use lumos_benchmarks::{Benchmark, Scoring};
+use lumos_tasks::{
+    Assignment, Configuration, ContentHash, EpisodeUnit, Item, Outcome, RunToken, Target, WorkUnit,
+};
+
+use super::board::{Board, Seat, Ticket};
+use crate::checkpoint::{Checkpoint, CheckpointError, UnitStatus};
+use crate::manifest::Manifest;
+use crate::score::is_correct;
+use crate::unit_key::UnitKey;
+
+/// A configuration with what would be computed for each of its units otherwise.
+struct Known {
+    configuration: Arc<Configuration>,
+    identity: ContentHash,
+    benchmark: Option<&'static dyn Benchmark>,
+}
+
+/// Makes assignments, and scores outcomes for the running figure.
+pub(crate) struct Bodies<'a> {
+    checkpoint: &'a Checkpoint,
+    configurations: Vec<Known>,
+    scoring: Option<Scoring>,
+    run: Option<RunToken>,
+    /// Gold answers of units that are given out; they were at hand when the unit was.
+    targets: HashMap<Seat, Target>,
+}
+
+/// Every unit of the plan that is not settled.
+pub(crate) fn board(
+    manifest: &Manifest,
+    checkpoint: &Checkpoint,
+    retries: u32,
+) -> Result<Board, CheckpointError> {
+    let mut board = Board::new(manifest.configurations.len(), retries);
+    let open = manifest.planned().saturating_sub(checkpoint.settled());
+    board.reserve(usize::try_from(open).unwrap_or(0));
+    for (position, planned) in (0..).zip(&manifest.configurations) {
+        for item in checkpoint.item_ids(&planned.configuration.benchmark) {
+            let (item, id) = item?;
+            let unit = UnitKey::of(&EpisodeUnit::identity_of(&id, &planned.identity));
+            let status: UnitStatus = checkpoint.with_index(|index| index.status(&unit));
+            board.add(position, item, unit, status);
+        }
+    }
+    board.complete();
+    Ok(board)
+}
+
+impl<'a> Bodies<'a> {
+    pub(crate) fn new(manifest: &Manifest, checkpoint: &'a Checkpoint, run: Option<RunToken>) -> Self {
+        let configurations = manifest
+            .configurations
+            .iter()
+            .map(|planned| Known {
+                configuration: Arc::clone(&planned.configuration),
+                identity: planned.identity.clone(),
+                benchmark: lumos_benchmarks::find(&planned.configuration.benchmark),
+            })
+            .collect();
+        let scoring = manifest.spec.scoring.first().copied();
+        Self { checkpoint, configurations, scoring, run, targets: HashMap::new() }
+    }
+
+    /// The message of an attempt, and its id.
+    pub(crate) fn message(
+        &mut self,
+        board: &Board,
+        ticket: &Ticket,
+    ) -> Result<(String, Assignment), CheckpointError> {
+        let lost = |detail: String| CheckpointError::Corrupt {
+            folder: self.checkpoint.folder().to_owned(),
+            detail,
+        };
+        let (configuration, item) =
+            board.place(ticket.seat).ok_or_else(|| lost("a planned unit is not there".to_owned()))?;
+        let known = self
+            .configurations
+            .get(configuration as usize)
+            .ok_or_else(|| lost(format!("there is no configuration {configuration}")))?;
+        let benchmark = &known.configuration.benchmark;
+        let Item { id, task, setup, target, .. } = self
+            .checkpoint
+            .item(benchmark, item)?
+            .ok_or_else(|| lost(format!("item {item} of {benchmark} is not there")))?;
+        let unit = EpisodeUnit::under(id, task, setup, Arc::clone(&known.configuration), &known.identity);
+        if UnitKey::of(&unit.id) != ticket.unit {
+            return Err(lost(format!("item {item} of {benchmark} is not the one that was planned")));
+        }
+        self.targets.insert(ticket.seat, target);
+        let assignment =
+            Assignment { unit: WorkUnit::Episode(unit), attempt: ticket.attempt, run: self.run.clone() };
+        Ok((assignment.message_id(), assignment))
+    }
+
+    /// Whether an outcome is correct under the first scoring.
+    pub(crate) fn correct(&mut self, board: &Board, seat: Seat, outcome: &Outcome) -> Option<bool> {
+        let (configuration, item) = board.place(seat)?;
+        let known = self.configurations.get(configuration as usize)?;
+        let target = match self.targets.remove(&seat) {
+            Some(target) => target,
+            // A result of what an earlier session had given out. The figure is for people: what cannot be read is
+            // left out, and reading it for the report will say why.
+            None => self.checkpoint.item(&known.configuration.benchmark, item).ok()??.target,
+        };
+        is_correct(known.benchmark?, &target, outcome, self.scoring?)
+    }
+
+    /// Forgets a unit that is given up.
+    pub(crate) fn forget(&mut self, seat: Seat) {
+        self.targets.remove(&seat);
+    }
+}

@@ -1,0 +1,428 @@
+//! The loop of a session: what the board decides is carried out here.
+
+use std::future::pending;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use lumos_queue::{Lease, Queue, QueueError};
+use lumos_tasks::Assignment;
+use tokio_util::sync::CancellationToken;
+
+use super::board::{Admission, Board, Consequence, Ticket};
+use super::bodies::{Bodies, board};
+use super::link::{Command, Link, Voice};
+use super::take_in::{Claimed, Note, ResultBody};
+use super::{DispatchError, Summary, Terms};
+use crate::checkpoint::{Checkpoint, CheckpointError, Record, Recorded, UnitStatus};
+use crate::events::Event;
+use crate::manifest::Manifest;
+use crate::unit_key::UnitKey;
+
+/// Results taken in together, so that they share a flush.
+const RESULTS: usize = 512;
+/// Units given to the queue together.
+const UNITS: usize = 256;
+/// How long a queue that cannot be used is left alone, at first and at most.
+const PATIENCE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
+
+type Publishing<'q> = BoxFuture<'q, (Vec<Ticket>, Result<(), QueueError>)>;
+type Claiming<'q, R> = BoxFuture<'q, Result<Vec<Lease<R>>, QueueError>>;
+type Recording<'q> = BoxFuture<'q, Result<Vec<(Note, Recorded)>, CheckpointError>>;
+
+/// One session over a run's open units.
+pub(crate) struct Session<'a> {
+    terms: Terms,
+    run: String,
+    labels: Vec<String>,
+    checkpoint: &'a Checkpoint,
+    voice: Voice,
+    board: Board,
+    bodies: Bodies<'a>,
+    link: Option<Link>,
+    /// Whether units are given out.
+    publishing: bool,
+    /// Whether the session ends once what was claimed is recorded.
+    ending: bool,
+    too_many_faults: bool,
+    cancelled: bool,
+    patience: [Patience; 2],
+    away_since: Option<Instant>,
+}
+
+/// The two lines that can fail on their own.
+#[derive(Clone, Copy)]
+enum Line {
+    Work = 0,
+    Results = 1,
+}
+
+/// How often a line has failed in a row.
+#[derive(Debug, Clone, Copy, Default)]
+struct Patience {
+    failures: u32,
+}
+
+impl Patience {
+    fn pause(self) -> Duration {
+        match self.failures {
+            0 => Duration::ZERO,
+            failures => (PATIENCE.0 * 2u32.saturating_pow(failures.min(8) - 1)).min(PATIENCE.1),
+        }
+    }
+}
+
+impl<'a> Session<'a> {
+    /// Finds out what is open.
+    pub(crate) fn open(
+        manifest: &Manifest,
+        terms: Terms,
+        checkpoint: &'a Checkpoint,
+        voice: Voice,
+        link: Option<Link>,
+    ) -> Result<Self, CheckpointError> {
+        let run = link.as_ref().map(|link| link.run.clone());
+        Ok(Self {
+            terms,
+            run: manifest.spec.name.clone(),
+            labels: manifest.configurations.iter().map(|planned| planned.label.clone()).collect(),
+            checkpoint,
+            voice,
+            board: board(manifest, checkpoint, terms.retry_on_error)?,
+            bodies: Bodies::new(manifest, checkpoint, run),
+            link,
+            publishing: true,
+            ending: false,
+            too_many_faults: false,
+            cancelled: false,
+            patience: [Patience::default(); 2],
+            away_since: None,
+        })
+    }
+
+    pub(crate) fn board(&self) -> &Board {
+        &self.board
+    }
+
+    pub(crate) fn labels(&self) -> &[String] {
+        &self.labels
+    }
+
+    pub(crate) fn set_voice(&mut self, voice: Voice) {
+        self.voice = voice;
+    }
+
+    pub(crate) fn summary(&self) -> Summary {
+        Summary {
+            planned: self.board.planned(),
+            settled: self.board.settled(),
+            faulted: self.board.faulted(),
+            too_many_faults: self.too_many_faults,
+            cancelled: self.cancelled,
+        }
+    }
+
+    pub(crate) async fn start(&self) {
+        self.say(Event::Started {
+            run: self.run.clone(),
+            planned: self.board.planned(),
+            settled: self.board.settled(),
+            configurations: self.labels.clone(),
+        })
+        .await;
+    }
+
+    pub(crate) async fn say(&self, event: Event) {
+        self.voice.say(event).await;
+    }
+
+    pub(crate) async fn run<R: ResultBody>(
+        &mut self,
+        work: &dyn Queue<Assignment>,
+        results: &dyn Queue<R>,
+        drain: &CancellationToken,
+    ) -> Result<(), DispatchError> {
+        // None of these is dropped while it runs: a publish that is cut off half way would have to be repeated, and
+        // what it repeats may have been done already.
+        let mut publishing: Option<Publishing<'_>> = None;
+        let mut claiming: Option<Claiming<'_, R>> = None;
+        let mut recording: Option<Recording<'_>> = None;
+        let mut claimed: Option<Vec<Lease<R>>> = None;
+        let mut again: Vec<Ticket> = Vec::new();
+        let mut closed = false;
+        let checkpoint = self.checkpoint;
+        loop {
+            if recording.is_none()
+                && let Some(leases) = claimed.take()
+            {
+                recording = Some(Box::pin(self.admit(leases).record(checkpoint)));
+            }
+            let idle = recording.is_none() && claimed.is_none();
+            if idle && (self.board.is_done() || self.ending || closed) {
+                return Ok(());
+            }
+            if publishing.is_none() && self.publishing {
+                publishing = self.publish(work, std::mem::take(&mut again))?;
+            }
+            if claiming.is_none() && claimed.is_none() && !closed {
+                claiming = Some(claim(results, self.patience[Line::Results as usize].pause()));
+            }
+            self.show_gauges();
+            tokio::select! {
+                biased;
+                command = command(&mut self.link) => self.obey(command, work).await?,
+                () = drain.cancelled(), if self.publishing => self.stop(work, "interrupted").await,
+                noted = going(&mut recording) => {
+                    recording = None;
+                    for (note, recorded) in noted? {
+                        self.conclude(note, recorded).await;
+                    }
+                    self.stop_if_too_many_faulted(work, drain).await;
+                }
+                (tickets, published) = going(&mut publishing) => {
+                    publishing = None;
+                    match published {
+                        Ok(()) => {
+                            self.board.sent(&tickets, self.round());
+                            self.line_is_up(Line::Work).await;
+                        }
+                        // A queue is closed to stop, and what is stopped need not be published.
+                        Err(QueueError::Closed) if !self.publishing => {}
+                        Err(error) => {
+                            self.line_is_down(Line::Work, error).await?;
+                            again = tickets;
+                        }
+                    }
+                }
+                leases = going(&mut claiming) => {
+                    claiming = None;
+                    match leases {
+                        Ok(leases) => {
+                            self.line_is_up(Line::Results).await;
+                            closed = leases.is_empty();
+                            claimed = Some(leases);
+                        }
+                        Err(error) => self.line_is_down(Line::Results, error).await?,
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next units on their way to the queue; those that failed to be sent first.
+    fn publish<'q>(
+        &mut self,
+        work: &'q dyn Queue<Assignment>,
+        again: Vec<Ticket>,
+    ) -> Result<Option<Publishing<'q>>, CheckpointError> {
+        let mut tickets: Vec<Ticket> =
+            again.into_iter().filter(|ticket| self.board.is_sending(ticket)).collect();
+        if tickets.is_empty() {
+            tickets = self.board.next(self.terms.window, UNITS);
+        }
+        if tickets.is_empty() {
+            return Ok(None);
+        }
+        let messages = tickets
+            .iter()
+            .map(|ticket| self.bodies.message(&self.board, ticket))
+            .collect::<Result<Vec<_>, _>>()?;
+        let pause = self.patience[Line::Work as usize].pause();
+        Ok(Some(Box::pin(async move {
+            tokio::time::sleep(pause).await;
+            let published = work.publish_all(messages).await;
+            (tickets, published)
+        })))
+    }
+
+    /// Looks at results and makes records of those that can be.
+    fn admit<R: ResultBody>(&mut self, leases: Vec<Lease<R>>) -> Claimed<R> {
+        let mut records = Vec::with_capacity(leases.len());
+        let mut notes = Vec::with_capacity(leases.len());
+        for lease in &leases {
+            let body = lease.body();
+            let key = UnitKey::of(body.unit());
+            if let Some(link) = &self.link {
+                link.gauge.hear();
+                if body.run() != Some(&link.run) {
+                    tracing::warn!(message = lease.id(), "a result of another run was dropped");
+                    continue;
+                }
+            }
+            let (seat, configuration, item) = match self.board.admit(&key, body.attempt()) {
+                Admission::Known { seat, configuration, item } => (Some(seat), configuration, item),
+                // The record will find it to be a duplicate and count it.
+                Admission::Unknown if self.is_settled(&key) => (None, 0, 0),
+                Admission::Unknown => {
+                    tracing::warn!(unit = %body.unit(), "a result of a unit that is not of this run was dropped");
+                    continue;
+                }
+                Admission::NeverSent { attempt } => {
+                    tracing::warn!(unit = %body.unit(), attempt, "a result of an attempt that was never given out was dropped");
+                    continue;
+                }
+            };
+            let mut outcome = body.outcome().clone();
+            if let Some(link) = self.link.as_ref().filter(|_| outcome.is_fault()) {
+                (link.annotate)(&format!("{}-{}", body.unit(), body.attempt()), &mut outcome);
+            }
+            let correct = match seat {
+                Some(seat) if !outcome.is_fault() => self.bodies.correct(&self.board, seat, &outcome),
+                _ => None,
+            };
+            let record = Record {
+                unit: body.unit().clone(),
+                configuration,
+                item,
+                attempt: body.attempt(),
+                outcome,
+                telemetry: body.telemetry().clone(),
+            };
+            notes.push(Note::of(&record, seat, correct));
+            records.push(record);
+        }
+        Claimed { leases, records, notes }
+    }
+
+    fn is_settled(&self, unit: &UnitKey) -> bool {
+        matches!(self.checkpoint.with_index(|index| index.status(unit)), UnitStatus::Settled(_))
+    }
+
+    /// Draws the consequences of a recorded result and says what happened.
+    async fn conclude(&mut self, note: Note, recorded: Recorded) {
+        let Note { seat, unit, attempt, settlement, fault, correct, tokens, seconds, worker } = note;
+        let place = seat.and_then(|seat| Some((seat, self.board.place(seat)?)));
+        let Some((seat, (configuration, item))) = place else {
+            return self.say(Event::Duplicate { unit }).await;
+        };
+        let consequence = self.board.settle(seat, attempt, recorded, settlement);
+        let configuration = configuration as usize;
+        let event = match (consequence, fault) {
+            (Consequence::Settled(settlement), _) => Event::Settled {
+                unit,
+                configuration,
+                item,
+                attempt,
+                status: settlement.name(),
+                correct,
+                prompt_tokens: tokens.0,
+                completion_tokens: tokens.1,
+                seconds,
+            },
+            (Consequence::Faulted { will_retry }, Some(fault)) => {
+                self.voice.with(|sheet| {
+                    sheet.fault(&unit, &worker, attempt, &fault);
+                    sheet.set_faulted(self.board.tallies());
+                });
+                if !will_retry {
+                    self.bodies.forget(seat);
+                }
+                Event::Faulted { unit, configuration, item, attempt, fault, will_retry }
+            }
+            (Consequence::Late, _) => return,
+            (Consequence::Duplicate | Consequence::Faulted { .. }, _) => Event::Duplicate { unit },
+        };
+        self.say(event).await;
+    }
+
+    async fn obey(&mut self, command: Command, work: &dyn Queue<Assignment>) -> Result<(), DispatchError> {
+        match command {
+            Command::Present { present, round } => {
+                let checkpoint = self.checkpoint;
+                let recorded =
+                    |unit: &UnitKey, attempt| checkpoint.with_index(|index| index.has(unit, attempt));
+                let units = self.board.missing(&present, round, recorded);
+                if units > 0 && self.publishing {
+                    self.say(Event::Recovered { units }).await;
+                }
+            }
+            Command::Cancelled => {
+                self.cancelled = true;
+                self.ending = true;
+                self.publishing = false;
+                work.close();
+                self.say(Event::Cancelled { at_hand: self.board.in_flight() as u64 }).await;
+            }
+            Command::End => self.ending = true,
+            Command::Displaced(why) => return Err(DispatchError::Displaced(why)),
+        }
+        Ok(())
+    }
+
+    async fn stop(&mut self, work: &dyn Queue<Assignment>, reason: &str) {
+        self.publishing = false;
+        work.close();
+        let at_hand = self.board.in_flight() as u64;
+        self.say(Event::Draining { reason: reason.to_owned(), at_hand }).await;
+    }
+
+    async fn stop_if_too_many_faulted(&mut self, work: &dyn Queue<Assignment>, drain: &CancellationToken) {
+        let stops = self.terms.fail_on_error.stops(self.board.faulted(), self.board.planned());
+        if self.publishing && stops {
+            self.too_many_faults = true;
+            self.stop(work, "too many items faulted").await;
+            drain.cancel();
+        }
+    }
+
+    /// Waits for a queue that may come back, and gives up on one that will not.
+    async fn line_is_down(&mut self, line: Line, error: QueueError) -> Result<(), QueueError> {
+        if !matches!(error, QueueError::Unreachable(_) | QueueError::Full) {
+            return Err(error);
+        }
+        tracing::debug!(%error, "the queue cannot be used at present");
+        let patience = &mut self.patience[line as usize];
+        patience.failures = patience.failures.saturating_add(1);
+        if self.away_since.is_none() {
+            self.away_since = Some(Instant::now());
+            self.say(Event::QueueAway { detail: error.to_string() }).await;
+        }
+        Ok(())
+    }
+
+    async fn line_is_up(&mut self, line: Line) {
+        self.patience[line as usize] = Patience::default();
+        if self.patience.iter().all(|patience| patience.failures == 0)
+            && let Some(since) = self.away_since.take()
+        {
+            self.say(Event::QueueBack { seconds: since.elapsed().as_secs_f64() }).await;
+        }
+    }
+
+    fn round(&self) -> u32 {
+        self.link.as_ref().map_or(0, |link| link.gauge.round.load(Ordering::Acquire))
+    }
+
+    fn show_gauges(&self) {
+        if let Some(link) = &self.link {
+            link.gauge.in_flight.store(self.board.in_flight(), Ordering::Relaxed);
+            self.voice.with(|sheet| sheet.in_flight = self.board.in_flight() as u64);
+        }
+    }
+}
+
+fn claim<'q, R: ResultBody>(results: &'q dyn Queue<R>, pause: Duration) -> Claiming<'q, R> {
+    Box::pin(async move {
+        tokio::time::sleep(pause).await;
+        results.claim(RESULTS).await
+    })
+}
+
+/// A future that is going on; waits for ever where there is none.
+async fn going<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => pending().await,
+    }
+}
+
+/// The next command; waits for ever where nobody gives any.
+async fn command(link: &mut Option<Link>) -> Command {
+    match link {
+        Some(link) => match link.commands.recv().await {
+            Some(command) => command,
+            None => pending().await,
+        },
+        None => pending().await,
+    }
+}

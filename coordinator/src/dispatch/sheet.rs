@@ -1,0 +1,124 @@
+//! How a run stands, added up from its events: what a status is made of.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use lumos_tasks::fleet::{ConfigurationStatus, RecentFault};
+use lumos_tasks::{Fault, UnitId};
+
+use super::board::Tally;
+use crate::events::Event;
+
+/// The time that rates are measured over.
+const WINDOW: Duration = Duration::from_secs(20);
+/// Faults that are kept.
+const FAULTS: usize = 20;
+
+/// The figures of a session.
+#[derive(Debug)]
+pub(crate) struct Sheet {
+    pub(crate) configurations: Vec<ConfigurationStatus>,
+    pub(crate) in_flight: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) recovered: u64,
+    pub(crate) recent_faults: VecDeque<RecentFault>,
+    began: Instant,
+    /// Units and tokens by second of the session.
+    recent: VecDeque<(u64, u64, u64)>,
+}
+
+impl Sheet {
+    pub(crate) fn new(labels: &[String], tallies: &[Tally]) -> Self {
+        let configurations = labels
+            .iter()
+            .zip(tallies)
+            .map(|(label, tally)| ConfigurationStatus {
+                label: label.clone(),
+                planned: tally.planned,
+                answered: tally.answered,
+                gave_up: tally.gave_up,
+                faulted: tally.faulted,
+                correct: None,
+            })
+            .collect();
+        Self {
+            configurations,
+            in_flight: 0,
+            duplicates: 0,
+            recovered: 0,
+            recent_faults: VecDeque::new(),
+            began: Instant::now(),
+            recent: VecDeque::new(),
+        }
+    }
+
+    /// Takes an event in.
+    pub(crate) fn see(&mut self, event: &Event) {
+        match event {
+            Event::Settled { configuration, status, correct, prompt_tokens, completion_tokens, .. } => {
+                if let Some(one) = self.configurations.get_mut(*configuration) {
+                    if *status == "answered" { one.answered += 1 } else { one.gave_up += 1 }
+                    if let Some(correct) = correct {
+                        let (so_far, scored) = one.correct.unwrap_or((0, 0));
+                        one.correct = Some((so_far + u64::from(*correct), scored + 1));
+                    }
+                }
+                self.count(prompt_tokens + completion_tokens);
+            }
+            Event::Duplicate { .. } => self.duplicates += 1,
+            Event::Recovered { units } => self.recovered += units,
+            _ => {}
+        }
+    }
+
+    /// Takes the board's own count of faulted units over: a late answer takes one away.
+    pub(crate) fn set_faulted(&mut self, tallies: &[Tally]) {
+        for (one, tally) in self.configurations.iter_mut().zip(tallies) {
+            one.faulted = tally.faulted;
+        }
+    }
+
+    pub(crate) fn fault(&mut self, unit: &UnitId, worker: &str, attempt: u32, fault: &Fault) {
+        self.recent_faults.truncate(FAULTS - 1);
+        self.recent_faults.push_front(RecentFault {
+            at_ms: Timestamp::now().as_millisecond(),
+            unit: unit.clone(),
+            worker: worker.to_owned(),
+            attempt,
+            fault: fault.clone(),
+        });
+    }
+
+    fn count(&mut self, tokens: u64) {
+        let now = self.began.elapsed().as_secs();
+        match self.recent.back_mut() {
+            Some((second, units, so_far)) if *second == now => {
+                *units += 1;
+                *so_far += tokens;
+            }
+            _ => self.recent.push_back((now, 1, tokens)),
+        }
+        self.forget(now);
+    }
+
+    fn forget(&mut self, now: u64) {
+        while self.recent.front().is_some_and(|(second, ..)| second + WINDOW.as_secs() < now) {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Units and tokens per second of late.
+    pub(crate) fn rates(&mut self) -> (f64, f64) {
+        let elapsed = self.began.elapsed();
+        self.forget(elapsed.as_secs());
+        let seconds = elapsed.min(WINDOW).as_secs_f64().max(0.5);
+        let (units, tokens) = self
+            .recent
+            .iter()
+            .fold((0u64, 0u64), |(units, tokens), (_, more, further)| (units + more, tokens + further));
+        #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+        let rate = |count: u64| count as f64 / seconds;
+        (rate(units), rate(tokens))
+    }
+}

@@ -1,0 +1,113 @@
+//! Results on their way into the record.
+
+use futures::future::join_all;
+use lumos_queue::Lease;
+use lumos_tasks::fleet::ResultMessage;
+use lumos_tasks::{Ending, Fault, Finished, Outcome, RunToken, Telemetry, UnitId};
+
+use super::board::Seat;
+use crate::checkpoint::{Checkpoint, CheckpointError, Record, Recorded, Settlement};
+
+/// A message that brings a result.
+pub(crate) trait ResultBody: Send + Sync {
+    fn run(&self) -> Option<&RunToken>;
+    fn unit(&self) -> &UnitId;
+    fn attempt(&self) -> u32;
+    fn outcome(&self) -> &Outcome;
+    fn telemetry(&self) -> &Telemetry;
+}
+
+impl ResultBody for Finished {
+    fn run(&self) -> Option<&RunToken> {
+        self.run.as_ref()
+    }
+    fn unit(&self) -> &UnitId {
+        &self.unit
+    }
+    fn attempt(&self) -> u32 {
+        self.attempt
+    }
+    fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+    fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+}
+
+impl ResultBody for ResultMessage {
+    fn run(&self) -> Option<&RunToken> {
+        Some(&self.run)
+    }
+    fn unit(&self) -> &UnitId {
+        &self.unit
+    }
+    fn attempt(&self) -> u32 {
+        self.attempt
+    }
+    fn outcome(&self) -> &Outcome {
+        &self.outcome
+    }
+    fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+}
+
+/// What is kept of a result once its record is on its way.
+#[derive(Debug)]
+pub(super) struct Note {
+    /// Its unit, unless that was settled before this session.
+    pub(super) seat: Option<Seat>,
+    pub(super) unit: UnitId,
+    pub(super) attempt: u32,
+    pub(super) settlement: Option<Settlement>,
+    pub(super) fault: Option<Fault>,
+    pub(super) correct: Option<bool>,
+    pub(super) tokens: (u64, u64),
+    pub(super) seconds: f64,
+    pub(super) worker: String,
+}
+
+impl Note {
+    pub(super) fn of(record: &Record, seat: Option<Seat>, correct: Option<bool>) -> Self {
+        let fault = match &record.outcome.ending {
+            Ending::Faulted(fault) => Some(fault.clone()),
+            Ending::Answered | Ending::GaveUp(_) => None,
+        };
+        Self {
+            seat,
+            unit: record.unit.clone(),
+            attempt: record.attempt,
+            settlement: Settlement::of(&record.outcome),
+            fault,
+            correct,
+            tokens: record.outcome.tokens(),
+            seconds: record.telemetry.seconds,
+            worker: record.telemetry.worker.clone(),
+        }
+    }
+}
+
+/// Results that were claimed together.
+pub(super) struct Claimed<R> {
+    pub(super) leases: Vec<Lease<R>>,
+    pub(super) records: Vec<Record>,
+    /// One for each record.
+    pub(super) notes: Vec<Note>,
+}
+
+impl<R: ResultBody> Claimed<R> {
+    /// Records and flushes, then acknowledges.
+    pub(super) async fn record(
+        self,
+        checkpoint: &Checkpoint,
+    ) -> Result<Vec<(Note, Recorded)>, CheckpointError> {
+        let Self { leases, records, notes } = self;
+        let recorded = if records.is_empty() { Vec::new() } else { checkpoint.record_all(records).await? };
+        let acknowledged = join_all(leases.into_iter().map(Lease::acknowledge)).await;
+        if let Some(error) = acknowledged.into_iter().find_map(Result::err) {
+            tracing::debug!(%error, "a result was acknowledged too late; it comes again and is dropped");
+        }
+        Ok(notes.into_iter().zip(recorded).collect())
+    }
+}
