@@ -9,6 +9,7 @@ pub mod checkpoint;
 pub mod dispatch;
 pub mod events;
 pub mod export;
+pub mod fleet;
 pub mod identity;
 pub mod ledger;
 pub mod manifest;

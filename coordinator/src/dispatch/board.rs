@@ -211,6 +211,16 @@ impl Board {
         Some(Seat(seat))
     }
 
+    /// Takes over what an earlier session gave out and is still somewhere: it is not given out again.
+    pub(crate) fn adopt(&mut self, present: &Present) {
+        for unit in &mut self.units {
+            if unit.state == State::Waiting && present.contains(&(unit.key, unit.attempt)) {
+                unit.state = State::Published { round: 0 };
+                self.in_flight += 1;
+            }
+        }
+    }
+
     /// Whether a ticket is still to be sent: its unit may have been settled while sending it failed.
     pub(crate) fn is_sending(&self, ticket: &Ticket) -> bool {
         self.units

@@ -31,6 +31,8 @@ pub(crate) struct Gauge {
     pub(crate) round: AtomicU32,
     /// Units given out and not settled.
     pub(crate) in_flight: AtomicUsize,
+    /// Places of the fleet.
+    pub(crate) places: AtomicUsize,
     began: Instant,
     /// When a result came last, milliseconds after `began`.
     heard: AtomicU64,
@@ -41,6 +43,7 @@ impl Gauge {
         Self {
             round: AtomicU32::new(0),
             in_flight: AtomicUsize::new(0),
+            places: AtomicUsize::new(0),
             began: Instant::now(),
             heard: AtomicU64::new(0),
         }

@@ -9,10 +9,6 @@ mod link;
 mod session;
 mod sheet;
 mod take_in;
-#[cfg(test)]
-mod board_tests;
-#[cfg(test)]
-mod tests;
 
 use std::time::Instant;
 
@@ -28,7 +24,7 @@ use crate::manifest::Manifest;
 use crate::spec::FailOnError;
 
 pub(crate) use board::Present;
-pub(crate) use link::{Command, Gauge, Link, Voice};
+pub(crate) use link::{Annotate, Command, Gauge, Link, Voice};
 pub(crate) use session::Session;
 pub(crate) use sheet::Sheet;
 pub(crate) use take_in::ResultBody;

@@ -9,7 +9,7 @@ use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::Assignment;
 use tokio_util::sync::CancellationToken;
 
-use super::board::{Admission, Board, Consequence, Ticket};
+use super::board::{Admission, Board, Consequence, Present, Ticket};
 use super::bodies::{Bodies, board};
 use super::link::{Command, Link, Voice};
 use super::take_in::{Claimed, Note, ResultBody};
@@ -23,6 +23,8 @@ use crate::unit_key::UnitKey;
 const RESULTS: usize = 512;
 /// Units given to the queue together.
 const UNITS: usize = 256;
+/// Units given out for each place of a large fleet.
+const PER_PLACE: usize = 4;
 /// How long a queue that cannot be used is left alone, at first and at most.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
@@ -110,6 +112,11 @@ impl<'a> Session<'a> {
 
     pub(crate) fn set_voice(&mut self, voice: Voice) {
         self.voice = voice;
+    }
+
+    /// Takes over what an earlier session gave out.
+    pub(crate) fn adopt(&mut self, present: &Present) {
+        self.board.adopt(present);
     }
 
     pub(crate) fn summary(&self) -> Summary {
@@ -218,7 +225,7 @@ impl<'a> Session<'a> {
         let mut tickets: Vec<Ticket> =
             again.into_iter().filter(|ticket| self.board.is_sending(ticket)).collect();
         if tickets.is_empty() {
-            tickets = self.board.next(self.terms.window, UNITS);
+            tickets = self.board.next(self.window(), UNITS);
         }
         if tickets.is_empty() {
             return Ok(None);
@@ -387,6 +394,12 @@ impl<'a> Session<'a> {
         {
             self.say(Event::QueueBack { seconds: since.elapsed().as_secs_f64() }).await;
         }
+    }
+
+    /// Wide enough that no place of the fleet waits for the coordinator.
+    fn window(&self) -> usize {
+        let places = self.link.as_ref().map_or(0, |link| link.gauge.places.load(Ordering::Relaxed));
+        self.terms.window.max(places.saturating_mul(PER_PLACE))
     }
 
     fn round(&self) -> u32 {

@@ -67,7 +67,7 @@ impl Sheet {
                 self.count(prompt_tokens + completion_tokens);
             }
             Event::Duplicate { .. } => self.duplicates += 1,
-            Event::Recovered { units } => self.recovered += units,
+            Event::Recovered { units } | Event::WorkerLost { recalled: units, .. } => self.recovered += units,
             _ => {}
         }
     }

@@ -1,0 +1,75 @@
+//! Why a run on a fleet could not go on.
+
+use lumos_queue::QueueError;
+use lumos_queue::nats::{KeyValueError, NatsError};
+use lumos_tasks::RunToken;
+use thiserror::Error;
+
+use crate::checkpoint::CheckpointError;
+use crate::dispatch::DispatchError;
+
+/// Why a run on a fleet could not go on. What was recorded before is safe.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum FleetError {
+    /// Another coordinator has the run.
+    #[error(
+        "another coordinator has this run: process {process} on {host}, which last said so {age:.0} s ago; \
+         stop that one first, or wait for it"
+    )]
+    Owned {
+        /// Its host.
+        host: String,
+        /// Its process on that host.
+        process: u32,
+        /// Seconds since its claim was written.
+        age: f64,
+    },
+    /// The session itself failed.
+    #[error(transparent)]
+    Dispatch(#[from] DispatchError),
+    /// The server refused.
+    #[error(transparent)]
+    Server(#[from] NatsError),
+    /// A bucket on the server refused.
+    #[error(transparent)]
+    KeyValue(#[from] KeyValueError),
+    /// There is no such run on the server.
+    #[error("the server knows no run {0}: it never ran there, or its notice was removed")]
+    NoRun(RunToken),
+    /// What stands on the server is none of ours.
+    #[error("{0}")]
+    Malformed(String),
+    /// It was stopped while it waited for the server.
+    #[error("interrupted before the run began; nothing was given out")]
+    Interrupted,
+}
+
+impl From<CheckpointError> for FleetError {
+    fn from(error: CheckpointError) -> Self {
+        Self::Dispatch(error.into())
+    }
+}
+
+/// Whether a failure is one that passes: the server is away, or full.
+pub(super) trait Passing {
+    fn passes(&self) -> bool;
+}
+
+impl Passing for NatsError {
+    fn passes(&self) -> bool {
+        matches!(self, Self::Unreachable(_))
+    }
+}
+
+impl Passing for KeyValueError {
+    fn passes(&self) -> bool {
+        matches!(self, Self::Server(error) if error.passes())
+    }
+}
+
+impl Passing for QueueError {
+    fn passes(&self) -> bool {
+        matches!(self, Self::Unreachable(_) | Self::Full)
+    }
+}

@@ -1,0 +1,176 @@
+//! One coordinator for a run, on whatever host: a claim by compare-and-swap, kept alive.
+
+use std::time::{Duration, Instant};
+
+use lumos_queue::nats::{KeyValue, KeyValueError};
+use lumos_tasks::RunToken;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::claim::{Claim, Vital};
+use super::error::FleetError;
+use super::steadfast::Steadfast;
+use crate::dispatch::Command;
+use crate::events::Event;
+
+/// How often a foreign claim is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long letting go may take.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// A run that is owned by this session.
+#[derive(Debug)]
+pub(super) struct Ownership {
+    owners: KeyValue,
+    key: String,
+    claim: Claim,
+    revision: u64,
+}
+
+impl Ownership {
+    /// Claims a run. A dead owner of this machine is replaced at once, one elsewhere when its claim has run out.
+    pub(super) async fn acquire(
+        owners: KeyValue,
+        run: &RunToken,
+        steadfast: &Steadfast,
+        max_age: Duration,
+    ) -> Result<Self, FleetError> {
+        let key = run.as_str().to_owned();
+        let mut seen: Option<(u64, Instant)> = None;
+        let mut epoch = 0;
+        loop {
+            let found = steadfast.call(|| owners.get(&key)).await?;
+            let (replaced, wait) = match found {
+                None => (None, false),
+                Some((bytes, revision)) => {
+                    let Ok(other) = serde_json::from_slice::<Claim>(&bytes) else {
+                        return Err(FleetError::Malformed(format!(
+                            "the owner of run {key} wrote something this version cannot read"
+                        )));
+                    };
+                    epoch = epoch.max(other.epoch);
+                    let owned = || FleetError::Owned {
+                        host: other.host.clone(),
+                        process: other.process,
+                        age: other.age(),
+                    };
+                    let waits = match (other.vital(), seen) {
+                        (Vital::Gone, _) => false,
+                        (Vital::Alive, _) => return Err(owned()),
+                        // It was written again: somebody is there.
+                        (Vital::Unknown, Some((before, _))) if before != revision => return Err(owned()),
+                        // The bucket may keep claims for longer than it is told here.
+                        (Vital::Unknown, Some((_, since))) => since.elapsed() < max_age * 2,
+                        (Vital::Unknown, None) => {
+                            seen = Some((revision, Instant::now()));
+                            let (host, process) = (other.host.clone(), other.process);
+                            let seconds = max_age.as_secs_f64();
+                            steadfast.voice.say(Event::Waiting { host, process, seconds }).await;
+                            true
+                        }
+                    };
+                    (Some(revision), waits)
+                }
+            };
+            if wait {
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK) => continue,
+                    () = steadfast.drain.cancelled() => return Err(FleetError::Interrupted),
+                }
+            }
+            let claim = Claim::here(epoch + 1);
+            let mut ownership = Self { owners: owners.clone(), key: key.clone(), claim, revision: 0 };
+            // Whether a write that failed has landed is found out by looking again.
+            match ownership.write(replaced).await {
+                Ok(()) => return Ok(ownership),
+                Err(KeyValueError::Conflict(_)) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "the claim could not be written");
+                    if ownership.look().await == Ok(true) {
+                        return Ok(ownership);
+                    }
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn write(&mut self, replaced: Option<u64>) -> Result<(), KeyValueError> {
+        self.claim = self.claim.renewed();
+        let bytes = serde_json::to_vec(&self.claim).unwrap_or_default();
+        self.revision = match replaced {
+            Some(revision) => self.owners.update(&self.key, &bytes, revision).await?,
+            None => self.owners.create(&self.key, &bytes).await?,
+        };
+        Ok(())
+    }
+
+    /// Whether the claim that stands is this session's. Takes its revision over, or makes it anew where it ran out.
+    async fn look(&mut self) -> Result<bool, KeyValueError> {
+        match self.owners.get(&self.key).await? {
+            None => {
+                self.claim.epoch += 1;
+                self.write(None).await.map(|()| true)
+            }
+            Some((bytes, revision)) => {
+                let ours = serde_json::from_slice::<Claim>(&bytes)
+                    .is_ok_and(|claim| claim.session == self.claim.session);
+                if ours {
+                    self.revision = revision;
+                }
+                Ok(ours)
+            }
+        }
+    }
+
+    /// Keeps the claim alive until the session is over, then lets go. Tells the session when somebody else has the
+    /// run.
+    pub(super) async fn keep(
+        mut self,
+        every: Duration,
+        session: mpsc::Sender<Command>,
+        over: CancellationToken,
+    ) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(every) => {}
+                () = over.cancelled() => break,
+            }
+            let written = tokio::select! {
+                written = self.write(Some(self.revision)) => written,
+                () = over.cancelled() => break,
+            };
+            let ours = match written {
+                Ok(()) => Ok(true),
+                // Either somebody has it, or it ran out while the server was away, or a write that seemed to fail
+                // has landed.
+                Err(KeyValueError::Conflict(_)) => self.look().await,
+                Err(error) => Err(error),
+            };
+            match ours {
+                Ok(true) => {}
+                Ok(false) => {
+                    let why = "another coordinator has taken this run over; this one stops, and what it \
+                               recorded is safe"
+                        .to_owned();
+                    // Nobody listens any more when the session is over.
+                    let _ = session.send(Command::Displaced(why)).await;
+                    return;
+                }
+                Err(error) => tracing::debug!(%error, "the claim could not be renewed"),
+            }
+        }
+        self.claim.released = true;
+        if tokio::time::timeout(FAREWELL, self.release()).await != Ok(Ok(())) {
+            tracing::debug!("the claim was not released; it runs out by itself");
+        }
+    }
+
+    async fn release(&mut self) -> Result<(), KeyValueError> {
+        match self.write(Some(self.revision)).await {
+            // A renewal that was cut off may have landed.
+            Err(KeyValueError::Conflict(_)) if self.look().await? => self.write(Some(self.revision)).await,
+            released => released,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How the run stands, for everyone to read.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lumos_tasks::fleet::{PROTOCOL, RunState, RunStatus};
+
+use super::Around;
+use super::claim::Claim;
+
+/// How long writing may take before it is left.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Writes the status from time to time until the session is over.
+pub(super) async fn writing(around: Around) {
+    loop {
+        tokio::select! {
+            () = write(&around, RunState::Active) => {}
+            () = around.over.cancelled() => return,
+        }
+        tokio::select! {
+            () = tokio::time::sleep(around.settings.status_every) => {}
+            () = around.over.cancelled() => return,
+        }
+    }
+}
+
+/// Writes the status. One that cannot be written is left; the next one says more.
+pub(super) async fn write(around: &Around, state: RunState) {
+    let Some(status) = status(around, state) else { return };
+    let Ok(bytes) = serde_json::to_vec(&status) else { return };
+    let written = async { around.server.status().await?.put(around.run.as_str(), &bytes).await };
+    match tokio::time::timeout(PATIENCE, written).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "the status was not written"),
+        Err(_) => tracing::debug!("the status was not written in time"),
+    }
+}
+
+fn status(around: &Around, state: RunState) -> Option<RunStatus> {
+    let owner = Claim::here(0);
+    around.voice.with(|sheet| {
+        let (units_per_second, tokens_per_second) = sheet.rates();
+        RunStatus {
+            protocol: PROTOCOL,
+            run: around.run.clone(),
+            name: around.manifest_name.clone(),
+            state,
+            host: owner.host,
+            configurations: sheet.configurations.clone(),
+            in_flight: sheet.in_flight,
+            duplicates: sheet.duplicates,
+            recovered: sheet.recovered,
+            units_per_second,
+            tokens_per_second,
+            recent_faults: sheet.recent_faults.iter().cloned().collect(),
+            started_ms: around.started_ms,
+            written_ms: Timestamp::now().as_millisecond(),
+        }
+    })
+}

@@ -1,0 +1,54 @@
+//! Names of runs and messages on a shared server.
+
+use lumos_tasks::{ContentHash, RunToken};
+
+use crate::manifest::Manifest;
+use crate::unit_key::UnitKey;
+
+/// A run's token: the same wherever its folder is, another one for a run of the same things that was made anew.
+pub fn run_token(manifest: &Manifest) -> RunToken {
+    let made_of = ("run-token/1", &manifest.identity, manifest.created, &manifest.spec.name);
+    RunToken::of(&ContentHash::of_json(&made_of))
+}
+
+/// Unit and attempt of a message's id: `<unit>-<attempt>` of work, `<unit>-<attempt>-<worker>` of a result.
+pub fn parse_message(id: &str) -> Option<(lumos_tasks::UnitId, u32)> {
+    let mut parts = id.splitn(3, '-');
+    let unit = parts.next().filter(|unit| unit.len() == 64)?;
+    let attempt = parts.next()?.parse().ok()?;
+    Some((lumos_tasks::UnitId::new(ContentHash::from_hex(unit)), attempt))
+}
+
+/// The same, as the board knows it.
+pub(super) fn ticket(id: &str) -> Option<(UnitKey, u32)> {
+    let (unit, attempt) = parse_message(id)?;
+    Some((UnitKey::of(&unit), attempt))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{configuration, item, manifest_of};
+
+    #[test]
+    fn a_token_follows_the_run_and_not_its_folder() {
+        let manifest = manifest_of(&[configuration(0)], &[item(0)]);
+        let mut moved = manifest.clone();
+        moved.spec.output_path = "elsewhere".into();
+        assert_eq!(run_token(&manifest), run_token(&moved));
+        let mut anew = manifest.clone();
+        anew.created = jiff::Timestamp::from_second(1).unwrap();
+        assert_ne!(run_token(&manifest), run_token(&anew));
+        assert_ne!(run_token(&manifest), run_token(&manifest_of(&[configuration(1)], &[item(0)])));
+    }
+
+    #[test]
+    fn messages_name_unit_and_attempt() {
+        let unit = lumos_tasks::UnitId::new(ContentHash::of_bytes(b"unit"));
+        assert_eq!(parse_message(&format!("{unit}-2")), Some((unit.clone(), 2)));
+        assert_eq!(parse_message(&format!("{unit}-12-host-1-ab")), Some((unit.clone(), 12)));
+        for strange in ["", "a-1", &format!("{unit}"), &format!("{unit}-x"), &format!("{unit}--1")] {
+            assert_eq!(parse_message(strange), None, "{strange}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Workers that vanish: what they held is taken back without waiting for their leases to run out.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use lumos_queue::nats::NatsError;
+use lumos_tasks::fleet::WorkerNotice;
+use lumos_tasks::{Ending, FaultKind};
+
+use super::Around;
+use crate::events::Event;
+
+/// How often the crew is looked over.
+const LOOK: Duration = Duration::from_millis(500);
+/// A gap in this task's own time after which silence says nothing about workers: the machine slept.
+const GAP: Duration = Duration::from_secs(2);
+/// Messages whose lost holders are remembered.
+const SUSPECTS: usize = 10_000;
+
+/// Which lost workers held a message: what a poison item leaves behind.
+#[derive(Debug, Default)]
+pub(super) struct Suspects(Mutex<HashMap<String, Vec<String>>>);
+
+impl Suspects {
+    fn add(&self, message: &str, worker: &str) {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.len() < SUSPECTS || held.contains_key(message) {
+            let workers = held.entry(message.to_owned()).or_default();
+            if !workers.iter().any(|known| known == worker) {
+                workers.push(worker.to_owned());
+            }
+        }
+    }
+
+    /// Adds the lost holders of a message to the fault it ended with.
+    pub(super) fn annotate(self: &Arc<Self>) -> crate::dispatch::Annotate {
+        let suspects = Arc::clone(self);
+        Arc::new(move |message, outcome| {
+            let Ending::Faulted(fault) = &mut outcome.ending else { return };
+            let held = suspects.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if fault.kind == FaultKind::Worker
+                && let Some(workers) = held.get(message)
+            {
+                fault.message = format!("{} (lost while they held it: {})", fault.message, workers.join(", "));
+            }
+        })
+    }
+}
+
+/// Follows the workers' notices until the session is over.
+pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
+    let mut watcher = Watcher {
+        around,
+        suspects,
+        recalls: Vec::new(),
+        looked: Instant::now(),
+        alone_since: Some(Instant::now()),
+        told: false,
+    };
+    let workers = loop {
+        match watcher.around.server.workers().await {
+            Ok(workers) => break workers,
+            Err(error) => tracing::debug!(%error, "the workers cannot be seen"),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = watcher.around.over.cancelled() => return,
+        }
+    };
+    let mut changes = std::pin::pin!(workers.watch());
+    let over = watcher.around.over.clone();
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = over.cancelled() => return,
+            Some(change) = changes.next() => {
+                let now = Instant::now();
+                let mut crew = watcher.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
+                match change.value.as_deref().map(serde_json::from_slice::<WorkerNotice>) {
+                    Some(Ok(notice)) if notice.name == change.key => crew.hear(notice, now),
+                    Some(_) => tracing::debug!(worker = change.key, "a notice of a worker is none"),
+                    None => crew.leave(&change.key),
+                }
+            }
+            _ = look.tick() => watcher.look().await,
+        }
+    }
+}
+
+struct Watcher {
+    around: Around,
+    suspects: Arc<Suspects>,
+    /// Leases whose recall did not get through.
+    recalls: Vec<String>,
+    looked: Instant,
+    alone_since: Option<Instant>,
+    told: bool,
+}
+
+impl Watcher {
+    async fn look(&mut self) {
+        let now = Instant::now();
+        let slept = now.duration_since(self.looked) > GAP;
+        self.looked = now;
+        let (lost, places, alone, refusals) = {
+            let mut crew = self.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
+            if slept || !self.around.server.is_connected() {
+                crew.forgive(now);
+            }
+            let lost = crew.lost(now, self.around.settings.worker_lost_after);
+            (lost, crew.places(), crew.is_empty(), crew.refusals().join("; "))
+        };
+        self.around.gauge.places.store(places, std::sync::atomic::Ordering::Relaxed);
+        for worker in lost {
+            self.lose(&worker).await;
+        }
+        let mut again = Vec::new();
+        for token in std::mem::take(&mut self.recalls) {
+            if let Err(NatsError::Unreachable(_)) = self.around.server.recall(&token).await {
+                again.push(token);
+            }
+        }
+        self.recalls = again;
+        self.look_for_workers(now, alone, &refusals).await;
+    }
+
+    async fn lose(&mut self, worker: &WorkerNotice) {
+        let mut recalled = 0;
+        for lease in worker.held.iter().filter(|lease| lease.run == self.around.run) {
+            self.suspects.add(&lease.message, &worker.name);
+            recalled += 1;
+            match self.around.server.recall(&lease.token).await {
+                Ok(()) => {}
+                Err(NatsError::Unreachable(_)) => self.recalls.push(lease.token.clone()),
+                Err(error) => tracing::debug!(%error, worker = worker.name, "a lease could not be taken back"),
+            }
+        }
+        self.around.voice.say(Event::WorkerLost { worker: worker.name.clone(), recalled }).await;
+    }
+
+    /// Says so when units wait and nobody takes them.
+    async fn look_for_workers(&mut self, now: Instant, alone: bool, refusals: &str) {
+        let waiting = self.around.gauge.in_flight.load(std::sync::atomic::Ordering::Relaxed) > 0;
+        let idle = alone || (!refusals.is_empty() && self.around.gauge.silence() > self.around.settings.quiet);
+        if !idle || !waiting {
+            self.alone_since = None;
+            self.told = false;
+            return;
+        }
+        let since = *self.alone_since.get_or_insert(now);
+        if self.told || now.duration_since(since) < self.around.settings.lonely_after {
+            return;
+        }
+        self.told = true;
+        let hint = if alone {
+            format!(
+                "no worker has shown itself: start some with `lumos worker --queue {}`",
+                self.around.settings.address
+            )
+        } else {
+            format!("workers are there and cannot take this run's units: {refusals}")
+        };
+        self.around.voice.say(Event::NoWorkers { hint }).await;
+    }
+}
