@@ -116,6 +116,21 @@ impl Progress {
             Event::Draining { reason, at_hand } => self.say(&format!(
                 "{reason}: waiting for {at_hand} episodes at hand; interrupt again to stop at once (nothing recorded is lost)"
             )),
+            Event::Recovered { units } => tracing::info!(units, "units that had vanished are given out again"),
+            Event::QueueAway { detail } => {
+                self.say(&format!("the queue cannot be used at present, waiting for it: {detail}"));
+            }
+            Event::QueueBack { seconds } => self.say(&format!("the queue is back after {seconds:.0} s")),
+            Event::WorkerLost { worker, recalled } => {
+                tracing::warn!("worker {worker} is lost; {recalled} items it held are given to others");
+            }
+            Event::NoWorkers { hint } => self.say(hint),
+            Event::Waiting { host, process, seconds } => self.say(&format!(
+                "process {process} on {host} had this run and may have it still; waiting up to {seconds:.0} s for its claim to run out"
+            )),
+            Event::Cancelled { at_hand } => {
+                self.say(&format!("the run was cancelled; {at_hand} items that were given out stay outstanding"));
+            }
             Event::Finished { settled, faulted, outstanding, seconds } => {
                 self.finish();
                 tracing::info!(settled, faulted, outstanding, seconds, "the session ends");

@@ -1,6 +1,5 @@
 //! One session of a run in this process: queues in memory, one worker, the coordinator, and whoever watches.
 
-use std::collections::HashMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,15 +9,11 @@ use lumos_coordinator::checkpoint::CheckpointError;
 use lumos_coordinator::dispatch::{DispatchError, Summary, Terms, dispatch};
 use lumos_coordinator::events::Event;
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::plan::{PlannedUnit, units};
 use lumos_coordinator::report::Format;
-use lumos_coordinator::score::is_correct;
 use lumos_coordinator::walk::{UnitState, walk};
 use lumos_coordinator::{Checkpoint, export, report};
 use lumos_queue::{MemoryQueue, Queue};
-use lumos_tasks::{
-    Assignment, Configuration, EpisodeUnit, Finished, Item, Outcome as EpisodeOutcome, Target,
-};
+use lumos_tasks::{Assignment, EpisodeUnit, Finished, Item};
 use lumos_worker::tools::ToolSets;
 use lumos_worker::{Limits, Models, Worker};
 use tokio::sync::mpsc;
@@ -67,9 +62,6 @@ pub(crate) fn checkpoint_failure(error: CheckpointError) -> Failure {
     }
 }
 
-/// Gold answers by benchmark and item.
-type Targets = HashMap<(String, u64), Target>;
-
 impl Session {
     /// Runs what is outstanding, writes the results and says how it stands.
     pub(crate) async fn run(self, output: &Output) -> Outcome {
@@ -99,24 +91,8 @@ impl Session {
     }
 
     async fn dispatch(&self, output: &Output, interrupts: &Interrupts) -> Result<Summary, Failure> {
-        let configurations: Vec<Arc<Configuration>> =
-            self.manifest.configurations.iter().map(|planned| Arc::clone(&planned.configuration)).collect();
-        let (planned, targets) = self.planned(&configurations)?;
-        let scoring = self.manifest.spec.scoring.first().copied();
-        let correct = |configuration: u32, item: u64, outcome: &EpisodeOutcome| {
-            let configuration = configurations.get(configuration as usize)?;
-            let benchmark = lumos_benchmarks::find(&configuration.benchmark)?;
-            let target = targets.get(&(configuration.benchmark.clone(), item))?;
-            is_correct(benchmark, target, outcome, scoring?)
-        };
         let limits = &self.manifest.spec.limits;
-        let terms = Terms {
-            run: self.manifest.spec.name.clone(),
-            labels: self.manifest.configurations.iter().map(|planned| planned.label.clone()).collect(),
-            retry_on_error: limits.retry_on_error,
-            fail_on_error: limits.fail_on_error,
-            correct: &correct,
-        };
+        let terms = Terms::of(&self.manifest);
 
         let work: MemoryQueue<Assignment> = MemoryQueue::bounded(QUEUED);
         let results: MemoryQueue<Finished> = MemoryQueue::bounded(QUEUED);
@@ -140,8 +116,16 @@ impl Session {
         };
         let (events, received) = mpsc::channel(1024);
         let watching = tokio::spawn(watch(received, output.quiet, output.json));
-        let dispatched =
-            dispatch(planned, &terms, &self.checkpoint, &work, &results, &events, &interrupts.drain).await;
+        let dispatched = dispatch(
+            &self.manifest,
+            &terms,
+            &self.checkpoint,
+            &work,
+            &results,
+            &events,
+            &interrupts.drain,
+        )
+        .await;
         drop(events);
         if dispatched.is_err() {
             serving.abort();
@@ -150,30 +134,10 @@ impl Session {
         watching.await??;
         let summary = dispatched.map_err(|error| match error {
             DispatchError::Checkpoint(error) => checkpoint_failure(error),
-            error @ DispatchError::Queue(_) => Failure::from(error),
+            error => Failure::from(error),
         })?;
         served??;
         Ok(summary)
-    }
-
-    /// Every unit, and the gold answers to score by.
-    fn planned(&self, configurations: &[Arc<Configuration>]) -> Result<(Vec<PlannedUnit>, Targets), Failure> {
-        let mut targets = Targets::new();
-        let mut items = HashMap::new();
-        for data in &self.manifest.data {
-            let of_benchmark = self
-                .checkpoint
-                .items(&data.benchmark)
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(checkpoint_failure)?;
-            for item in &of_benchmark {
-                targets.insert((data.benchmark.clone(), item.index), item.target.clone());
-            }
-            items.insert(data.benchmark.clone(), of_benchmark);
-        }
-        let planned =
-            units(configurations, |benchmark| items.get(benchmark).cloned().unwrap_or_default()).collect();
-        Ok((planned, targets))
     }
 }
 

@@ -47,3 +47,48 @@ impl fmt::Display for RunIdentity {
         self.0.fmt(formatter)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use lumos_tasks::{EpisodeUnit, UnitId};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::samples::{configuration, item};
+
+    fn ids(configurations: &[Configuration], count: u64) -> Vec<UnitId> {
+        let identities = configurations.iter().map(Configuration::identity);
+        identities
+            .flat_map(|one| (0..count).map(move |index| EpisodeUnit::identity_of(&item(index).id, &one)))
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn no_two_units_share_an_identity(seeds in proptest::collection::hash_set(any::<u64>(), 1..5), count in 1u64..20) {
+            let configurations: Vec<_> = seeds.iter().map(|&seed| configuration(seed)).collect();
+            let ids = ids(&configurations, count);
+            prop_assert_eq!(ids.len() as u64, configurations.len() as u64 * count);
+            prop_assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+        }
+
+        #[test]
+        fn order_is_no_part_of_identity(seeds in proptest::collection::hash_set(any::<u64>(), 1..5), count in 1u64..20) {
+            let configurations: Vec<_> = seeds.iter().map(|&seed| configuration(seed)).collect();
+            let mut reversed = configurations.clone();
+            reversed.reverse();
+            let forwards: HashSet<_> = ids(&configurations, count).into_iter().collect();
+            let backwards: HashSet<_> = ids(&reversed, count).into_iter().collect();
+            prop_assert_eq!(forwards, backwards);
+            let identity =
+                |configurations: &[Configuration], items: Vec<_>| RunIdentity::of(configurations, [("gsm8k", items)]);
+            let items: Vec<_> = (0..count).map(|index| item(index).id).collect();
+            let mut turned = items.clone();
+            turned.reverse();
+            prop_assert_eq!(identity(&configurations, items.clone()), identity(&reversed, turned));
+            prop_assert_ne!(identity(&configurations, items.clone()), identity(&configurations, items[1..].to_vec()));
+        }
+    }
+}

@@ -1,7 +1,5 @@
 //! Going through a run in the order of reports: configuration by configuration, item by item.
 
-use std::sync::Arc;
-
 use lumos_tasks::{EpisodeUnit, Item, UnitId};
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Record};
@@ -54,8 +52,7 @@ impl UnitState {
 
 /// The identity of an item's unit under a configuration.
 pub fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
-    let Item { id, task, setup, .. } = item;
-    EpisodeUnit::new(id.clone(), task.clone(), setup.clone(), Arc::clone(&configuration.configuration)).id
+    EpisodeUnit::identity_of(&item.id, &configuration.identity)
 }
 
 /// Visits every planned unit. Nothing but one unit is held at a time.

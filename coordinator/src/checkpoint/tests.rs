@@ -60,9 +60,11 @@ async fn what_was_recorded_is_there_again() {
     let read: Vec<Item> = checkpoint.items("gsm8k").collect::<Result<_, _>>().unwrap();
     assert_eq!(read, items);
     assert_eq!(checkpoint.items("gsm").count(), 2);
+    let ids: Vec<_> = checkpoint.item_ids("gsm8k").collect::<Result<_, _>>().unwrap();
+    assert_eq!(ids, items.iter().map(|item| (item.index, item.id.clone())).collect::<Vec<_>>());
     assert_eq!(checkpoint.item("gsm8k", 7).unwrap(), Some(item(7)));
     assert_eq!((checkpoint.settled(), checkpoint.duplicates()), (2, 2));
-    assert_eq!(checkpoint.status(&unit(0)), UnitStatus::Settled);
+    assert_eq!(checkpoint.status(&unit(0)), UnitStatus::Settled(Settlement::Answered));
     assert_eq!(checkpoint.status(&unit(9)), UnitStatus::Outstanding);
     assert_eq!(checkpoint.record(record(1, 2, false)).await, Ok(Recorded::Duplicate));
     let kept = checkpoint.records_of(&unit(0)).unwrap();
@@ -97,6 +99,68 @@ async fn records_made_together_settle_each_unit_once() {
     assert_eq!(recorded.iter().filter(|one| **one == Recorded::First).count(), 200);
     assert_eq!((checkpoint.settled(), checkpoint.duplicates()), (200, 400));
     assert_eq!(checkpoint.records().count(), 200);
+}
+
+#[tokio::test]
+async fn a_folder_of_the_first_layout_is_brought_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let items: Vec<Item> = (0..600).map(item).collect();
+    let checkpoint = Checkpoint::create(folder.path()).unwrap();
+    checkpoint.store_items("gsm8k", &items).unwrap();
+    checkpoint.store_items("svamp", &items[..3]).unwrap();
+    checkpoint.record(record(0, 1, true)).await.unwrap();
+    checkpoint.record(record(1, 1, false)).await.unwrap();
+    checkpoint.close().unwrap();
+    // As the first layout was: no identities, no index.
+    let database = open_database(folder.path()).unwrap();
+    database.drop_tree("identities").unwrap();
+    database.drop_tree("index").unwrap();
+    database.open_tree("meta").unwrap().insert("schema", &1u32.to_be_bytes()).unwrap();
+    database.flush().unwrap();
+    drop(database);
+
+    for _ in 0..2 {
+        let checkpoint = Checkpoint::open(folder.path()).unwrap();
+        assert_eq!(checkpoint.status(&unit(0)), UnitStatus::Faulted { attempts: 1, last: 1 });
+        assert_eq!(checkpoint.status(&unit(1)), UnitStatus::Settled(Settlement::Answered));
+        for (benchmark, count) in [("gsm8k", 600), ("svamp", 3)] {
+            let ids: Vec<_> = checkpoint.item_ids(benchmark).collect::<Result<_, _>>().unwrap();
+            let expected: Vec<_> = items[..count].iter().map(|item| (item.index, item.id.clone())).collect();
+            assert_eq!(ids, expected);
+        }
+        checkpoint.close().unwrap();
+    }
+}
+
+#[test]
+fn a_later_layout_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    Checkpoint::create(folder.path()).unwrap().close().unwrap();
+    let database = open_database(folder.path()).unwrap();
+    database.open_tree("meta").unwrap().insert("schema", &9u32.to_be_bytes()).unwrap();
+    database.flush().unwrap();
+    drop(database);
+    let error = Checkpoint::open(folder.path()).unwrap_err();
+    assert!(matches!(error, CheckpointError::Schema { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn records_that_come_together_are_settled_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = Checkpoint::create(folder.path()).unwrap();
+    let together = vec![
+        record(0, 1, true),
+        record(0, 1, true),
+        record(0, 2, false),
+        record(0, 2, true),
+        record(0, 3, false),
+        record(1, 1, false),
+    ];
+    use Recorded::{Duplicate, FaultKept, First};
+    let recorded = checkpoint.record_all(together).await.unwrap();
+    assert_eq!(recorded, [FaultKept, Duplicate, First, Duplicate, Duplicate, First]);
+    assert_eq!((checkpoint.settled(), checkpoint.duplicates()), (2, 3));
+    assert_eq!(checkpoint.record_all(Vec::new()).await, Ok(Vec::new()));
 }
 
 /// A disk that is full after some batches.
@@ -205,9 +269,12 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
     let checkpoint = Checkpoint::open(folder.path()).unwrap();
     let lost: Vec<_> = acknowledged
         .iter()
-        .filter(|&&number| checkpoint.status(&unit(number)) != UnitStatus::Settled)
+        .filter(|&&number| checkpoint.status(&unit(number)) == UnitStatus::Outstanding)
         .collect();
     assert!(acknowledged.len() > 100, "only {} records were acknowledged", acknowledged.len());
     assert!(lost.is_empty(), "{} of {} lost: {lost:?}", lost.len(), acknowledged.len());
+    // The index and the records are of one mind, whenever the process was killed.
+    let settled = checkpoint.records().map(Result::unwrap).filter(|record| !record.outcome.is_fault());
+    assert_eq!(settled.count() as u64, checkpoint.settled());
     checkpoint.close().unwrap();
 }

@@ -9,6 +9,10 @@ mod link;
 mod session;
 mod sheet;
 mod take_in;
+#[cfg(test)]
+mod board_tests;
+#[cfg(test)]
+mod tests;
 
 use std::time::Instant;
 

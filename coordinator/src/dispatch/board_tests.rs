@@ -1,0 +1,299 @@
+//! Whatever happens in whatever order, every unit ends, and ends once.
+
+use std::collections::{BTreeMap, HashSet};
+
+use lumos_tasks::{ContentHash, UnitId};
+use proptest::prelude::*;
+
+use super::board::*;
+use crate::checkpoint::{Recorded, SettledIndex, Settlement, UnitStatus};
+use crate::unit_key::UnitKey;
+
+const UNITS: u64 = 12;
+const CONFIGURATIONS: u32 = 2;
+
+fn key(number: u64) -> UnitKey {
+    UnitKey::of(&UnitId::new(ContentHash::of_json(&number)))
+}
+
+/// Something that happens; numbers choose among what is there.
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Publish(usize),
+    /// The queue says that it has what was sent.
+    Confirm,
+    /// A message at hand is answered.
+    Answer(usize, Option<Settlement>),
+    /// A message that was answered before is answered once more.
+    AnswerAgain(usize, Option<Settlement>),
+    /// A message is lost.
+    Vanish(usize),
+    Reconcile,
+    /// The coordinator dies and is started again.
+    Restart,
+}
+
+fn settlements() -> impl Strategy<Value = Option<Settlement>> {
+    prop_oneof![2 => Just(None), 2 => Just(Some(Settlement::Answered)), 1 => Just(Some(Settlement::GaveUp))]
+}
+
+fn acts() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => (1usize..6).prop_map(Act::Publish),
+        2 => Just(Act::Confirm),
+        5 => (any::<usize>(), settlements()).prop_map(|(at, ending)| Act::Answer(at, ending)),
+        2 => (any::<usize>(), settlements()).prop_map(|(at, ending)| Act::AnswerAgain(at, ending)),
+        1 => any::<usize>().prop_map(Act::Vanish),
+        1 => Just(Act::Reconcile),
+        1 => Just(Act::Restart),
+    ]
+}
+
+/// A coordinator, its record, and a queue that loses and repeats.
+struct World {
+    board: Board,
+    index: SettledIndex,
+    /// Messages that are somewhere.
+    present: Vec<(UnitKey, u32)>,
+    /// Messages that were answered.
+    answered: Vec<(UnitKey, u32)>,
+    sending: Vec<Ticket>,
+    round: u32,
+    window: usize,
+    retries: u32,
+    /// How often each unit was settled.
+    settled: BTreeMap<UnitKey, u32>,
+    /// Units whose attempts were used up, as the board said.
+    given_up: HashSet<UnitKey>,
+}
+
+impl World {
+    fn new(window: usize, retries: u32) -> Self {
+        let mut world = Self {
+            board: Board::new(0, 0),
+            index: SettledIndex::default(),
+            present: Vec::new(),
+            answered: Vec::new(),
+            sending: Vec::new(),
+            round: 0,
+            window,
+            retries,
+            settled: BTreeMap::new(),
+            given_up: HashSet::new(),
+        };
+        world.restart();
+        world
+    }
+
+    fn restart(&mut self) {
+        let mut board = Board::new(CONFIGURATIONS as usize, self.retries);
+        for number in 0..UNITS {
+            let unit = key(number);
+            board.add(number as u32 % CONFIGURATIONS, number, unit, self.index.status(&unit));
+        }
+        board.complete();
+        board.adopt(&self.present.iter().copied().collect());
+        self.board = board;
+        self.sending.clear();
+        self.round = 0;
+        self.given_up.clear();
+    }
+
+    fn publish(&mut self, together: usize) -> Result<usize, TestCaseError> {
+        let adopted = self.board.in_flight();
+        let tickets = self.board.next(self.window, together);
+        prop_assert!(tickets.len() <= together);
+        prop_assert!(self.board.in_flight() <= self.window.max(adopted));
+        for ticket in &tickets {
+            prop_assert!(!self.index.has(&ticket.unit, ticket.attempt), "what is recorded is not given out");
+            let message = (ticket.unit, ticket.attempt);
+            // Publishing twice is harmless.
+            if !self.present.contains(&message) {
+                self.present.push(message);
+            }
+        }
+        let count = tickets.len();
+        self.sending.extend(tickets);
+        Ok(count)
+    }
+
+    fn confirm(&mut self) {
+        let sent = std::mem::take(&mut self.sending);
+        self.board.sent(&sent, self.round);
+    }
+
+    fn result(
+        &mut self,
+        (unit, attempt): (UnitKey, u32),
+        ending: Option<Settlement>,
+    ) -> Result<(), TestCaseError> {
+        let Admission::Known { seat, .. } = self.board.admit(&unit, attempt) else {
+            // Settled by an earlier session: what comes now is a duplicate.
+            let settled = matches!(self.index.status(&unit), UnitStatus::Settled(_));
+            prop_assert!(settled, "an open unit is known");
+            return Ok(());
+        };
+        let recorded = self.index.take(unit, attempt, ending);
+        let consequence = self.board.settle(seat, attempt, recorded, ending);
+        match consequence {
+            Consequence::Settled(settlement) => {
+                prop_assert_eq!(recorded, Recorded::First);
+                prop_assert_eq!(Some(settlement), ending);
+                *self.settled.entry(unit).or_default() += 1;
+                self.given_up.remove(&unit);
+            }
+            Consequence::Faulted { will_retry: false } => {
+                prop_assert!(self.given_up.insert(unit), "given up once");
+            }
+            Consequence::Faulted { will_retry: true } | Consequence::Late => {
+                prop_assert_eq!(recorded, Recorded::FaultKept);
+            }
+            Consequence::Duplicate => prop_assert_eq!(recorded, Recorded::Duplicate),
+        }
+        Ok(())
+    }
+
+    fn reconcile(&mut self) {
+        self.round += 1;
+        let present: Present = self.present.iter().copied().collect();
+        let index = &self.index;
+        self.board.missing(&present, self.round, |unit, attempt| index.has(unit, attempt));
+    }
+
+    fn act(&mut self, act: Act) -> Result<(), TestCaseError> {
+        let chosen = |from: &[(UnitKey, u32)], at: usize| (!from.is_empty()).then(|| at % from.len());
+        match act {
+            Act::Publish(together) => {
+                self.publish(together)?;
+            }
+            Act::Confirm => self.confirm(),
+            Act::Answer(at, ending) => {
+                if let Some(at) = chosen(&self.present, at) {
+                    let message = self.present.swap_remove(at);
+                    self.answered.push(message);
+                    self.result(message, ending)?;
+                }
+            }
+            Act::AnswerAgain(at, ending) => {
+                if let Some(at) = chosen(&self.answered, at) {
+                    self.result(self.answered[at], ending)?;
+                }
+            }
+            Act::Vanish(at) => {
+                if let Some(at) = chosen(&self.present, at) {
+                    self.present.swap_remove(at);
+                }
+            }
+            Act::Reconcile => self.reconcile(),
+            Act::Restart => self.restart(),
+        }
+        self.check()
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        let board = &self.board;
+        prop_assert_eq!(board.planned(), UNITS);
+        prop_assert_eq!(board.settled(), self.index.settled());
+        prop_assert_eq!(board.faulted(), self.given_up.len() as u64);
+        prop_assert_eq!(board.is_done(), board.settled() + board.faulted() == UNITS);
+        prop_assert!(self.settled.values().all(|times| *times == 1), "a unit was settled twice");
+        Ok(())
+    }
+
+    /// From any state on, a fleet that answers brings the run to its end.
+    fn finish(&mut self, ending: Option<Settlement>) -> Result<(), TestCaseError> {
+        let enough = 4 * UNITS * u64::from(self.retries + 2);
+        for _ in 0..enough {
+            if self.board.is_done() {
+                return Ok(());
+            }
+            self.publish(usize::MAX)?;
+            self.confirm();
+            self.reconcile();
+            while let Some(message) = self.present.pop() {
+                self.answered.push(message);
+                self.result(message, ending)?;
+            }
+            self.check()?;
+        }
+        prop_assert!(false, "the run does not end: {:?}", self.board);
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_unit_is_settled_once_or_given_up(
+        acts in proptest::collection::vec(acts(), 0..120),
+        window in 1usize..10,
+        retries in 0u32..3,
+        ending in settlements(),
+    ) {
+        let mut world = World::new(window, retries);
+        for act in acts {
+            world.act(act)?;
+        }
+        world.finish(ending)?;
+        for number in 0..UNITS {
+            let unit = key(number);
+            match world.index.status(&unit) {
+                UnitStatus::Settled(_) => prop_assert!(!world.given_up.contains(&unit)),
+                UnitStatus::Faulted { attempts, .. } => {
+                    prop_assert!(world.given_up.contains(&unit));
+                    prop_assert!(attempts > retries, "all attempts of the session are used up");
+                }
+                UnitStatus::Outstanding => prop_assert!(false, "unit {number} has no record"),
+            }
+        }
+    }
+
+    #[test]
+    fn units_go_out_in_the_order_of_the_plan(window in 1usize..20, together in 1usize..8) {
+        let mut world = World::new(window, 0);
+        let mut order = Vec::new();
+        while !world.board.is_done() {
+            for ticket in world.board.next(window, together) {
+                prop_assert_eq!(ticket.attempt, 1);
+                order.push(world.board.place(ticket.seat).map(|(_, item)| item));
+                world.index.take(ticket.unit, 1, Some(Settlement::Answered));
+                world.board.settle(ticket.seat, 1, Recorded::First, Some(Settlement::Answered));
+            }
+        }
+        prop_assert_eq!(order, (0..UNITS).map(Some).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn results_that_cannot_be_are_told_apart() {
+    let world = World::new(4, 1);
+    assert!(matches!(world.board.admit(&key(0), 1), Admission::Known { configuration: 0, item: 0, .. }));
+    assert_eq!(world.board.admit(&key(0), 2), Admission::NeverSent { attempt: 2 });
+    assert_eq!(world.board.admit(&key(0), 0), Admission::NeverSent { attempt: 0 });
+    assert_eq!(world.board.admit(&key(99), 1), Admission::Unknown);
+}
+
+#[test]
+fn a_late_answer_mends_a_unit_that_was_given_up() {
+    let mut world = World::new(1, 0);
+    let ticket = world.board.next(1, 1)[0];
+    let settle = |board: &mut Board, recorded, ending| board.settle(ticket.seat, 1, recorded, ending);
+    let fault = settle(&mut world.board, Recorded::FaultKept, None);
+    assert_eq!(fault, Consequence::Faulted { will_retry: false });
+    assert_eq!((world.board.faulted(), world.board.settled(), world.board.in_flight()), (1, 0, 0));
+    settle(&mut world.board, Recorded::First, Some(Settlement::GaveUp));
+    assert_eq!((world.board.faulted(), world.board.settled(), world.board.in_flight()), (0, 1, 0));
+    assert_eq!(world.board.tallies()[0].gave_up, 1);
+}
+
+#[test]
+fn what_was_published_after_the_question_is_not_missing() {
+    let mut world = World::new(4, 0);
+    world.publish(2).unwrap();
+    world.board.sent(&std::mem::take(&mut world.sending), 1);
+    let none = Present::new();
+    assert_eq!(world.board.missing(&none, 1, |_, _| false), 0);
+    assert_eq!(world.board.missing(&none, 2, |_, _| true), 0);
+    assert_eq!(world.board.missing(&none, 2, |_, _| false), 2);
+    assert_eq!(world.board.in_flight(), 0);
+    assert_eq!(world.board.next(4, 4).len(), 4);
+}

@@ -1,0 +1,218 @@
+//! Sessions over queues in memory, with workers made of plain queue calls.
+
+use std::sync::Mutex;
+
+use lumos_queue::MemoryQueue;
+use lumos_tasks::{Ending, Fault, FaultKind, Outcome, Telemetry, WorkUnit};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::samples::{configuration, item, manifest_of};
+
+/// What a worker makes of a unit: an answer, or a fault.
+type Work = fn(&Assignment) -> bool;
+
+struct Stage {
+    _folder: tempfile::TempDir,
+    manifest: Manifest,
+    checkpoint: Checkpoint,
+}
+
+impl Stage {
+    fn new(items: u64) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let items: Vec<_> = (0..items).map(item).collect();
+        let manifest = manifest_of(&[configuration(0), configuration(1)], &items);
+        let checkpoint = Checkpoint::create(&folder.path().join("checkpoint")).unwrap();
+        checkpoint.store_items("svamp", &items).unwrap();
+        Self { _folder: folder, manifest, checkpoint }
+    }
+
+    async fn run(&self, terms: Terms, answers: Work, repeats: usize) -> (Summary, Vec<Event>, u64) {
+        let work: MemoryQueue<Assignment> = MemoryQueue::bounded(64);
+        let results: MemoryQueue<Finished> = MemoryQueue::bounded(64);
+        let drain = CancellationToken::new();
+        let worker = worker(&work, &results, &drain, answers, repeats);
+        let (events, mut received) = mpsc::channel(64);
+        let seen = Mutex::new(Vec::new());
+        let watching = async {
+            while let Some(event) = received.recv().await {
+                seen.lock().unwrap().push(event);
+            }
+        };
+        let dispatching = async {
+            let ended =
+                dispatch(&self.manifest, &terms, &self.checkpoint, &work, &results, &events, &drain).await;
+            drop(events);
+            ended.unwrap()
+        };
+        let (summary, ()) = tokio::join!(dispatching, watching);
+        (summary, seen.into_inner().unwrap(), worker.await.unwrap())
+    }
+
+    fn terms(&self) -> Terms {
+        Terms { retry_on_error: 1, window: 10, ..Terms::of(&self.manifest) }
+    }
+}
+
+/// Works until the queue is closed; how many units it was given.
+fn worker(
+    work: &MemoryQueue<Assignment>,
+    results: &MemoryQueue<Finished>,
+    drain: &CancellationToken,
+    answers: Work,
+    repeats: usize,
+) -> JoinHandle<u64> {
+    let (work, results, drain) = (work.clone(), results.clone(), drain.clone());
+    tokio::spawn(async move {
+        let mut given = 0;
+        loop {
+            let leases = tokio::select! {
+                biased;
+                () = drain.cancelled() => break,
+                leases = work.claim(3) => leases.unwrap(),
+            };
+            if leases.is_empty() {
+                break;
+            }
+            for lease in leases {
+                given += 1;
+                for copy in 0..repeats {
+                    let mut finished = finished(lease.body(), answers(lease.body()));
+                    finished.telemetry.worker = format!("worker-{copy}");
+                    results.publish(&finished.message_id(), finished).await.unwrap();
+                }
+                lease.acknowledge().await.unwrap();
+            }
+        }
+        results.close();
+        given
+    })
+}
+
+fn finished(assignment: &Assignment, answered: bool) -> Finished {
+    let WorkUnit::Episode(unit) = &assignment.unit;
+    let fault = Fault { kind: FaultKind::Worker, message: "broken".to_owned() };
+    let ending = if answered { Ending::Answered } else { Ending::Faulted(fault) };
+    Finished {
+        unit: unit.id.clone(),
+        attempt: assignment.attempt,
+        outcome: Outcome { ending, evidence: None, steps: Vec::new() },
+        telemetry: Telemetry::default(),
+        run: assignment.run.clone(),
+    }
+}
+
+fn count(events: &[Event], what: impl Fn(&Event) -> bool) -> usize {
+    events.iter().filter(|event| what(event)).count()
+}
+
+#[tokio::test]
+async fn every_unit_is_done_once_and_a_second_session_does_nothing() {
+    let stage = Stage::new(40);
+    let (summary, events, given) = stage.run(stage.terms(), |_| true, 1).await;
+    assert_eq!((summary.planned, summary.settled, summary.outstanding()), (80, 80, 0));
+    assert_eq!(given, 80);
+    assert!(matches!(&events[0], Event::Started { planned: 80, settled: 0, .. }));
+    assert!(matches!(events.last(), Some(Event::Finished { settled: 80, .. })));
+    assert_eq!(count(&events, |event| matches!(event, Event::Settled { status: "answered", .. })), 80);
+    // There is no evidence, so nothing is correct; but it is scored.
+    let scored = |event: &Event| matches!(event, Event::Settled { correct: Some(false), .. });
+    assert_eq!(count(&events, scored), 80);
+    let (again, _, given) = stage.run(stage.terms(), |_| true, 1).await;
+    assert_eq!((again.settled, given), (80, 0));
+}
+
+#[tokio::test]
+async fn second_outcomes_are_counted_and_dropped() {
+    let stage = Stage::new(10);
+    let (summary, events, given) = stage.run(stage.terms(), |_| true, 2).await;
+    assert_eq!((summary.settled, given), (20, 20));
+    // Those that come after the last unit is settled are never looked at.
+    let duplicates = count(&events, |event| matches!(event, Event::Duplicate { .. }));
+    assert_eq!(stage.checkpoint.duplicates(), duplicates as u64);
+    assert!(duplicates >= 10, "{duplicates}");
+    assert_eq!(stage.checkpoint.records().count(), 20);
+}
+
+#[tokio::test]
+async fn faults_are_retried_and_then_kept_for_the_next_session() {
+    let stage = Stage::new(5);
+    let (summary, events, given) = stage.run(stage.terms(), |unit| unit.attempt == 2, 1).await;
+    assert_eq!((summary.settled, summary.faulted, given), (10, 0, 20));
+    let retried = |event: &Event| matches!(event, Event::Faulted { will_retry: true, attempt: 1, .. });
+    assert_eq!(count(&events, retried), 10);
+
+    let stage = Stage::new(5);
+    let (summary, _, given) = stage.run(stage.terms(), |_| false, 1).await;
+    assert_eq!((summary.settled, summary.faulted, summary.outstanding(), given), (0, 10, 0, 20));
+    // The next session goes on with the third attempt.
+    let (summary, _, given) = stage.run(stage.terms(), |unit| unit.attempt == 3, 1).await;
+    assert_eq!((summary.settled, summary.faulted, given), (10, 0, 10));
+}
+
+#[tokio::test]
+async fn too_many_faults_end_a_session_early() {
+    let stage = Stage::new(200);
+    let terms = Terms { retry_on_error: 0, fail_on_error: FailOnError::Count(3), ..stage.terms() };
+    let (summary, events, given) = stage.run(terms, |_| false, 1).await;
+    assert!(summary.too_many_faults && !summary.cancelled);
+    assert!(summary.faulted > 3 && given < 400, "{summary:?} {given}");
+    assert_eq!(count(&events, |event| matches!(event, Event::Draining { .. })), 1);
+    assert_eq!(summary.faulted + summary.outstanding(), 400);
+}
+
+#[tokio::test]
+async fn a_drained_session_leaves_the_rest_outstanding() {
+    let stage = Stage::new(30);
+    let work: MemoryQueue<Assignment> = MemoryQueue::bounded(4);
+    let results: MemoryQueue<Finished> = MemoryQueue::bounded(64);
+    let drain = CancellationToken::new();
+    let (events, mut received) = mpsc::channel(256);
+    let terms = stage.terms();
+    let session =
+        dispatch(&stage.manifest, &terms, &stage.checkpoint, &work, &results, &events, &drain);
+    let worker = async {
+        for lease in work.claim(3).await.unwrap() {
+            let finished = finished(lease.body(), true);
+            results.publish(&finished.message_id(), finished).await.unwrap();
+            lease.acknowledge().await.unwrap();
+        }
+        while !matches!(received.recv().await, Some(Event::Settled { .. })) {}
+        drain.cancel();
+        results.close();
+    };
+    let (summary, ()) = tokio::join!(session, worker);
+    let summary = summary.unwrap();
+    assert!(summary.settled >= 1 && summary.outstanding() > 50, "{summary:?}");
+    assert_eq!(stage.checkpoint.settled(), summary.settled);
+}
+
+#[tokio::test]
+async fn results_of_strangers_are_dropped() {
+    let stage = Stage::new(1);
+    let work: MemoryQueue<Assignment> = MemoryQueue::bounded(8);
+    let results: MemoryQueue<Finished> = MemoryQueue::bounded(8);
+    let drain = CancellationToken::new();
+    let (events, _received) = mpsc::channel(256);
+    let terms = stage.terms();
+    let session =
+        dispatch(&stage.manifest, &terms, &stage.checkpoint, &work, &results, &events, &drain);
+    let worker = async {
+        for lease in work.claim(2).await.unwrap() {
+            let honest = finished(lease.body(), true);
+            let stranger = Finished {
+                unit: lumos_tasks::UnitId::new(lumos_tasks::ContentHash::of_bytes(b"stranger")),
+                ..honest.clone()
+            };
+            let early = Finished { attempt: 7, ..honest.clone() };
+            for one in [stranger, early, honest] {
+                results.publish(&one.message_id(), one).await.unwrap();
+            }
+            lease.acknowledge().await.unwrap();
+        }
+    };
+    let (summary, ()) = tokio::join!(session, worker);
+    assert_eq!(summary.unwrap().settled, 2);
+    assert_eq!(stage.checkpoint.records().count(), 2);
+}
