@@ -49,43 +49,38 @@ impl Settlement {
     }
 }
 
-/// Length of a record's key: unit, attempt, kind.
-const KEY: usize = 32 + 4 + 1;
+/// Length of an entry: unit, attempt, kind.
+const ENTRY: usize = 32 + 4 + 1;
 const FAULT: u8 = 0;
-const SETTLING: u8 = 1;
-/// What the index keeps beside the key of a settling record.
-const ANSWERED: u8 = 0;
-const GAVE_UP: u8 = 1;
+const ANSWERED: u8 = 1;
+const GAVE_UP: u8 = 2;
 
-/// The key of a record. A fault and an outcome of one attempt (a lease that was given up, and its worker's late
-/// answer) have keys of their own, so that neither overwrites the other.
-pub(super) fn record_key(unit: &UnitKey, attempt: u32, settlement: Option<Settlement>) -> [u8; KEY] {
-    let mut key = [0; KEY];
-    key[..32].copy_from_slice(unit.bytes());
-    key[32..36].copy_from_slice(&attempt.to_be_bytes());
-    key[36] = if settlement.is_some() { SETTLING } else { FAULT };
-    key
+/// Adds a record to what the index keeps of its batch.
+pub(super) fn pack(entries: &mut Vec<u8>, unit: &UnitKey, attempt: u32, settlement: Option<Settlement>) {
+    entries.extend_from_slice(unit.bytes());
+    entries.extend_from_slice(&attempt.to_be_bytes());
+    entries.push(match settlement {
+        None => FAULT,
+        Some(Settlement::Answered) => ANSWERED,
+        Some(Settlement::GaveUp) => GAVE_UP,
+    });
 }
 
-/// What the index keeps under a record's key.
-pub(super) fn index_value(settlement: Option<Settlement>) -> &'static [u8] {
-    match settlement {
-        None => &[],
-        Some(Settlement::Answered) => &[ANSWERED],
-        Some(Settlement::GaveUp) => &[GAVE_UP],
-    }
+/// A settled unit: how it ended, and which record says so.
+#[derive(Debug, Clone, Copy)]
+struct Settled {
+    settlement: Settlement,
+    number: u32,
 }
 
-/// Whether a key is that of the outcome that settled its unit.
-pub(super) fn is_settling(key: &[u8]) -> bool {
-    key.get(36) == Some(&SETTLING)
-}
-
-/// Which units are settled, and which attempts of the others have faulted. 34 bytes a unit.
+/// Which units are settled, which attempts have faulted, and the numbers of the records. Some forty bytes a unit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SettledIndex {
-    settled: UnitTable<Settlement>,
-    faults: UnitTable<Vec<u32>>,
+    settled: UnitTable<Settled>,
+    /// Attempts and record numbers.
+    faults: UnitTable<Vec<(u32, u32)>>,
+    /// The number of the next record.
+    next: u32,
 }
 
 impl SettledIndex {
@@ -96,12 +91,12 @@ impl SettledIndex {
         }
         match self.faults.get(unit) {
             _ if !fault => Recorded::First,
-            Some(faults) if faults.contains(&attempt) => Recorded::Duplicate,
+            Some(faults) if faults.iter().any(|(known, _)| *known == attempt) => Recorded::Duplicate,
             _ => Recorded::FaultKept,
         }
     }
 
-    /// Takes a record in and says what became of it.
+    /// Takes a record in and says what became of it. One that is kept gets the next number.
     pub(crate) fn take(&mut self, unit: UnitKey, attempt: u32, settlement: Option<Settlement>) -> Recorded {
         let recorded = self.classify(&unit, attempt, settlement.is_none());
         if recorded != Recorded::Duplicate {
@@ -110,45 +105,60 @@ impl SettledIndex {
         recorded
     }
 
-    /// Takes an entry of the database in; `None` if it is none.
-    pub(super) fn load(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
-        let unit: [u8; 32] = key.get(..32)?.try_into().ok()?;
-        let attempt = u32::from_be_bytes(key.get(32..36)?.try_into().ok()?);
-        let settlement = match (key.get(36)?, value) {
-            (&FAULT, []) => None,
-            (&SETTLING, [ANSWERED]) => Some(Settlement::Answered),
-            (&SETTLING, [GAVE_UP]) => Some(Settlement::GaveUp),
-            _ => return None,
-        };
-        if key.len() != KEY {
+    /// Takes in what the database keeps of a batch that begins with this record; `None` if it is none.
+    pub(super) fn load(&mut self, first: u32, entries: &[u8]) -> Option<()> {
+        let (entries, rest) = entries.as_chunks::<ENTRY>();
+        if !rest.is_empty() || first != self.next {
             return None;
         }
-        self.insert(unit.into(), attempt, settlement);
+        for entry in entries {
+            let unit: [u8; 32] = entry[..32].try_into().ok()?;
+            let attempt = u32::from_be_bytes(entry[32..36].try_into().ok()?);
+            let settlement = match entry[36] {
+                FAULT => None,
+                ANSWERED => Some(Settlement::Answered),
+                GAVE_UP => Some(Settlement::GaveUp),
+                _ => return None,
+            };
+            self.insert(unit.into(), attempt, settlement);
+        }
         Some(())
     }
 
     fn insert(&mut self, unit: UnitKey, attempt: u32, settlement: Option<Settlement>) {
+        let number = self.next;
+        self.next += 1;
         match settlement {
             Some(settlement) => {
-                self.settled.entry(unit).or_insert(settlement);
-                // Nothing asks for the faults of a settled unit; the records have them.
-                self.faults.remove(&unit);
+                self.settled.entry(unit).or_insert(Settled { settlement, number });
             }
-            None if self.settled.contains_key(&unit) => {}
-            None => self.faults.entry(unit).or_default().push(attempt),
+            None => self.faults.entry(unit).or_default().push((attempt, number)),
         }
+    }
+
+    /// The number of the next record.
+    pub(super) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// The numbers of a unit's records: faults by attempt, the outcome that settled it last.
+    pub(super) fn numbers(&self, unit: &UnitKey) -> Vec<u32> {
+        let mut faults = self.faults.get(unit).cloned().unwrap_or_default();
+        faults.sort_unstable();
+        let settled = self.settled.get(unit).map(|settled| settled.number);
+        faults.into_iter().map(|(_, number)| number).chain(settled).collect()
     }
 
     /// Where a unit stands.
     pub(crate) fn status(&self, unit: &UnitKey) -> UnitStatus {
-        if let Some(settlement) = self.settled.get(unit) {
-            return UnitStatus::Settled(*settlement);
+        if let Some(settled) = self.settled.get(unit) {
+            return UnitStatus::Settled(settled.settlement);
         }
         match self.faults.get(unit) {
             None => UnitStatus::Outstanding,
             Some(faults) => UnitStatus::Faulted {
                 attempts: u32::try_from(faults.len()).unwrap_or(u32::MAX),
-                last: faults.iter().copied().max().unwrap_or(0),
+                last: faults.iter().map(|(attempt, _)| *attempt).max().unwrap_or(0),
             },
         }
     }
@@ -163,11 +173,6 @@ impl SettledIndex {
         self.settled.len() as u64
     }
 
-    /// How many units have faulted and are not settled.
-    #[cfg(test)]
-    pub(crate) fn faulted(&self) -> u64 {
-        self.faults.len() as u64
-    }
 }
 
 #[cfg(test)]
@@ -214,22 +219,20 @@ mod tests {
             records in proptest::collection::vec((0u8..5, 1u32..4, settlements()), 0..60)
         ) {
             let (mut index, mut model) = (SettledIndex::default(), Model::default());
-            let mut written = BTreeMap::new();
+            let mut written = Vec::new();
             for (number, attempt, settlement) in records {
                 let key = unit(number);
                 let recorded = index.take(key, attempt, settlement);
                 prop_assert_eq!(recorded, model.take(number, attempt, settlement));
                 prop_assert!(index.has(&key, attempt));
                 if recorded != Recorded::Duplicate {
-                    // Append-only: no key is written twice.
-                    let before = written.insert(record_key(&key, attempt, settlement), index_value(settlement));
-                    prop_assert!(before.is_none());
+                    pack(&mut written, &key, attempt, settlement);
                 }
             }
             let mut loaded = SettledIndex::default();
-            for (key, value) in &written {
-                loaded.load(key, value).unwrap();
-            }
+            let (first, rest) = written.split_at(written.len() / ENTRY / 2 * ENTRY);
+            loaded.load(0, first).unwrap();
+            loaded.load(loaded.next(), rest).unwrap();
             for number in 0..5 {
                 prop_assert_eq!(index.status(&unit(number)), loaded.status(&unit(number)));
                 match model.settled.get(&number) {
@@ -240,17 +243,19 @@ mod tests {
                 }
             }
             prop_assert_eq!(loaded.settled(), model.settled.len() as u64);
-            prop_assert_eq!(loaded.faulted(), index.faulted());
+            prop_assert_eq!(loaded.next() as usize, written.len() / ENTRY);
+            let mut numbers: Vec<u32> = (0..5).flat_map(|number| index.numbers(&unit(number))).collect();
+            numbers.sort_unstable();
+            prop_assert_eq!(numbers, (0..index.next()).collect::<Vec<_>>(), "every record is found by its unit");
         }
     }
 
     #[test]
-    fn strange_keys_are_no_records() {
-        let mut index = SettledIndex::default();
-        assert!(index.load(b"short", &[]).is_none());
-        assert!(index.load(&[9; 37], &[]).is_none());
-        assert!(index.load(&[0; 38], &[]).is_none());
-        assert!(index.load(&[0; 37], &[1]).is_none());
-        assert!(index.load(&[0; 37], &[]).is_some());
+    fn strange_entries_are_no_index() {
+        let load = |first, entries: &[u8]| SettledIndex::default().load(first, entries);
+        assert!(load(0, b"short").is_none());
+        assert!(load(0, &[9; ENTRY]).is_none());
+        assert!(load(1, &[0; ENTRY]).is_none());
+        assert!(load(0, &[0; 2 * ENTRY]).is_some());
     }
 }

@@ -7,17 +7,21 @@ use lumos_tasks::Item;
 use super::codec::decode;
 use super::error::CheckpointError;
 use super::identities::Identities;
-use super::index::{Settlement, index_value};
+use super::index::{Settlement, pack};
+use super::store::record_key;
 use super::{Record, store_identities};
+use crate::unit_key::UnitKey;
 
-/// Raised when the layout of the database changes. The first one had neither identities of items nor an index of
-/// records.
+/// Raised when the layout of the database changes. The first one kept records by unit, and had neither identities of
+/// items nor an index of records.
 const SCHEMA: u32 = 2;
 const FIRST: u32 = 1;
 
 const SCHEMA_KEY: &str = "schema";
+/// Where the first layout kept its records.
+const FIRST_RECORDS: &str = "records";
 /// Entries that are written together.
-const TOGETHER: usize = 1000;
+const TOGETHER: u32 = 1000;
 
 /// The trees of a database that is being opened.
 pub(super) struct Trees<'a> {
@@ -39,9 +43,13 @@ impl Trees<'_> {
             Some(found) if found.as_ref() == SCHEMA.to_be_bytes() => return Ok(()),
             Some(found) if found.as_ref() == FIRST.to_be_bytes() => {
                 tracing::info!(folder = %self.folder.display(), "the checkpoint gets the present layout");
-                self.index_records()?;
+                self.number_records()?;
                 self.identify_items()?;
                 self.database.flush().map_err(failed)?;
+                // Last: what was interrupted before starts over.
+                self.mark()?;
+                self.database.drop_tree(FIRST_RECORDS).map_err(failed)?;
+                return Ok(());
             }
             Some(found) => {
                 return Err(CheckpointError::Schema {
@@ -51,24 +59,40 @@ impl Trees<'_> {
                 });
             }
         }
-        // Last: what was interrupted before starts over.
+        self.mark()
+    }
+
+    fn mark(&self) -> Result<(), CheckpointError> {
+        let failed = |error| CheckpointError::of_sled(self.folder, &error);
         self.meta.insert(SCHEMA_KEY, &SCHEMA.to_be_bytes()).map_err(failed)?;
         self.database.flush().map_err(failed)?;
         Ok(())
     }
 
-    fn index_records(&self) -> Result<(), CheckpointError> {
+    fn number_records(&self) -> Result<(), CheckpointError> {
         let failed = |error| CheckpointError::of_sled(self.folder, &error);
-        let mut batch = sled::Batch::default();
-        for (number, entry) in self.records.iter().enumerate() {
-            let (key, value) = entry.map_err(failed)?;
+        self.records.clear().map_err(failed)?;
+        self.index.clear().map_err(failed)?;
+        let first_records = self.database.open_tree(FIRST_RECORDS).map_err(failed)?;
+        let (mut first, mut batch, mut entries) = (0, sled::Batch::default(), Vec::new());
+        // Faults come before the outcome that settled their unit, as they were recorded.
+        for (number, entry) in (0u32..).zip(first_records.iter()) {
+            let (_, value) = entry.map_err(failed)?;
             let record: Record = decode(&value).map_err(|error| error.at(self.folder))?;
-            batch.insert(key, index_value(Settlement::of(&record.outcome)));
+            let unit = UnitKey::of(&record.unit);
+            pack(&mut entries, &unit, record.attempt, Settlement::of(&record.outcome));
+            batch.insert(&record_key(number), value);
             if number % TOGETHER == TOGETHER - 1 {
-                self.index.apply_batch(std::mem::take(&mut batch)).map_err(failed)?;
+                self.records.apply_batch(std::mem::take(&mut batch)).map_err(failed)?;
+                self.index.insert(record_key(first), std::mem::take(&mut entries)).map_err(failed)?;
+                first = number + 1;
             }
         }
-        self.index.apply_batch(batch).map_err(failed)
+        self.records.apply_batch(batch).map_err(failed)?;
+        if !entries.is_empty() {
+            self.index.insert(record_key(first), entries).map_err(failed)?;
+        }
+        Ok(())
     }
 
     fn identify_items(&self) -> Result<(), CheckpointError> {

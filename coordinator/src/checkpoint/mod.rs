@@ -16,8 +16,9 @@
 //! counted and dropped. Faults of an unsettled unit are kept, one for each attempt.
 //!
 //! # Beside items and records
-//! Compact copies, so that a run of a million items is taken up in seconds: the identities of the items, and the keys
-//! of the records with how each ended. The latter are written in one transaction with the records.
+//! Records are numbered as they come. Compact copies let a run of a million items be taken up in seconds: the
+//! identities of the items, and for each batch of records their units, attempts and endings. The latter are written
+//! in one transaction with the records.
 //!
 //! # Full disk
 //! The batch that no longer fits is refused with [`CheckpointError::Full`], and so is everything after it:
@@ -115,7 +116,7 @@ impl Checkpoint {
         let database = open_database(folder)?;
         let tree = |name: &str| database.open_tree(name).map_err(failed);
         let (items, identities) = (tree("items")?, tree("identities")?);
-        let (records, keys, meta) = (tree("records")?, tree("index")?, tree("meta")?);
+        let (records, keys, meta) = (tree("log")?, tree("index")?, tree("meta")?);
         layout::Trees { folder, database: &database, items: &items, identities: &identities, records: &records, index: &keys, meta: &meta }.bring_up()?;
         let duplicates = match meta.get(DUPLICATES_KEY).map_err(failed)? {
             Some(bytes) => decode::<u64>(&bytes).map_err(|error| error.at(folder))?,
@@ -124,9 +125,10 @@ impl Checkpoint {
         let mut index = SettledIndex::default();
         for entry in &keys {
             let (key, value) = entry.map_err(failed)?;
-            index.load(&key, &value).ok_or_else(|| CheckpointError::Corrupt {
+            let first = key.as_ref().try_into().map(u32::from_be_bytes).ok();
+            first.and_then(|first| index.load(first, &value)).ok_or_else(|| CheckpointError::Corrupt {
                 folder: folder.to_owned(),
-                detail: format!("the record key {} is none", hex::encode(&key)),
+                detail: format!("the index of records is broken at {}", hex::encode(&key)),
             })?;
         }
         let index = Arc::new(Mutex::new(index));
@@ -265,7 +267,7 @@ impl Checkpoint {
         self.read(&self.items, &item_key(benchmark, index))
     }
 
-    /// All records, by unit and attempt.
+    /// All records, in the order they were recorded.
     pub fn records(&self) -> impl Iterator<Item = Result<Record, CheckpointError>> + Send + use<> {
         let folder = self.folder.clone();
         self.records.iter().values().map(move |value| {
@@ -279,16 +281,18 @@ impl Checkpoint {
     /// # Errors
     /// If they cannot be read.
     pub fn records_of(&self, unit: &UnitId) -> Result<Vec<Record>, CheckpointError> {
-        let prefix = UnitKey::of(unit);
-        let mut records = Vec::new();
-        let mut settled = None;
-        for entry in self.records.scan_prefix(prefix.bytes()) {
-            let (key, value) = entry.map_err(|error| CheckpointError::of_sled(&self.folder, &error))?;
-            let record = decode(&value).map_err(|error| error.at(&self.folder))?;
-            if index::is_settling(&key) { settled = Some(record) } else { records.push(record) }
-        }
-        records.extend(settled);
-        Ok(records)
+        let unit = UnitKey::of(unit);
+        let numbers = self.with_index(|index| index.numbers(&unit));
+        let missing = |number| CheckpointError::Corrupt {
+            folder: self.folder.clone(),
+            detail: format!("record {number} is not there"),
+        };
+        numbers
+            .into_iter()
+            .map(|number| {
+                self.read(&self.records, &store::record_key(number))?.ok_or_else(|| missing(number))
+            })
+            .collect()
     }
 
     /// Where a unit stands, from memory.

@@ -8,25 +8,23 @@ use sled::transaction::TransactionError;
 use super::DUPLICATES_KEY;
 use super::codec::encode;
 use super::error::CheckpointError;
-use super::index::{Settlement, index_value, record_key};
-use crate::unit_key::UnitKey;
-
-/// A record on its way to the disk.
-#[derive(Debug)]
-pub(super) struct Packed {
-    pub(super) unit: UnitKey,
-    pub(super) attempt: u32,
-    pub(super) settlement: Option<Settlement>,
-    pub(super) value: Vec<u8>,
-}
 
 /// A batch of the writer.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// New records.
-    pub(super) records: Vec<Packed>,
+    /// The number of the first record.
+    pub(super) first: u32,
+    /// New records, numbered from there on.
+    pub(super) records: Vec<Vec<u8>>,
+    /// What the index keeps of them.
+    pub(super) entries: Vec<u8>,
     /// The new count of duplicates, where it has changed.
     pub(super) duplicates: Option<u64>,
+}
+
+/// The key of a record. Records are kept in the order they came in: sled is fast where keys only grow.
+pub(super) fn record_key(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
 }
 
 /// Takes batches; a batch that was taken survives the process.
@@ -56,17 +54,16 @@ impl Store for SledStore {
     fn write(&mut self, batch: Batch) -> Result<(), CheckpointError> {
         let failed = |error| CheckpointError::of_sled(&self.folder, &error);
         if !batch.records.is_empty() {
-            let (mut records, mut index) = (sled::Batch::default(), sled::Batch::default());
-            for Packed { unit, attempt, settlement, value } in batch.records {
-                let key = record_key(&unit, attempt, settlement);
-                index.insert(&key[..], index_value(settlement));
-                records.insert(&key[..], value);
+            let mut records = sled::Batch::default();
+            for (number, value) in (batch.first..).zip(batch.records) {
+                records.insert(&record_key(number), value);
             }
+            let (first, entries) = (record_key(batch.first), batch.entries);
             // One log entry for both: after a crash the index has exactly the records that are there.
             (&self.records, &self.index)
                 .transaction(|(into_records, into_index)| {
                     into_records.apply_batch(&records)?;
-                    into_index.apply_batch(&index)?;
+                    into_index.insert(&first, entries.as_slice())?;
                     Ok(())
                 })
                 .map_err(|error| match error {

@@ -115,6 +115,17 @@ async fn a_folder_of_the_first_layout_is_brought_up() {
     let database = open_database(folder.path()).unwrap();
     database.drop_tree("identities").unwrap();
     database.drop_tree("index").unwrap();
+    let (log, old) = (database.open_tree("log").unwrap(), database.open_tree("records").unwrap());
+    for value in log.iter().values() {
+        let value = value.unwrap();
+        let record: Record = decode(&value).unwrap();
+        let mut key = UnitKey::of(&record.unit).bytes().to_vec();
+        key.extend_from_slice(&record.attempt.to_be_bytes());
+        key.push(u8::from(!record.outcome.is_fault()));
+        old.insert(key, value).unwrap();
+    }
+    drop((log, old));
+    database.drop_tree("log").unwrap();
     database.open_tree("meta").unwrap().insert("schema", &1u32.to_be_bytes()).unwrap();
     database.flush().unwrap();
     drop(database);
@@ -123,6 +134,9 @@ async fn a_folder_of_the_first_layout_is_brought_up() {
         let checkpoint = Checkpoint::open(folder.path()).unwrap();
         assert_eq!(checkpoint.status(&unit(0)), UnitStatus::Faulted { attempts: 1, last: 1 });
         assert_eq!(checkpoint.status(&unit(1)), UnitStatus::Settled(Settlement::Answered));
+        assert_eq!(checkpoint.records_of(&unit(0)).unwrap(), [record(0, 1, true)]);
+        assert_eq!(checkpoint.records_of(&unit(1)).unwrap(), [record(1, 1, false)]);
+        assert_eq!(checkpoint.records().count(), 2);
         for (benchmark, count) in [("gsm8k", 600), ("svamp", 3)] {
             let ids: Vec<_> = checkpoint.item_ids(benchmark).collect::<Result<_, _>>().unwrap();
             let expected: Vec<_> = items[..count].iter().map(|item| (item.index, item.id.clone())).collect();

@@ -8,9 +8,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::codec::encode;
 use super::error::CheckpointError;
-use super::index::{SettledIndex, Settlement};
+use super::index::{SettledIndex, Settlement, pack};
 use super::record::{Record, Recorded};
-use super::store::{Batch, Packed, Store};
+use super::store::{Batch, Store};
 use crate::unit_key::UnitKey;
 
 /// Jobs that share a flush at most.
@@ -99,7 +99,7 @@ fn commit(
     index: &Mutex<SettledIndex>,
     duplicates: &AtomicU64,
 ) -> Result<(), CheckpointError> {
-    let mut batch = Batch::default();
+    let mut batch = Batch { first: lock(index).next(), ..Batch::default() };
     let mut pending = PendingIndex { index, added: SettledIndex::default(), order: Vec::new() };
     let mut verdicts = Vec::with_capacity(jobs.len());
     let mut dropped = 0;
@@ -114,7 +114,8 @@ fn commit(
             } else {
                 match encode(record) {
                     Ok(value) => {
-                        batch.records.push(Packed { unit, attempt: record.attempt, settlement, value });
+                        batch.records.push(value);
+                        pack(&mut batch.entries, &unit, record.attempt, settlement);
                         pending.add(unit, record.attempt, settlement);
                     }
                     Err(error) => {

@@ -164,6 +164,7 @@ impl<'a> Session<'a> {
             {
                 recording = Some(Box::pin(self.admit(leases).record(checkpoint)));
             }
+            self.show_gauges();
             let idle = recording.is_none() && claimed.is_none();
             if idle && (self.board.is_done() || self.ending || closed) {
                 return Ok(());
@@ -174,7 +175,6 @@ impl<'a> Session<'a> {
             if claiming.is_none() && claimed.is_none() && !closed {
                 claiming = Some(claim(results, self.patience[Line::Results as usize].pause()));
             }
-            self.show_gauges();
             tokio::select! {
                 biased;
                 command = command(&mut self.link) => self.obey(command, work).await?,

@@ -13,8 +13,10 @@ mod error;
 mod lanes;
 mod ownership;
 mod reconcile;
-mod steadfast;
 mod status;
+mod steadfast;
+#[cfg(test)]
+mod tests;
 mod token;
 mod watch_workers;
 
