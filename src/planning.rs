@@ -8,7 +8,7 @@ use lumos_benchmarks::{Benchmark, DataSource, LoadError};
 use lumos_coordinator::manifest::{FileRecord, Manifest, ManifestParts, ModelRecord, PlannedData};
 use lumos_coordinator::plan::{SelectError, Selected, expand, select};
 use lumos_coordinator::spec::ResolvedSpec;
-use lumos_tasks::{ContentHash, Item, ToolBackend};
+use lumos_tasks::{ContentHash, Item, ItemId, ToolBackend};
 use lumos_worker::Models;
 use lumos_worker::model::{Identified, hash_file};
 use lumos_worker::tools::ToolSets;
@@ -47,18 +47,22 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Res
     )
     .map_err(Failure::usage)?;
     let data = spec.tasks.iter().map(|task| read(&spec, task)).collect::<Result<Vec<_>, _>>()?;
+    let ids: Vec<Vec<ItemId>> =
+        data.iter().map(|data| data.selected.items.iter().map(|item| item.id.clone()).collect()).collect();
+    let partition = spec.partition;
     let manifest = Manifest::new(ManifestParts {
         configurations,
         models: identified.into_iter().map(model_record).collect(),
         data: data
             .iter()
-            .map(|data| PlannedData {
+            .zip(&ids)
+            .map(|(data, items)| PlannedData {
                 benchmark: data.benchmark.name(),
                 source: data.source.clone(),
                 sha256: data.sha256.clone(),
                 records: data.selected.records,
                 invalid: data.selected.invalid,
-                items: &data.selected.items,
+                items,
             })
             .collect(),
         versions: BTreeMap::new(),
@@ -66,8 +70,13 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Res
         created: Timestamp::now(),
         spec,
     });
-    let items =
-        data.into_iter().map(|data| (data.benchmark.name().to_owned(), data.selected.items)).collect();
+    let items = data
+        .into_iter()
+        .map(|mut data| {
+            data.selected.items.retain(|item| partition.is_none_or(|partition| partition.keeps(&item.id)));
+            (data.benchmark.name().to_owned(), data.selected.items)
+        })
+        .collect();
     Ok(Planned { manifest, items })
 }
 

@@ -116,16 +116,9 @@ impl Session {
         };
         let (events, received) = mpsc::channel(1024);
         let watching = tokio::spawn(watch(received, output.quiet, output.json));
-        let dispatched = dispatch(
-            &self.manifest,
-            &terms,
-            &self.checkpoint,
-            &work,
-            &results,
-            &events,
-            &interrupts.drain,
-        )
-        .await;
+        let dispatched =
+            dispatch(&self.manifest, &terms, &self.checkpoint, &work, &results, &events, &interrupts.drain)
+                .await;
         drop(events);
         if dispatched.is_err() {
             serving.abort();

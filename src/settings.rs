@@ -45,6 +45,7 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
         },
         limit: selection.limit,
         samples: samples(&selection.samples, &selection.tasks)?,
+        partition: None,
         data: selection.data.clone(),
         output_path: output.output_path.clone(),
         generation: GenerationSpec {

@@ -33,7 +33,8 @@ fn count() -> u64 {
 /// A line of `/proc/self/status` in mebibytes.
 fn memory(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let found = status.lines().find_map(|text| text.strip_prefix(line)?.split_whitespace().next()?.parse().ok());
+    let found =
+        status.lines().find_map(|text| text.strip_prefix(line)?.split_whitespace().next()?.parse().ok());
     found.unwrap_or(0u64) / 1024
 }
 
@@ -43,7 +44,9 @@ fn text(number: u64, bytes: usize) -> String {
     let mut word = number;
     while text.len() < bytes {
         word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        text.push_str(["apples ", "has ", "more than ", "the ", "train ", "costs "][(word >> 60) as usize % 6]);
+        text.push_str(
+            ["apples ", "has ", "more than ", "the ", "train ", "costs "][(word >> 60) as usize % 6],
+        );
         text.push_str(&format!("{} ", word >> 44));
     }
     text
@@ -79,7 +82,8 @@ fn outcome(number: u64) -> Outcome {
 }
 
 fn manifest(items: &[Item]) -> Manifest {
-    let model = ModelIdentity { name: "none".to_owned(), content: ContentHash::of_bytes(b"none"), dtype: None };
+    let model =
+        ModelIdentity { name: "none".to_owned(), content: ContentHash::of_bytes(b"none"), dtype: None };
     let configuration = Configuration {
         benchmark: "gsm8k".to_owned(),
         formulation: Formulation::Direct,
@@ -107,7 +111,7 @@ fn manifest(items: &[Item]) -> Manifest {
             sha256: ContentHash::of_bytes(b"data"),
             records: items.len() as u64,
             invalid: 0,
-            items,
+            items: &items.iter().map(|item| item.id.clone()).collect::<Vec<_>>(),
         }],
         versions: BTreeMap::new(),
         git_revision: None,

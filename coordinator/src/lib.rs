@@ -13,6 +13,7 @@ pub mod fleet;
 pub mod identity;
 pub mod ledger;
 pub mod manifest;
+pub mod merge;
 pub mod plan;
 pub mod report;
 #[cfg(test)]

@@ -59,6 +59,15 @@ pub(crate) fn manifest_of(configurations: &[Configuration], items: &[Item]) -> M
         models: Some(vec![ModelSet::of("candle:models/planner")]),
         ..RunSpec::default()
     };
+    manifest_with(spec.resolve().unwrap(), configurations, items)
+}
+
+/// A manifest of a specification.
+pub(crate) fn manifest_with(
+    spec: crate::spec::ResolvedSpec,
+    configurations: &[Configuration],
+    items: &[Item],
+) -> Manifest {
     let models = configurations[0]
         .models
         .values()
@@ -72,7 +81,7 @@ pub(crate) fn manifest_of(configurations: &[Configuration], items: &[Item]) -> M
         })
         .collect();
     let mut manifest = Manifest::new(ManifestParts {
-        spec: spec.resolve().unwrap(),
+        spec,
         configurations: configurations.to_vec(),
         models,
         data: vec![PlannedData {
@@ -81,7 +90,7 @@ pub(crate) fn manifest_of(configurations: &[Configuration], items: &[Item]) -> M
             sha256: ContentHash::of_bytes(b"data"),
             records: 1000,
             invalid: 0,
-            items,
+            items: &items.iter().map(|item| item.id.clone()).collect::<Vec<_>>(),
         }],
         versions: BTreeMap::new(),
         git_revision: Some("0123abcd".to_owned()),

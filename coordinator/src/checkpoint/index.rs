@@ -172,7 +172,6 @@ impl SettledIndex {
     pub(crate) fn settled(&self) -> u64 {
         self.settled.len() as u64
     }
-
 }
 
 #[cfg(test)]

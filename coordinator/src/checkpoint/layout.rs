@@ -97,8 +97,7 @@ impl Trees<'_> {
 
     fn identify_items(&self) -> Result<(), CheckpointError> {
         let failed = |error| CheckpointError::of_sled(self.folder, &error);
-        let corrupt =
-            |detail: String| CheckpointError::Corrupt { folder: self.folder.to_owned(), detail };
+        let corrupt = |detail: String| CheckpointError::Corrupt { folder: self.folder.to_owned(), detail };
         let mut at_hand: Option<(String, Identities)> = None;
         for entry in self.items {
             let (key, value) = entry.map_err(failed)?;
@@ -109,7 +108,9 @@ impl Trees<'_> {
                 .ok_or_else(|| corrupt(format!("the item key {} is none", hex::encode(&key))))?;
             let item: Item = decode(&value).map_err(|error| error.at(self.folder))?;
             let same = at_hand.as_ref().is_some_and(|(current, _)| current == benchmark);
-            if !same && let Some((done, identities)) = at_hand.replace((benchmark.to_owned(), Identities::default()))
+            if !same
+                && let Some((done, identities)) =
+                    at_hand.replace((benchmark.to_owned(), Identities::default()))
             {
                 store_identities(self.identities, &done, identities).map_err(failed)?;
             }

@@ -117,7 +117,16 @@ impl Checkpoint {
         let tree = |name: &str| database.open_tree(name).map_err(failed);
         let (items, identities) = (tree("items")?, tree("identities")?);
         let (records, keys, meta) = (tree("log")?, tree("index")?, tree("meta")?);
-        layout::Trees { folder, database: &database, items: &items, identities: &identities, records: &records, index: &keys, meta: &meta }.bring_up()?;
+        layout::Trees {
+            folder,
+            database: &database,
+            items: &items,
+            identities: &identities,
+            records: &records,
+            index: &keys,
+            meta: &meta,
+        }
+        .bring_up()?;
         let duplicates = match meta.get(DUPLICATES_KEY).map_err(failed)? {
             Some(bytes) => decode::<u64>(&bytes).map_err(|error| error.at(folder))?,
             None => 0,

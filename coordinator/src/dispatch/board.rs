@@ -29,7 +29,9 @@ enum State {
     /// Handed to the queue, which has not said yet that it has it.
     Sending,
     /// In the queue or with a worker, since this round of reconciliation.
-    Published { round: u32 },
+    Published {
+        round: u32,
+    },
     Settled,
     /// Its attempts are used up.
     Faulted,
@@ -242,12 +244,11 @@ impl Board {
 
     /// Whether a result can be one of this session.
     pub(crate) fn admit(&self, key: &UnitKey, attempt: u32) -> Admission {
-        let found = self.by_key.binary_search_by_key(&Some(*key), |&seat| {
-            self.units.get(seat as usize).map(|unit| unit.key)
-        });
+        let found = self
+            .by_key
+            .binary_search_by_key(&Some(*key), |&seat| self.units.get(seat as usize).map(|unit| unit.key));
         let seat = found.ok().and_then(|found| self.by_key.get(found).copied());
-        let Some((seat, unit)) =
-            seat.and_then(|seat| Some((Seat(seat), self.units.get(seat as usize)?)))
+        let Some((seat, unit)) = seat.and_then(|seat| Some((Seat(seat), self.units.get(seat as usize)?)))
         else {
             return Admission::Unknown;
         };

@@ -73,10 +73,8 @@ impl<'a> Bodies<'a> {
         board: &Board,
         ticket: &Ticket,
     ) -> Result<(String, Assignment), CheckpointError> {
-        let lost = |detail: String| CheckpointError::Corrupt {
-            folder: self.checkpoint.folder().to_owned(),
-            detail,
-        };
+        let lost =
+            |detail: String| CheckpointError::Corrupt { folder: self.checkpoint.folder().to_owned(), detail };
         let (configuration, item) =
             board.place(ticket.seat).ok_or_else(|| lost("a planned unit is not there".to_owned()))?;
         let known = self

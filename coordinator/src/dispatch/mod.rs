@@ -4,13 +4,13 @@
 //! [`Link`] to the tasks that look after a fleet, queues on a server.
 
 mod board;
+#[cfg(test)]
+mod board_tests;
 mod bodies;
 mod link;
 mod session;
 mod sheet;
 mod take_in;
-#[cfg(test)]
-mod board_tests;
 #[cfg(test)]
 mod tests;
 

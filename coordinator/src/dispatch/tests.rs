@@ -170,8 +170,7 @@ async fn a_drained_session_leaves_the_rest_outstanding() {
     let drain = CancellationToken::new();
     let (events, mut received) = mpsc::channel(256);
     let terms = stage.terms();
-    let session =
-        dispatch(&stage.manifest, &terms, &stage.checkpoint, &work, &results, &events, &drain);
+    let session = dispatch(&stage.manifest, &terms, &stage.checkpoint, &work, &results, &events, &drain);
     let worker = async {
         for lease in work.claim(3).await.unwrap() {
             let finished = finished(lease.body(), true);
@@ -196,8 +195,7 @@ async fn results_of_strangers_are_dropped() {
     let drain = CancellationToken::new();
     let (events, _received) = mpsc::channel(256);
     let terms = stage.terms();
-    let session =
-        dispatch(&stage.manifest, &terms, &stage.checkpoint, &work, &results, &events, &drain);
+    let session = dispatch(&stage.manifest, &terms, &stage.checkpoint, &work, &results, &events, &drain);
     let worker = async {
         for lease in work.claim(2).await.unwrap() {
             let honest = finished(lease.body(), true);

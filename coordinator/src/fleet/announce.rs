@@ -7,9 +7,9 @@ use lumos_tasks::fleet::{LaneId, PROTOCOL, RunNotice, RunState, SharedInputs};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Around;
 use super::error::FleetError;
 use super::steadfast::Steadfast;
-use super::Around;
 use crate::manifest::Manifest;
 
 /// How long cleaning up may take; what stays is cleaned up by the run's next session.
@@ -98,8 +98,7 @@ pub(super) async fn set_state(
         }
         notice.state = state;
         notice.written_ms = Timestamp::now().as_millisecond();
-        let bytes =
-            serde_json::to_vec(&notice).map_err(|error| FleetError::Malformed(error.to_string()))?;
+        let bytes = serde_json::to_vec(&notice).map_err(|error| FleetError::Malformed(error.to_string()))?;
         match runs.update(run.as_str(), &bytes, revision).await {
             Ok(_) => return Ok(notice),
             Err(KeyValueError::Conflict(_)) => {}

@@ -53,7 +53,8 @@ impl Crew {
 
     /// Episodes that can be driven side by side.
     pub(super) fn places(&self) -> usize {
-        let places = self.members.values().map(|member| u64::from(member.notice.holdings.places)).sum::<u64>();
+        let places =
+            self.members.values().map(|member| u64::from(member.notice.holdings.places)).sum::<u64>();
         usize::try_from(places).unwrap_or(usize::MAX)
     }
 

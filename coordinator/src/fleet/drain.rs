@@ -60,7 +60,8 @@ async fn all_in(around: &Around, news: Instant) {
             let crew = around.crew.lock().unwrap_or_else(PoisonError::into_inner);
             crew.is_empty() || crew.is_idle(&around.run, news)
         };
-        if idle && around.server.results_present(around.run.as_str()).await.is_ok_and(|left| left.is_empty()) {
+        if idle && around.server.results_present(around.run.as_str()).await.is_ok_and(|left| left.is_empty())
+        {
             return;
         }
     }

@@ -176,12 +176,8 @@ async fn attend(
     let (server, run) = (around.server.clone(), around.run.clone());
     let announced = Announced::announce(manifest, &around, steadfast).await?;
     let suspects = Arc::new(watch_workers::Suspects::default());
-    let link = Link {
-        run: run.clone(),
-        commands,
-        gauge: Arc::clone(&around.gauge),
-        annotate: suspects.annotate(),
-    };
+    let link =
+        Link { run: run.clone(), commands, gauge: Arc::clone(&around.gauge), annotate: suspects.annotate() };
     let mut session = Session::open(manifest, terms, checkpoint, around.voice.clone(), Some(link))
         .map_err(DispatchError::from)?;
     let sheet = Sheet::new(session.labels(), session.board().tallies());

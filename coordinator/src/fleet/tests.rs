@@ -61,7 +61,11 @@ impl Stage {
         Some(Self { nats, server, manifest, checkpoint, drain, run, _folder: folder })
     }
 
-    async fn coordinate(&self, terms: Terms, settings: FleetSettings) -> (Result<Summary, FleetError>, Vec<Event>) {
+    async fn coordinate(
+        &self,
+        terms: Terms,
+        settings: FleetSettings,
+    ) -> (Result<Summary, FleetError>, Vec<Event>) {
         let (events, mut received) = mpsc::channel(64);
         let watching = async {
             let mut seen = Vec::new();
@@ -259,8 +263,7 @@ async fn what_a_killed_worker_held_is_worked_on_without_waiting_for_its_leases()
     });
     let (summary, events) = stage.coordinate(stage.terms(), settings()).await;
     assert_eq!(summary.unwrap().settled, 20);
-    let told =
-        |event: &Event| matches!(event, Event::WorkerLost { worker, recalled: 6 } if worker == "lost");
+    let told = |event: &Event| matches!(event, Event::WorkerLost { worker, recalled: 6 } if worker == "lost");
     assert_eq!(count(&events, told), 1);
     assert_eq!(stage.status().await.recovered, 6);
     workers.abort();
@@ -278,10 +281,8 @@ async fn units_whose_messages_vanished_are_given_out_again() {
     });
     let (summary, events) = stage.coordinate(stage.terms(), settings()).await;
     assert_eq!(summary.unwrap().settled, 20);
-    let recovered: u64 = events
-        .iter()
-        .map(|event| if let Event::Recovered { units } = event { *units } else { 0 })
-        .sum();
+    let recovered: u64 =
+        events.iter().map(|event| if let Event::Recovered { units } = event { *units } else { 0 }).sum();
     assert_eq!(recovered, 5);
     workers.abort();
 }
@@ -334,7 +335,10 @@ async fn a_run_has_one_coordinator() {
     let ((first, _), (refused, worker)) = tokio::join!(stage.coordinate(stage.terms(), settings()), second);
     assert_eq!(first.unwrap().settled, 10);
     let refused = refused.unwrap_err();
-    assert!(matches!(refused, FleetError::Owned { process, .. } if process == std::process::id()), "{refused}");
+    assert!(
+        matches!(refused, FleetError::Owned { process, .. } if process == std::process::id()),
+        "{refused}"
+    );
     assert!(refused.to_string().starts_with("another coordinator has this run: process "), "{refused}");
     worker.abort();
 }

@@ -43,7 +43,8 @@ impl Suspects {
             if fault.kind == FaultKind::Worker
                 && let Some(workers) = held.get(message)
             {
-                fault.message = format!("{} (lost while they held it: {})", fault.message, workers.join(", "));
+                fault.message =
+                    format!("{} (lost while they held it: {})", fault.message, workers.join(", "));
             }
         })
     }
@@ -135,7 +136,9 @@ impl Watcher {
             match self.around.server.recall(&lease.token).await {
                 Ok(()) => {}
                 Err(NatsError::Unreachable(_)) => self.recalls.push(lease.token.clone()),
-                Err(error) => tracing::debug!(%error, worker = worker.name, "a lease could not be taken back"),
+                Err(error) => {
+                    tracing::debug!(%error, worker = worker.name, "a lease could not be taken back")
+                }
             }
         }
         self.around.voice.say(Event::WorkerLost { worker: worker.name.clone(), recalled }).await;
@@ -144,7 +147,8 @@ impl Watcher {
     /// Says so when units wait and nobody takes them.
     async fn look_for_workers(&mut self, now: Instant, alone: bool, refusals: &str) {
         let waiting = self.around.gauge.in_flight.load(std::sync::atomic::Ordering::Relaxed) > 0;
-        let idle = alone || (!refusals.is_empty() && self.around.gauge.silence() > self.around.settings.quiet);
+        let idle =
+            alone || (!refusals.is_empty() && self.around.gauge.silence() > self.around.settings.quiet);
         if !idle || !waiting {
             self.alone_since = None;
             self.told = false;

@@ -11,7 +11,7 @@ const FREE: [&str; 8] =
     ["name", "scoring", "data", "output_path", "batch_size", "device", "limits", "skip_invalid"];
 
 /// What makes `asked` another run than `found`, one line each. Never empty.
-pub(super) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
+pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
     let mut lines = Vec::new();
     let spec = |manifest: &Manifest| serde_json::to_value(&manifest.spec).unwrap_or_default();
     fields(&spec(found), &spec(asked), &mut lines);

@@ -1,6 +1,6 @@
 //! What was asked, resolved: written before anything runs.
 
-mod compare;
+pub(crate) mod compare;
 mod error;
 mod file;
 
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lumos_tasks::{Configuration, ContentHash, Item, ModelIdentity};
+use lumos_tasks::{Configuration, ContentHash, ItemId, ModelIdentity};
 use serde::{Deserialize, Serialize};
 
 use crate::identity::RunIdentity;
@@ -27,6 +27,9 @@ pub struct Manifest {
     pub schema: u32,
     /// Hash of configurations and selected items.
     pub identity: RunIdentity,
+    /// The run this is a part of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole: Option<RunIdentity>,
     /// When the run was planned.
     pub created: Timestamp,
     /// What was asked.
@@ -135,8 +138,8 @@ pub struct PlannedData<'a> {
     pub records: u64,
     /// Records left out as malformed.
     pub invalid: u64,
-    /// The selected items, in order.
-    pub items: &'a [Item],
+    /// The identities of the selected items, in order: those of all parts, where the specification names one.
+    pub items: &'a [ItemId],
 }
 
 /// What a manifest is made of.
@@ -161,22 +164,33 @@ pub struct ManifestParts<'a> {
 impl Manifest {
     /// Puts a manifest together.
     pub fn new(parts: ManifestParts<'_>) -> Self {
-        let ids = |items: &[Item]| items.iter().map(|item| item.id.clone()).collect::<Vec<_>>();
+        let partition = parts.spec.partition;
+        let kept = |items: &[ItemId]| match partition {
+            Some(partition) => items.iter().filter(|item| partition.keeps(item)).cloned().collect(),
+            None => items.to_vec(),
+        };
         let identity = RunIdentity::of(
             &parts.configurations,
-            parts.data.iter().map(|data| (data.benchmark, ids(data.items))),
+            parts.data.iter().map(|data| (data.benchmark, kept(data.items))),
         );
+        let whole = partition.map(|_| {
+            let all = parts.data.iter().map(|data| (data.benchmark, data.items.to_vec()));
+            RunIdentity::of(&parts.configurations, all)
+        });
         let data: Vec<DataRecord> = parts
             .data
             .iter()
-            .map(|data| DataRecord {
-                benchmark: data.benchmark.to_owned(),
-                source: data.source.clone(),
-                sha256: data.sha256.clone(),
-                records: data.records,
-                selected: data.items.len() as u64,
-                invalid: data.invalid,
-                items: ContentHash::of_json(&ids(data.items)),
+            .map(|data| {
+                let items = kept(data.items);
+                DataRecord {
+                    benchmark: data.benchmark.to_owned(),
+                    source: data.source.clone(),
+                    sha256: data.sha256.clone(),
+                    records: data.records,
+                    selected: items.len() as u64,
+                    invalid: data.invalid,
+                    items: ContentHash::of_json(&items),
+                }
             })
             .collect();
         let prompts = parts
@@ -189,6 +203,7 @@ impl Manifest {
         Self {
             schema: SCHEMA,
             identity,
+            whole,
             created: parts.created,
             spec: parts.spec,
             configurations: planned(parts.configurations, &data),

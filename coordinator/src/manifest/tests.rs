@@ -1,5 +1,7 @@
 //! Manifests in folders.
 
+use lumos_tasks::Item;
+
 use super::*;
 use crate::samples::{configuration, item, manifest_of};
 use crate::spec::ItemChoice;

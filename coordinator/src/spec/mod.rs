@@ -7,6 +7,7 @@
 mod error;
 mod file;
 mod nearest;
+mod partition;
 mod resolve;
 mod resolved;
 mod run_spec;
@@ -15,6 +16,7 @@ mod values;
 
 pub use error::{SpecError, SpecProblem, SpecProblems};
 pub use nearest::nearest;
+pub use partition::{Partition, PartitionError};
 pub(crate) use resolve::roles;
 pub use resolve::{BenchmarkFacts, known_benchmarks};
 pub use resolved::{ItemChoice, Limits, ResolvedModels, ResolvedSpec};

@@ -94,6 +94,7 @@ impl RunSpec {
             models,
             seed,
             items,
+            partition: self.partition,
             data: self.data,
             output_path: self.output_path.unwrap_or_else(|| PathBuf::from("runs")),
             generation,
@@ -118,7 +119,8 @@ fn default_name(spec: &ResolvedSpec) -> String {
         (&spec.generation, &spec.tools, &spec.dtype, spec.preset, spec.skip_invalid, &spec.data),
     ));
     let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>().join("-");
-    format!("{}-{formulations}-{}", spec.tasks.join("-"), &asked.as_str()[..6])
+    let part = spec.partition.map(|one| format!("-part-{}-of-{}", one.part(), one.of())).unwrap_or_default();
+    format!("{}-{formulations}-{}{part}", spec.tasks.join("-"), &asked.as_str()[..6])
 }
 
 #[derive(Default)]

@@ -7,6 +7,7 @@ use lumos_benchmarks::Scoring;
 use lumos_tasks::{Behaviour, Formulation, GenerationSettings, Role};
 use serde::{Deserialize, Serialize};
 
+use super::partition::Partition;
 use super::run_spec::Preset;
 use super::selection::Selection;
 use super::values::{BatchSize, FailOnError};
@@ -33,6 +34,9 @@ pub struct ResolvedSpec {
     pub seed: Vec<u64>,
     /// Items by benchmark.
     pub items: BTreeMap<String, ItemChoice>,
+    /// The part of these items that is run, where the run is one of several parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Partition>,
     /// The data folder; `None` for the samples built into the program.
     pub data: Option<PathBuf>,
     /// The folder that run folders go into.

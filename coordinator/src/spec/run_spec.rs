@@ -11,6 +11,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::partition::Partition;
 use super::selection::Selection;
 use super::values::{BatchSize, FailOnError, one_or_many};
 
@@ -44,6 +45,8 @@ pub struct RunSpec {
     pub limit: Option<u64>,
     /// Only these items, by benchmark.
     pub samples: Option<BTreeMap<String, Selection>>,
+    /// Only one part of the items: `hash:1/4`.
+    pub partition: Option<Partition>,
     /// The data folder.
     pub data: Option<PathBuf>,
     /// The folder that run folders go into.
@@ -240,6 +243,7 @@ impl RunSpec {
             seed: over.seed.or(self.seed),
             limit,
             samples,
+            partition: over.partition.or(self.partition),
             data: over.data.or(self.data),
             output_path: over.output_path.or(self.output_path),
             generation: GenerationSpec {

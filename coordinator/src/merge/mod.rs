@@ -1,0 +1,377 @@
+//! One run of several parts: what people do who have machines and no queue between them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use lumos_tasks::{ContentHash, Item, ItemId};
+use thiserror::Error;
+
+use crate::checkpoint::{Checkpoint, CheckpointError, PlanMark, Record};
+use crate::identity::RunIdentity;
+use crate::manifest::compare::differences;
+use crate::manifest::{DataRecord, Manifest, ManifestError};
+use crate::spec::Partition;
+
+/// Records that are written together.
+const TOGETHER: usize = 512;
+
+/// Why parts cannot be merged.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum MergeError {
+    /// No part was named.
+    #[error("no part is named: give the folders of all parts")]
+    Nothing,
+    /// A part's manifest cannot be used.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// A checkpoint cannot be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// A run is whole.
+    #[error("{} is no part of a run: parts are made with --partition hash:1/4 and so on", folder.display())]
+    NotAPart {
+        /// Its folder.
+        folder: PathBuf,
+    },
+    /// Parts are of different runs.
+    #[error(
+        "{} is part of another run than {}:\n{}",
+        folder.display(), first.display(), lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+    )]
+    Differs {
+        /// The first part.
+        first: PathBuf,
+        /// One that does not belong to it.
+        folder: PathBuf,
+        /// What differs.
+        lines: Vec<String>,
+    },
+    /// A part is there twice.
+    #[error("{} and {} are both part {partition}: name one of them", first.display(), second.display())]
+    Overlapping {
+        /// The part.
+        partition: Partition,
+        /// One folder.
+        first: PathBuf,
+        /// The other.
+        second: PathBuf,
+    },
+    /// Parts are not there.
+    #[error("{} missing: {}", if missing.len() == 1 { "a part is" } else { "parts are" },
+        missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    Missing {
+        /// The parts.
+        missing: Vec<Partition>,
+    },
+    /// Parts have units that are not settled.
+    #[error(
+        "{}\nfinish them with `lumos resume`, or merge what there is with --allow-incomplete",
+        parts.iter().map(|(folder, left)| format!("{} has {left} units that are not settled", folder.display()))
+            .collect::<Vec<_>>().join("\n")
+    )]
+    Incomplete {
+        /// The folders, and how many units are left.
+        parts: Vec<(PathBuf, u64)>,
+    },
+    /// A part does not hold what its manifest says.
+    #[error("{} does not hold what its manifest says: {detail}", folder.display())]
+    Malformed {
+        /// Its folder.
+        folder: PathBuf,
+        /// What does not fit.
+        detail: String,
+    },
+    /// There is something where the run is to go.
+    #[error("{} is there already: merge into a folder that is not", folder.display())]
+    Occupied {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The folder cannot be made.
+    #[error("{}: {source}", folder.display())]
+    Io {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// What came of merging.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Merged {
+    /// The whole run's manifest.
+    pub manifest: Manifest,
+    /// Units settled.
+    pub settled: u64,
+}
+
+struct Part {
+    folder: PathBuf,
+    manifest: Manifest,
+    partition: Partition,
+    whole: RunIdentity,
+}
+
+/// Makes one run folder of all parts of a run: the one the whole run would have made, telemetry aside. Parts with
+/// units that are not settled are taken only where `allow_incomplete` says so; those units stay outstanding, and the
+/// merged run can be resumed. Blocks.
+///
+/// # Errors
+/// If parts are missing, there twice or of different runs, if one is incomplete, or if there is a folder already. In
+/// every case nothing is left behind.
+pub fn merge(parts: &[PathBuf], into: &Path, allow_incomplete: bool) -> Result<Merged, MergeError> {
+    if into.exists() {
+        return Err(MergeError::Occupied { folder: into.to_owned() });
+    }
+    let parts = parts.iter().map(|folder| part(folder)).collect::<Result<Vec<_>, _>>()?;
+    check(&parts)?;
+    let opened = parts.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
+    let merged = check_complete(&opened, allow_incomplete).and_then(|()| build(&opened, into));
+    for (_, checkpoint) in opened {
+        checkpoint.close()?;
+    }
+    merged
+}
+
+fn part(folder: &Path) -> Result<Part, MergeError> {
+    let manifest = Manifest::read(folder)?;
+    let (Some(partition), Some(whole)) = (manifest.spec.partition, manifest.whole.clone()) else {
+        return Err(MergeError::NotAPart { folder: folder.to_owned() });
+    };
+    Ok(Part { folder: folder.to_owned(), manifest, partition, whole })
+}
+
+/// Whether these are all parts of one run, each once.
+fn check(parts: &[Part]) -> Result<(), MergeError> {
+    let Some(first) = parts.first() else { return Err(MergeError::Nothing) };
+    let mut by_partition: BTreeMap<Partition, &Part> = BTreeMap::new();
+    for part in parts {
+        let same_count = part.partition.of() == first.partition.of();
+        if part.whole != first.whole || !same_count {
+            let mut lines = explained(first, part);
+            if !same_count {
+                lines = vec![format!("parts: {} there, {} here", first.partition.of(), part.partition.of())];
+            }
+            let (first, folder) = (first.folder.clone(), part.folder.clone());
+            return Err(MergeError::Differs { first, folder, lines });
+        }
+        if let Some(other) = by_partition.insert(part.partition, part) {
+            let (first, second) = (other.folder.clone(), part.folder.clone());
+            return Err(MergeError::Overlapping { partition: part.partition, first, second });
+        }
+    }
+    let of = first.partition.of();
+    let missing: Vec<Partition> = (1..=of)
+        .filter_map(|part| Partition::new(part, of))
+        .filter(|partition| !by_partition.contains_key(partition))
+        .collect();
+    if missing.is_empty() { Ok(()) } else { Err(MergeError::Missing { missing }) }
+}
+
+/// What makes two parts belong to different runs; that their items differ does not.
+fn explained(first: &Part, other: &Part) -> Vec<String> {
+    let mut alike = other.manifest.clone();
+    alike.spec.partition = first.manifest.spec.partition;
+    for data in &mut alike.data {
+        if let Some(known) = first.manifest.data_of(&data.benchmark)
+            && known.sha256 == data.sha256
+        {
+            data.items = known.items.clone();
+        }
+    }
+    differences(&first.manifest, &alike)
+}
+
+fn open(part: Part) -> Result<(Part, Checkpoint), MergeError> {
+    let checkpoint = Checkpoint::open(&part.folder.join("checkpoint"))?;
+    Ok((part, checkpoint))
+}
+
+fn check_complete(opened: &[(Part, Checkpoint)], allow_incomplete: bool) -> Result<(), MergeError> {
+    let mut incomplete = Vec::new();
+    for (part, checkpoint) in opened {
+        match checkpoint.plan()? {
+            Some(mark) if mark.identity == part.manifest.identity => {}
+            _ => {
+                let detail = "its planning was interrupted; run it again".to_owned();
+                return Err(MergeError::Malformed { folder: part.folder.clone(), detail });
+            }
+        }
+        let left = part.manifest.planned().saturating_sub(checkpoint.settled());
+        if left > 0 {
+            incomplete.push((part.folder.clone(), left));
+        }
+    }
+    if incomplete.is_empty() || allow_incomplete {
+        Ok(())
+    } else {
+        Err(MergeError::Incomplete { parts: incomplete })
+    }
+}
+
+/// Where the items of a benchmark are: position, identity, part.
+type Places = Vec<(u64, ItemId, usize)>;
+
+fn places(opened: &[(Part, Checkpoint)], benchmark: &str) -> Result<Places, MergeError> {
+    let mut places = Places::new();
+    for (number, (part, checkpoint)) in opened.iter().enumerate() {
+        for item in checkpoint.item_ids(benchmark) {
+            let (index, id) = item?;
+            if !part.partition.keeps(&id) {
+                let detail = format!("item {index} of {benchmark} belongs to another part");
+                return Err(MergeError::Malformed { folder: part.folder.clone(), detail });
+            }
+            places.push((index, id, number));
+        }
+    }
+    places.sort_unstable();
+    Ok(places)
+}
+
+fn build(opened: &[(Part, Checkpoint)], into: &Path) -> Result<Merged, MergeError> {
+    let Some((first, _)) = opened.first() else { return Err(MergeError::Nothing) };
+    let mut items: Vec<(&str, Places)> = Vec::new();
+    for data in &first.manifest.data {
+        items.push((&data.benchmark, places(opened, &data.benchmark)?));
+    }
+    let manifest = manifest_of(opened, first, &items, into);
+    let found = RunIdentity::of(
+        manifest.configurations.iter().map(|planned| planned.configuration.as_ref()),
+        items.iter().map(|(benchmark, places)| (*benchmark, ids(places))),
+    );
+    if found != first.whole {
+        let detail = "the items of all parts together are not those of the whole run".to_owned();
+        return Err(MergeError::Malformed { folder: first.folder.clone(), detail });
+    }
+    // Built beside and renamed: a folder that is there is whole.
+    let mut name = into.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.merging", std::process::id()));
+    let building = into.with_file_name(name);
+    let failed = |source| MergeError::Io { folder: into.to_owned(), source };
+    std::fs::create_dir_all(&building).map_err(failed)?;
+    let filled = fill(opened, &building, &manifest, &items);
+    let settled = match filled.and_then(|settled| {
+        std::fs::rename(&building, into).map_err(failed)?;
+        Ok(settled)
+    }) {
+        Ok(settled) => settled,
+        Err(error) => {
+            // The error that brought us here is the one to report.
+            let _ = std::fs::remove_dir_all(&building);
+            return Err(error);
+        }
+    };
+    Ok(Merged { manifest, settled })
+}
+
+fn ids(places: &Places) -> Vec<ItemId> {
+    places.iter().map(|(_, id, _)| id.clone()).collect()
+}
+
+/// The manifest of the whole.
+fn manifest_of(
+    opened: &[(Part, Checkpoint)],
+    first: &Part,
+    items: &[(&str, Places)],
+    into: &Path,
+) -> Manifest {
+    let mut manifest = first.manifest.clone();
+    manifest.identity = first.whole.clone();
+    manifest.whole = None;
+    manifest.spec.partition = None;
+    if let Some(name) = into.file_name().and_then(|name| name.to_str()) {
+        name.clone_into(&mut manifest.spec.name);
+    }
+    manifest.spec.output_path = into.parent().unwrap_or(Path::new("")).to_owned();
+    manifest.created = opened.iter().map(|(part, _)| part.manifest.created).min().unwrap_or(manifest.created);
+    for (DataRecord { selected, items: hash, .. }, (_, places)) in manifest.data.iter_mut().zip(items) {
+        *selected = places.len() as u64;
+        *hash = ContentHash::of_json(&ids(places));
+    }
+    for planned in &mut manifest.configurations {
+        let places = items.iter().find(|(benchmark, _)| *benchmark == planned.configuration.benchmark);
+        planned.planned = places.map_or(0, |(_, places)| places.len() as u64);
+    }
+    manifest
+}
+
+/// Writes manifest, items and records; how many units are settled.
+fn fill(
+    opened: &[(Part, Checkpoint)],
+    folder: &Path,
+    manifest: &Manifest,
+    items: &[(&str, Places)],
+) -> Result<u64, MergeError> {
+    manifest.write(folder)?;
+    let into = Checkpoint::create(&folder.join("checkpoint"))?;
+    let mut stored = 0;
+    for (benchmark, places) in items {
+        let mut failed = None;
+        let read = places.iter().map_while(|(index, _, number)| {
+            match read_item(opened, *number, benchmark, *index) {
+                Ok(item) => Some(item),
+                Err(error) => {
+                    failed = Some(error);
+                    None
+                }
+            }
+        });
+        stored += into.store_items(benchmark, read)?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+    }
+    for (part, checkpoint) in opened {
+        copy_records(part, checkpoint, manifest, &into)?;
+    }
+    into.plan_complete(&PlanMark { identity: manifest.identity.clone(), items: stored })?;
+    let settled = into.settled();
+    into.close()?;
+    Ok(settled)
+}
+
+fn read_item(
+    opened: &[(Part, Checkpoint)],
+    number: usize,
+    benchmark: &str,
+    index: u64,
+) -> Result<Item, MergeError> {
+    let Some((part, checkpoint)) = opened.get(number) else { return Err(MergeError::Nothing) };
+    checkpoint.item(benchmark, index)?.ok_or_else(|| MergeError::Malformed {
+        folder: part.folder.clone(),
+        detail: format!("item {index} of {benchmark} is not there"),
+    })
+}
+
+fn copy_records(
+    part: &Part,
+    from: &Checkpoint,
+    manifest: &Manifest,
+    into: &Checkpoint,
+) -> Result<(), MergeError> {
+    // Parts name the same configurations, perhaps in another order.
+    let position = |record: &Record| {
+        let planned = part.manifest.configurations.get(record.configuration as usize)?;
+        let same = manifest.configurations.iter().position(|one| one.identity == planned.identity)?;
+        u32::try_from(same).ok()
+    };
+    let mut batch = Vec::with_capacity(TOGETHER);
+    for record in from.records() {
+        let mut record = record?;
+        record.configuration = position(&record).ok_or_else(|| MergeError::Malformed {
+            folder: part.folder.clone(),
+            detail: format!("a record names configuration {}", record.configuration),
+        })?;
+        batch.push(record);
+        if batch.len() == TOGETHER {
+            futures::executor::block_on(into.record_all(std::mem::take(&mut batch)))?;
+        }
+    }
+    futures::executor::block_on(into.record_all(batch))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

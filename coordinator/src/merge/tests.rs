@@ -1,0 +1,121 @@
+//! Parts put together again.
+
+use lumos_tasks::Configuration;
+
+use super::*;
+use crate::report::report;
+use crate::samples::{configuration, item, manifest_of as whole_of, state};
+use crate::walk::unit_of;
+
+const ITEMS: u64 = 60;
+
+/// A part of the sample run in a folder; `None` is the whole. Units of which nothing is recorded are left out.
+async fn run(
+    folder: &Path,
+    partition: Option<Partition>,
+    configurations: &[Configuration],
+    settle_all: bool,
+) -> PathBuf {
+    let name = partition.map_or("whole".to_owned(), |one| format!("part-{}", one.part()));
+    let folder = folder.join(name);
+    let items: Vec<Item> = (0..ITEMS).map(item).collect();
+    let mut manifest = whole_of(configurations, &items);
+    if let Some(partition) = partition {
+        let spec = crate::spec::ResolvedSpec { partition: Some(partition), ..manifest.spec.clone() };
+        manifest = crate::samples::manifest_with(spec, configurations, &items);
+    }
+    manifest.write(&folder).unwrap();
+    let checkpoint = Checkpoint::create(&folder.join("checkpoint")).unwrap();
+    let kept = items.iter().filter(|item| partition.is_none_or(|one| one.keeps(&item.id)));
+    let stored = checkpoint.store_items("svamp", kept.clone()).unwrap();
+    assert_eq!(stored, manifest.data[0].selected);
+    for (position, planned) in (0..).zip(&manifest.configurations) {
+        for item in kept.clone() {
+            let index = if settle_all { item.index / 10 * 10 } else { item.index };
+            let unit = unit_of(planned, item);
+            if let Some(record) = state(index, &unit).record() {
+                let record = Record { configuration: position, item: item.index, ..record.clone() };
+                checkpoint.record(record).await.unwrap();
+            }
+        }
+    }
+    let identity = manifest.identity.clone();
+    checkpoint.plan_complete(&PlanMark { identity, items: stored }).unwrap();
+    checkpoint.close().unwrap();
+    folder
+}
+
+async fn parts(folder: &Path, of: u32, configurations: &[Configuration], settle_all: bool) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    for part in 1..=of {
+        folders.push(run(folder, Partition::new(part, of), configurations, settle_all).await);
+    }
+    folders
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_make_the_whole() {
+    for settle_all in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let configurations = [configuration(0), configuration(1)];
+        let whole = run(folder.path(), None, &configurations, settle_all).await;
+        let mut parts = parts(folder.path(), 3, &configurations, settle_all).await;
+        parts.reverse();
+        let into = folder.path().join("merged");
+        if !settle_all {
+            let error = merge(&parts, &into, false).unwrap_err().to_string();
+            assert!(error.contains("part-3 has ") && error.contains("--allow-incomplete"), "{error}");
+            assert!(!into.exists());
+        }
+        let merged = merge(&parts, &into, !settle_all).unwrap();
+        let expected = Manifest::read(&whole).unwrap();
+        assert_eq!(merged.manifest.identity, expected.identity);
+        assert_eq!(merged.manifest.data, expected.data);
+        assert_eq!(merged.manifest.configurations, expected.configurations);
+        let mut found = Manifest::read(&into).unwrap();
+        assert_eq!(found, merged.manifest);
+        assert_eq!(found.spec.name, "merged");
+        found.spec = expected.spec.clone();
+        let checkpoint = Checkpoint::open(&into.join("checkpoint")).unwrap();
+        let other = Checkpoint::open(&whole.join("checkpoint")).unwrap();
+        assert_eq!(merged.settled, other.settled());
+        assert_eq!(checkpoint.plan().unwrap(), other.plan().unwrap());
+        assert_eq!(report(&found, &checkpoint, &[]).unwrap(), report(&expected, &other, &[]).unwrap());
+        checkpoint.close().unwrap();
+        other.close().unwrap();
+        assert!(matches!(merge(&parts, &into, true), Err(MergeError::Occupied { .. })));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_that_do_not_fit_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let configurations = [configuration(0)];
+    let whole = run(folder.path(), None, &configurations, true).await;
+    let parts = parts(folder.path(), 3, &configurations, true).await;
+    let into = folder.path().join("merged");
+    let refused = |parts: &[&PathBuf]| {
+        let parts: Vec<PathBuf> = parts.iter().map(|&folder| folder.clone()).collect();
+        merge(&parts, &into, true).unwrap_err().to_string()
+    };
+    assert!(refused(&[]).contains("no part is named"));
+    assert_eq!(refused(&[&parts[0]]), "parts are missing: hash:2/3, hash:3/3");
+    assert_eq!(refused(&[&parts[2], &parts[0]]), "a part is missing: hash:2/3");
+    let twice = refused(&[&parts[0], &parts[1], &parts[0]]);
+    assert!(twice.contains("are both part hash:1/3"), "{twice}");
+    assert!(refused(&[&whole, &parts[0]]).contains("is no part of a run"));
+
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = run(elsewhere.path(), Partition::new(2, 3), &[configuration(5)], true).await;
+    let differs = refused(&[&parts[0], &other, &parts[2]]);
+    assert!(differs.contains("is part of another run than"), "{differs}");
+    let halves = run(elsewhere.path(), Partition::new(1, 2), &configurations, true).await;
+    let differs = refused(&[&parts[0], &halves]);
+    assert!(differs.contains("parts: 3 there, 2 here"), "{differs}");
+    assert!(!into.exists());
+
+    let running = Checkpoint::open(&parts[1].join("checkpoint")).unwrap();
+    assert!(refused(&parts.iter().collect::<Vec<_>>()).contains("in use by another process"));
+    running.close().unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is left behind");
+}
