@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         }
     };
     logging::start(cli.global.verbose, cli.global.quiet, cli.global.log_format);
-    let outcome = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let outcome = match runtime(&cli.command) {
         Ok(runtime) => {
             let outcome = runtime.block_on(run(cli));
             // A blocking read of standard input must not hold the exit up.
@@ -46,6 +46,16 @@ fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// A worker's own part is small and waits for others nearly all the time: on one thread it costs no hand-overs between
+/// threads. Models compute on threads of their own.
+fn runtime(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
+    let mut builder = match command {
+        Command::Worker(_) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    builder.enable_all().build()
 }
 
 async fn run(cli: Cli) -> Outcome {

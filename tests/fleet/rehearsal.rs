@@ -39,9 +39,22 @@ impl Rehearsal {
         // What stands in the messages beside question and reply.
         let question = "pear ".repeat(item_bytes.saturating_sub(700) / 5);
         let reply = "x".repeat(outcome_bytes.saturating_sub(item_bytes + 400));
-        let record =
-            |index: u64| json!({ "question": format!("Crate {index}. {question}"), "answer": "#### 1" });
-        Self::write_records(folder, count, Formulation::Direct, record, |_, _| vec![format!("{reply} 1")])
+        let record = json!({ "question": format!("How many?{question}"), "answer": "#### 1" });
+        // All items are alike, and told apart by their occurrence: so the script is short and quickly read.
+        let written = Self::write_records(
+            folder,
+            1,
+            Formulation::Direct,
+            |_| record.clone(),
+            |_, _| vec![format!("{reply} 1")],
+        );
+        let mut items =
+            std::io::BufWriter::new(std::fs::File::create(written.data.join("gsm8k/test.jsonl")).unwrap());
+        for _ in 0..count {
+            writeln!(items, "{record}").unwrap();
+        }
+        items.flush().unwrap();
+        written
     }
 
     fn write_records(

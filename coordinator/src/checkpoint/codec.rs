@@ -14,7 +14,12 @@ const LEVEL: i32 = 1;
 thread_local! {
     /// Making a compressor costs more than compressing a record.
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    /// The same holds for a decompressor.
+    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
+
+/// A value that says it is larger is read piece by piece instead of into memory set aside for all of it.
+const LARGEST_AT_ONCE: u64 = 64 << 20;
 
 /// A value that cannot be written or read.
 #[derive(Debug)]
@@ -41,6 +46,17 @@ pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
 
 /// Unpacks a value.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    let json = zstd::stream::decode_all(bytes).map_err(|error| CodecError(error.to_string()))?;
+    let json = decompress(bytes).map_err(|error| CodecError(error.to_string()))?;
     serde_json::from_slice(&json).map_err(|error| CodecError(error.to_string()))
+}
+
+fn decompress(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    let length = match zstd::zstd_safe::get_frame_content_size(bytes) {
+        Ok(Some(length)) if length <= LARGEST_AT_ONCE => usize::try_from(length).unwrap_or(usize::MAX),
+        _ => return zstd::stream::decode_all(bytes),
+    };
+    DECOMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(decompressor) => decompressor.decompress(bytes, length),
+        None => kept.insert(zstd::bulk::Decompressor::new()?).decompress(bytes, length),
+    })
 }

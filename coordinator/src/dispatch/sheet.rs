@@ -59,9 +59,9 @@ impl Sheet {
             Event::Settled { configuration, status, correct, prompt_tokens, completion_tokens, .. } => {
                 if let Some(one) = self.configurations.get_mut(*configuration) {
                     if *status == "answered" {
-                        one.answered += 1
+                        one.answered += 1;
                     } else {
-                        one.gave_up += 1
+                        one.gave_up += 1;
                     }
                     if let Some(correct) = correct {
                         let (so_far, scored) = one.correct.unwrap_or((0, 0));

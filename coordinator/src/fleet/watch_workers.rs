@@ -137,7 +137,7 @@ impl Watcher {
                 Ok(()) => {}
                 Err(NatsError::Unreachable(_)) => self.recalls.push(lease.token.clone()),
                 Err(error) => {
-                    tracing::debug!(%error, worker = worker.name, "a lease could not be taken back")
+                    tracing::debug!(%error, worker = worker.name, "a lease could not be taken back");
                 }
             }
         }
