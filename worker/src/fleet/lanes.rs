@@ -22,6 +22,8 @@ use crate::model::Models;
 
 /// How long one lane is waited on before all are asked again.
 const WAIT: Duration = Duration::from_secs(1);
+/// How long to wait before it is decided anew where no lane is loaded.
+const IDLE: Duration = Duration::from_millis(250);
 /// How long the units of a run that nothing is known of yet are kept before they are given back.
 const UNKNOWN: Duration = Duration::from_secs(5);
 
@@ -117,7 +119,7 @@ impl Lanes {
                 match view.decision.ask.first() {
                     Some(lane) => self.wait(&view, lane, max).await,
                     None => {
-                        tokio::time::sleep(WAIT).await;
+                        tokio::time::sleep(IDLE).await;
                         Vec::new()
                     }
                 }

@@ -11,6 +11,9 @@ use std::time::Duration;
 use lumos_tasks::fleet::LaneId;
 use lumos_tasks::{ContentHash, ModelIdentity};
 
+/// When a lane that has just run dry is asked again at the earliest.
+const SOON: Duration = Duration::from_millis(250);
+
 /// Time since the worker began.
 pub type Moment = Duration;
 
@@ -72,7 +75,8 @@ pub struct PolicySettings {
     pub least: Duration,
     /// Patience in load times.
     pub patience: f64,
-    /// For how long a lane that had no work is left alone: it is not asked again before it could be loaded.
+    /// For how long at most a lane that is not loaded and had no work is left alone. It is asked often at
+    /// first, and the more rarely the longer it has had none.
     pub dry_for: Duration,
     /// How recently a loaded lane must have been asked for its answer to count.
     pub fresh: Duration,
@@ -84,7 +88,7 @@ impl Default for PolicySettings {
             bytes_per_second: 500_000_000,
             least: Duration::from_millis(100),
             patience: 1.0,
-            dry_for: Duration::from_secs(2),
+            dry_for: Duration::from_secs(4),
             fresh: Duration::from_secs(15),
         }
     }
@@ -163,8 +167,11 @@ fn choose(
     quiet: Duration,
     settings: &PolicySettings,
 ) -> Option<Switch> {
-    let found_dry =
-        |lane: &Lane| lane.last_dry.is_some_and(|last| now.saturating_sub(last) < settings.dry_for);
+    let found_dry = |lane: &Lane| {
+        let Some(last) = lane.last_dry else { return false };
+        let dry = last.saturating_sub(lane.dry_since.unwrap_or(last));
+        now.saturating_sub(last) < (dry / 4).max(SOON).min(settings.dry_for)
+    };
     candidates
         .iter()
         .filter(|lane| !found_dry(lane))

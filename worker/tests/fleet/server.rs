@@ -153,7 +153,7 @@ async fn two_workers_share_a_run() {
     let Some(bench) = Bench::start().await else { return };
     let mut workers = Vec::new();
     for _ in 0..2 {
-        let models = slow_models(Duration::from_millis(100));
+        let models = slow_models(Duration::from_millis(200));
         workers.push(Serving::start(&bench.nats, models, settings(2)).await);
     }
     bench.until(|notices| notices.len() == 2).await;
@@ -164,8 +164,12 @@ async fn two_workers_share_a_run() {
     let names: BTreeSet<_> = results.values().map(|result| &result.telemetry.worker).collect();
     assert_eq!(names.len(), 2, "both worked");
     bench.until_no_work(&run).await;
-    bench.until(|notices| notices.iter().map(|one| one.finished).sum::<u64>() == 40).await;
-    assert!(bench.notices().await.iter().all(|one| one.held.is_empty() && one.holdings.models.len() == 1));
+    bench
+        .until(|notices| {
+            notices.iter().map(|one| one.finished).sum::<u64>() == 40
+                && notices.iter().all(|one| one.held.is_empty() && one.holdings.models.len() == 1)
+        })
+        .await;
     let mut finished = 0;
     for worker in workers {
         finished += worker.drain().await.finished;
