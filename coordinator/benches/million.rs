@@ -38,6 +38,14 @@ fn memory(line: &str) -> u64 {
     found.unwrap_or(0u64) / 1024
 }
 
+/// Seconds of processor time so far: on a machine that others use too, the honest figure.
+fn processor() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace().collect::<Vec<_>>());
+    let ticks = |at: usize| fields.as_ref()?.get(at)?.parse::<f64>().ok();
+    ticks(11).zip(ticks(12)).map_or(0.0, |(user, system)| (user + system) / 100.0)
+}
+
 /// Text that does not compress to nothing.
 fn text(number: u64, bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 64);
@@ -130,7 +138,12 @@ fn plan(folder: &Path) {
     let checkpoint = Checkpoint::create(&folder.join("checkpoint")).expect("a checkpoint");
     let began = Instant::now();
     checkpoint.store_items("gsm8k", (0..count()).map(item)).expect("items are stored");
-    println!("store items: {:.1} s, peak {} MiB", began.elapsed().as_secs_f64(), memory("VmHWM:"));
+    println!(
+        "store items: {:.1} s ({:.1} of processor), peak {} MiB",
+        began.elapsed().as_secs_f64(),
+        processor(),
+        memory("VmHWM:")
+    );
     checkpoint.close().expect("it closes");
 }
 
@@ -156,7 +169,12 @@ async fn fill(folder: &Path) {
         }
     }
     checkpoint.record_all(batch).await.expect("records are recorded");
-    println!("record all: {:.1} s, peak {} MiB", began.elapsed().as_secs_f64(), memory("VmHWM:"));
+    println!(
+        "record all: {:.1} s ({:.1} of processor), peak {} MiB",
+        began.elapsed().as_secs_f64(),
+        processor(),
+        memory("VmHWM:")
+    );
     checkpoint.close().expect("it closes");
 }
 
@@ -203,9 +221,10 @@ async fn resume(folder: &Path, units: usize) {
         let first = received.recv().await;
         let decided = began.elapsed();
         println!(
-            "resume: opened in {:.2} s, decided in {:.2} s, {} MiB then ({first:?})",
+            "resume: opened in {:.2} s, decided in {:.2} s ({:.2} of processor), {} MiB then ({first:?})",
             opened.as_secs_f64(),
             decided.as_secs_f64(),
+            processor(),
             memory("VmRSS:")
         );
         while let Some(event) = received.recv().await {
@@ -216,14 +235,16 @@ async fn resume(folder: &Path, units: usize) {
         decided
     };
     let before = checkpoint.settled();
+    let before_work = processor();
     let (summary, decided) = tokio::join!(dispatching, watching);
     let summary = summary.expect("the session ends");
     let seconds = began.elapsed().saturating_sub(decided).as_secs_f64();
     workers.await.expect("the workers end");
     let settled = summary.settled - before;
     println!(
-        "then {settled} null items in {seconds:.2} s ({:.0} items/s), peak {} MiB",
+        "then {settled} null items in {seconds:.2} s ({:.0} items/s, {:.1} s of processor), peak {} MiB",
         settled as f64 / seconds,
+        processor() - before_work,
         memory("VmHWM:")
     );
     checkpoint.close().expect("it closes");

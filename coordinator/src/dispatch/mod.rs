@@ -1,13 +1,14 @@
 //! Giving units out and taking their outcomes in: record, flush, acknowledge, always in that order.
 //!
-//! The [`board`] decides, the session's loop carries out. The same loop serves queues in memory and, with a
-//! [`Link`] to the tasks that look after a fleet, queues on a server.
+//! A board, pure, decides; a session's loop carries out. The same loop serves queues in memory and, linked to the
+//! tasks that look after a fleet, queues on a server.
 
 mod board;
 #[cfg(test)]
 mod board_tests;
 mod bodies;
 mod link;
+mod results;
 mod session;
 mod sheet;
 mod take_in;

@@ -1,0 +1,211 @@
+//! A server, a run and workers to try them with.
+
+use std::time::Duration;
+
+use lumos_queue::nats::{Access, Connecting, Layout, NatsQueue};
+use lumos_queue::{Lease, Queue};
+use lumos_tasks::fleet::{HeldLease, RunNotice, RunStatus, UnitMessage, WorkMessage};
+use lumos_tasks::{Ending, Fault, FaultKind, Outcome, RunToken, Telemetry};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::super::crew::tests::notice;
+use super::super::*;
+use super::nats_server::NatsServer;
+use crate::samples::{configuration, item, manifest_of};
+use crate::spec::FailOnError;
+
+/// Longer than anything here takes; leases last longer still, so that none runs out by itself.
+pub(super) const LONG: Duration = Duration::from_secs(90);
+
+pub(super) struct Stage {
+    pub(super) nats: NatsServer,
+    pub(super) server: Server,
+    pub(super) manifest: Manifest,
+    pub(super) checkpoint: Checkpoint,
+    pub(super) drain: CancellationToken,
+    pub(super) run: RunToken,
+    _folder: tempfile::TempDir,
+}
+
+fn layout() -> Layout {
+    Layout {
+        lease: Duration::from_secs(600),
+        owners_max_age: Duration::from_secs(2),
+        results_max_bytes: 64 << 20,
+        work_max_bytes: 64 << 20,
+        ..Layout::default()
+    }
+}
+
+async fn connect(nats: &NatsServer, name: &str) -> Server {
+    let connecting =
+        Connecting { name: name.to_owned(), patience: Some(Duration::from_secs(20)), layout: layout() };
+    Server::connect(&Access::new(&nats.url()).unwrap(), connecting).await.unwrap()
+}
+
+impl Stage {
+    pub(super) async fn new(items: u64) -> Option<Self> {
+        let nats = NatsServer::start()?;
+        let server = connect(&nats, "coordinator").await;
+        let folder = tempfile::tempdir().unwrap();
+        let items: Vec<_> = (0..items).map(item).collect();
+        let manifest = manifest_of(&[configuration(0), configuration(1)], &items);
+        let checkpoint = Checkpoint::create(&folder.path().join("checkpoint")).unwrap();
+        checkpoint.store_items("svamp", &items).unwrap();
+        let run = run_token(&manifest);
+        let drain = CancellationToken::new();
+        Some(Self { nats, server, manifest, checkpoint, drain, run, _folder: folder })
+    }
+
+    pub(super) async fn coordinate(
+        &self,
+        terms: Terms,
+        settings: FleetSettings,
+    ) -> (Result<Summary, FleetError>, Vec<Event>) {
+        let (events, mut received) = mpsc::channel(64);
+        let watching = async {
+            let mut seen = Vec::new();
+            while let Some(event) = received.recv().await {
+                seen.push(event);
+            }
+            seen
+        };
+        let running = async {
+            let fleet = Fleet {
+                manifest: &self.manifest,
+                checkpoint: &self.checkpoint,
+                server: &self.server,
+                terms,
+                settings,
+                events: &events,
+                drain: &self.drain,
+            };
+            let ended = timeout(LONG, run_fleet(fleet)).await.expect("the run ends");
+            drop(events);
+            ended
+        };
+        tokio::join!(running, watching)
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        Terms { retry_on_error: 1, fail_on_error: FailOnError::Never, window: 16 }
+    }
+
+    pub(super) fn lane(&self) -> String {
+        announce::lanes(&self.manifest, settings().priority)[0].to_string()
+    }
+
+    /// A worker of this name that answers.
+    pub(super) fn worker(&self, name: &str) -> Hand {
+        Hand { server: self.server.clone(), lane: self.lane(), run: self.run.clone(), name: name.to_owned() }
+    }
+
+    pub(super) async fn status(&self) -> RunStatus {
+        let status = self.server.status().await.unwrap();
+        serde_json::from_slice(&status.get(self.run.as_str()).await.unwrap().unwrap().0).unwrap()
+    }
+
+    pub(super) async fn notice(&self) -> RunNotice {
+        let runs = self.server.runs().await.unwrap();
+        serde_json::from_slice(&runs.get(self.run.as_str()).await.unwrap().unwrap().0).unwrap()
+    }
+}
+
+pub(super) fn settings() -> FleetSettings {
+    FleetSettings {
+        claim_every: Duration::from_millis(400),
+        worker_lost_after: Duration::from_millis(1500),
+        reconcile_every: Duration::from_secs(2),
+        quiet: Duration::from_secs(1),
+        status_every: Duration::from_millis(200),
+        lonely_after: Duration::from_secs(1),
+        drain_grace: Duration::from_secs(10),
+        ..FleetSettings::default()
+    }
+}
+
+/// A worker made of plain queue calls.
+#[derive(Clone)]
+pub(super) struct Hand {
+    server: Server,
+    lane: String,
+    run: RunToken,
+    name: String,
+}
+
+impl Hand {
+    pub(super) async fn open(&self) -> (NatsQueue<WorkMessage>, NatsQueue<ResultMessage>) {
+        loop {
+            if let Ok(work) = self.server.lane_consumer(&self.lane).await {
+                return (work, self.server.results_publisher(self.run.as_str()).await.unwrap());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    pub(super) fn result(&self, message: &WorkMessage, fault: Option<&str>) -> ResultMessage {
+        let UnitMessage::Episode { id, .. } = &message.work;
+        let ending = match fault {
+            None => Ending::Answered,
+            Some(text) => Ending::Faulted(Fault { kind: FaultKind::Worker, message: text.to_owned() }),
+        };
+        ResultMessage {
+            run: message.run.clone(),
+            unit: id.clone(),
+            attempt: message.attempt,
+            outcome: Outcome { ending, evidence: None, steps: Vec::new() },
+            telemetry: Telemetry { worker: self.name.clone(), ..Telemetry::default() },
+        }
+    }
+
+    pub(super) async fn deliver(&self, results: &NatsQueue<ResultMessage>, result: ResultMessage) {
+        let id = format!("{}-{}-{}", result.unit, result.attempt, self.name);
+        while let Err(error) = results.publish(&id, result.clone()).await {
+            assert!(matches!(error, lumos_queue::QueueError::Unreachable(_)), "{error}");
+        }
+    }
+
+    /// Answers whatever comes until it is aborted.
+    pub(super) fn answering(self, fault: Option<&'static str>) -> JoinHandle<()> {
+        tokio::spawn(async move {
+            let (work, results) = self.open().await;
+            loop {
+                let Ok(leases) = work.claim(4).await else { continue };
+                for lease in leases {
+                    self.deliver(&results, self.result(lease.body(), fault)).await;
+                    // What is not acknowledged comes again, and its second outcome is dropped.
+                    let _ = lease.acknowledge().await;
+                }
+            }
+        })
+    }
+
+    pub(super) async fn claim(&self, count: usize) -> Vec<Lease<WorkMessage>> {
+        let (work, _) = self.open().await;
+        let mut leases = Vec::new();
+        while leases.len() < count {
+            leases.extend(work.claim(count - leases.len()).await.unwrap());
+        }
+        leases
+    }
+
+    pub(super) async fn show(&self, leases: &[Lease<WorkMessage>]) {
+        let held = leases.iter().map(|lease| HeldLease {
+            run: self.run.clone(),
+            message: lease.id().to_owned(),
+            token: lease.token().unwrap().to_owned(),
+        });
+        let notice = serde_json::to_vec(&notice(&self.name, held.collect())).unwrap();
+        self.server.workers().await.unwrap().put(&self.name, &notice).await.unwrap();
+    }
+}
+
+/// A claim that somebody else might have left.
+pub(super) async fn leave_claim(stage: &Stage, change: impl FnOnce(&mut claim::Claim)) {
+    stage.server.ensure().await.unwrap();
+    let mut left = claim::Claim::here(7);
+    change(&mut left);
+    let bytes = serde_json::to_vec(&left).unwrap();
+    stage.server.owners().await.unwrap().put(stage.run.as_str(), &bytes).await.unwrap();
+}
