@@ -191,7 +191,7 @@ fn disturbed(folder: &Path, arguments: &[String], campaign: Campaign, seed: u64)
     let start_worker = |index: usize| -> Process {
         match &namespace {
             Some(namespace) if index == WORKERS - 1 => {
-                let command = namespace.command(lumos());
+                let command = namespace.command(&lumos());
                 Fleet::new(folder, &nats_url_from(namespace, &fleet)).worker_with(command, &working)
             }
             _ => fleet.worker(&working),

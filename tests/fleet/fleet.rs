@@ -84,7 +84,7 @@ impl Fleet {
     }
 
     /// The same queue as another user.
-    pub(crate) fn as_user(mut self, user: &str, password: &str) -> Self {
+    pub(crate) fn with_user(mut self, user: &str, password: &str) -> Self {
         self.queue.extend(["--queue-user", user, "--queue-password", password].map(str::to_owned));
         self
     }

@@ -37,7 +37,7 @@ impl Namespace {
     }
 
     /// The same command, inside.
-    pub(crate) fn command(&self, command: Command) -> Command {
+    pub(crate) fn command(&self, command: &Command) -> Command {
         let mut inside = Command::new("ip");
         inside.args(["netns", "exec", &self.name]).arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {

@@ -74,7 +74,7 @@ fn a_run_with_the_permissions_that_we_ship() {
         let nats = NatsServer::with_arguments(&program, &["-c", file.to_str().unwrap()]);
         let queue_of = |user: &str| {
             let fleet = Fleet::new(folder.path(), &nats.url());
-            fleet.as_user(user, &format!("pass-of-{user}"))
+            fleet.with_user(user, &format!("pass-of-{user}"))
         };
         let mut worker = queue_of("worker").worker(&["--places", "8"]);
         let mut coordinator = queue_of("coordinator")

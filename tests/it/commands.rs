@@ -6,7 +6,9 @@ use crate::support::{expect, fed, rows, shared};
 
 #[test]
 fn help_reads_well() {
-    for command in ["run", "report", "replay", "tool", "complete", "fetch", "show"] {
+    for command in
+        ["run", "report", "replay", "tool", "complete", "fetch", "show", "worker", "status", "merge"]
+    {
         let (stdout, _) = expect(0, &[command, "--help"]);
         insta::assert_snapshot!(format!("help_{command}"), stdout);
     }
