@@ -1,5 +1,6 @@
 //! Who is let in, and what those are told who are not.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -192,12 +193,21 @@ fn certificates(folder: &Path) -> bool {
         "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth,clientAuth\n",
     )
     .unwrap();
-    ["ca", "other"].iter().all(|name| {
+    let made = ["ca", "other"].iter().all(|name| {
         run(&format!("req -x509 {key} -keyout {name}.key -out {name}.pem -days 2 -subj /CN={name}"))
     }) && run(&format!("req -new {key} -keyout server.key -out server.csr -subj /CN=server"))
         && run(
             "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
-        )
+        );
+    if made {
+        // The server may run as somebody else; the key is worth nothing.
+        let open = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        open(folder, 0o755);
+        open(&folder.join("server.key"), 0o644);
+    }
+    made
 }
 
 /// A JWT as NATS signs them.
