@@ -226,16 +226,16 @@ fn scale(seconds: u64) {
         let _workers: Vec<Process> = (0..workers)
             .map(|_| fleet.worker(&["--places", &per_worker, "--script-latency", &latency, "--threads", "1"]))
             .collect();
+        // The first coordinator sets the server up; workers register once it has.
+        let script = format!("script:{}", rehearsal.script.display());
+        let data = rehearsal.data.display().to_string();
+        let run = ["--tasks", "gsm8k", "--model", &script, "--data", &data, "--json"];
+        let mut first = fleet.coordinator("first", &[&run[..], &["--limit", "1"]].concat());
+        assert!(first.wait(Duration::from_secs(120)).success(), "{}", first.said());
         fleet.until("all workers", Duration::from_secs(120), |status| {
             status["workers"].as_array().unwrap().len() == workers
         });
-        let script = format!("script:{}", rehearsal.script.display());
-        let data = rehearsal.data.display().to_string();
-        let taken = session_seconds(
-            &fleet,
-            &["--tasks", "gsm8k", "--model", &script, "--data", &data, "--json"],
-            items,
-        );
+        let taken = session_seconds(&fleet, &run, items);
         let turns: u64 = (0..items).map(|index| u64::from(Rehearsal::turns(index))).sum();
         let ideal = turns as f64 * TURN / places as f64;
         println!(
