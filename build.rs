@@ -1,10 +1,13 @@
-//! Hands the source's revision to the program, where git knows it.
+//! Hands the source's revision to the program, where git knows it, and the platform to the tests.
 
 use std::process::Command;
 
 fn main() {
     println!("cargo::rerun-if-changed=.git/HEAD");
     println!("cargo::rerun-if-changed=.git/refs");
+    if let Ok(target) = std::env::var("TARGET") {
+        println!("cargo::rustc-env=LUMOS_TARGET={target}");
+    }
     let revision = Command::new("git").args(["rev-parse", "HEAD"]).output();
     if let Ok(revision) = revision
         && revision.status.success()

@@ -226,11 +226,13 @@ fn scale(seconds: u64) {
         let _workers: Vec<Process> = (0..workers)
             .map(|_| fleet.worker(&["--places", &per_worker, "--script-latency", &latency, "--threads", "1"]))
             .collect();
-        // The first coordinator sets the server up; workers register once it has.
+        // The first coordinator sets the server up, and gives every worker something, so that what is measured is not
+        // how long sixty-four processes on this one machine take to read the script.
         let script = format!("script:{}", rehearsal.script.display());
         let data = rehearsal.data.display().to_string();
         let run = ["--tasks", "gsm8k", "--model", &script, "--data", &data, "--json"];
-        let mut first = fleet.coordinator("first", &[&run[..], &["--limit", "1"]].concat());
+        let one_each = places.to_string();
+        let mut first = fleet.coordinator("first", &[&run[..], &["--limit", &one_each]].concat());
         assert!(first.wait(Duration::from_secs(120)).success(), "{}", first.said());
         fleet.until("all workers", Duration::from_secs(120), |status| {
             status["workers"].as_array().unwrap().len() == workers

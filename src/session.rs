@@ -29,6 +29,9 @@ use crate::progress::Progress;
 /// Units that wait to be claimed, results that wait to be recorded.
 const QUEUED: usize = 1024;
 
+/// Events shown together at most.
+const EVENTS: usize = 256;
+
 /// What a person gets to see.
 pub(crate) struct Output {
     pub(crate) quiet: bool,
@@ -194,13 +197,19 @@ fn fleet_failure(error: FleetError) -> Failure {
 /// Shows events as progress or as JSON lines, until the run drops its end.
 async fn watch(mut events: mpsc::Receiver<Event>, quiet: bool, json: bool) -> std::io::Result<()> {
     let mut progress = Progress::new(quiet || json);
-    while let Some(event) = events.recv().await {
-        if json {
-            let mut out = std::io::stdout().lock();
-            serde_json::to_writer(&mut out, &event)?;
-            out.write_all(b"\n")?;
+    let mut gathered = Vec::with_capacity(EVENTS);
+    let mut lines = Vec::new();
+    while events.recv_many(&mut gathered, EVENTS).await > 0 {
+        for event in gathered.drain(..) {
+            if json {
+                serde_json::to_writer(&mut lines, &event)?;
+                lines.push(b'\n');
+            }
+            progress.see(&event);
         }
-        progress.see(&event);
+        // What came together is written at once, and nothing is held back.
+        std::io::stdout().lock().write_all(&lines)?;
+        lines.clear();
     }
     Ok(())
 }

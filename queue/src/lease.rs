@@ -27,13 +27,24 @@ pub struct Lease<T> {
     id: String,
     body: T,
     deliveries: u32,
-    control: Option<Box<dyn LeaseControl>>,
+    control: Duty,
+}
+
+/// The duty to answer a delivery. Gives the message back when it is dropped unanswered.
+struct Duty(Option<Box<dyn LeaseControl>>);
+
+impl Drop for Duty {
+    fn drop(&mut self) {
+        if let Some(control) = self.0.take() {
+            control.release();
+        }
+    }
 }
 
 impl<T> Lease<T> {
     /// Builds a lease; for queues.
     pub fn new(id: String, body: T, deliveries: u32, control: Box<dyn LeaseControl>) -> Self {
-        Self { id, body, deliveries, control: Some(control) }
+        Self { id, body, deliveries, control: Duty(Some(control)) }
     }
 
     /// The message's id.
@@ -53,21 +64,24 @@ impl<T> Lease<T> {
 
     /// What others can give the message back by when this holder is gone, where the queue knows such a thing.
     pub fn token(&self) -> Option<&str> {
-        self.control.as_deref().and_then(LeaseControl::token)
+        self.control.0.as_deref().and_then(LeaseControl::token)
     }
 
     /// The same lease of another view of the message.
     ///
     /// # Errors
     /// What `view` fails with; the lease comes back with it, so that its holder decides what becomes of it.
-    pub fn try_map<U, E>(mut self, view: impl FnOnce(&T) -> Result<U, E>) -> Result<Lease<U>, (Self, E)> {
+    pub fn try_map<U, E>(self, view: impl FnOnce(&T) -> Result<U, E>) -> Result<Lease<U>, (Self, E)> {
         match view(&self.body) {
-            Ok(body) => {
-                let control = self.control.take();
-                Ok(Lease { id: self.id.clone(), body, deliveries: self.deliveries, control })
-            }
+            Ok(body) => Ok(Lease { id: self.id, body, deliveries: self.deliveries, control: self.control }),
             Err(error) => Err((self, error)),
         }
+    }
+
+    /// The message, and the lease without it.
+    pub fn split(self) -> (T, Lease<()>) {
+        let Self { id, body, deliveries, control } = self;
+        (body, Lease { id, body: (), deliveries, control })
     }
 
     /// Asks for more time.
@@ -75,7 +89,7 @@ impl<T> Lease<T> {
     /// # Errors
     /// If the lease is no longer held.
     pub async fn extend(&self) -> Result<(), QueueError> {
-        match &self.control {
+        match &self.control.0 {
             Some(control) => control.extend().await,
             None => Err(QueueError::LeaseLost(self.id.clone())),
         }
@@ -86,7 +100,7 @@ impl<T> Lease<T> {
     /// # Errors
     /// If the lease is no longer held; the message may be delivered again then.
     pub async fn acknowledge(mut self) -> Result<(), QueueError> {
-        match self.control.take() {
+        match self.control.0.take() {
             Some(control) => control.acknowledge().await,
             None => Err(QueueError::LeaseLost(self.id.clone())),
         }
@@ -102,17 +116,9 @@ impl<T> Lease<T> {
     /// # Errors
     /// If the lease is no longer held.
     pub async fn bury(mut self) -> Result<(), QueueError> {
-        match self.control.take() {
+        match self.control.0.take() {
             Some(control) => control.bury().await,
             None => Err(QueueError::LeaseLost(self.id.clone())),
-        }
-    }
-}
-
-impl<T> Drop for Lease<T> {
-    fn drop(&mut self) {
-        if let Some(control) = self.control.take() {
-            control.release();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bytesize::ByteSize;
 use clap::Args;
 
 /// How to reach the queue.
@@ -157,21 +158,8 @@ pub(crate) struct MergeArgs {
 
 /// A number of bytes: `20GiB`, `512MB`, `1000000`.
 fn bytes(text: &str) -> Result<u64, String> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: f64 = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 1.0,
-        "k" | "kib" => 1024.0,
-        "kb" => 1e3,
-        "m" | "mib" => 1024.0 * 1024.0,
-        "mb" => 1e6,
-        "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
-        "gb" => 1e9,
-        other => return Err(format!("unknown unit `{other}`; known are KiB, MiB, GiB, KB, MB, GB")),
-    };
-    match number.parse::<f64>() {
-        Ok(number) if number > 0.0 => Ok((number * factor) as u64),
+    match text.parse::<ByteSize>() {
+        Ok(ByteSize(bytes)) if bytes > 0 => Ok(bytes),
         _ => Err(format!("`{text}` is no number of bytes; write 20GiB or 512MB")),
     }
 }

@@ -106,6 +106,8 @@ async fn start(spec: ResolvedSpec, engine: &EngineArgs, fleet: &FleetArgs, outpu
             return Err(error.into());
         }
     }
+    // From here on they are read from the checkpoint, one at a time.
+    drop(items);
     go_on(manifest, &folder, checkpoint, &means, output).await
 }
 

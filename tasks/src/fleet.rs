@@ -243,11 +243,12 @@ impl ResultMessage {
         let Finished { unit, attempt, outcome, telemetry, run } = finished;
         Some(Self { run: run?, unit, attempt, outcome, telemetry })
     }
+}
 
-    /// The result.
-    pub fn unpack(self) -> Finished {
-        let Self { run, unit, attempt, outcome, telemetry } = self;
-        Finished { unit, attempt, outcome, telemetry, run: Some(run) }
+impl From<ResultMessage> for Finished {
+    fn from(message: ResultMessage) -> Self {
+        let ResultMessage { run, unit, attempt, outcome, telemetry } = message;
+        Self { unit, attempt, outcome, telemetry, run: Some(run) }
     }
 }
 
@@ -278,7 +279,7 @@ pub struct Holdings {
 }
 
 /// A worker, as others see it. Stands in a bucket under the worker's name for as long as it keeps writing it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerNotice {
     /// [`PROTOCOL`] of the worker.
     pub protocol: u32,
@@ -311,6 +312,18 @@ pub struct WorkerNotice {
     /// When it began, milliseconds since 1970.
     pub started_ms: i64,
     /// When this was written, milliseconds since 1970.
+    pub written_ms: i64,
+}
+
+/// What a worker has just claimed, told between two [`WorkerNotice`]s so that a coordinator can give it back should
+/// the worker be killed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClaimNotice {
+    /// [`PROTOCOL`] of the worker.
+    pub protocol: u32,
+    /// The leases.
+    pub held: Vec<HeldLease>,
+    /// When this was written, milliseconds since 1970, by the clock of [`WorkerNotice::written_ms`].
     pub written_ms: i64,
 }
 

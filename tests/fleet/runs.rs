@@ -45,13 +45,15 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         assert_eq!(settled(&status), 120);
         assert_eq!(status["runs"][0]["duplicates"], 0, "every item is done once: {status}");
         assert_eq!(status["runs"][0]["recovered"], 0);
-        let finished: Vec<u64> = status["workers"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|worker| worker["finished"].as_u64().unwrap())
-            .collect();
-        assert_eq!(finished.iter().sum::<u64>(), 120);
+        let finished = |status: &Value| -> Vec<u64> {
+            let workers = status["workers"].as_array().unwrap();
+            workers.iter().map(|worker| worker["finished"].as_u64().unwrap()).collect()
+        };
+        // A worker's own notice says so a heartbeat later.
+        fleet.until("all to be told", Duration::from_secs(20), |status| {
+            finished(status).iter().sum::<u64>() == 120
+        });
+        let finished = finished(&fleet.status().unwrap());
         assert!(finished.iter().all(|count| *count > 0), "both take part: {finished:?}");
         for worker in workers {
             drained(worker);

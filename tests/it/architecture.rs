@@ -7,7 +7,10 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 fn metadata() -> Metadata {
     MetadataCommand::new()
         .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
-        .other_options(["--offline".to_owned(), "--locked".to_owned()])
+        // Packages of other platforms need not be here.
+        .other_options(
+            ["--offline", "--locked", "--filter-platform", env!("LUMOS_TARGET")].map(str::to_owned),
+        )
         .exec()
         .unwrap()
 }

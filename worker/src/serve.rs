@@ -87,7 +87,13 @@ impl Worker {
                     tracing::info!(episodes = running.len(), "the grace time is over: giving work back");
                     break;
                 }
-                Some(joined) = running.join_next(), if !running.is_empty() => ended(joined)?,
+                Some(joined) = running.join_next(), if !running.is_empty() => {
+                    ended(joined)?;
+                    // Places that became free together are asked for together.
+                    while let Some(joined) = running.try_join_next() {
+                        ended(joined)?;
+                    }
+                }
                 Some(leases) = &mut claim, if asked => {
                     asked = false;
                     let leases = leases?;

@@ -32,7 +32,6 @@ pub(crate) use board::Present;
 pub(crate) use link::{Annotate, Command, Gauge, Link, Voice};
 pub(crate) use session::Session;
 pub(crate) use sheet::Sheet;
-pub(crate) use take_in::ResultBody;
 
 /// Units given out and not settled, unless something else is asked for.
 pub const WINDOW: usize = 8192;
@@ -121,7 +120,7 @@ pub async fn dispatch(
 }
 
 /// Runs a session from its first event to its last.
-pub(crate) async fn conduct<R: ResultBody>(
+pub(crate) async fn conduct<R: Into<Finished> + Send + Sync>(
     session: &mut Session<'_>,
     work: &dyn Queue<Assignment>,
     results: &dyn Queue<R>,

@@ -1,62 +1,66 @@
 //! What becomes of results: those that can be are recorded, and the board says what follows.
 
 use lumos_queue::Lease;
+use lumos_tasks::Finished;
 
 use super::board::{Admission, Consequence};
 use super::session::Session;
-use super::take_in::{Claimed, Note, ResultBody};
+use super::take_in::{Claimed, Note};
 use crate::checkpoint::{Record, Recorded, UnitStatus};
 use crate::events::Event;
 use crate::unit_key::UnitKey;
 
 impl Session<'_> {
     /// Looks at results and makes records of those that can be.
-    pub(super) fn admit<R: ResultBody>(&mut self, leases: Vec<Lease<R>>) -> Claimed<R> {
-        let mut records = Vec::with_capacity(leases.len());
-        let mut notes = Vec::with_capacity(leases.len());
-        for lease in &leases {
-            let body = lease.body();
-            let key = UnitKey::of(body.unit());
-            if let Some(link) = &self.link {
-                link.gauge.hear();
-                if body.run() != Some(&link.run) {
-                    tracing::warn!(message = lease.id(), "a result of another run was dropped");
-                    continue;
-                }
+    pub(super) fn admit<R: Into<Finished>>(&mut self, claimed: Vec<Lease<R>>) -> Claimed {
+        let mut leases = Vec::with_capacity(claimed.len());
+        let mut records = Vec::with_capacity(claimed.len());
+        let mut notes = Vec::with_capacity(claimed.len());
+        for lease in claimed {
+            let (body, lease) = lease.split();
+            if let Some((record, note)) = self.entry(body.into(), lease.id()) {
+                records.push(record);
+                notes.push(note);
             }
-            let (seat, configuration, item) = match self.board.admit(&key, body.attempt()) {
-                Admission::Known { seat, configuration, item } => (Some(seat), configuration, item),
-                // The record will find it to be a duplicate and count it.
-                Admission::Unknown if self.is_settled(&key) => (None, 0, 0),
-                Admission::Unknown => {
-                    tracing::warn!(unit = %body.unit(), "a result of a unit that is not of this run was dropped");
-                    continue;
-                }
-                Admission::NeverSent { attempt } => {
-                    tracing::warn!(unit = %body.unit(), attempt, "a result of an attempt that was never given out was dropped");
-                    continue;
-                }
-            };
-            let mut outcome = body.outcome().clone();
-            if let Some(link) = self.link.as_ref().filter(|_| outcome.is_fault()) {
-                (link.annotate)(&format!("{}-{}", body.unit(), body.attempt()), &mut outcome);
-            }
-            let correct = match seat {
-                Some(seat) if !outcome.is_fault() => self.bodies.correct(&self.board, seat, &outcome),
-                _ => None,
-            };
-            let record = Record {
-                unit: body.unit().clone(),
-                configuration,
-                item,
-                attempt: body.attempt(),
-                outcome,
-                telemetry: body.telemetry().clone(),
-            };
-            notes.push(Note::of(&record, seat, correct));
-            records.push(record);
+            leases.push(lease);
         }
         Claimed { leases, records, notes }
+    }
+
+    /// The record of a result, and what is kept of it; `None` if it is not to be recorded.
+    fn entry(&mut self, finished: Finished, message: &str) -> Option<(Record, Note)> {
+        let Finished { unit, attempt, mut outcome, telemetry, run } = finished;
+        let key = UnitKey::of(&unit);
+        if let Some(link) = &self.link {
+            link.gauge.hear();
+            if run.as_ref() != Some(&link.run) {
+                tracing::warn!(message, "a result of another run was dropped");
+                return None;
+            }
+        }
+        let (seat, configuration, item) = match self.board.admit(&key, attempt) {
+            Admission::Known { seat, configuration, item } => (Some(seat), configuration, item),
+            // The record will find it to be a duplicate and count it.
+            Admission::Unknown if self.is_settled(&key) => (None, 0, 0),
+            Admission::Unknown => {
+                tracing::warn!(%unit, "a result of a unit that is not of this run was dropped");
+                return None;
+            }
+            Admission::NeverSent { attempt } => {
+                tracing::warn!(%unit, attempt, "a result of an attempt that was never given out was dropped");
+                return None;
+            }
+        };
+        if let Some(link) = self.link.as_ref().filter(|_| outcome.is_fault()) {
+            (link.annotate)(&format!("{unit}-{attempt}"), &mut outcome);
+        }
+        let correct = match seat {
+            Some(seat) if !outcome.is_fault() => self.bodies.correct(&self.board, seat, &outcome),
+            _ => None,
+        };
+        let record = Record { unit, configuration, item, attempt, outcome, telemetry };
+        let note = Note::of(&record, seat, correct);
+        Some((record, note))
     }
 
     fn is_settled(&self, unit: &UnitKey) -> bool {

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use lumos_queue::{Lease, Queue, QueueError};
-use lumos_tasks::Assignment;
+use lumos_tasks::{Assignment, Finished};
 use tokio_util::sync::CancellationToken;
 
 use super::board::{Board, Present, Ticket};
 use super::bodies::{Bodies, board};
 use super::link::{Command, Link, Voice};
-use super::take_in::{Note, ResultBody};
+use super::take_in::Note;
 use super::{DispatchError, Summary, Terms};
 use crate::checkpoint::{Checkpoint, CheckpointError, Recorded};
 use crate::events::Event;
@@ -143,7 +143,7 @@ impl<'a> Session<'a> {
         self.voice.say(event).await;
     }
 
-    pub(crate) async fn run<R: ResultBody>(
+    pub(crate) async fn run<R: Into<Finished> + Send + Sync>(
         &mut self,
         work: &dyn Queue<Assignment>,
         results: &dyn Queue<R>,
@@ -324,7 +324,7 @@ impl<'a> Session<'a> {
     }
 }
 
-fn claim<'q, R: ResultBody>(results: &'q dyn Queue<R>, pause: Duration) -> Claiming<'q, R> {
+fn claim<'q, R: Into<Finished> + Send + Sync>(results: &'q dyn Queue<R>, pause: Duration) -> Claiming<'q, R> {
     Box::pin(async move {
         tokio::time::sleep(pause).await;
         results.claim(RESULTS).await

@@ -2,56 +2,10 @@
 
 use futures::future::join_all;
 use lumos_queue::Lease;
-use lumos_tasks::fleet::ResultMessage;
-use lumos_tasks::{Ending, Fault, Finished, Outcome, RunToken, Telemetry, UnitId};
+use lumos_tasks::{Ending, Fault, UnitId};
 
 use super::board::Seat;
 use crate::checkpoint::{Checkpoint, CheckpointError, Record, Recorded, Settlement};
-
-/// A message that brings a result.
-pub(crate) trait ResultBody: Send + Sync {
-    fn run(&self) -> Option<&RunToken>;
-    fn unit(&self) -> &UnitId;
-    fn attempt(&self) -> u32;
-    fn outcome(&self) -> &Outcome;
-    fn telemetry(&self) -> &Telemetry;
-}
-
-impl ResultBody for Finished {
-    fn run(&self) -> Option<&RunToken> {
-        self.run.as_ref()
-    }
-    fn unit(&self) -> &UnitId {
-        &self.unit
-    }
-    fn attempt(&self) -> u32 {
-        self.attempt
-    }
-    fn outcome(&self) -> &Outcome {
-        &self.outcome
-    }
-    fn telemetry(&self) -> &Telemetry {
-        &self.telemetry
-    }
-}
-
-impl ResultBody for ResultMessage {
-    fn run(&self) -> Option<&RunToken> {
-        Some(&self.run)
-    }
-    fn unit(&self) -> &UnitId {
-        &self.unit
-    }
-    fn attempt(&self) -> u32 {
-        self.attempt
-    }
-    fn outcome(&self) -> &Outcome {
-        &self.outcome
-    }
-    fn telemetry(&self) -> &Telemetry {
-        &self.telemetry
-    }
-}
 
 /// What is kept of a result once its record is on its way.
 #[derive(Debug)]
@@ -89,14 +43,14 @@ impl Note {
 }
 
 /// Results that were claimed together.
-pub(super) struct Claimed<R> {
-    pub(super) leases: Vec<Lease<R>>,
+pub(super) struct Claimed {
+    pub(super) leases: Vec<Lease<()>>,
     pub(super) records: Vec<Record>,
     /// One for each record.
     pub(super) notes: Vec<Note>,
 }
 
-impl<R: ResultBody> Claimed<R> {
+impl Claimed {
     /// Records and flushes, then acknowledges.
     pub(super) async fn record(
         self,

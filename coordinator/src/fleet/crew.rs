@@ -4,14 +4,26 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use lumos_tasks::RunToken;
-use lumos_tasks::fleet::{HeldLease, PROTOCOL, WorkerNotice};
+use lumos_tasks::fleet::{ClaimNotice, HeldLease, PROTOCOL, WorkerNotice};
 
 /// A worker and when it was heard of last, by this machine's clock.
 #[derive(Debug)]
 struct Member {
     notice: WorkerNotice,
+    /// Claims told since the notice was written.
+    claims: Vec<ClaimNotice>,
     heard: Instant,
 }
+
+impl Member {
+    /// What it holds, as far as it has told.
+    fn held(&self) -> impl Iterator<Item = &HeldLease> {
+        self.notice.held.iter().chain(self.claims.iter().flat_map(|claims| &claims.held))
+    }
+}
+
+/// Claims kept between two notices of a worker: more than one every twenty milliseconds comes of no worker of ours.
+const MOST_CLAIMS: usize = 1000;
 
 /// The workers there are.
 #[derive(Debug, Default)]
@@ -22,8 +34,23 @@ pub(super) struct Crew {
 impl Crew {
     /// Takes a notice in.
     pub(super) fn hear(&mut self, notice: WorkerNotice, now: Instant) {
-        if notice.protocol == PROTOCOL {
-            self.members.insert(notice.name.clone(), Member { notice, heard: now });
+        if notice.protocol != PROTOCOL {
+            return;
+        }
+        let mut claims = self.members.remove(&notice.name).map(|member| member.claims).unwrap_or_default();
+        // Claims travel another way than notices, and may overtake one.
+        claims.retain(|claims| claims.written_ms >= notice.written_ms);
+        self.members.insert(notice.name.clone(), Member { notice, claims, heard: now });
+    }
+
+    /// Takes in what a worker has just claimed.
+    pub(super) fn hear_claims(&mut self, worker: &str, claims: ClaimNotice) {
+        if let Some(member) = self.members.get_mut(worker)
+            && claims.protocol == PROTOCOL
+            && claims.written_ms >= member.notice.written_ms
+            && member.claims.len() < MOST_CLAIMS
+        {
+            member.claims.push(claims);
         }
     }
 
@@ -44,7 +71,12 @@ impl Crew {
         let gone = |member: &Member| now.saturating_duration_since(member.heard) > limit;
         let names: Vec<String> =
             self.members.iter().filter(|(_, member)| gone(member)).map(|(name, _)| name.clone()).collect();
-        names.iter().filter_map(|name| self.members.remove(name)).map(|member| member.notice).collect()
+        let lost = names.iter().filter_map(|name| self.members.remove(name));
+        lost.map(|member| {
+            let held = member.held().cloned().collect();
+            WorkerNotice { held, ..member.notice }
+        })
+        .collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -69,7 +101,7 @@ impl Crew {
 
     /// Leases of a run that live workers hold.
     pub(super) fn held<'a>(&'a self, run: &'a RunToken) -> impl Iterator<Item = &'a HeldLease> {
-        let held = self.members.values().flat_map(|member| &member.notice.held);
+        let held = self.members.values().flat_map(Member::held);
         held.filter(move |lease| lease.run == *run)
     }
 
@@ -95,17 +127,35 @@ pub(super) mod tests {
             process: 1,
             version: "0".to_owned(),
             holdings: Holdings { places: 4, ..Holdings::default() },
-            in_use: 0,
             held,
-            finished: 0,
-            spooled: 0,
-            units_per_second: 0.0,
-            tokens_per_second: 0.0,
-            draining: false,
-            refusals: Vec::new(),
-            started_ms: 0,
-            written_ms: 0,
+            ..WorkerNotice::default()
         }
+    }
+
+    #[test]
+    fn claims_count_until_a_later_notice_tells_what_became_of_them() {
+        let run = RunToken::of(&ContentHash::of_bytes(b"run"));
+        let lease =
+            |token: &str| HeldLease { run: run.clone(), message: token.to_owned(), token: token.to_owned() };
+        let claims = |token: &str, written_ms| ClaimNotice {
+            protocol: PROTOCOL,
+            held: vec![lease(token)],
+            written_ms,
+        };
+        let written = |written_ms, held| WorkerNotice { written_ms, ..notice("a", held) };
+        let tokens = |crew: &Crew| crew.held(&run).map(|lease| lease.token.clone()).collect::<Vec<_>>();
+        let start = Instant::now();
+        let mut crew = Crew::default();
+        crew.hear_claims("a", claims("from nobody", 1));
+        crew.hear(written(10, vec![lease("1")]), start);
+        crew.hear_claims("a", claims("late", 9));
+        crew.hear_claims("a", claims("2", 12));
+        crew.hear_claims("a", claims("3", 20));
+        assert_eq!(tokens(&crew), ["1", "2", "3"]);
+        crew.hear(written(15, vec![lease("2")]), start);
+        assert_eq!(tokens(&crew), ["2", "3"]);
+        let lost = crew.lost(start + Duration::from_secs(7), Duration::from_secs(6));
+        assert_eq!(lost[0].held, [lease("2"), lease("3")]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use lumos_queue::nats::NatsError;
-use lumos_tasks::fleet::WorkerNotice;
+use lumos_tasks::fleet::{ClaimNotice, WorkerNotice};
 use lumos_tasks::{Ending, FaultKind};
 
 use super::Around;
@@ -60,9 +60,11 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
         alone_since: Some(Instant::now()),
         told: false,
     };
-    let workers = loop {
-        match watcher.around.server.workers().await {
-            Ok(workers) => break workers,
+    let (workers, claims) = loop {
+        let server = &watcher.around.server;
+        let opened = async { Ok::<_, NatsError>((server.workers().await?, server.claims().await?)) };
+        match opened.await {
+            Ok(opened) => break opened,
             Err(error) => tracing::debug!(%error, "the workers cannot be seen"),
         }
         tokio::select! {
@@ -71,6 +73,7 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
         }
     };
     let mut changes = std::pin::pin!(workers.watch());
+    let mut claims = std::pin::pin!(claims);
     let over = watcher.around.over.clone();
     let mut look = tokio::time::interval(LOOK);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -86,6 +89,13 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
                     None => crew.leave(&change.key),
                 }
             }
+            Some((worker, claimed)) = claims.next() => match serde_json::from_slice::<ClaimNotice>(&claimed) {
+                Ok(claimed) => {
+                    let mut crew = watcher.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
+                    crew.hear_claims(&worker, claimed);
+                }
+                Err(error) => tracing::debug!(%error, worker, "a worker's claims are none"),
+            },
             _ = look.tick() => watcher.look().await,
         }
     }

@@ -7,18 +7,15 @@
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, kv};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt};
-use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::{Duration, sleep, timeout};
 
+use super::KeyValueError;
 use super::layout::Bucket;
 use super::link::{EXPECTED, Failure, PATIENCE, SharedLink};
 use super::server::ConnectionState;
-use super::{KeyValueError, NatsError};
 
 const OPERATION: &str = "KV-Operation";
 
@@ -41,20 +38,6 @@ pub struct Change {
     pub value: Option<Bytes>,
     /// The revision of this change.
     pub revision: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct Got {
-    message: Raw,
-}
-
-#[derive(Debug, Deserialize)]
-struct Raw {
-    seq: u64,
-    #[serde(default)]
-    data: String,
-    #[serde(default)]
-    hdrs: String,
 }
 
 /// The last thing written under a key.
@@ -150,23 +133,13 @@ impl KeyValue {
 
     async fn last(&self, key: &str) -> Result<Option<Last>, KeyValueError> {
         let question = serde_json::json!({ "last_by_subj": self.subject(key)? });
-        let answer = self.link.api::<Got>(&format!("STREAM.MSG.GET.{}", self.stream()), &question).await;
-        let Raw { seq, data, hdrs } = match answer {
-            Ok(got) => got.message,
-            Err(Failure::Api(error)) if error.err_code == 10_037 => return Ok(None),
-            Err(failure) => return Err(failure.into()),
-        };
-        let plain = |text: &str| {
-            let bytes = STANDARD.decode(text);
-            bytes.map_err(|error| NatsError::Damaged(format!("the value of `{key}` makes no sense: {error}")))
-        };
-        let headers = plain(&hdrs)?;
-        let deleted = String::from_utf8_lossy(&headers)
+        let Some(message) = self.link.message(&self.stream(), &question).await? else { return Ok(None) };
+        let deleted = String::from_utf8_lossy(&message.headers)
             .lines()
             .filter_map(|line| line.split_once(':'))
             .any(|(name, value)| name == OPERATION && matches!(value.trim(), "DEL" | "PURGE"));
-        let value = if deleted { None } else { Some(plain(&data)?.into()) };
-        Ok(Some(Last { revision: seq, value }))
+        let value = (!deleted).then(|| message.data.into());
+        Ok(Some(Last { revision: message.sequence, value }))
     }
 
     /// Deletes a key; nothing happens if it is not there.

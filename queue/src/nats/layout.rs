@@ -125,6 +125,16 @@ impl Layout {
         format!("{}.results.{run}", self.root())
     }
 
+    /// Where a worker tells what it has just claimed.
+    pub(super) fn claims_of(&self, worker: &str) -> String {
+        format!("{}.claims.{worker}", self.root())
+    }
+
+    /// Where all workers do.
+    pub(super) fn claims(&self) -> String {
+        format!("{}.claims.*", self.root())
+    }
+
     pub(super) fn bucket(&self, bucket: Bucket) -> String {
         format!("{}-{}", self.stem(), bucket.name())
     }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{Client, HeaderMap, Message, Request, RequestErrorKind};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -98,6 +100,15 @@ pub(super) struct Violation {
 #[derive(Debug, Deserialize)]
 pub(super) struct Stored {
     pub(super) seq: u64,
+}
+
+/// A message as a stream holds it.
+#[derive(Debug)]
+pub(super) struct StoredMessage {
+    pub(super) sequence: u64,
+    pub(super) data: Vec<u8>,
+    /// As they came: lines of `name: value`.
+    pub(super) headers: Vec<u8>,
 }
 
 /// A connection, shared by everything that was made from it.
@@ -236,6 +247,38 @@ impl Link {
         Ok(parsed::<Stored>(&answer.payload)?.seq)
     }
 
+    /// One message of a stream: the last of a subject, or the next of one; `None` if there is none.
+    pub(super) async fn message(
+        &self,
+        stream: &str,
+        question: &serde_json::Value,
+    ) -> Result<Option<StoredMessage>, Failure> {
+        #[derive(Deserialize)]
+        struct Got {
+            message: Raw,
+        }
+        #[derive(Deserialize)]
+        struct Raw {
+            seq: u64,
+            #[serde(default)]
+            data: String,
+            #[serde(default)]
+            hdrs: String,
+        }
+        let plain = |text: &str| {
+            STANDARD
+                .decode(text)
+                .map_err(|error| Failure::Refused(format!("a stored message makes no sense: {error}")))
+        };
+        match self.api::<Got>(&format!("STREAM.MSG.GET.{stream}"), question).await {
+            Ok(Got { message: Raw { seq, data, hdrs } }) => {
+                Ok(Some(StoredMessage { sequence: seq, data: plain(&data)?, headers: plain(&hdrs)? }))
+            }
+            Err(Failure::Api(error)) if error.err_code == 10_037 => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Removes the messages of a stream whose subjects match; how many.
     pub(super) async fn purge(&self, stream: &str, filter: &str) -> Result<u64, Failure> {
         #[derive(Deserialize)]
@@ -273,19 +316,13 @@ impl Link {
         }
     }
 
-    /// Sends a message without an answer, and waits until it is on its way.
+    /// Sends a message without an answer. It leaves together with others that are sent at the same time, and at the
+    /// latest when the connection is closed.
     pub(super) async fn tell(&self, subject: &str, payload: Bytes) -> Result<(), Failure> {
         let deadline = Instant::now() + PATIENCE;
         self.connected(deadline).await?;
-        let sent = async {
-            self.client
-                .publish(subject.to_owned(), payload)
-                .await
-                .map_err(|error| Failure::Refused(error.to_string()))?;
-            self.client.flush().await.map_err(|error| Failure::Unreachable(error.to_string()))
-        };
-        match timeout_at(deadline, sent).await {
-            Ok(outcome) => outcome,
+        match timeout_at(deadline, self.client.publish(subject.to_owned(), payload)).await {
+            Ok(sent) => sent.map_err(|error| Failure::Refused(error.to_string())),
             Err(_) => Err(Failure::Unreachable("the message could not be sent".to_owned())),
         }
     }

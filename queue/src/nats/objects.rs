@@ -6,7 +6,7 @@
 
 use async_nats::HeaderMap;
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use base64::engine::general_purpose::URL_SAFE;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -37,18 +37,6 @@ struct Description {
     digest: Option<String>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     deleted: bool,
-}
-
-#[derive(Debug, Deserialize)]
-struct Got {
-    message: Raw,
-}
-
-#[derive(Debug, Deserialize)]
-struct Raw {
-    seq: u64,
-    #[serde(default)]
-    data: String,
 }
 
 impl Objects {
@@ -119,23 +107,10 @@ impl Objects {
 
     async fn describe(&self, name: &str) -> Result<Option<Description>, Failure> {
         let question = json!({ "last_by_subj": self.description(name) });
-        let Some(raw) = self.message(&question).await? else { return Ok(None) };
+        let Some(stored) = self.link.message(&self.stream(), &question).await? else { return Ok(None) };
         // A description that cannot be read names no chunks, so it is as good as none.
-        let description = serde_json::from_slice::<Description>(&raw.1).ok();
+        let description = serde_json::from_slice::<Description>(&stored.data).ok();
         Ok(description.filter(|description| !description.deleted))
-    }
-
-    async fn message(&self, question: &serde_json::Value) -> Result<Option<(u64, Vec<u8>)>, Failure> {
-        match self.link.api::<Got>(&format!("STREAM.MSG.GET.{}", self.stream()), question).await {
-            Ok(got) => {
-                let data = STANDARD.decode(&got.message.data);
-                let data =
-                    data.map_err(|error| Failure::Refused(format!("a chunk makes no sense: {error}")))?;
-                Ok(Some((got.message.seq, data)))
-            }
-            Err(Failure::Api(error)) if error.err_code == 10_037 => Ok(None),
-            Err(failure) => Err(failure),
-        }
     }
 
     /// An object's bytes, verified; [`NatsError::Missing`] if there is none, [`NatsError::Damaged`] if it has more
@@ -156,12 +131,13 @@ impl Objects {
         let mut next = 1;
         while bytes.len() < description.size {
             let question = json!({ "seq": next, "next_by_subj": subject });
-            let (sequence, chunk) = self.message(&question).await?.ok_or_else(missing)?;
+            let stored = self.link.message(&self.stream(), &question).await?.ok_or_else(missing)?;
+            let chunk = stored.data;
             if chunk.is_empty() || bytes.len() + chunk.len() > description.size {
                 return Err(damaged("has not the length it claims"));
             }
             bytes.extend_from_slice(&chunk);
-            next = sequence + 1;
+            next = stored.sequence + 1;
         }
         if description.digest.as_ref().is_none_or(|claimed| *claimed != digest(&bytes)) {
             return Err(damaged("has not the hash it claims"));

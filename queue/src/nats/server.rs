@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -12,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::complaints::Complaints;
 use super::connect::{self, Connected};
-use super::layout::{Bucket, Lane, check_run, results_consumer};
+use super::layout::{Bucket, Lane, check_run, is_token, results_consumer};
 use super::lease::{GIVE_BACK, Outgoing, RELEASES, send_releases};
 use super::link::{Link, SharedLink};
 use super::objects::Objects;
@@ -247,6 +249,30 @@ impl Server {
     /// [`NatsError::Missing`] if nobody has set the server up.
     pub async fn workers(&self) -> Result<KeyValue, NatsError> {
         self.bucket(Bucket::Workers).await
+    }
+
+    /// Tells whoever [listens](Server::claims) what a worker has just claimed. Not stored and not answered.
+    ///
+    /// # Errors
+    /// If the name cannot stand in a subject, or the server cannot be reached.
+    pub async fn tell_claims(&self, worker: &str, payload: Vec<u8>) -> Result<(), NatsError> {
+        if !is_token(worker) {
+            return Err(NatsError::Address(format!("`{worker}` cannot be a worker's name")));
+        }
+        Ok(self.link.tell(&self.link.layout.claims_of(worker), payload.into()).await?)
+    }
+
+    /// What workers tell of their claims from now on, each with the worker's name. Bodies are not checked.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn claims(&self) -> Result<impl Stream<Item = (String, Bytes)> + Send + use<>, NatsError> {
+        let subscriber = self.link.client.subscribe(self.link.layout.claims()).await;
+        let subscriber = subscriber.map_err(|error| NatsError::Refused(error.to_string()))?;
+        Ok(subscriber.map(|message| {
+            let worker = message.subject.rsplit('.').next().unwrap_or_default().to_owned();
+            (worker, message.payload)
+        }))
     }
 
     /// Run token → claim of the coordinator that owns it; vanishes when it is not written again.

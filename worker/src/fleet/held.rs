@@ -29,6 +29,8 @@ impl Default for Held {
 struct Entries {
     next: u64,
     leases: BTreeMap<u64, Entry>,
+    /// The last of those that were told.
+    told: u64,
 }
 
 #[derive(Debug)]
@@ -71,9 +73,19 @@ impl Held {
         self.lock().leases.len()
     }
 
-    /// Those that can be given back by others.
-    pub fn list(&self) -> Vec<HeldLease> {
-        self.lock().leases.values().filter_map(|entry| entry.lease.clone()).collect()
+    /// Those of them that were claimed since this or [`Held::all_told`] was called last.
+    pub fn untold(&self) -> Vec<HeldLease> {
+        let mut entries = self.lock();
+        let since = entries.told;
+        entries.told = entries.next;
+        entries.leases.range(since + 1..).filter_map(|(_, entry)| entry.lease.clone()).collect()
+    }
+
+    /// What is held now, all of it told with this.
+    pub fn all_told(&self) -> Vec<HeldLease> {
+        let mut entries = self.lock();
+        entries.told = entries.next;
+        entries.leases.values().filter_map(|entry| entry.lease.clone()).collect()
     }
 
     /// The models that the units at hand need.

@@ -1,13 +1,14 @@
-//! How others see this worker: a notice that is written again and again, and vanishes when it is not.
+//! How others see this worker: a notice that is written again and again, and vanishes when it is not; in between, a
+//! word about every claim.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lumos_queue::nats::{KeyValue, KeyValueError};
-use lumos_tasks::fleet::WorkerNotice;
+use lumos_queue::nats::{KeyValue, KeyValueError, NatsError, Server};
+use lumos_tasks::fleet::{ClaimNotice, PROTOCOL, WorkerNotice};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::eligibility::Eligibility;
@@ -16,8 +17,8 @@ use super::meter::{Meter, Rates};
 use super::spool::Spool;
 use crate::model::Models;
 
-/// The least time between two notices. What is claimed is told at once, so that a coordinator can give it back should
-/// this worker be killed; where much is claimed, what comes within this time is told together.
+/// Claims are told at once, so that a coordinator can give them back should this worker be killed; where much is
+/// claimed, what comes within this time is told together.
 const CLOSE: Duration = Duration::from_millis(20);
 /// How long writing a notice may take: the next one says more.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,16 +37,34 @@ pub trait NoticeBoard: Send + Sync {
     /// # Errors
     /// If the server cannot be reached or refuses.
     async fn delete(&self, name: &str) -> Result<(), KeyValueError>;
+
+    /// Tells what was just claimed.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    async fn tell_claims(&self, name: &str, claims: Vec<u8>) -> Result<(), NatsError>;
+}
+
+/// The server's notice board.
+pub struct ServerBoard {
+    /// Its bucket of workers' notices.
+    pub notices: KeyValue,
+    /// The server.
+    pub server: Server,
 }
 
 #[async_trait]
-impl NoticeBoard for KeyValue {
+impl NoticeBoard for ServerBoard {
     async fn put(&self, name: &str, notice: &[u8]) -> Result<(), KeyValueError> {
-        KeyValue::put(self, name, notice).await.map(|_| ())
+        self.notices.put(name, notice).await.map(|_| ())
     }
 
     async fn delete(&self, name: &str) -> Result<(), KeyValueError> {
-        KeyValue::delete(self, name).await
+        self.notices.delete(name).await
+    }
+
+    async fn tell_claims(&self, name: &str, claims: Vec<u8>) -> Result<(), NatsError> {
+        self.server.tell_claims(name, claims).await
     }
 }
 
@@ -86,7 +105,6 @@ impl Presence {
         let mut rates = Rates::default();
         let mut silent = false;
         loop {
-            held.mark_unchanged();
             let began = Instant::now();
             match self.write(&mut rates).await {
                 Ok(()) => silent = false,
@@ -96,10 +114,11 @@ impl Presence {
                 }
                 Err(_) => {}
             }
+            let (board, told) = (Arc::clone(&self.board), Arc::clone(&self.held));
             let draining = self.notice.draining;
             tokio::select! {
                 () = sleep_until(began + self.every) => {}
-                _ = held.changed() => sleep_until(began + CLOSE).await,
+                () = tell_claims(&*board, &self.notice.name, &told, held) => {}
                 () = self.draining.cancelled(), if !draining => {}
             }
         }
@@ -109,7 +128,7 @@ impl Presence {
     async fn write(&mut self, rates: &mut Rates) -> Result<(), String> {
         let notice = &mut self.notice;
         (notice.units_per_second, notice.tokens_per_second) = rates.read(&self.meter, Instant::now());
-        notice.held = self.held.list();
+        notice.held = self.held.all_told();
         notice.in_use = u32::try_from(self.held.count()).unwrap_or(u32::MAX);
         notice.finished = self.meter.units();
         notice.spooled = self.spool.waiting();
@@ -122,5 +141,26 @@ impl Presence {
             Ok(written) => written.map_err(|error| error.to_string()),
             Err(_) => Err("the server does not answer".to_owned()),
         }
+    }
+}
+
+/// Tells claims until the other end of `changes` is gone.
+async fn tell_claims(board: &dyn NoticeBoard, name: &str, held: &Held, changes: &mut watch::Receiver<u64>) {
+    while changes.changed().await.is_ok() {
+        let claimed = held.untold();
+        if claimed.is_empty() {
+            continue;
+        }
+        let written_ms = jiff::Timestamp::now().as_millisecond();
+        let notice = ClaimNotice { protocol: PROTOCOL, held: claimed, written_ms };
+        // The next notice says it too.
+        let told = match serde_json::to_vec(&notice) {
+            Ok(bytes) => board.tell_claims(name, bytes).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = told {
+            tracing::debug!(error, "a claim was not told");
+        }
+        sleep(CLOSE).await;
     }
 }

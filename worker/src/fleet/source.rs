@@ -44,7 +44,7 @@ pub trait ResultsSink: Send + Sync {
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
-    async fn open(&self, run: &RunToken) -> Result<Arc<dyn Queue<ResultMessage>>, QueueError>;
+    async fn open(&self, run: &RunToken) -> Result<Arc<dyn Queue<Arc<ResultMessage>>>, QueueError>;
 }
 
 /// Where runs keep what their units share.
@@ -85,8 +85,8 @@ impl LaneSource for Server {
 
 #[async_trait]
 impl ResultsSink for Server {
-    async fn open(&self, run: &RunToken) -> Result<Arc<dyn Queue<ResultMessage>>, QueueError> {
-        match self.results_publisher::<ResultMessage>(run.as_str()).await {
+    async fn open(&self, run: &RunToken) -> Result<Arc<dyn Queue<Arc<ResultMessage>>>, QueueError> {
+        match self.results_publisher::<Arc<ResultMessage>>(run.as_str()).await {
             Ok(queue) => Ok(Arc::new(queue)),
             Err(error) => Err(as_queue_error(&error)),
         }

@@ -35,7 +35,7 @@ pub struct Spool {
     folder: Option<PathBuf>,
     meter: Arc<Meter>,
     waiting: AtomicU64,
-    runs: Mutex<BTreeMap<RunToken, Arc<dyn Queue<ResultMessage>>>>,
+    runs: Mutex<BTreeMap<RunToken, Arc<dyn Queue<Arc<ResultMessage>>>>>,
 }
 
 /// A result that waits.
@@ -97,6 +97,7 @@ impl Spool {
             };
             match state_of(&message.run) {
                 Some(RunState::Active) => {
+                    let message = Arc::new(message);
                     let id = message_id(&message);
                     match self.send(&id, &message).await {
                         Ok(()) => {
@@ -121,13 +122,13 @@ impl Spool {
 
     /// Sends until the server has it.
     async fn deliver(&self, id: &str, message: ResultMessage) -> Result<(), QueueError> {
+        let mut message = Arc::new(message);
         let mut error = match timeout(PROMPT, self.send(id, &message)).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
             Err(_) => QueueError::Unreachable("no answer yet".to_owned()),
         };
         let _waiting = Waiting::new(&self.waiting);
-        let mut message = message;
         let mut file = self.store(id, &message).await;
         let mut pause = Duration::from_millis(100);
         loop {
@@ -138,8 +139,12 @@ impl Spool {
                     tracing::warn!(unit = %message.unit, bytes, limit, "a result is too large to be sent");
                     let why = format!("the episode's record has {bytes} bytes, and the queue takes {limit}");
                     let fault = Fault { kind: FaultKind::Worker, message: why };
-                    message.outcome =
+                    let outcome =
                         Outcome { ending: Ending::Faulted(fault), evidence: None, steps: Vec::new() };
+                    let telemetry = message.telemetry.clone();
+                    let (run, unit) = (message.run.clone(), message.unit.clone());
+                    message =
+                        Arc::new(ResultMessage { run, unit, attempt: message.attempt, outcome, telemetry });
                     self.discard(file.take().as_deref()).await;
                 }
                 error => tracing::debug!(unit = %message.unit, %error, "a result waits"),
@@ -155,7 +160,7 @@ impl Spool {
         Ok(())
     }
 
-    async fn send(&self, id: &str, message: &ResultMessage) -> Result<(), QueueError> {
+    async fn send(&self, id: &str, message: &Arc<ResultMessage>) -> Result<(), QueueError> {
         let open = self.runs().get(&message.run).cloned();
         let queue = match open {
             Some(queue) => queue,
@@ -165,12 +170,12 @@ impl Spool {
                 queue
             }
         };
-        queue.publish(id, message.clone()).await
+        queue.publish(id, Arc::clone(message)).await
     }
 
-    async fn store(&self, id: &str, message: &ResultMessage) -> Option<PathBuf> {
+    async fn store(&self, id: &str, message: &Arc<ResultMessage>) -> Option<PathBuf> {
         let folder = self.folder.clone()?;
-        let (id, message) = (id.to_owned(), message.clone());
+        let (id, message) = (id.to_owned(), Arc::clone(message));
         match blocking(move || files::write(&folder, &id, &message)).await {
             Ok(path) => Some(path),
             Err(error) => {
@@ -188,7 +193,7 @@ impl Spool {
         }
     }
 
-    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunToken, Arc<dyn Queue<ResultMessage>>>> {
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunToken, Arc<dyn Queue<Arc<ResultMessage>>>>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,7 +19,7 @@ use super::held::Held;
 use super::lanes::{Lanes, LanesSettings};
 use super::meter::Meter;
 use super::policy::PolicySettings;
-use super::presence::Presence;
+use super::presence::{Presence, ServerBoard};
 use super::spool::Spool;
 use crate::model::Models;
 use crate::serve::{ServeError, Worker};
@@ -183,7 +183,7 @@ pub async fn serve_fleet(
     background.spawn(Arc::clone(&catalogue).follow(prepared.runs.watch(), store, ended.clone()));
     background.spawn(Arc::clone(&eligibility).follow(Arc::clone(&catalogue), ended.clone()));
     let presence = Presence {
-        board: Arc::new(prepared.workers),
+        board: Arc::new(ServerBoard { notices: prepared.workers, server: server.clone() }),
         notice: first_notice(&settings),
         every: settings.heartbeat,
         held: Arc::clone(&held),
@@ -300,16 +300,9 @@ fn first_notice(settings: &FleetSettings) -> WorkerNotice {
             models: Vec::new(),
             places: u32::try_from(settings.places).unwrap_or(u32::MAX),
         },
-        in_use: 0,
-        held: Vec::new(),
-        finished: 0,
-        spooled: 0,
-        units_per_second: 0.0,
-        tokens_per_second: 0.0,
-        draining: false,
-        refusals: Vec::new(),
         started_ms: now,
         written_ms: now,
+        ..WorkerNotice::default()
     }
 }
 

@@ -21,19 +21,19 @@ use super::support::LONG;
 struct Sink {
     here: Arc<AtomicBool>,
     small: Arc<AtomicBool>,
-    arrived: Arc<Mutex<Vec<(String, ResultMessage)>>>,
+    arrived: Arc<Mutex<Vec<(String, Arc<ResultMessage>)>>>,
 }
 
 #[async_trait]
 impl ResultsSink for Sink {
-    async fn open(&self, _run: &RunToken) -> Result<Arc<dyn Queue<ResultMessage>>, QueueError> {
+    async fn open(&self, _run: &RunToken) -> Result<Arc<dyn Queue<Arc<ResultMessage>>>, QueueError> {
         Ok(Arc::new(self.clone()))
     }
 }
 
 #[async_trait]
-impl Queue<ResultMessage> for Sink {
-    async fn publish(&self, id: &str, body: ResultMessage) -> Result<(), QueueError> {
+impl Queue<Arc<ResultMessage>> for Sink {
+    async fn publish(&self, id: &str, body: Arc<ResultMessage>) -> Result<(), QueueError> {
         if !self.here.load(Ordering::SeqCst) {
             return Err(QueueError::Full);
         }
@@ -44,7 +44,7 @@ impl Queue<ResultMessage> for Sink {
         Ok(())
     }
 
-    async fn claim(&self, _max: usize) -> Result<Vec<Lease<ResultMessage>>, QueueError> {
+    async fn claim(&self, _max: usize) -> Result<Vec<Lease<Arc<ResultMessage>>>, QueueError> {
         Err(QueueError::Closed)
     }
 
@@ -99,7 +99,7 @@ async fn publishing_answers_once_the_server_has_the_result() {
     assert_eq!((spool.waiting(), files(folder.path()).len()), (0, 0));
     let arrived = sink.arrived.lock().unwrap();
     assert_eq!(arrived[0].0, finished(1).message_id());
-    assert_eq!(arrived[0].1.clone().unpack(), finished(1));
+    assert_eq!(Finished::from(ResultMessage::clone(&arrived[0].1)), finished(1));
 }
 
 #[tokio::test]
