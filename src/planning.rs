@@ -1,14 +1,16 @@
 //! From a resolved specification to a manifest and its items: models and data are looked at, nothing is run.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use lumos_benchmarks::{Benchmark, DataSource, LoadError};
+use lumos_coordinator::Checkpoint;
 use lumos_coordinator::manifest::{FileRecord, Manifest, ManifestParts, ModelRecord, PlannedData};
 use lumos_coordinator::plan::{SelectError, Selected, expand, select};
 use lumos_coordinator::spec::ResolvedSpec;
-use lumos_tasks::{ContentHash, Item, ItemId, ToolBackend};
+use lumos_tasks::{ContentHash, ItemId, ToolBackend};
 use lumos_worker::Models;
 use lumos_worker::model::{Identified, hash_file};
 use lumos_worker::tools::ToolSets;
@@ -19,12 +21,57 @@ use crate::exit::{Exit, Failure};
 pub(crate) struct Planned {
     pub(crate) manifest: Manifest,
     /// The selected items, by benchmark in the order of the tasks.
-    pub(crate) items: Vec<(String, Vec<Item>)>,
+    pub(crate) items: Vec<PlannedItems>,
+}
+
+/// The items of a benchmark that are to be run.
+pub(crate) struct PlannedItems {
+    benchmark: &'static dyn Benchmark,
+    path: Option<PathBuf>,
+    /// What was selected when the run was planned, by position.
+    ids: Vec<ItemId>,
+}
+
+impl PlannedItems {
+    /// Reads the items again and stores them; how many.
+    pub(crate) fn store(&self, checkpoint: &Checkpoint) -> Result<u64, Failure> {
+        let name = self.benchmark.name();
+        let items = self.benchmark.open(source(self.path.as_deref())).map_err(Failure::usage)?;
+        let failed = RefCell::new(None);
+        let mut expected = self.ids.iter().peekable();
+        let selected = items.into_iter().map_while(|item| {
+            expected.peek()?;
+            match item {
+                Ok(item) => Some(expected.next_if(|id| **id == item.id).map(|_| item)),
+                // It was left out when the run was planned as well.
+                Err(error) if error.is_skippable() => Some(None),
+                Err(error) => {
+                    *failed.borrow_mut() = Some(Failure::usage(error));
+                    None
+                }
+            }
+        });
+        let stored = checkpoint.store_items(name, selected.flatten())?;
+        if let Some(failure) = failed.into_inner() {
+            return Err(failure);
+        }
+        if stored != self.ids.len() as u64 {
+            return Err(Failure::input(format!("the data of {name} changed while the run was planned"))
+                .hint("run it again once nobody writes to the file"));
+        }
+        Ok(stored)
+    }
+}
+
+/// Where the items of a benchmark are read.
+fn source(path: Option<&Path>) -> DataSource {
+    path.map_or(DataSource::Samples, |path| DataSource::File(path.to_owned()))
 }
 
 /// Data of one benchmark: where it was read, its hash, what was selected.
 struct Data {
     benchmark: &'static dyn Benchmark,
+    path: Option<PathBuf>,
     source: String,
     sha256: ContentHash,
     selected: Selected,
@@ -46,9 +93,11 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Res
         |_| vec![maths.clone()],
     )
     .map_err(Failure::usage)?;
-    let data = spec.tasks.iter().map(|task| read(&spec, task)).collect::<Result<Vec<_>, _>>()?;
-    let ids: Vec<Vec<ItemId>> =
-        data.iter().map(|data| data.selected.items.iter().map(|item| item.id.clone()).collect()).collect();
+    let mut data = spec.tasks.iter().map(|task| read(&spec, task)).collect::<Result<Vec<_>, _>>()?;
+    let ids: Vec<Vec<ItemId>> = data
+        .iter_mut()
+        .map(|data| std::mem::take(&mut data.selected.items).into_iter().map(|item| item.id).collect())
+        .collect();
     let partition = spec.partition;
     let manifest = Manifest::new(ManifestParts {
         configurations,
@@ -72,9 +121,10 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Res
     });
     let items = data
         .into_iter()
-        .map(|mut data| {
-            data.selected.items.retain(|item| partition.is_none_or(|partition| partition.keeps(&item.id)));
-            (data.benchmark.name().to_owned(), data.selected.items)
+        .zip(ids)
+        .map(|(data, mut ids)| {
+            ids.retain(|id| partition.is_none_or(|partition| partition.keeps(id)));
+            PlannedItems { benchmark: data.benchmark, path: data.path, ids }
         })
         .collect();
     Ok(Planned { manifest, items })
@@ -100,10 +150,9 @@ fn model_record(model: Identified) -> ModelRecord {
 fn read(spec: &ResolvedSpec, task: &str) -> Result<Data, Failure> {
     let benchmark = crate::settings::benchmark(task)?;
     let path: Option<PathBuf> = spec.data.as_deref().map(|folder| folder.join(benchmark.data_file()));
-    let source = path.clone().map_or(DataSource::Samples, DataSource::File);
     let choice = spec.items.get(task).cloned().unwrap_or(lumos_coordinator::spec::ItemChoice::All);
     let mut told = 0u32;
-    let items = benchmark.open(source).map_err(Failure::usage)?;
+    let items = benchmark.open(source(path.as_deref())).map_err(Failure::usage)?;
     let selected = select(task, items, &choice, |error: &LoadError| {
         let skipped = spec.skip_invalid && error.is_skippable();
         if skipped && told < 10 {
@@ -120,8 +169,9 @@ fn read(spec: &ResolvedSpec, task: &str) -> Result<Data, Failure> {
         Some(path) => hash(path)?,
         None => ContentHash::of_bytes(benchmark.samples()),
     };
-    let source = path.map_or_else(|| "built-in samples".to_owned(), |path| path.display().to_string());
-    Ok(Data { benchmark, source, sha256, selected })
+    let source =
+        path.as_ref().map_or_else(|| "built-in samples".to_owned(), |path| path.display().to_string());
+    Ok(Data { benchmark, path, source, sha256, selected })
 }
 
 fn hash(path: &Path) -> Result<ContentHash, Failure> {

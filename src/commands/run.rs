@@ -95,15 +95,15 @@ async fn start(spec: ResolvedSpec, engine: &EngineArgs, fleet: &FleetArgs, outpu
     };
     let checkpoint = session::open(&folder, Checkpoint::create).await?;
     if checkpoint.plan()?.is_none() {
-        let stored = items.iter().try_fold(0, |stored, (benchmark, items)| {
-            checkpoint.store_items(benchmark, items).map(|count| stored + count)
-        });
+        let stored =
+            items.iter().try_fold(0, |stored, one| one.store(&checkpoint).map(|count| stored + count));
         let marked = stored.and_then(|items| {
-            checkpoint.plan_complete(&PlanMark { identity: manifest.identity.clone(), items })
+            let mark = PlanMark { identity: manifest.identity.clone(), items };
+            checkpoint.plan_complete(&mark).map_err(Failure::from)
         });
-        if let Err(error) = marked {
+        if let Err(failure) = marked {
             checkpoint.abandon();
-            return Err(error.into());
+            return Err(failure);
         }
     }
     // From here on they are read from the checkpoint, one at a time.

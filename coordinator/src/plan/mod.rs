@@ -4,4 +4,4 @@ mod matrix;
 mod selection;
 
 pub use matrix::{MatrixError, expand};
-pub use selection::{SelectError, Selected, select};
+pub use selection::{SelectError, Selected, SelectedItem, select};

@@ -1,6 +1,6 @@
 //! Which items of a data set are run.
 
-use lumos_tasks::Item;
+use lumos_tasks::{Item, ItemId};
 use thiserror::Error;
 
 use crate::spec::ItemChoice;
@@ -31,11 +31,21 @@ pub enum SelectError<E: std::error::Error + 'static> {
     },
 }
 
+/// An item that was selected. The item itself is read again when it is stored, so that a plan of millions fits into
+/// memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SelectedItem {
+    /// Its position in the data.
+    pub index: u64,
+    /// Its identity.
+    pub id: ItemId,
+}
+
 /// The items selected, and what was seen on the way.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selected {
     /// The items, by position.
-    pub items: Vec<Item>,
+    pub items: Vec<SelectedItem>,
     /// Records that were read.
     pub records: u64,
     /// Records that were left out as malformed.
@@ -63,7 +73,9 @@ pub fn select<E: std::error::Error + 'static>(
         let Some(item) = items.next() else { break };
         selected.records += 1;
         match item {
-            Ok(item) if choice.keeps(item.index) => selected.items.push(item),
+            Ok(Item { index, id, .. }) if choice.keeps(index) => {
+                selected.items.push(SelectedItem { index, id })
+            }
             Ok(_) => {}
             Err(error) if skippable(&error) => selected.invalid += 1,
             Err(error) => return Err(SelectError::Load(error)),
