@@ -41,7 +41,7 @@ impl Driven {
     }
 
     /// What a mathematics episode ended with.
-    pub(super) fn evidence(&self) -> Option<&lumos_tasks::outcome::MathsEvidence> {
+    pub(super) fn evidence(&self) -> Option<&lumos_tasks::outcome::PlanEvidence> {
         match &self.outcome.evidence {
             Some(Evidence::Maths(evidence)) => Some(evidence),
             None => None,

@@ -4,7 +4,7 @@ use crate::call::{MathsReply, ToolCall};
 use crate::configuration::Configuration;
 use crate::episode::Want;
 use crate::formulation::{Behaviour, Formulation};
-use crate::outcome::{Ending, Evidence, MathsEvidence, Observation, Reason, Stage, Step, Value};
+use crate::outcome::{Ending, Evidence, PlanEvidence, Observation, Reason, Stage, Step, Value};
 use crate::python::strip;
 use crate::request::Role;
 
@@ -197,7 +197,7 @@ impl Machine {
             _ => answer::of_direct(reply),
         };
         let evidence =
-            MathsEvidence { prediction: Some(Value::Text(prediction)), ..MathsEvidence::default() };
+            PlanEvidence { prediction: Some(Value::Text(prediction)), ..PlanEvidence::default() };
         Want::Done { ending: Ending::Answered, evidence: Evidence::Maths(evidence) }
     }
 
@@ -218,7 +218,7 @@ impl Machine {
                 (Ending::GaveUp(Reason { stage, turn: self.turn, detail }), None)
             }
         };
-        let evidence = MathsEvidence {
+        let evidence = PlanEvidence {
             prediction,
             subgoals: std::mem::take(&mut self.subgoals),
             actions: std::mem::take(&mut self.actions),
