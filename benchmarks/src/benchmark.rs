@@ -127,11 +127,7 @@ pub(crate) const QA_TOOLS: [&str; 3] = ["maths", "rank", "wiki"];
 
 /// The models of the question-answering benchmarks: where there are tools one of them is a chat model.
 pub(crate) fn qa_roles(formulation: Formulation) -> &'static [Role] {
-    if formulation.has_modules() {
-        &[Role::Planner, Role::Grounder, Role::Qa]
-    } else {
-        &[Role::Answerer]
-    }
+    if formulation.has_modules() { &[Role::Planner, Role::Grounder, Role::Qa] } else { &[Role::Answerer] }
 }
 
 /// The project page's tables (7B).

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lumos_tasks::outcome::{PlanEvidence, Observation};
+use lumos_tasks::outcome::{Observation, PlanEvidence};
 use lumos_tasks::{
     Behaviour, Configuration, ContentHash, Ending, Evidence, Fault, FaultKind, Finish, Formulation,
     GenerationSettings, Item, ItemId, MathsReply, ModelIdentity, Outcome, Reason, Role, Setup, Stage, Step,

@@ -158,7 +158,7 @@ pub enum MathsReply {
 /// A chat model's reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ChatReply {
-    /// Its text; white space around it does not matter.
+    /// Its text, stripped by the backend, as the original's client does.
     pub text: String,
     /// Tokens of the conversation, where the backend counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -60,14 +60,12 @@ impl Benchmark for HotpotQa {
     }
 
     fn downloads(&self) -> &'static [Download] {
-        &[
-            Download {
-                file: "hotpotqa/test.json",
-                url: "https://raw.githubusercontent.com/allenai/lumos/146dd9d61bb295582e9e432980f60b9ff4ecfe5c/data/eval/hotpotqa/test.json",
-                sha256: "05001dcdeb2b2b2243a88f23daaf8de9237494cd387e13bc25854d3e031101d3",
-                licence: "CC BY-SA 4.0",
-            },
-        ]
+        &[Download {
+            file: "hotpotqa/test.json",
+            url: "https://raw.githubusercontent.com/allenai/lumos/146dd9d61bb295582e9e432980f60b9ff4ecfe5c/data/eval/hotpotqa/test.json",
+            sha256: "05001dcdeb2b2b2243a88f23daaf8de9237494cd387e13bc25854d3e031101d3",
+            licence: "CC BY-SA 4.0",
+        }]
     }
 
     fn group_label(&self) -> Option<&'static str> {

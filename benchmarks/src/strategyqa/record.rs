@@ -55,7 +55,9 @@ fn read_big_bench(record: &Value) -> Result<Content, RecordError> {
     let score = |name: &str| scores.get(name).and_then(Value::as_f64);
     match (score("Yes"), score("No")) {
         (Some(yes), Some(no)) if yes != no => Ok(content(record, question, python_text(yes > no))),
-        _ => Err(RecordError::new(SCORES, "different scores of `Yes` and `No`", describe(scores), "KeyError")),
+        _ => {
+            Err(RecordError::new(SCORES, "different scores of `Yes` and `No`", describe(scores), "KeyError"))
+        }
     }
 }
 

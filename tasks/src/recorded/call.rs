@@ -255,7 +255,11 @@ mod tests {
             (wiki(), ToolReply::Wiki(Page::of_text("One. Two.")), 1),
             (wiki(), ToolReply::Wiki(Page::Listed(vec!["a".to_owned()])), 1),
             (wiki(), ToolReply::Raised { message: "ConnectionError: refused".to_owned() }, 1),
-            (ToolCall::Search { query: "q".to_owned(), most: 3 }, ToolReply::Search(vec!["https://x".to_owned()]), 1),
+            (
+                ToolCall::Search { query: "q".to_owned(), most: 3 },
+                ToolReply::Search(vec!["https://x".to_owned()]),
+                1,
+            ),
             (
                 ToolCall::Rank { question: "q".to_owned(), passages },
                 ToolReply::Rank((0..23).map(f64::from).collect()),
@@ -269,7 +273,8 @@ mod tests {
             let text = serde_json::to_string(&recorded).unwrap();
             let read: Vec<RecordedCall> = serde_json::from_str(&text).unwrap();
             let mut left = read.iter();
-            let found = answer(&call, |key| left.next().filter(|recorded| recorded.key().as_ref() == Some(key)));
+            let found =
+                answer(&call, |key| left.next().filter(|recorded| recorded.key().as_ref() == Some(key)));
             assert_eq!(found, Ok(reply));
         }
     }

@@ -4,7 +4,7 @@ use crate::call::{MathsReply, ToolCall};
 use crate::configuration::Configuration;
 use crate::episode::Want;
 use crate::formulation::{Behaviour, Formulation};
-use crate::outcome::{Ending, Evidence, PlanEvidence, Observation, Reason, Stage, Step, Value};
+use crate::outcome::{Ending, Evidence, Observation, PlanEvidence, Reason, Stage, Step, Value};
 use crate::python::strip;
 use crate::request::Role;
 
@@ -196,8 +196,7 @@ impl Machine {
             Formulation::Cot => answer::of_chain(reply),
             _ => answer::of_direct(reply),
         };
-        let evidence =
-            PlanEvidence { prediction: Some(Value::Text(prediction)), ..PlanEvidence::default() };
+        let evidence = PlanEvidence { prediction: Some(Value::Text(prediction)), ..PlanEvidence::default() };
         Want::Done { ending: Ending::Answered, evidence: Evidence::Maths(evidence) }
     }
 

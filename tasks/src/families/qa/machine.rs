@@ -245,7 +245,10 @@ impl Machine {
             }
             // HotpotQA's script appends the value to the action as text and ends with an exception on a list.
             Some(Value::List(_)) if self.form == AnswerForm::Entity && self.behaviour == Behaviour::Paper => {
-                return self.give_up(Stage::GrounderBadArgument, "the turn's last action gives passages, not a text");
+                return self.give_up(
+                    Stage::GrounderBadArgument,
+                    "the turn's last action gives passages, not a text",
+                );
             }
             Some(value) => value,
         };

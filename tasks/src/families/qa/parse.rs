@@ -50,11 +50,11 @@ mod tests {
 
     #[test]
     fn well_formed_actions() {
-        assert_eq!(parsed("R1 = KnowledgeQuery(Kyoto (city))"), expected("R1", "KnowledgeQuery", "Kyoto (city)"));
         assert_eq!(
-            parsed("R3 = QA([R2], Question: Who?)"),
-            expected("R3", "QA", "[R2], Question: Who?")
+            parsed("R1 = KnowledgeQuery(Kyoto (city))"),
+            expected("R1", "KnowledgeQuery", "Kyoto (city)")
         );
+        assert_eq!(parsed("R3 = QA([R2], Question: Who?)"), expected("R3", "QA", "[R2], Question: Who?"));
     }
 
     #[test]

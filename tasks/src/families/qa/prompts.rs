@@ -36,11 +36,8 @@ pub(crate) const MAX_ANSWER_TOKENS: u32 = 100;
 
 /// Hash of everything in this file that reaches a model.
 pub fn hash() -> ContentHash {
-    let chat = [
-        ask_with_context("", ""),
-        ask_without_context(""),
-        ask_without_context(&format!("?{YES_OR_NO}")),
-    ];
+    let chat =
+        [ask_with_context("", ""), ask_without_context(""), ask_without_context(&format!("?{YES_OR_NO}"))];
     ContentHash::of_json(&(
         (PLAN, GROUND, USER, ASSISTANT, STOP_PLANNING, KEEP_PLANNING, RESULTS),
         (chat, YES_OR_NO, NO_ANSWER, MAX_ANSWER_TOKENS, "prompts/qa/1"),

@@ -52,7 +52,11 @@ impl Variables {
 /// The prediction of a one-time episode: the value of the variable with the highest number; in StrategyQA (and in
 /// corrected behaviour) that of `Output` where there is one. The error is what the original raises for a variable of
 /// another form, and passes over the item for; corrected behaviour passes over such variables.
-pub(super) fn prediction(variables: &Variables, form: AnswerForm, behaviour: Behaviour) -> Result<String, Failure> {
+pub(super) fn prediction(
+    variables: &Variables,
+    form: AnswerForm,
+    behaviour: Behaviour,
+) -> Result<String, Failure> {
     const OUTPUT: &str = "Output";
     let no_variable = |variable: &str| Failure {
         stage: Stage::GrounderUnparsable,

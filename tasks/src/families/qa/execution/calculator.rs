@@ -50,11 +50,7 @@ pub(super) fn calculate(
 }
 
 /// The value of arguments that are a sum of numbers.
-fn arithmetic(
-    arguments: &str,
-    known: Known<'_>,
-    world: &mut World<'_>,
-) -> Result<Option<Value>, Interrupt> {
+fn arithmetic(arguments: &str, known: Known<'_>, world: &mut World<'_>) -> Result<Option<Value>, Interrupt> {
     let query = substitute(arguments, known, in_a_question)?;
     let is_sum = query.contains(|character: char| character.is_ascii_digit())
         && query.contains(OPERATORS)

@@ -17,11 +17,7 @@ const TITLE_MARK: &str = "***";
 const TABLE_TITLE: &str = "Reference Table:";
 
 /// `KnowledgeQuery(query)`: the passages of the page that is found, or of the pages of a list.
-pub(super) fn query(
-    arguments: &str,
-    known: Known<'_>,
-    world: &mut World<'_>,
-) -> Result<Value, Interrupt> {
+pub(super) fn query(arguments: &str, known: Known<'_>, world: &mut World<'_>) -> Result<Value, Interrupt> {
     let query = substitute(arguments, known, Value::to_python_text)?;
     let page = world.page(&query)?;
     let passages = match page {
@@ -64,17 +60,14 @@ pub(super) fn titled<'a>(passages: impl Iterator<Item = &'a str>) -> Result<Vec<
         .map(|passage| {
             let mut parts = passage.split(TITLE_MARK).map(|part| strip(part).to_owned());
             let (title, text) = (parts.next().unwrap_or_default(), parts.next());
-            text.map(|text| Passage { title, text }).ok_or_else(|| Failure::argument("a passage has no title"))
+            text.map(|text| Passage { title, text })
+                .ok_or_else(|| Failure::argument("a passage has no title"))
         })
         .collect()
 }
 
 /// `ParagraphRetrieve(context, Query: …)`: the passages of the first variable that are most relevant to the query.
-pub(super) fn retrieve(
-    arguments: &str,
-    known: Known<'_>,
-    world: &mut World<'_>,
-) -> Result<Value, Interrupt> {
+pub(super) fn retrieve(arguments: &str, known: Known<'_>, world: &mut World<'_>) -> Result<Value, Interrupt> {
     let question =
         arguments.split(", Query: ").nth(1).ok_or_else(|| Failure::argument("there is no `, Query: `"))?;
     let variable = find_variables(arguments)
@@ -101,7 +94,9 @@ pub(super) fn retrieve(
 /// A value as it is put into a question in corrected behaviour: the answer alone.
 pub(super) fn in_a_question(value: &Value) -> String {
     match value {
-        Value::Text(text) => strip(crate::families::qa::answer::of_value(text)).trim_end_matches('.').to_owned(),
+        Value::Text(text) => {
+            strip(crate::families::qa::answer::of_value(text)).trim_end_matches('.').to_owned()
+        }
         Value::List(_) => value.to_python_text(),
     }
 }

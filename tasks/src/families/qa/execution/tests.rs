@@ -43,7 +43,7 @@ fn answer(call: &ToolCall) -> ToolReply {
         }
         ToolCall::Chat { messages, .. } => {
             let known = messages[0].content.contains("known");
-            ToolReply::Chat(ChatReply::recorded(if known { " Answer: Ada\n" } else { "No answer." }))
+            ToolReply::Chat(ChatReply::recorded(if known { "Answer: Ada" } else { "No answer." }))
         }
     }
 }
@@ -91,7 +91,8 @@ fn the_pages_of_a_list_are_read_and_lists_within_it_passed_over() {
 
 #[test]
 fn the_best_passages_become_evidence() {
-    let passages = Value::List(["Reference Table: *** a b", "T *** c"].map(|text| Some(text.to_owned())).to_vec());
+    let passages =
+        Value::List(["Reference Table: *** a b", "T *** c"].map(|text| Some(text.to_owned())).to_vec());
     let known = variables(&[("R1", passages), ("R2", "Question: q; Answer: Ada.".into())]);
     let action = "R3 = ParagraphRetrieve(R1, Query: Where is R2?)";
     let (executed, calls) = run(action, &known, &setting(AnswerForm::Entity, Behaviour::Paper));

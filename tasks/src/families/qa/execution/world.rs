@@ -5,7 +5,6 @@ use crate::families::Failure;
 use crate::families::qa::page::Page;
 use crate::families::qa::{prompts, ranking};
 use crate::formulation::Behaviour;
-use crate::python::strip;
 use crate::request::{Message, Role};
 
 /// What stops an action: the next call, or a failure.
@@ -83,7 +82,7 @@ impl<'a> World<'a> {
     fn chat(&mut self, messages: Vec<Message>) -> Result<&'a str, Interrupt> {
         let max_new_tokens = prompts::MAX_ANSWER_TOKENS;
         match self.ask(|| ToolCall::Chat { role: Role::Qa, messages, max_new_tokens })? {
-            ToolReply::Chat(reply) => Ok(strip(&reply.text)),
+            ToolReply::Chat(reply) => Ok(&reply.text),
             _ => Err(unfit()),
         }
     }

@@ -13,7 +13,8 @@ pub fn clean(text: &str) -> Result<String, &'static str> {
     if let Some(cleaned) = unescape(text.as_bytes()).and_then(|bytes| String::from_utf8(bytes).ok()) {
         return Ok(cleaned);
     }
-    let bytes: Option<Vec<u8>> = text.chars().map(|character| u8::try_from(u32::from(character)).ok()).collect();
+    let bytes: Option<Vec<u8>> =
+        text.chars().map(|character| u8::try_from(u32::from(character)).ok()).collect();
     String::from_utf8(bytes.ok_or("UnicodeEncodeError")?).map_err(|_| "UnicodeDecodeError")
 }
 

@@ -14,12 +14,14 @@ use html5ever::tokenizer::{
     BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
 
+use super::references;
 use crate::python::is_space;
 
 /// Elements that are empty whether or not they say so.
 const VOID: [&str; 24] = [
-    "area", "base", "basefont", "bgsound", "br", "col", "command", "embed", "frame", "hr", "image", "img", "input",
-    "isindex", "keygen", "link", "menuitem", "meta", "nextid", "param", "source", "spacer", "track", "wbr",
+    "area", "base", "basefont", "bgsound", "br", "col", "command", "embed", "frame", "hr", "image", "img",
+    "input", "isindex", "keygen", "link", "menuitem", "meta", "nextid", "param", "source", "spacer", "track",
+    "wbr",
 ];
 /// Elements whose text is not text to a reader.
 const SILENT: [&str; 5] = ["rt", "rp", "style", "script", "template"];
@@ -47,7 +49,7 @@ impl Elements {
         let tokenizer = Tokenizer::new(Sink::default(), options);
         let input = BufferQueue::default();
         // The tokenizer counts in 32 bits.
-        for piece in pieces(html, 1 << 20) {
+        for piece in pieces(&references::rewrite(html), 1 << 20) {
             input.push_back(StrTendril::from(piece));
             // Nothing runs scripts here, so the tokenizer never waits for one.
             while !input.is_empty() {
@@ -257,7 +259,8 @@ mod tests {
 
     #[test]
     fn what_no_reader_sees_is_no_text() {
-        let html = "<p>a<!-- no -->b<script>\"<p>no</p>\"</script><style>no</style><rp>(</rp><rt>no</rt>c</p>";
+        let html =
+            "<p>a<!-- no -->b<script>\"<p>no</p>\"</script><style>no</style><rp>(</rp><rt>no</rt>c</p>";
         assert_eq!(paragraphs(html), ["abc"]);
     }
 

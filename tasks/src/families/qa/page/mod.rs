@@ -2,6 +2,7 @@
 
 mod escapes;
 mod html;
+mod references;
 
 use std::sync::LazyLock;
 
@@ -183,7 +184,8 @@ mod tests {
 
     #[test]
     fn escapes_that_cannot_be_undone_fail_in_paper_reading_only() {
-        let html = "<p>The velocity \\nu and \\upsilon are – in this paragraph of many words – Greek letters.</p>";
+        let html =
+            "<p>The velocity \\nu and \\upsilon are – in this paragraph of many words – Greek letters.</p>";
         assert!(matches!(read(html, Behaviour::Paper), Page::Unreadable { .. }));
         assert!(read(html, Behaviour::Corrected).observation(1).unwrap().contains("\\upsilon"));
     }
