@@ -19,13 +19,13 @@ struct Entry {
 }
 
 /// The tools.
-pub struct World {
+pub(crate) struct World {
     pages: BTreeMap<String, String>,
 }
 
 impl World {
     /// The tools over a benchmark's sample corpus, which may be empty.
-    pub fn of(benchmark: &dyn Benchmark) -> Self {
+    pub(crate) fn of(benchmark: &dyn Benchmark) -> Self {
         let corpus = benchmark.sample_corpus().unwrap_or_default();
         let lines = corpus.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let entries = lines.map(|line| serde_json::from_slice::<Entry>(line).expect("a page of the corpus"));
@@ -33,7 +33,7 @@ impl World {
     }
 
     /// Answers a call; `chat` answers what a chat model is asked.
-    pub fn answer(&self, call: &ToolCall, chat: impl FnOnce(&str) -> String) -> ToolReply {
+    pub(crate) fn answer(&self, call: &ToolCall, chat: impl FnOnce(&str) -> String) -> ToolReply {
         match call {
             ToolCall::Maths { query } => ToolReply::Maths(mathematics(query)),
             ToolCall::Wiki { request, .. } => ToolReply::Wiki(self.page(request)),
@@ -79,7 +79,7 @@ impl World {
 }
 
 /// What the mathematics service says.
-pub fn mathematics(query: &str) -> MathsReply {
+pub(crate) fn mathematics(query: &str) -> MathsReply {
     match maths::answer(query) {
         Ok(maths::Answer::One(text)) => MathsReply::One(text),
         Ok(maths::Answer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
