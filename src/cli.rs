@@ -185,7 +185,7 @@ pub(crate) struct SelectionArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Models and tools")]
 pub(crate) struct ModelArgs {
-    /// One model for planner and grounder (and answerer): candle:<folder>, builtin:tiny, script:<cases file>.
+    /// One model for planner and grounder (and answerer and QA tool): candle:<folder>, builtin:tiny, script:<cases file>.
     #[arg(long, value_name = "MODEL", env = "LUMOS_MODEL")]
     pub(crate) model: Option<String>,
     /// The planner's model.
@@ -197,7 +197,10 @@ pub(crate) struct ModelArgs {
     /// The single model of cot and direct.
     #[arg(long, value_name = "MODEL", env = "LUMOS_ANSWERER")]
     pub(crate) answerer: Option<String>,
-    /// A tool's backend: maths=native (default), maths=wolfram, maths=recorded:<cases file>.
+    /// The chat model of the question-answering tool.
+    #[arg(long, value_name = "MODEL", env = "LUMOS_QA")]
+    pub(crate) qa: Option<String>,
+    /// A tool's backend: maths=native (default), maths=wolfram, and recorded:<cases file> for maths, wiki and rank.
     #[arg(long = "tool", value_name = "NAME=BACKEND", env = "LUMOS_TOOL")]
     pub(crate) tools: Vec<String>,
     /// 0 decodes greedily, above 0 samples [default: 0]

@@ -13,7 +13,7 @@ use lumos_coordinator::spec::ResolvedSpec;
 use lumos_tasks::{ContentHash, ItemId, ToolBackend};
 use lumos_worker::Models;
 use lumos_worker::model::{Identified, hash_file};
-use lumos_worker::tools::ToolSets;
+use lumos_worker::tools::{TOOLS, ToolSets};
 
 use crate::exit::{Exit, Failure};
 
@@ -79,7 +79,7 @@ struct Data {
 
 /// Plans a run. Blocks: reads the data and hashes the models' files.
 pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Result<Planned, Failure> {
-    let maths = tool_backend(&spec, tools)?;
+    let backends = tool_backends(&spec, tools)?;
     let mut identified: Vec<Identified> = Vec::new();
     let configurations = expand(
         &spec,
@@ -90,7 +90,10 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Res
             }
             Ok::<_, lumos_worker::model::IdentifyError>(model.identity)
         },
-        |_| vec![maths.clone()],
+        |benchmark| {
+            let used = benchmark.tools();
+            backends.iter().filter(|backend| used.contains(&backend.tool.as_str())).cloned().collect()
+        },
     )
     .map_err(Failure::usage)?;
     let mut data = spec.tasks.iter().map(|task| read(&spec, task)).collect::<Result<Vec<_>, _>>()?;
@@ -130,12 +133,30 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Res
     Ok(Planned { manifest, items })
 }
 
-fn tool_backend(spec: &ResolvedSpec, tools: &ToolSets) -> Result<ToolBackend, Failure> {
-    if let Some(tool) = spec.tools.keys().find(|tool| *tool != "maths") {
-        return Err(Failure::input(format!("there is no tool `{tool}`; known is maths")));
+/// The backends of all tools that the run's benchmarks call.
+fn tool_backends(spec: &ResolvedSpec, tools: &ToolSets) -> Result<Vec<ToolBackend>, Failure> {
+    if let Some(tool) = spec.tools.keys().find(|tool| !TOOLS.contains(&tool.as_str())) {
+        let known = TOOLS.join(", ");
+        return Err(Failure::input(format!("there is no tool `{tool}`; known are {known}")));
     }
-    let backend = spec.tools.get("maths").map_or("native", String::as_str);
-    tools.identify("maths", backend).map_err(Failure::usage)
+    let mut backends: BTreeMap<&str, ToolBackend> = BTreeMap::new();
+    for (tool, backend) in &spec.tools {
+        backends.insert(tool, tools.identify(tool, backend).map_err(Failure::usage)?);
+    }
+    let calls_tools = spec.formulation.iter().any(|formulation| formulation.has_modules());
+    for task in spec.tasks.iter().filter(|_| calls_tools) {
+        for tool in crate::settings::benchmark(task)?.tools() {
+            if backends.contains_key(tool) {
+                continue;
+            }
+            if *tool != "maths" {
+                return Err(Failure::input(format!("{task} calls the tool `{tool}`, which has no backend"))
+                    .hint(format!("name one with --tool {tool}=BACKEND")));
+            }
+            backends.insert(tool, tools.identify(tool, "native").map_err(Failure::usage)?);
+        }
+    }
+    Ok(backends.into_values().collect())
 }
 
 fn model_record(model: Identified) -> ModelRecord {

@@ -89,6 +89,7 @@ fn model_set(models: &ModelArgs) -> Option<Vec<ModelSet>> {
         planner: models.planner.clone(),
         grounder: models.grounder.clone(),
         answerer: models.answerer.clone(),
+        qa: models.qa.clone(),
     };
     (set != ModelSet::default()).then(|| vec![set])
 }

@@ -2,11 +2,17 @@
 //!
 //! `cargo run -p lumos-benchmarks --example record_cases < tests/cases/maths_scenarios.jsonl > tests/cases/maths.jsonl`
 //!
+//! The question-answering cases are made likewise, from `qa_scenarios.jsonl`.
+//!
 //! A scenario is a JSON object: `id`, `benchmark`, `formulation`, `tags`, `sample` (the position of a built-in
 //! sample) or `item` (a record), the replies in `plan` and `ground` or in `answer`, and in `service` what the
 //! mathematics service says to some queries (all others are calculated). The service's replies are written as in
-//! recorded calls; `{"no_result": "why"}` stands for none. `raises` names the exception that the published scripts
+//! recorded calls; `{"no_result": "why"}` stands for none. Pages come from the benchmark's sample corpus, passages are
+//! ranked by the words they share with the question, and `chat` holds what the chat model replies, in order. `raises`
+//! names the exception that the published scripts
 //! end with on this episode.
+
+mod support;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -14,7 +20,6 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 
 use lumos_benchmarks::{Benchmark, DataSource, get, replay};
-use lumos_environments::maths;
 use lumos_tasks::recorded::{Case, Expected};
 use lumos_tasks::{
     Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Formulation, GenerationSettings,
@@ -22,6 +27,8 @@ use lumos_tasks::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+
+use support::{World, mathematics};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +47,8 @@ struct Scenario {
     answer: Vec<String>,
     #[serde(default)]
     service: BTreeMap<String, Value>,
+    #[serde(default)]
+    chat: Vec<String>,
     raises: Option<String>,
 }
 
@@ -74,6 +83,8 @@ fn record(scenario: &Scenario) -> Result<Case, Box<dyn Error>> {
     let unit = EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
     let mut episode = Episode::start(&unit);
     let mut asked: BTreeMap<Role, usize> = BTreeMap::new();
+    let world = World::of(benchmark);
+    let mut chat = scenario.chat.iter();
     loop {
         let reply = match episode.next() {
             Next::Done => break,
@@ -82,6 +93,9 @@ fn record(scenario: &Scenario) -> Result<Case, Box<dyn Error>> {
                     Role::Planner => &scenario.plan,
                     Role::Grounder => &scenario.ground,
                     Role::Answerer => &scenario.answer,
+                    Role::Qa | Role::Judge => {
+                        return Err(format!("the {} is asked by a tool", request.role).into());
+                    }
                 };
                 let index = asked.entry(request.role).or_default();
                 let reply =
@@ -90,8 +104,16 @@ fn record(scenario: &Scenario) -> Result<Case, Box<dyn Error>> {
                 Reply::Completion(Completion::recorded(reply))
             }
             Next::Call(ToolCall::Maths { query }) => Reply::Tool(ToolReply::Maths(said(scenario, query)?)),
+            Next::Call(call @ ToolCall::Chat { .. }) => {
+                let reply = chat.next().ok_or("the chat model is asked more often than it replies")?;
+                Reply::Tool(world.answer(call, |_| reply.clone()))
+            }
+            Next::Call(call) => Reply::Tool(world.answer(call, |_| String::new())),
         };
         episode.feed(reply)?;
+    }
+    if chat.next().is_some() {
+        return Err("the chat model has more replies than it is asked for".into());
     }
     let mut case = replay::record(&item, &unit, &episode.finish())?;
     case.id.clone_from(&scenario.id);
@@ -130,11 +152,7 @@ fn item(scenario: &Scenario, benchmark: &dyn Benchmark) -> Result<Item, Box<dyn 
 /// What the service says to a query.
 fn said(scenario: &Scenario, query: &str) -> Result<MathsReply, Box<dyn Error>> {
     let Some(given) = scenario.service.get(query) else {
-        return Ok(match maths::answer(query) {
-            Ok(maths::Answer::One(text)) => MathsReply::One(text),
-            Ok(maths::Answer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
-            Err(error) => MathsReply::NoResult { message: error.to_string() },
-        });
+        return Ok(mathematics(query));
     };
     Ok(match given {
         Value::String(text) => MathsReply::One(text.clone()),

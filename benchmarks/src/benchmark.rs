@@ -1,6 +1,6 @@
 //! What every benchmark offers.
 
-use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Target};
+use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Role, Target};
 
 use crate::error::LoadError;
 use crate::loading::{Content, DataSource, Items, RecordError};
@@ -24,6 +24,16 @@ pub trait Benchmark: Send + Sync {
     /// The most planner turns of an iterative episode.
     fn max_rounds(&self, behaviour: Behaviour) -> u32;
 
+    /// The models an episode asks, in the order of reports.
+    fn roles(&self, formulation: Formulation) -> &'static [Role] {
+        if formulation.has_modules() { &[Role::Planner, Role::Grounder] } else { &[Role::Answerer] }
+    }
+
+    /// The tools an episode with modules may call, sorted; the models behind [`Role::Qa`] are none of them.
+    fn tools(&self) -> &'static [&'static str] {
+        &["maths"]
+    }
+
     /// Hash of the prompt texts its episodes use.
     fn prompts_hash(&self) -> ContentHash;
 
@@ -44,6 +54,12 @@ pub trait Benchmark: Send + Sync {
     /// The samples built into the program, in the official format.
     fn samples(&self) -> &'static [u8];
 
+    /// The passages the built-in samples can be answered from, JSON lines of `title` and `text`, where the benchmark's
+    /// episodes look things up.
+    fn sample_corpus(&self) -> Option<&'static [u8]> {
+        None
+    }
+
     /// Opens a data file, or the built-in samples, as a stream of items.
     ///
     /// A malformed record is an error in the stream; the stream goes on behind it where it can
@@ -59,10 +75,19 @@ pub trait Benchmark: Send + Sync {
     /// If the record is no item of this benchmark: the field, what was expected there and what stood there.
     fn read(&self, record: &serde_json::Value) -> Result<Content, RecordError>;
 
+    /// Reads one raw record as the original does, which lets some pass that are no items: for the replay of recorded
+    /// cases.
+    ///
+    /// # Errors
+    /// If the original refuses the record too.
+    fn read_as_original(&self, record: &serde_json::Value) -> Result<Content, RecordError> {
+        self.read(record)
+    }
+
     /// The name of the exception with which the original evaluation refuses a record, and with it the whole
-    /// run. Beside malformed records that are those of [`Benchmark::read`] that the original refuses by mistake.
+    /// run. Beside malformed records those that the original refuses by mistake.
     fn refused_by_original(&self, record: &serde_json::Value) -> Option<&'static str> {
-        self.read(record).err().map(|error| error.exception)
+        self.read_as_original(record).err().map(|error| error.exception)
     }
 
     /// Scores an outcome; `None` where the infrastructure failed, which says nothing about the agent.
@@ -95,6 +120,14 @@ pub struct Download {
     pub sha256: &'static str,
     /// The licence it comes under.
     pub licence: &'static str,
+}
+
+/// The tools of the question-answering benchmarks. Corrected behaviour calculates what can be calculated.
+pub(crate) const QA_TOOLS: [&str; 3] = ["maths", "rank", "wiki"];
+
+/// The models of the question-answering benchmarks: where there are tools one of them is a chat model.
+pub(crate) fn qa_roles(formulation: Formulation) -> &'static [Role] {
+    if formulation.has_modules() { &[Role::Planner, Role::Grounder, Role::Qa] } else { &[Role::Answerer] }
 }
 
 /// The project page's tables (7B).

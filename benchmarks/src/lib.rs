@@ -8,12 +8,15 @@
 mod benchmark;
 mod error;
 mod gsm8k;
+mod hotpotqa;
+pub mod judge;
 mod loading;
 pub mod metrics;
 mod python_float;
 mod registry;
 pub mod replay;
 mod score;
+mod strategyqa;
 mod svamp;
 
 pub use benchmark::{Benchmark, Download, PublishedFigure};

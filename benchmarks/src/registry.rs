@@ -4,10 +4,12 @@ use thiserror::Error;
 
 use crate::benchmark::Benchmark;
 use crate::gsm8k::Gsm8k;
+use crate::hotpotqa::HotpotQa;
+use crate::strategyqa::StrategyQa;
 use crate::svamp::Svamp;
 
 /// One line for each benchmark.
-static BENCHMARKS: [&dyn Benchmark; 2] = [&Gsm8k, &Svamp];
+static BENCHMARKS: [&dyn Benchmark; 4] = [&Gsm8k, &Svamp, &HotpotQa, &StrategyQa];
 
 /// All benchmarks, in the order of reports.
 pub fn all() -> &'static [&'static dyn Benchmark] {
@@ -60,7 +62,7 @@ mod tests {
         assert_eq!(names.len(), all().len());
         assert_eq!(
             get("gsm9k").map(Benchmark::name).unwrap_err().to_string(),
-            "unknown benchmark `gsm9k`; known are gsm8k, svamp"
+            "unknown benchmark `gsm9k`; known are gsm8k, svamp, hotpotqa, strategyqa"
         );
     }
 
@@ -69,11 +71,14 @@ mod tests {
         let rounds = |name| Behaviour::ALL.map(|behaviour| find(name).unwrap().max_rounds(behaviour));
         assert_eq!(rounds("gsm8k"), [8, 8]);
         assert_eq!(rounds("svamp"), [2, 8]);
+        assert_eq!((rounds("hotpotqa"), rounds("strategyqa")), ([5, 5], [5, 5]));
         let percents = |name| {
             let published = find(name).unwrap().published();
             published.iter().map(|figure| (figure.formulation, figure.percent)).collect::<Vec<_>>()
         };
         assert!(percents("gsm8k").contains(&(Formulation::Iterative, 47.1)));
         assert!(percents("svamp").contains(&(Formulation::Cot, 52.2)));
+        assert!(percents("hotpotqa").contains(&(Formulation::Iterative, 29.4)));
+        assert!(percents("strategyqa").contains(&(Formulation::OneTime, 60.6)));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lumos_tasks::outcome::{MathsEvidence, Observation};
+use lumos_tasks::outcome::{Observation, PlanEvidence};
 use lumos_tasks::{
     Behaviour, Configuration, ContentHash, Ending, Evidence, Fault, FaultKind, Finish, Formulation,
     GenerationSettings, Item, ItemId, MathsReply, ModelIdentity, Outcome, Reason, Role, Setup, Stage, Step,
@@ -118,7 +118,7 @@ pub(crate) fn state(index: u64, unit: &UnitId) -> UnitState {
         generate(1, Role::Grounder, "<|user|>\nGround.\n<|assistant|>\n", "R1 = Calculator(1 + 2)");
     let answered = |text: &str, rounds_exhausted| {
         let evidence =
-            MathsEvidence { prediction: Some(text.into()), rounds_exhausted, ..MathsEvidence::default() };
+            PlanEvidence { prediction: Some(text.into()), rounds_exhausted, ..PlanEvidence::default() };
         let query = format!("{index} + 2");
         let steps = vec![
             planned.clone(),
@@ -138,7 +138,7 @@ pub(crate) fn state(index: u64, unit: &UnitId) -> UnitState {
     };
     let gave_up = |stage, detail: &str| Outcome {
         ending: Ending::GaveUp(Reason { stage, turn: 1, detail: detail.to_owned() }),
-        evidence: Some(Evidence::Maths(MathsEvidence::default())),
+        evidence: Some(Evidence::Maths(PlanEvidence::default())),
         steps: vec![planned.clone(), grounded.clone()],
     };
     let right = (index + 2).to_string();

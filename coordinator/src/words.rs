@@ -1,28 +1,25 @@
 //! What the values of an episode are in words, family by family.
 
+use lumos_tasks::families::qa::page::Page;
 use lumos_tasks::outcome::{Observation, Value};
-use lumos_tasks::{Ending, Evidence, MathsReply, Outcome, Task, ToolCall, ToolReply};
+use lumos_tasks::{Ending, MathsReply, Outcome, Task, ToolCall, ToolReply};
 
 /// The task as a person reads it.
 pub(crate) fn task_text(task: &Task) -> &str {
     match task {
-        Task::Maths { question } => question.trim(),
+        Task::Maths { question } | Task::Qa { question, .. } => question.trim(),
     }
 }
 
 /// The prediction as text, where there is one.
 pub(crate) fn prediction_text(outcome: &Outcome) -> Option<String> {
-    match outcome.evidence.as_ref()? {
-        Evidence::Maths(evidence) => evidence.prediction.as_ref().map(Value::to_python_text),
-    }
+    outcome.evidence.as_ref()?.plan()?.prediction.as_ref().map(Value::to_python_text)
 }
 
 /// Whether the planner was still planning when its rounds were used up.
 pub(crate) fn rounds_exhausted(outcome: &Outcome) -> bool {
-    match &outcome.evidence {
-        Some(Evidence::Maths(evidence)) => evidence.rounds_exhausted,
-        None => false,
-    }
+    let plan = outcome.evidence.as_ref().and_then(|evidence| evidence.plan());
+    plan.is_some_and(|evidence| evidence.rounds_exhausted)
 }
 
 /// The word for how an episode ended.
@@ -38,6 +35,13 @@ pub(crate) fn status(ending: &Ending) -> &'static str {
 pub(crate) fn call_text(call: &ToolCall) -> String {
     match call {
         ToolCall::Maths { query } => format!("maths: {query}"),
+        ToolCall::Wiki { request, .. } => format!("wiki: {}", request.text()),
+        ToolCall::Search { query, .. } => format!("search: {query}"),
+        ToolCall::Rank { question, passages } => format!("rank {} passages: {question}", passages.len()),
+        ToolCall::Chat { role, messages, .. } => {
+            let asked: Vec<&str> = messages.iter().map(|message| message.content.trim()).collect();
+            format!("{role}: {}", asked.join("\n"))
+        }
     }
 }
 
@@ -50,6 +54,17 @@ pub(crate) fn reply_text(reply: &ToolReply) -> String {
         }
         ToolReply::Maths(MathsReply::Empty) => "(an empty result)".to_owned(),
         ToolReply::Maths(MathsReply::NoResult { message }) => format!("(no result: {message})"),
+        ToolReply::Wiki(Page::Listed(entries)) if entries.is_empty() => "(an empty list)".to_owned(),
+        ToolReply::Wiki(Page::Listed(entries)) => entries.join(" | "),
+        ToolReply::Wiki(Page::Unreadable { message }) => format!("(cannot be read: {message})"),
+        ToolReply::Wiki(page) => page.observation(usize::MAX).unwrap_or_default(),
+        ToolReply::Search(addresses) if addresses.is_empty() => "(nothing found)".to_owned(),
+        ToolReply::Search(addresses) => addresses.join(" | "),
+        ToolReply::Rank(scores) => {
+            scores.iter().map(|score| format!("{score:.4}")).collect::<Vec<_>>().join(" ")
+        }
+        ToolReply::Chat(reply) => reply.text.trim().to_owned(),
+        ToolReply::Raised { message } => format!("(raised: {message})"),
     }
 }
 

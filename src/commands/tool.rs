@@ -68,11 +68,11 @@ pub(crate) async fn run(arguments: &ToolArgs) -> Outcome {
 /// A result, or why there is none. A tool that cannot be asked at all is a fault.
 async fn ask(tools: &dyn Tools, query: &str) -> Result<Result<Value, String>, ToolFault> {
     let call = ToolCall::Maths { query: query.to_owned() };
-    let ToolReply::Maths(reply) = tools.call(&call).await?;
-    Ok(match reply {
-        MathsReply::One(text) => Ok(Value::String(text)),
-        MathsReply::Many(texts) => Ok(json!(texts)),
-        MathsReply::Empty => Ok(Value::Null),
-        MathsReply::NoResult { message } => Err(message),
+    Ok(match tools.call(&call).await? {
+        ToolReply::Maths(MathsReply::One(text)) => Ok(Value::String(text)),
+        ToolReply::Maths(MathsReply::Many(texts)) => Ok(json!(texts)),
+        ToolReply::Maths(MathsReply::Empty) => Ok(Value::Null),
+        ToolReply::Maths(MathsReply::NoResult { message }) => Err(message),
+        _ => Err("the tool gave no result of a query".to_owned()),
     })
 }

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::call::{ToolCall, ToolReply};
 use crate::configuration::Configuration;
-use crate::families::maths;
+use crate::families::{maths, qa};
 use crate::identity::UnitId;
 use crate::item::Task;
 use crate::outcome::{Ending, Evidence, Fault, Outcome, Step};
@@ -25,7 +25,7 @@ pub enum Next {
 }
 
 /// What an episode is fed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// A model's reply.
@@ -54,6 +54,46 @@ pub(crate) enum Want {
 #[derive(Debug)]
 enum Machine {
     Maths(maths::Machine),
+    Qa(qa::Machine),
+}
+
+impl Machine {
+    fn turn(&self) -> u32 {
+        match self {
+            Self::Maths(machine) => machine.turn(),
+            Self::Qa(machine) => machine.turn(),
+        }
+    }
+
+    fn completed(&mut self, reply: &str, steps: &mut Vec<Step>) -> Want {
+        match self {
+            Self::Maths(machine) => machine.completed(reply, steps),
+            Self::Qa(machine) => machine.completed(reply, steps),
+        }
+    }
+
+    /// Takes a tool's reply; `None` where the family did not ask that tool.
+    fn called(&mut self, reply: ToolReply, steps: &mut Vec<Step>) -> Option<Want> {
+        match (self, reply) {
+            (Self::Maths(machine), ToolReply::Maths(reply)) => Some(machine.called(reply, steps)),
+            (Self::Maths(_), _) => None,
+            (Self::Qa(machine), reply) => Some(machine.called(reply, steps)),
+        }
+    }
+}
+
+/// Whether the reply is one to the call.
+fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
+    match (call, reply) {
+        (ToolCall::Maths { .. }, ToolReply::Maths(_))
+        | (ToolCall::Wiki { .. }, ToolReply::Wiki(_))
+        | (ToolCall::Search { .. }, ToolReply::Search(_))
+        | (ToolCall::Chat { .. }, ToolReply::Chat(_)) => true,
+        (ToolCall::Rank { passages, .. }, ToolReply::Rank(scores)) => passages.len() == scores.len(),
+        (ToolCall::Maths { .. }, ToolReply::Raised { .. }) => false,
+        (_, ToolReply::Raised { .. }) => true,
+        _ => false,
+    }
 }
 
 /// One episode: an item under one configuration.
@@ -77,6 +117,10 @@ impl Episode {
                 let (machine, want) = maths::Machine::start(question, configuration);
                 (Machine::Maths(machine), want)
             }
+            Task::Qa { question, answer } => {
+                let (machine, want) = qa::Machine::start(question, *answer, configuration);
+                (Machine::Qa(machine), want)
+            }
         };
         let mut episode = Self {
             unit: unit.id.clone(),
@@ -98,9 +142,7 @@ impl Episode {
 
     /// The planner turn the episode is in, counted from 1.
     pub fn turn(&self) -> u32 {
-        match &self.machine {
-            Machine::Maths(machine) => machine.turn(),
-        }
+        self.machine.turn()
     }
 
     /// What has happened so far.
@@ -125,16 +167,14 @@ impl Episode {
                     prompt_tokens: completion.prompt_tokens,
                     completion_tokens: completion.completion_tokens,
                 });
-                match &mut self.machine {
-                    Machine::Maths(machine) => machine.completed(&completion.text, &mut self.steps),
-                }
+                self.machine.completed(&completion.text, &mut self.steps)
             }
-            (Next::Call(call), Reply::Tool(reply)) => {
-                self.steps.push(Step::Call { turn, call: call.clone(), reply: reply.clone() });
-                match (&mut self.machine, reply) {
-                    (Machine::Maths(machine), ToolReply::Maths(reply)) => {
-                        machine.called(reply, &mut self.steps)
-                    }
+            (Next::Call(call), Reply::Tool(reply)) if answers(call, &reply) => {
+                let step = Step::Call { turn, call: call.clone(), reply: reply.clone() };
+                self.steps.push(step);
+                match self.machine.called(reply, &mut self.steps) {
+                    Some(want) => want,
+                    None => return Err(Misfit { asked: "its own tool's reply", got: "another tool's" }),
                 }
             }
             (next, reply) => return Err(misfit(next, &reply)),
@@ -186,7 +226,7 @@ fn misfit(next: &Next, reply: &Reply) -> Misfit {
     Misfit {
         asked: match next {
             Next::Generate(_) => "a completion",
-            Next::Call(_) => "a tool's reply",
+            Next::Call(_) => "its own tool's reply",
             Next::Done => "nothing",
         },
         got: match reply {

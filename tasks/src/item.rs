@@ -34,6 +34,23 @@ pub enum Task {
         /// The problem's text, as it enters the prompts (white space around it is stripped there).
         question: String,
     },
+    /// A question that takes several facts.
+    Qa {
+        /// The question's text, as it enters the prompts (white space around it is stripped there).
+        question: String,
+        /// The form its answer has.
+        answer: AnswerForm,
+    },
+}
+
+/// The form of an answer: the published scripts treat the two a little differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerForm {
+    /// A few words (HotpotQA).
+    Entity,
+    /// Yes or no (StrategyQA).
+    YesNo,
 }
 
 /// What an item's session needs beside the task: the goal of a shop, gold SQL, candidates.
@@ -54,13 +71,18 @@ pub enum Target {
         /// The cleaned text (`1,234` became `1234`).
         answer: String,
     },
+    /// A text.
+    Text {
+        /// The text that the original compares with, before it is normalised.
+        answer: String,
+    },
 }
 
 impl Target {
     /// The gold answer as text.
     pub fn text(&self) -> &str {
         match self {
-            Self::Number { answer } => answer,
+            Self::Number { answer } | Self::Text { answer } => answer,
         }
     }
 }

@@ -34,6 +34,10 @@ impl Outcome {
                 read + u64::from(prompt_tokens.unwrap_or(0)),
                 written + u64::from(completion_tokens.unwrap_or(0)),
             ),
+            Step::Call { reply: ToolReply::Chat(reply), .. } => (
+                read + u64::from(reply.prompt_tokens.unwrap_or(0)),
+                written + u64::from(reply.completion_tokens.unwrap_or(0)),
+            ),
             Step::Call { .. } | Step::Action { .. } => (read, written),
         })
     }
@@ -159,6 +163,12 @@ impl Value {
     }
 }
 
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
@@ -170,12 +180,24 @@ impl From<&str> for Value {
 #[serde(tag = "family", rename_all = "snake_case")]
 pub enum Evidence {
     /// Of a mathematics episode.
-    Maths(MathsEvidence),
+    Maths(PlanEvidence),
+    /// Of a question-answering episode.
+    Qa(PlanEvidence),
 }
 
-/// What a mathematics episode ended with: the record the original writes, and what it was compared by.
+impl Evidence {
+    /// The record of an episode of subgoals, actions and variables.
+    pub fn plan(&self) -> Option<&PlanEvidence> {
+        match self {
+            Self::Maths(evidence) | Self::Qa(evidence) => Some(evidence),
+        }
+    }
+}
+
+/// What an episode of subgoals, actions and variables ended with: the record the original writes, and what it was
+/// compared by.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MathsEvidence {
+pub struct PlanEvidence {
     /// What is compared with the gold answer.
     pub prediction: Option<Value>,
     /// Subgoals that were grounded, stripped. Empty for the single-model formulations.
@@ -189,7 +211,7 @@ pub struct MathsEvidence {
 }
 
 /// One step of a trajectory.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
     /// A module was asked.

@@ -12,15 +12,24 @@ pub enum Role {
     Grounder,
     /// Answers on its own (chain of thought, direct).
     Answerer,
+    /// Answers the questions of the QA tool (GPT-3.5 in the original).
+    Qa,
+    /// Says whether a prediction is correct, in a pass of its own (GPT-4 in the original).
+    Judge,
 }
 
 impl Role {
+    /// All roles, in the order of reports.
+    pub const ALL: [Self; 5] = [Self::Planner, Self::Grounder, Self::Answerer, Self::Qa, Self::Judge];
+
     /// The name in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Planner => "planner",
             Self::Grounder => "grounder",
             Self::Answerer => "answerer",
+            Self::Qa => "qa",
+            Self::Judge => "judge",
         }
     }
 }

@@ -110,7 +110,7 @@ fn replies(index: u64, role: Role) -> Vec<String> {
         Role::Grounder => {
             vec![format!("R1 = Calculator({first} + {second})"), format!("R2 = Calculator(R1 - {third})")]
         }
-        Role::Answerer => Vec::new(),
+        Role::Answerer | Role::Qa | Role::Judge => Vec::new(),
     }
 }
 
@@ -164,6 +164,7 @@ fn case(
                 };
                 Reply::Tool(ToolReply::Maths(reply))
             }
+            Next::Call(other) => panic!("a mathematics episode calls {other:?}"),
         };
         episode.feed(reply).unwrap();
     }

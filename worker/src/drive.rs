@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lumos_tasks::{
-    Completion, Episode, EpisodeUnit, Fault, FaultKind, Finish, Next, Outcome, Reply, Request, Role,
-    Telemetry,
+    ChatReply, Completion, Episode, EpisodeUnit, Fault, FaultKind, Finish, Input, Next, Outcome, Reply,
+    Request, Role, Sampling, Stop, Telemetry, ToolCall, ToolReply,
 };
 use tokio::time::timeout_at;
 
@@ -105,6 +105,24 @@ async fn advance(
                 clock.model += asked.elapsed();
                 clock.cached_tokens += u64::from(completion.cached_tokens.unwrap_or(0));
                 Reply::Completion(completion)
+            }
+            Next::Call(ToolCall::Chat { role, messages, max_new_tokens }) => {
+                let request = Request {
+                    role: *role,
+                    input: Input::Chat(messages.clone()),
+                    stop: Stop::Never,
+                    max_new_tokens: *max_new_tokens,
+                    sampling: Sampling::Greedy,
+                    seed: 0,
+                };
+                let completion = within(deadline, generate(request, backends)).await??;
+                clock.model += asked.elapsed();
+                clock.cached_tokens += u64::from(completion.cached_tokens.unwrap_or(0));
+                Reply::Tool(ToolReply::Chat(ChatReply {
+                    text: completion.text,
+                    prompt_tokens: completion.prompt_tokens,
+                    completion_tokens: completion.completion_tokens,
+                }))
             }
             Next::Call(call) => {
                 let reply = within(deadline, backends.tools.call(call)).await?;

@@ -67,8 +67,10 @@ async fn wolfram(server: Server) -> Wolfram {
 }
 
 async fn ask(wolfram: &Wolfram, query: &str) -> Result<MathsReply, ToolFault> {
-    let ToolReply::Maths(reply) = wolfram.call(&ToolCall::Maths { query: query.to_owned() }).await?;
-    Ok(reply)
+    match wolfram.call(&ToolCall::Maths { query: query.to_owned() }).await? {
+        ToolReply::Maths(reply) => Ok(reply),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@ pub(crate) struct Elements<R> {
     bytes: Bytes<R>,
     line: u64,
     place: Place,
+    within_object: bool,
 }
 
 /// What ended an element.
@@ -37,7 +38,12 @@ enum Mark {
 
 impl<R: BufRead> Elements<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Self { bytes: reader.bytes(), line: 1, place: Place::Start }
+        Self { bytes: reader.bytes(), line: 1, place: Place::Start, within_object: false }
+    }
+
+    /// The elements of an array within an object; it starts in `line`. What stands behind the array is not read.
+    pub(crate) fn within_object(reader: R, line: u64) -> Self {
+        Self { line, within_object: true, ..Self::new(reader) }
     }
 
     /// The next byte; `None` at the end of the file.
@@ -119,6 +125,9 @@ impl<R: BufRead> Elements<R> {
                 return Ok(Some(Located { line, content: parse(&text, line) }));
             }
             self.place = Place::End;
+        }
+        if self.within_object {
+            return Ok(None);
         }
         match self.solid()? {
             None => Ok(None),

@@ -6,7 +6,7 @@ use lumos_tasks::{ContentHash, Item, ItemId};
 use serde_json::Value;
 
 use super::source::{Opened, remedy};
-use super::{Content, DataSource, Elements, Flaw, Lines, Located, RecordError, source};
+use super::{Content, DataSource, Elements, Flaw, Lines, Located, RecordError, member, source};
 use crate::error::LoadError;
 
 /// A stream of items. Records that cannot be read stand in it as errors.
@@ -19,6 +19,10 @@ pub(crate) enum Layout {
     Lines,
     /// One JSON array.
     Array,
+    /// A JSON array or JSON lines, told apart by the first character.
+    Either,
+    /// The same, or a JSON object over several lines with the records in an array in this field.
+    EitherOrMember(&'static str),
 }
 
 /// Opens a source as a stream of items; `read` takes a record apart.
@@ -29,16 +33,43 @@ pub(crate) fn open(
     layout: Layout,
     read: fn(&Value) -> Result<Content, RecordError>,
 ) -> Result<Items, LoadError> {
-    let Opened { name, reader } = source::open(benchmark, data, samples)?;
+    let Opened { name, mut reader } = source::open(benchmark, data, samples)?;
+    let unreadable = |error: std::io::Error| LoadError::Unreadable {
+        file: name.clone(),
+        reason: error.to_string(),
+        remedy: remedy(benchmark),
+    };
     let records: Box<dyn Iterator<Item = Located> + Send> = match layout {
         Layout::Lines => Box::new(Lines::new(reader)),
         Layout::Array => Box::new(Elements::new(reader)),
+        Layout::Either | Layout::EitherOrMember(_) => {
+            let start = reader.fill_buf().map_err(unreadable)?;
+            match layout {
+                _ if start.trim_ascii_start().starts_with(b"[") => Box::new(Elements::new(reader)),
+                Layout::EitherOrMember(field) if !starts_with_a_record(start) => {
+                    match member::seek(&mut reader, field).map_err(unreadable)? {
+                        Some(line) => Box::new(Elements::within_object(reader, line)),
+                        None => return Err(LoadError::Empty { file: name, remedy: remedy(benchmark) }),
+                    }
+                }
+                _ => Box::new(Lines::new(reader)),
+            }
+        }
     };
     let mut builder = Builder { benchmark, file: name.clone(), read, index: 0, seen: HashMap::new() };
     let mut items = records.map(move |record| builder.build(record));
     match items.next() {
         None => Err(LoadError::Empty { file: name, remedy: remedy(benchmark) }),
         Some(first) => Ok(Box::new(std::iter::once(first).chain(items))),
+    }
+}
+
+/// Whether the first line is a record by itself. One too long to be seen whole is taken for one.
+fn starts_with_a_record(start: &[u8]) -> bool {
+    let mut lines = start.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+    match (lines.next(), lines.next()) {
+        (Some(line), Some(_)) => serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok(),
+        _ => true,
     }
 }
 

@@ -4,6 +4,7 @@ mod array;
 mod field;
 mod items;
 mod lines;
+mod member;
 mod source;
 
 pub(crate) use array::Elements;

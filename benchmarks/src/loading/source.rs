@@ -12,7 +12,7 @@ use crate::error::LoadError;
 pub enum DataSource {
     /// A file in the benchmark's official format.
     File(PathBuf),
-    /// The samples built into the program: thirty items, for trying things out.
+    /// The samples built into the program: a few items, for trying things out.
     Samples,
 }
 

@@ -11,4 +11,6 @@ pub struct MetricDefinition {
     pub description: &'static str,
     /// Whether a higher figure is a better one.
     pub higher_is_better: bool,
+    /// Whether a model judges: such a metric has figures only after a pass of judging, over the items judged.
+    pub judged: bool,
 }

@@ -2,13 +2,12 @@
 //! `eval/svamp/run_eval.py`).
 
 use lumos_environments::maths::number;
-use lumos_tasks::outcome::Value;
 use lumos_tasks::python::strip;
-use lumos_tasks::{Evidence, Outcome, Target};
+use lumos_tasks::{Outcome, Target};
 use num_rational::BigRational;
 use num_traits::Signed;
 
-use super::MetricDefinition;
+use super::{MetricDefinition, prediction};
 use crate::score::{ItemScore, Scoring};
 
 /// Share of items whose prediction is the gold answer.
@@ -16,6 +15,7 @@ pub const EXACT_MATCH: MetricDefinition = MetricDefinition {
     name: "exact_match",
     description: "share of items whose prediction is the gold answer",
     higher_is_better: true,
+    judged: false,
 };
 
 /// Scores an outcome whose gold answer is a number. An item without a prediction is wrong; `None` where the
@@ -24,18 +24,11 @@ pub(crate) fn score_number(target: &Target, outcome: &Outcome, scoring: Scoring)
     if outcome.is_fault() {
         return None;
     }
-    let prediction = match &outcome.evidence {
-        Some(Evidence::Maths(evidence)) => evidence.prediction.as_ref(),
-        _ => None,
-    };
-    let matched = match prediction {
-        // The original compares a list with a text, which are never equal.
-        None | Some(Value::List(_)) => false,
-        Some(Value::Text(prediction)) => match scoring {
-            Scoring::Paper => prediction == target.text(),
-            Scoring::Corrected => same_answer(prediction, target.text()),
-        },
-    };
+    // The original compares a list with a text, which are never equal.
+    let matched = prediction(outcome).is_some_and(|prediction| match scoring {
+        Scoring::Paper => prediction == target.text(),
+        Scoring::Corrected => same_answer(prediction, target.text()),
+    });
     Some(ItemScore::met(EXACT_MATCH.name, matched))
 }
 
@@ -62,15 +55,15 @@ fn nearly_equal(left: &BigRational, right: &BigRational) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use lumos_tasks::outcome::MathsEvidence;
-    use lumos_tasks::{Ending, Fault, FaultKind};
+    use lumos_tasks::outcome::{PlanEvidence, Value};
+    use lumos_tasks::{Ending, Evidence, Fault, FaultKind};
 
     use super::*;
 
     fn scored(prediction: Option<Value>, gold: &str, scoring: Scoring) -> Option<bool> {
         let outcome = Outcome {
             ending: Ending::Answered,
-            evidence: Some(Evidence::Maths(MathsEvidence { prediction, ..MathsEvidence::default() })),
+            evidence: Some(Evidence::Maths(PlanEvidence { prediction, ..PlanEvidence::default() })),
             steps: Vec::new(),
         };
         let target = Target::Number { answer: gold.to_owned() };

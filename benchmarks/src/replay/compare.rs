@@ -1,30 +1,40 @@
 //! What a replay must agree in.
 
+use lumos_tasks::outcome::Value as Prediction;
 use lumos_tasks::recorded::{Case, Expected};
-use lumos_tasks::{Behaviour, Role, Target};
+use lumos_tasks::{AnswerForm, Behaviour, Role, Target, Task, ToolCall, ToolReply};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::drive::{self, Driven, drive};
 use crate::benchmark::Benchmark;
+use crate::judge::{self, Judgement};
 use crate::loading::single;
-use crate::metrics::EXACT_MATCH;
+use crate::metrics::{F1, says_yes};
 use crate::score::Scoring;
 
 /// Compares a case with what today's code makes of it; the error is the first difference.
 pub(super) fn case(case: &Case, benchmark: &dyn Benchmark) -> Result<(), String> {
-    if drive::behaviour(case) == Behaviour::Paper
+    let behaviour = drive::behaviour(case);
+    if behaviour == Behaviour::Paper
         && let Some(exception) = benchmark.refused_by_original(&case.item)
     {
         return refused(exception, &case.expected);
     }
-    let item = single(&case.item, |record| benchmark.read(record))
-        .map_err(|error| format!("the item cannot be read: {error}"))?;
-    let target = item.target.clone();
+    let read = |record: &Value| match behaviour {
+        Behaviour::Paper => benchmark.read_as_original(record),
+        Behaviour::Corrected => benchmark.read(record),
+    };
+    let item = single(&case.item, read).map_err(|error| format!("the item cannot be read: {error}"))?;
+    let (task, target) = (item.task.clone(), item.target.clone());
     let driven = drive(case, item, benchmark)?;
+    let judged = judged(case, &driven, &task, &target, benchmark)?;
     match &case.expected.raises {
         Some(raised) if case.effective_turns == Some(0) => {
             Err(format!("the record was refused with {raised}; it is read here"))
         }
+        // The judge is asked in a pass of its own here; in the original its exceptions end the run.
+        Some(_) if judged == Judged::Raised => Ok(()),
         Some(raised) => match driven.evidence().and_then(|evidence| evidence.prediction.as_ref()) {
             Some(prediction) => Err(format!(
                 "recorded is the exception {raised}, so no prediction; got {}",
@@ -33,9 +43,48 @@ pub(super) fn case(case: &Case, benchmark: &dyn Benchmark) -> Result<(), String>
             None => Ok(()),
         },
         None => {
-            turns(case, &driven)?;
-            outcome(case, &driven, &target, benchmark)
+            turns(case, &driven, judged)?;
+            outcome(case, &driven, &task, &target, benchmark)?;
+            match (case.expected.llm_acc, judged) {
+                (Some(recorded), Judged::Said(judgement)) => {
+                    equal("llm_acc", &recorded, &u8::from(judgement == Judgement::Correct))
+                }
+                (Some(recorded), Judged::NotAsked | Judged::Raised) => equal("llm_acc", &recorded, &0),
+                (None, _) => Ok(()),
+            }
         }
+    }
+}
+
+/// What came of the judge's recorded call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Judged {
+    NotAsked,
+    Raised,
+    Said(Judgement),
+}
+
+/// Asks the judge what the original asks it, where the recording goes on with that.
+fn judged(
+    case: &Case,
+    driven: &Driven,
+    task: &Task,
+    target: &Target,
+    benchmark: &dyn Benchmark,
+) -> Result<Judged, String> {
+    let mut calls = driven.calls();
+    let is_judged = benchmark.metrics().iter().any(|metric| metric.judged);
+    if !is_judged || calls == case.tools.len() {
+        return Ok(Judged::NotAsked);
+    }
+    let Some(messages) = judge::question_about(task, target, &driven.outcome) else {
+        return Ok(Judged::NotAsked);
+    };
+    let max_new_tokens = judge::MAX_VERDICT_TOKENS;
+    let call = ToolCall::Chat { role: Role::Judge, messages, max_new_tokens };
+    match drive::answered(case, &mut calls, &call)? {
+        ToolReply::Chat(reply) => Ok(Judged::Said(Judgement::read(&reply.text, Scoring::Paper))),
+        _ => Ok(Judged::Raised),
     }
 }
 
@@ -54,7 +103,7 @@ pub(super) fn name(raised: &str) -> &str {
 }
 
 /// The recording must have been used up as far as it can influence the outcome.
-fn turns(case: &Case, driven: &Driven) -> Result<(), String> {
+fn turns(case: &Case, driven: &Driven, judged: Judged) -> Result<(), String> {
     let role = if case.formulation.has_modules() { Role::Planner } else { Role::Answerer };
     let asked = driven.asked(role);
     let effective = case.effective_turns.map_or_else(|| case.prompts.of(role).len(), |turns| turns as usize);
@@ -62,14 +111,21 @@ fn turns(case: &Case, driven: &Driven) -> Result<(), String> {
         return Err(format!("the episode ends after {asked} turns, the recorded one after {effective}"));
     }
     let failed = case.expected.results == Some(None);
-    if driven.calls() < case.tools.len() && !failed {
-        return Err(format!("{} tool calls are made, recorded are {}", driven.calls(), case.tools.len()));
+    let calls = driven.calls() + usize::from(judged != Judged::NotAsked);
+    if calls < case.tools.len() && !failed {
+        return Err(format!("{calls} tool calls are made, recorded are {}", case.tools.len()));
     }
     Ok(())
 }
 
 /// Compares the record field by field.
-fn outcome(case: &Case, driven: &Driven, target: &Target, benchmark: &dyn Benchmark) -> Result<(), String> {
+fn outcome(
+    case: &Case,
+    driven: &Driven,
+    task: &Task,
+    target: &Target,
+    benchmark: &dyn Benchmark,
+) -> Result<(), String> {
     let expected = &case.expected;
     let evidence = driven.evidence().ok_or("the episode ended without evidence")?;
     if case.formulation.has_modules() {
@@ -80,13 +136,35 @@ fn outcome(case: &Case, driven: &Driven, target: &Target, benchmark: &dyn Benchm
         }
     }
     equal("pred", &expected.pred, &evidence.prediction)?;
-    equal("answer", &expected.answer, &serde_json::Value::from(target.text()))?;
-    let score = benchmark.score(target, &driven.outcome, Scoring::Paper);
-    let correct = score.map(|score| score.is_full(EXACT_MATCH.name));
+    equal("answer", &expected.answer, &Value::from(target.text()))?;
+    let score = benchmark.score(target, &driven.outcome, Scoring::Paper).unwrap_or_default();
     if expected.correct.is_some() {
-        equal("correct", &expected.correct, &correct)?;
+        equal("correct", &expected.correct, &Some(score.is_full(main_metric(benchmark))))?;
     }
-    Ok(())
+    if let (Some(recorded), Some(share)) = (expected.f1, score.share(F1.name))
+        && (recorded - share.numerator).abs() > 1e-12
+    {
+        return Err(format!("f1: recorded is {recorded}, got {}", share.numerator));
+    }
+    match &expected.final_pred {
+        Some(recorded) => equal("final_pred", recorded, &taken_for(task, evidence.prediction.as_ref())),
+        None => Ok(()),
+    }
+}
+
+/// The metric that says whether an item counts as correct.
+pub(super) fn main_metric(benchmark: &dyn Benchmark) -> &'static str {
+    benchmark.metrics().first().map_or("", |metric| metric.name)
+}
+
+/// What StrategyQA's script takes a prediction for.
+pub(super) fn taken_for(task: &Task, prediction: Option<&Prediction>) -> Option<String> {
+    match (task, prediction) {
+        (Task::Qa { answer: AnswerForm::YesNo, .. }, Some(Prediction::Text(text))) => {
+            Some(if says_yes(text) { "true" } else { "false" }.to_owned())
+        }
+        _ => None,
+    }
 }
 
 fn list(field: &str, recorded: Option<&[String]>, got: &[String]) -> Result<(), String> {

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lumos_tasks::recorded::{Case, Script};
+use lumos_tasks::outcome::PlanEvidence;
+use lumos_tasks::recorded::{CallKey, Case, NotRecorded, RecordedCall, Script, answer};
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Evidence, GenerationSettings, Item, Next,
-    Outcome, Reply, Role,
+    Behaviour, Completion, Configuration, Episode, EpisodeUnit, GenerationSettings, Item, Next, Outcome,
+    Reply, Role, ToolCall, ToolReply,
 };
 
 use super::compare::differing_texts;
@@ -40,12 +41,9 @@ impl Driven {
         self.calls
     }
 
-    /// What a mathematics episode ended with.
-    pub(super) fn evidence(&self) -> Option<&lumos_tasks::outcome::MathsEvidence> {
-        match &self.outcome.evidence {
-            Some(Evidence::Maths(evidence)) => Some(evidence),
-            None => None,
-        }
+    /// What the episode ended with.
+    pub(super) fn evidence(&self) -> Option<&PlanEvidence> {
+        self.outcome.evidence.as_ref().and_then(|evidence| evidence.plan())
     }
 }
 
@@ -64,16 +62,7 @@ pub(super) fn drive(case: &Case, item: Item, benchmark: &dyn Benchmark) -> Resul
                 reply
             }
             Next::Call(call) => {
-                let reply = match case.tools.get(calls) {
-                    Some(recorded) if recorded.records(call) => recorded
-                        .reply()
-                        .ok_or_else(|| format!("tool call {}: its recorded reply is not one", calls + 1))?,
-                    recorded => {
-                        let lumos_tasks::ToolCall::Maths { query } = call;
-                        return Err(unexpected_call(calls, query, recorded));
-                    }
-                };
-                calls += 1;
+                let reply = answered(case, &mut calls, call)?;
                 Reply::Tool(reply)
             }
         };
@@ -101,21 +90,34 @@ fn completion(case: &Case, role: Role, index: usize, prompt: &str) -> Result<Rep
     Ok(Reply::Completion(Completion::recorded(reply)))
 }
 
-fn unexpected_call(
-    index: usize,
-    query: &str,
-    recorded: Option<&lumos_tasks::recorded::RecordedCall>,
-) -> String {
+/// The recorded reply to a call, if the recorded calls from `calls` on are those of this call; counts them.
+pub(super) fn answered(case: &Case, calls: &mut usize, call: &ToolCall) -> Result<ToolReply, String> {
+    let at = *calls;
+    let found = answer(call, |key| {
+        let recorded = case.tools.get(*calls).filter(|recorded| recorded.key().as_ref() == Some(key))?;
+        *calls += 1;
+        Some(recorded)
+    });
+    found.map_err(|error| match error {
+        NotRecorded::Missing(asked) => unexpected_call(*calls, &asked, case.tools.get(*calls)),
+        NotRecorded::Malformed(_) => format!("tool call {}: its recorded reply is not one", at + 1),
+    })
+}
+
+fn unexpected_call(index: usize, asked: &CallKey, recorded: Option<&RecordedCall>) -> String {
     let number = index + 1;
-    match recorded {
-        None => format!("tool call {number}: asked `{query}`, recorded are only {index} calls"),
-        Some(recorded) => match recorded.input.as_str() {
-            Some(input) if recorded.tool == "wolfram" => {
-                let difference = differing_texts(input, query).unwrap_or_default();
-                format!("tool call {number}: {difference}")
+    let CallKey { tool, text, .. } = asked;
+    let Some(recorded) = recorded else {
+        return format!("tool call {number}: asked {tool} `{text}`, recorded are only {index} calls");
+    };
+    match recorded.key() {
+        Some(key) if key.tool == *tool => match differing_texts(&key.text, text) {
+            Some(difference) => format!("tool call {number}: {difference}"),
+            None => {
+                format!("tool call {number}: {tool} `{text}` is asked about something else than recorded")
             }
-            _ => format!("tool call {number}: asked wolfram `{query}`, recorded is one of {}", recorded.tool),
         },
+        _ => format!("tool call {number}: asked {tool} `{text}`, recorded is one of {}", recorded.tool),
     }
 }
 

@@ -2,11 +2,12 @@
 
 use lumos_tasks::outcome::Step;
 use lumos_tasks::recorded::{Case, Expected, RecordedCall, Script};
-use lumos_tasks::{Behaviour, EpisodeUnit, Evidence, Item, Outcome, Role};
+use lumos_tasks::{AnswerForm, Behaviour, EpisodeUnit, Evidence, Item, Outcome, Role, Task};
 use thiserror::Error;
 
+use super::compare::{main_metric, taken_for};
 use super::drive::{CORRECTED, MAX_ROUNDS};
-use crate::metrics::EXACT_MATCH;
+use crate::metrics::F1;
 use crate::registry::{UnknownBenchmark, get};
 use crate::score::Scoring;
 
@@ -29,7 +30,7 @@ pub enum NotRecordable {
 /// # Errors
 /// If the outcome is a fault, or the unit's benchmark is not known.
 pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case, NotRecordable> {
-    let Some(Evidence::Maths(evidence)) = &outcome.evidence else { return Err(NotRecordable::Faulted) };
+    let evidence = outcome.evidence.as_ref().and_then(Evidence::plan).ok_or(NotRecordable::Faulted)?;
     let configuration = &unit.configuration;
     let benchmark = get(&configuration.benchmark)?;
     let score = benchmark.score(&item.target, outcome, Scoring::Paper).ok_or(NotRecordable::Faulted)?;
@@ -58,7 +59,7 @@ pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case
                 case.prompts.push(*role, prompt);
                 case.script.push(*role, reply);
             }
-            Step::Call { call, reply, .. } => case.tools.push(RecordedCall::new(call, reply)),
+            Step::Call { call, reply, .. } => case.tools.extend(RecordedCall::of(call, reply)),
             Step::Action { .. } => {}
         }
     }
@@ -81,6 +82,10 @@ pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case
     }
     case.expected.pred = evidence.prediction.clone();
     case.expected.answer = item.target.text().into();
-    case.expected.correct = Some(score.is_full(EXACT_MATCH.name));
+    case.expected.correct = Some(score.is_full(main_metric(benchmark)));
+    case.expected.f1 = score.share(F1.name).map(|share| share.numerator);
+    if has_modules && matches!(item.task, Task::Qa { answer: AnswerForm::YesNo, .. }) {
+        case.expected.final_pred = Some(taken_for(&item.task, evidence.prediction.as_ref()));
+    }
     Ok(case)
 }

@@ -56,7 +56,7 @@ pub fn expand<E: std::error::Error + 'static>(
         for &formulation in &spec.formulation {
             for named in &spec.models {
                 let mut models = BTreeMap::new();
-                for &role in crate::spec::roles(formulation) {
+                for &role in benchmark.roles(formulation) {
                     let name = named.0.get(&role).ok_or(MatrixError::NoModel { formulation, role })?;
                     let identity = resolve_model(name, role, formulation)
                         .map_err(|source| MatrixError::Model { role, name: name.clone(), source })?;

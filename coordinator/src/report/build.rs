@@ -175,7 +175,8 @@ impl ConfigurationSum {
         self.attribution.count_many(Cause::Outstanding, outstanding);
         let metrics = self.benchmark.metrics();
         let splits = self.scorings.iter().flat_map(|sum| {
-            sum.full.iter().zip(metrics).map(|(&correct, metric)| Split {
+            let counted = sum.full.iter().zip(metrics).filter(|(_, metric)| !metric.judged);
+            counted.map(|(&correct, metric)| Split {
                 scoring: sum.scoring,
                 metric: metric.name.to_owned(),
                 correct,
@@ -195,7 +196,12 @@ impl ConfigurationSum {
             .iter()
             .map(|sum| ScoringReport {
                 scoring: sum.scoring,
-                metrics: metrics.iter().map(|metric| self.metric(metric, &sum.tally)).collect(),
+                // A judged metric has no figure before somebody judged.
+                metrics: metrics
+                    .iter()
+                    .filter(|metric| !metric.judged || sum.tally.overall.finish(metric.name).is_some())
+                    .map(|metric| self.metric(metric, &sum.tally))
+                    .collect(),
             })
             .collect();
         let mut faults: Vec<(String, u64)> = self.faults.into_iter().collect();

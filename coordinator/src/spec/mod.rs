@@ -17,7 +17,6 @@ mod values;
 pub use error::{SpecError, SpecProblem, SpecProblems};
 pub use nearest::nearest;
 pub use partition::{Partition, PartitionError};
-pub(crate) use resolve::roles;
 pub use resolve::{BenchmarkFacts, known_benchmarks};
 pub use resolved::{ItemChoice, Limits, ResolvedModels, ResolvedSpec};
 pub use run_spec::{GenerationSpec, LimitsSpec, ModelSet, Preset, RunSpec};

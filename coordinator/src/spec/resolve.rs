@@ -18,6 +18,8 @@ pub struct BenchmarkFacts {
     pub name: String,
     /// The formulations it can be run in.
     pub formulations: Vec<Formulation>,
+    /// The models that its episodes ask, by formulation.
+    pub roles: BTreeMap<Formulation, Vec<Role>>,
 }
 
 /// The benchmarks this program knows.
@@ -27,13 +29,13 @@ pub fn known_benchmarks() -> Vec<BenchmarkFacts> {
         .map(|benchmark| BenchmarkFacts {
             name: benchmark.name().to_owned(),
             formulations: benchmark.formulations().to_vec(),
+            roles: benchmark
+                .formulations()
+                .iter()
+                .map(|&formulation| (formulation, benchmark.roles(formulation).to_vec()))
+                .collect(),
         })
         .collect()
-}
-
-/// The roles a formulation asks.
-pub(crate) fn roles(formulation: Formulation) -> &'static [Role] {
-    if formulation.has_modules() { &[Role::Planner, Role::Grounder] } else { &[Role::Answerer] }
 }
 
 const DTYPES: [&str; 3] = ["f32", "bf16", "f16"];
@@ -71,7 +73,8 @@ impl RunSpec {
                 );
             }
         }
-        let models = problems.models(self.models.as_deref(), &formulation);
+        let asked = known.iter().filter(|facts| tasks.contains(&facts.name));
+        let models = problems.models(self.models.as_deref(), &formulation, asked);
         let items = problems.items(&self, &tasks);
         let generation = problems.generation(&self);
         let limits = problems.limits(&self);
@@ -170,7 +173,12 @@ impl Problems {
         }
     }
 
-    fn models(&mut self, sets: Option<&[ModelSet]>, formulations: &[Formulation]) -> Vec<ResolvedModels> {
+    fn models<'a>(
+        &mut self,
+        sets: Option<&[ModelSet]>,
+        formulations: &[Formulation],
+        tasks: impl Iterator<Item = &'a BenchmarkFacts>,
+    ) -> Vec<ResolvedModels> {
         let sets = sets.unwrap_or_default();
         if sets.is_empty() {
             self.add(
@@ -178,11 +186,14 @@ impl Problems {
                 "no model is named; give `--model NAME`, or `--planner` and `--grounder` (builtin:tiny is built in)",
             );
         }
-        let needed: BTreeMap<Role, Formulation> = formulations
-            .iter()
-            .rev()
-            .flat_map(|&formulation| roles(formulation).iter().map(move |&role| (role, formulation)))
-            .collect();
+        let mut needed: BTreeMap<Role, Formulation> = BTreeMap::new();
+        for facts in tasks {
+            for formulation in formulations {
+                for &role in facts.roles.get(formulation).into_iter().flatten() {
+                    needed.entry(role).or_insert(*formulation);
+                }
+            }
+        }
         let mut resolved = Vec::new();
         for set in sets {
             let mut models = BTreeMap::new();
@@ -301,6 +312,19 @@ mod tests {
         let facts = |name: &str, formulations: &[Formulation]| BenchmarkFacts {
             name: name.to_owned(),
             formulations: formulations.to_vec(),
+            roles: formulations
+                .iter()
+                .map(|&formulation| {
+                    let mut roles = match formulation.has_modules() {
+                        true => vec![Role::Planner, Role::Grounder],
+                        false => vec![Role::Answerer],
+                    };
+                    if name == "hotpotqa" && formulation.has_modules() {
+                        roles.push(Role::Qa);
+                    }
+                    (formulation, roles)
+                })
+                .collect(),
         };
         vec![
             facts("gsm8k", &Formulation::ALL),
@@ -406,5 +430,13 @@ mod tests {
             resolved.models[0].0.keys().copied().collect::<Vec<_>>(),
             [Role::Planner, Role::Grounder, Role::Answerer]
         );
+        let roles = |spec: RunSpec| -> Vec<Role> {
+            spec.resolve_against(&known()).unwrap().models[0].0.keys().copied().collect()
+        };
+        assert_eq!(roles(spec(&["hotpotqa"])), [Role::Planner, Role::Grounder, Role::Qa]);
+        let modules =
+            ModelSet { planner: Some("p".to_owned()), grounder: Some("g".to_owned()), ..ModelSet::default() };
+        let without = RunSpec { models: Some(vec![modules]), ..spec(&["hotpotqa"]) };
+        assert!(refused(without).contains("asks the qa: name one with `--qa`"));
     }
 }

@@ -118,6 +118,9 @@ pub struct ModelSet {
     /// The model of the formulations that ask one alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answerer: Option<String>,
+    /// The chat model of the QA tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub qa: Option<String>,
 }
 
 impl ModelSet {
@@ -132,6 +135,9 @@ impl ModelSet {
             Role::Planner => &self.planner,
             Role::Grounder => &self.grounder,
             Role::Answerer => &self.answerer,
+            Role::Qa => &self.qa,
+            // The judge is named where a run is judged.
+            Role::Judge => return None,
         };
         own.as_deref().or(self.model.as_deref())
     }
@@ -142,6 +148,7 @@ impl ModelSet {
             planner: over.planner.or(self.planner),
             grounder: over.grounder.or(self.grounder),
             answerer: over.answerer.or(self.answerer),
+            qa: over.qa.or(self.qa),
         }
     }
 }
@@ -155,6 +162,7 @@ impl<'de> Deserialize<'de> for ModelSet {
             planner: Option<String>,
             grounder: Option<String>,
             answerer: Option<String>,
+            qa: Option<String>,
         }
         struct NameOrRoles;
         impl<'de> Visitor<'de> for NameOrRoles {
@@ -166,9 +174,9 @@ impl<'de> Deserialize<'de> for ModelSet {
                 Ok(ModelSet::of(name))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelSet, A::Error> {
-                let Roles { model, planner, grounder, answerer } =
+                let Roles { model, planner, grounder, answerer, qa } =
                     Roles::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(ModelSet { model, planner, grounder, answerer })
+                Ok(ModelSet { model, planner, grounder, answerer, qa })
             }
         }
         deserializer.deserialize_any(NameOrRoles)

@@ -19,6 +19,7 @@ use super::history::History;
 use super::policy::{self, Decision, Holding, Lane, ModelKey, Moment, PolicySettings, Switch};
 use super::source::{LaneQueue, LaneSource};
 use crate::model::Models;
+use crate::tools::TOOLS;
 
 /// How long one lane is waited on before all are asked again.
 const WAIT: Duration = Duration::from_secs(1);
@@ -359,10 +360,10 @@ impl Lanes {
     }
 }
 
-/// The tools of a lane beside the mathematics that every worker has.
+/// The tools of a lane beside those that every worker knows; whether their backends are here is verified apart.
 fn extra_tools(lane: &super::catalogue::KnownLane) -> BTreeSet<String> {
     let tools = lane.configurations.iter().flat_map(|configuration| &configuration.tools);
-    tools.map(|backend| backend.tool.clone()).filter(|tool| tool != "maths").collect()
+    tools.map(|backend| backend.tool.clone()).filter(|tool| !TOOLS.contains(&tool.as_str())).collect()
 }
 
 #[async_trait]

@@ -23,7 +23,7 @@ static GROUNDER: ModelFiles = embedded!("grounder");
 /// grounder serves both. There is no single answerer.
 pub(super) fn files(role: Role, formulation: Formulation) -> Option<&'static ModelFiles> {
     match (role, formulation) {
-        (Role::Answerer, _) => None,
+        (Role::Answerer | Role::Qa | Role::Judge, _) => None,
         (Role::Grounder, _) => Some(&GROUNDER),
         (Role::Planner, Formulation::OneTime) => Some(&PLANNER_ONETIME),
         (Role::Planner, _) => Some(&PLANNER_ITERATIVE),

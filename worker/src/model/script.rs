@@ -1,7 +1,8 @@
 //! Recorded replies as a model backend: `script:<cases file>`.
 //!
 //! A reply is found by benchmark, formulation, role and exact prompt, so the order in which episodes ask does not
-//! matter. Where several cases share a prompt, the first one's reply is given.
+//! matter. Where several cases share a prompt, the first one's reply is given. What a chat model is asked is found among
+//! the recorded tool calls, by its messages.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use flate2::read::MultiGzDecoder;
-use lumos_tasks::recorded::Case;
-use lumos_tasks::{Completion, Formulation, Request, Role};
+use lumos_tasks::recorded::{CallKey, Case, RecordedCall, answer};
+use lumos_tasks::{Completion, Formulation, Input, Request, Role, ToolCall, ToolReply};
 
 use super::{ModelBackend, ModelError};
 
@@ -21,12 +22,13 @@ use super::{ModelBackend, ModelError};
 #[derive(Debug)]
 pub(super) struct Script {
     replies: HashMap<(String, Formulation, Role), HashMap<String, String>>,
+    chats: HashMap<CallKey, RecordedCall>,
 }
 
 impl Script {
     /// Reads `.jsonl` or `.jsonl.gz`.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
-        let mut script = Self { replies: HashMap::new() };
+        let mut script = Self { replies: HashMap::new(), chats: HashMap::new() };
         for (index, line) in lines(path)?.enumerate() {
             let line = line?;
             if line.trim().is_empty() {
@@ -45,6 +47,11 @@ impl Script {
             let replies = self.replies.entry((case.benchmark.clone(), case.formulation, role)).or_default();
             for (prompt, reply) in case.prompts.of(role).iter().zip(case.script.of(role)) {
                 replies.entry(prompt.clone()).or_insert_with(|| reply.clone());
+            }
+        }
+        for call in case.tools.iter().filter(|call| call.tool == "chat") {
+            if let Some(key) = call.key() {
+                self.chats.entry(key).or_insert_with(|| call.clone());
             }
         }
     }
@@ -74,6 +81,22 @@ impl ModelBackend for ScriptBackend {
     async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
         if let Some(latency) = self.latency {
             tokio::time::sleep(latency).await;
+        }
+        if let Input::Chat(messages) = request.input {
+            let max_new_tokens = request.max_new_tokens;
+            let call = ToolCall::Chat { role: request.role, messages, max_new_tokens };
+            return match answer(&call, |key| self.script.chats.get(key)) {
+                Ok(ToolReply::Chat(reply)) => Ok(Completion {
+                    prompt_tokens: reply.prompt_tokens,
+                    completion_tokens: reply.completion_tokens,
+                    ..Completion::recorded(reply.text)
+                }),
+                Ok(ToolReply::Raised { message }) => {
+                    Err(ModelError::Failed(format!("recorded is: {message}")))
+                }
+                Ok(_) => Err(ModelError::Failed("the script's reply is none of a chat model".to_owned())),
+                Err(error) => Err(ModelError::Failed(error.to_string())),
+            };
         }
         let key = (self.benchmark.clone(), self.formulation, request.role);
         self.script

@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use lumos_environments::maths::{self, Answer};
 use lumos_tasks::{MathsReply, ToolCall, ToolReply};
 
+use super::set::not_mine;
 use super::{ToolFault, Tools};
 
 /// The native mathematics service: exact, without a network.
@@ -27,7 +28,7 @@ impl NativeMaths {
 #[async_trait]
 impl Tools for NativeMaths {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        let ToolCall::Maths { query } = call;
+        let ToolCall::Maths { query } = call else { return Err(not_mine(call, "native")) };
         let query = query.clone();
         // A query may take up to 50 ms: too long for a thread that others wait for.
         tokio::task::spawn_blocking(move || ToolReply::Maths(Self::answer(&query)))

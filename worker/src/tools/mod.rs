@@ -3,6 +3,7 @@
 mod maths;
 mod recorded;
 mod registry;
+mod set;
 mod wolfram;
 
 use async_trait::async_trait;
@@ -11,7 +12,7 @@ use thiserror::Error;
 
 pub use maths::NativeMaths;
 pub use recorded::RecordedTools;
-pub use registry::{ToolSetError, ToolSets, maths_backend};
+pub use registry::{TOOLS, ToolSetError, ToolSets, maths_backend};
 pub use wolfram::{Wolfram, WolframSettings};
 
 /// Something that answers tool calls.

@@ -1,11 +1,11 @@
-//! Recorded answers as a backend: `--tool maths=recorded:<cases file>`.
+//! Recorded answers as a backend: `--tool maths=recorded:<cases file>`, the same for `wiki` and `rank`.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
 use async_trait::async_trait;
-use lumos_tasks::recorded::Case;
+use lumos_tasks::recorded::{self, CallKey, Case, RecordedCall};
 use lumos_tasks::{ToolCall, ToolReply};
 
 use super::{ToolFault, Tools};
@@ -14,7 +14,7 @@ use crate::model::recorded_lines;
 /// Answers by call, from a cases file. The first answer recorded for a call is given.
 #[derive(Debug, Default)]
 pub struct RecordedTools {
-    maths: HashMap<String, ToolReply>,
+    calls: HashMap<CallKey, RecordedCall>,
 }
 
 impl RecordedTools {
@@ -32,9 +32,9 @@ impl RecordedTools {
             let case: Case = serde_json::from_str(&line).map_err(|error| {
                 io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {error}", index + 1))
             })?;
-            for call in &case.tools {
-                if let (Some(query), Some(reply)) = (call.input.as_str(), call.reply()) {
-                    tools.maths.entry(query.to_owned()).or_insert(reply);
+            for call in case.tools {
+                if let Some(key) = call.key() {
+                    tools.calls.entry(key).or_insert(call);
                 }
             }
         }
@@ -45,10 +45,7 @@ impl RecordedTools {
 #[async_trait]
 impl Tools for RecordedTools {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        let ToolCall::Maths { query } = call;
-        self.maths.get(query).cloned().ok_or_else(|| ToolFault {
-            tool: "maths",
-            message: format!("no answer to `{query}` is recorded"),
-        })
+        recorded::answer(call, |key| self.calls.get(key))
+            .map_err(|error| ToolFault { tool: call.tool(), message: error.to_string() })
     }
 }

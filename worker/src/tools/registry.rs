@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lumos_tasks::{Configuration, ToolBackend};
 use thiserror::Error;
 
+use super::set::ToolSet;
 use super::{NativeMaths, RecordedTools, Tools, Wolfram, WolframSettings};
 use crate::model::hash_file;
 
@@ -14,7 +15,10 @@ use crate::model::hash_file;
 #[derive(Debug, Error)]
 pub enum ToolSetError {
     /// The tool has no such backend.
-    #[error("{tool}={backend}: {why}; known are maths=native, maths=wolfram and maths=recorded:<cases file>")]
+    #[error(
+        "{tool}={backend}: {why}; known are maths=native, maths=wolfram, and for each of maths, wiki and rank \
+         <tool>=recorded:<cases file>"
+    )]
     Unknown {
         /// The tool.
         tool: String,
@@ -38,10 +42,14 @@ pub enum ToolSetError {
     Wolfram(String),
 }
 
+/// The tools there are, sorted. What models answer ([`Role::Qa`](lumos_tasks::Role)) is none of them.
+pub const TOOLS: [&str; 3] = ["maths", "rank", "wiki"];
+
 /// The tools of a worker.
 #[derive(Default)]
 pub struct ToolSets {
-    built: Mutex<HashMap<String, Arc<dyn Tools>>>,
+    /// By tool and backend.
+    built: Mutex<HashMap<(String, String), Arc<dyn Tools>>>,
 }
 
 impl ToolSets {
@@ -55,12 +63,12 @@ impl ToolSets {
             backend: backend.to_owned(),
             why: why.to_owned(),
         };
-        if tool != "maths" {
+        if !TOOLS.contains(&tool) {
             return Err(unknown("there is no such tool"));
         }
         let (backend, version) = match backend.split_once(':') {
-            None if backend == "native" => (backend.to_owned(), NativeMaths::VERSION),
-            None if backend == "wolfram" => (backend.to_owned(), 0),
+            None if tool == "maths" && backend == "native" => (backend.to_owned(), NativeMaths::VERSION),
+            None if tool == "maths" && backend == "wolfram" => (backend.to_owned(), 0),
             Some(("recorded", file)) => {
                 let hash = hash_file(file.as_ref()).map_err(|source| ToolSetError::Unreadable {
                     tool: tool.to_owned(),
@@ -105,17 +113,24 @@ impl ToolSets {
     /// # Errors
     /// If a backend cannot be set up.
     pub fn of(&self, configuration: &Configuration) -> Result<Arc<dyn Tools>, ToolSetError> {
-        let backend = configuration
-            .tools
-            .iter()
-            .find(|tool| tool.tool == "maths")
-            .map_or("native", |tool| tool.backend.as_str());
+        let mut set = ToolSet::default();
+        let native = ToolBackend { tool: "maths".to_owned(), backend: "native".to_owned(), version: 0 };
+        let mathematics = configuration.tools.iter().all(|tool| tool.tool != "maths").then_some(&native);
+        for ToolBackend { tool, backend, .. } in configuration.tools.iter().chain(mathematics) {
+            set.set(tool, self.backend(tool, backend)?);
+        }
+        Ok(Arc::new(set))
+    }
+
+    /// A tool's backend, built once.
+    fn backend(&self, tool: &str, backend: &str) -> Result<Arc<dyn Tools>, ToolSetError> {
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(tools) = built.get(backend) {
+        let key = (tool.to_owned(), backend.to_owned());
+        if let Some(tools) = built.get(&key) {
             return Ok(Arc::clone(tools));
         }
-        let tools = maths_backend(backend)?;
-        built.insert(backend.to_owned(), Arc::clone(&tools));
+        let tools = build(tool, backend)?;
+        built.insert(key, Arc::clone(&tools));
         Ok(tools)
     }
 }
@@ -125,22 +140,26 @@ impl ToolSets {
 /// # Errors
 /// If there is no such backend or it cannot be set up.
 pub fn maths_backend(backend: &str) -> Result<Arc<dyn Tools>, ToolSetError> {
-    Ok(match backend.split_once(':') {
-        None if backend == "native" => Arc::new(NativeMaths),
-        None if backend == "wolfram" => {
+    build("maths", backend)
+}
+
+fn build(tool: &str, backend: &str) -> Result<Arc<dyn Tools>, ToolSetError> {
+    Ok(match (tool, backend.split_once(':')) {
+        ("maths", None) if backend == "native" => Arc::new(NativeMaths),
+        ("maths", None) if backend == "wolfram" => {
             let settings = WolframSettings::from_environment().map_err(ToolSetError::Wolfram)?;
             Arc::new(Wolfram::new(settings).map_err(ToolSetError::Wolfram)?)
         }
-        Some(("recorded", file)) => {
+        (_, Some(("recorded", file))) if TOOLS.contains(&tool) => {
             let path = file.rsplit_once('#').map_or(file, |(path, _)| path);
             let tools = RecordedTools::read(&PathBuf::from(path)).map_err(|source| {
-                ToolSetError::Unreadable { tool: "maths".to_owned(), backend: backend.to_owned(), source }
+                ToolSetError::Unreadable { tool: tool.to_owned(), backend: backend.to_owned(), source }
             })?;
             Arc::new(tools)
         }
         _ => {
             return Err(ToolSetError::Unknown {
-                tool: "maths".to_owned(),
+                tool: tool.to_owned(),
                 backend: backend.to_owned(),
                 why: "there is no such backend".to_owned(),
             });

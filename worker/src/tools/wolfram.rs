@@ -10,6 +10,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::set::not_mine;
 use super::{ToolFault, Tools};
 
 /// How the service is asked.
@@ -152,7 +153,7 @@ fn again(error: reqwest::Error) -> Attempt {
 #[async_trait]
 impl Tools for Wolfram {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        let ToolCall::Maths { query } = call;
+        let ToolCall::Maths { query } = call else { return Err(not_mine(call, "wolfram")) };
         let schedule = ExponentialBuilder::default()
             .with_min_delay(self.settings.pace.max(Duration::from_millis(10)))
             .with_max_times(self.settings.retries)

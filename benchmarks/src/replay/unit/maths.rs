@@ -2,7 +2,7 @@
 
 use lumos_tasks::families::maths::execution::{Executed, Progress, Results, execute, perform};
 use lumos_tasks::families::maths::parse;
-use lumos_tasks::recorded::RecordedCall;
+use lumos_tasks::recorded::{CallKey, answer};
 use lumos_tasks::{Behaviour, MathsReply, ToolCall, ToolReply};
 use serde_json::{Value, json};
 
@@ -96,12 +96,12 @@ fn run(row: &UnitRow, step: impl Fn(&[MathsReply]) -> Progress) -> Result<Execut
         let number = answers.len() + 1;
         let recorded = row.tools.get(answers.len());
         let call = ToolCall::Maths { query };
-        match recorded.filter(|recorded| recorded.records(&call)).and_then(RecordedCall::reply) {
-            Some(ToolReply::Maths(reply)) => answers.push(reply),
-            None => {
-                let ToolCall::Maths { query } = call;
+        match answer(&call, |key| recorded.filter(|recorded| recorded.key().as_ref() == Some(key))) {
+            Ok(ToolReply::Maths(reply)) => answers.push(reply),
+            _ => {
+                let asked = CallKey::of(&call).pop().map(|key| key.text).unwrap_or_default();
                 let recorded = recorded.map_or(Value::Null, |recorded| recorded.input.clone());
-                return Err(format!("tool call {number}: asked {query:?}, recorded is {recorded}"));
+                return Err(format!("tool call {number}: asked {asked:?}, recorded is {recorded}"));
             }
         }
     }

@@ -4,6 +4,7 @@ mod answers;
 mod helpers;
 mod maths;
 mod output;
+mod qa;
 
 use lumos_tasks::recorded::RecordedCall;
 use serde::{Deserialize, Serialize};
@@ -43,7 +44,10 @@ impl UnitRow {
 
 /// Replays a row.
 pub fn replay_unit(id: &str, row: &UnitRow) -> Verdict {
-    let output = maths::call(row).or_else(|| helpers::call(row)).or_else(|| answers::call(row));
+    let output = maths::call(row)
+        .or_else(|| qa::call(row))
+        .or_else(|| helpers::call(row))
+        .or_else(|| answers::call(row));
     match output {
         None => Verdict::skip(id, format!("there is no function `{}`", row.function)),
         Some(output) => Verdict::of(id, output.and_then(|output| check(row, &output))),

@@ -10,8 +10,9 @@ use super::parse::{
     find_variables, has_letter, has_operator, is_function, parse_action, parse_equations, split_function,
 };
 use crate::call::MathsReply;
+pub use crate::families::Failure;
 use crate::formulation::Behaviour;
-use crate::outcome::{Stage, Value};
+use crate::outcome::Value;
 use crate::python::{Characters, is_digit, strip};
 
 /// Values by variable.
@@ -39,25 +40,6 @@ pub enum Executed {
     Raised(Failure),
     /// The name is not one that is carried out (the original returns nothing).
     NotDispatched(String),
-}
-
-/// Why an action failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// Whose doing it was.
-    pub stage: Stage,
-    /// What happened, for people.
-    pub detail: String,
-}
-
-impl Failure {
-    fn argument(detail: impl Into<String>) -> Self {
-        Self { stage: Stage::GrounderBadArgument, detail: detail.into() }
-    }
-
-    fn tool(detail: impl Into<String>) -> Self {
-        Self { stage: Stage::Tool, detail: detail.into() }
-    }
 }
 
 /// What stops a computation: the next query, or a failure.
@@ -327,6 +309,7 @@ fn count(list: &str, service: &mut Service<'_>) -> Result<Option<Value>, Interru
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Stage;
 
     fn results(entries: &[(&str, &str)]) -> Results {
         entries.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect()

@@ -4,7 +4,7 @@ use crate::call::{MathsReply, ToolCall};
 use crate::configuration::Configuration;
 use crate::episode::Want;
 use crate::formulation::{Behaviour, Formulation};
-use crate::outcome::{Ending, Evidence, MathsEvidence, Observation, Reason, Stage, Step, Value};
+use crate::outcome::{Ending, Evidence, Observation, PlanEvidence, Reason, Stage, Step, Value};
 use crate::python::strip;
 use crate::request::Role;
 
@@ -196,8 +196,7 @@ impl Machine {
             Formulation::Cot => answer::of_chain(reply),
             _ => answer::of_direct(reply),
         };
-        let evidence =
-            MathsEvidence { prediction: Some(Value::Text(prediction)), ..MathsEvidence::default() };
+        let evidence = PlanEvidence { prediction: Some(Value::Text(prediction)), ..PlanEvidence::default() };
         Want::Done { ending: Ending::Answered, evidence: Evidence::Maths(evidence) }
     }
 
@@ -218,7 +217,7 @@ impl Machine {
                 (Ending::GaveUp(Reason { stage, turn: self.turn, detail }), None)
             }
         };
-        let evidence = MathsEvidence {
+        let evidence = PlanEvidence {
             prediction,
             subgoals: std::mem::take(&mut self.subgoals),
             actions: std::mem::take(&mut self.actions),

@@ -1,0 +1,98 @@
+//! Tools over a benchmark's sample corpus, without models or network: for recording cases and for tests.
+
+use std::collections::BTreeMap;
+
+use lumos_benchmarks::Benchmark;
+use lumos_environments::maths;
+use lumos_tasks::families::qa::page::Page;
+use lumos_tasks::{ChatReply, MathsReply, ToolCall, ToolReply, WikiRequest};
+use serde::Deserialize;
+
+/// Where the addresses of pages start.
+const SITE: &str = "https://en.wikipedia.org/wiki/";
+
+/// A page of the corpus.
+#[derive(Deserialize)]
+struct Entry {
+    title: String,
+    text: String,
+}
+
+/// The tools.
+pub(crate) struct World {
+    pages: BTreeMap<String, String>,
+}
+
+impl World {
+    /// The tools over a benchmark's sample corpus, which may be empty.
+    pub(crate) fn of(benchmark: &dyn Benchmark) -> Self {
+        let corpus = benchmark.sample_corpus().unwrap_or_default();
+        let lines = corpus.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let entries = lines.map(|line| serde_json::from_slice::<Entry>(line).expect("a page of the corpus"));
+        Self { pages: entries.map(|entry| (entry.title, entry.text)).collect() }
+    }
+
+    /// Answers a call; `chat` answers what a chat model is asked.
+    pub(crate) fn answer(&self, call: &ToolCall, chat: impl FnOnce(&str) -> String) -> ToolReply {
+        match call {
+            ToolCall::Maths { query } => ToolReply::Maths(mathematics(query)),
+            ToolCall::Wiki { request, .. } => ToolReply::Wiki(self.page(request)),
+            ToolCall::Search { query, most } => {
+                let most = usize::try_from(*most).unwrap_or(usize::MAX);
+                let titles = self.like(query).into_iter().take(most);
+                ToolReply::Search(titles.map(|title| format!("{SITE}{}", title.replace(' ', "_"))).collect())
+            }
+            ToolCall::Rank { question, passages } => {
+                let scores = passages.iter().enumerate().map(|(index, passage)| {
+                    // Different for every passage, so that no order among equals is recorded.
+                    shared(question, &passage.text) as f64 - index as f64 / 1024.0
+                });
+                ToolReply::Rank(scores.collect())
+            }
+            ToolCall::Chat { messages, .. } => {
+                let asked = messages.last().map_or("", |message| message.content.as_str());
+                ToolReply::Chat(ChatReply::recorded(chat(asked)))
+            }
+        }
+    }
+
+    fn page(&self, request: &WikiRequest) -> Page {
+        let title = match request {
+            WikiRequest::Find(title) => title.clone(),
+            WikiRequest::Path(path) => path.trim_start_matches("/wiki/").replace('_', " "),
+            WikiRequest::Address(address) => address.trim_start_matches(SITE).replace('_', " "),
+        };
+        match self.pages.get(&title) {
+            Some(text) => Page::of_text(text),
+            None => Page::Listed(self.like(&title).into_iter().take(5).map(str::to_owned).collect()),
+        }
+    }
+
+    /// Titles of pages that share words with a text, the most first.
+    fn like(&self, text: &str) -> Vec<&str> {
+        let mut found: Vec<_> =
+            self.pages.keys().map(|title| (shared(text, title), title.as_str())).collect();
+        found.retain(|(words, _)| *words > 0);
+        found.sort_by(|left, right| right.0.cmp(&left.0).then(left.1.cmp(right.1)));
+        found.into_iter().map(|(_, title)| title).collect()
+    }
+}
+
+/// What the mathematics service says.
+pub(crate) fn mathematics(query: &str) -> MathsReply {
+    match maths::answer(query) {
+        Ok(maths::Answer::One(text)) => MathsReply::One(text),
+        Ok(maths::Answer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
+        Err(error) => MathsReply::NoResult { message: error.to_string() },
+    }
+}
+
+/// How many words of more than three letters two texts share.
+fn shared(left: &str, right: &str) -> usize {
+    let words = |text: &str| -> Vec<String> {
+        let words = text.split(|character: char| !character.is_alphanumeric());
+        words.filter(|word| word.len() > 3).map(str::to_lowercase).collect()
+    };
+    let right = words(right);
+    words(left).iter().filter(|word| right.contains(word)).count()
+}

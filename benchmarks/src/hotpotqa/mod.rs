@@ -1,0 +1,116 @@
+//! HotpotQA: questions over two pages (Yang et al. 2018; upstream `eval/hotpotqa/run_eval.py`).
+
+mod record;
+
+use lumos_tasks::families::qa;
+use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Role, Target};
+use serde_json::Value;
+
+use crate::benchmark::{Benchmark, Download, PublishedFigure, QA_TOOLS, qa_roles};
+use crate::benchmark::{LATER_LISTING, PROJECT_PAGE};
+use crate::error::LoadError;
+use crate::judge::LLM_ACCURACY;
+use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
+use crate::metrics::{EXACT_MATCH, F1, MetricDefinition, score_words};
+use crate::score::{ItemScore, Scoring};
+
+/// HotpotQA's development set.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HotpotQa;
+
+impl Benchmark for HotpotQa {
+    fn name(&self) -> &'static str {
+        "hotpotqa"
+    }
+
+    fn title(&self) -> &'static str {
+        "HotpotQA"
+    }
+
+    fn data_file(&self) -> &'static str {
+        "hotpotqa/test.json"
+    }
+
+    fn formulations(&self) -> &'static [Formulation] {
+        &Formulation::ALL
+    }
+
+    fn max_rounds(&self, _behaviour: Behaviour) -> u32 {
+        5
+    }
+
+    fn roles(&self, formulation: Formulation) -> &'static [Role] {
+        qa_roles(formulation)
+    }
+
+    fn tools(&self) -> &'static [&'static str] {
+        &QA_TOOLS
+    }
+
+    fn prompts_hash(&self) -> ContentHash {
+        qa::prompts_hash()
+    }
+
+    fn metrics(&self) -> &'static [MetricDefinition] {
+        &[EXACT_MATCH, F1, LLM_ACCURACY]
+    }
+
+    fn published(&self) -> &'static [PublishedFigure] {
+        &PUBLISHED
+    }
+
+    fn downloads(&self) -> &'static [Download] {
+        &[Download {
+            file: "hotpotqa/test.json",
+            url: "https://raw.githubusercontent.com/allenai/lumos/146dd9d61bb295582e9e432980f60b9ff4ecfe5c/data/eval/hotpotqa/test.json",
+            sha256: "05001dcdeb2b2b2243a88f23daaf8de9237494cd387e13bc25854d3e031101d3",
+            licence: "CC BY-SA 4.0",
+        }]
+    }
+
+    fn group_label(&self) -> Option<&'static str> {
+        Some("Type")
+    }
+
+    fn samples(&self) -> &'static [u8] {
+        include_bytes!("../../samples/hotpotqa.json")
+    }
+
+    fn sample_corpus(&self) -> Option<&'static [u8]> {
+        Some(include_bytes!("../../samples/hotpotqa_corpus.jsonl"))
+    }
+
+    fn open(&self, source: DataSource) -> Result<Items, LoadError> {
+        open(self.name(), &source, self.samples(), Layout::Either, record::read)
+    }
+
+    fn read(&self, record: &Value) -> Result<Content, RecordError> {
+        record::read(record)
+    }
+
+    fn score(&self, target: &Target, outcome: &Outcome, _scoring: Scoring) -> Option<ItemScore> {
+        score_words(target, outcome)
+    }
+}
+
+const PUBLISHED: [PublishedFigure; 9] = [
+    figure(&EXACT_MATCH, Formulation::OneTime, "Lumos-O 7B", 24.9, PROJECT_PAGE),
+    figure(&LLM_ACCURACY, Formulation::OneTime, "Lumos-O 7B", 39.2, PROJECT_PAGE),
+    figure(&EXACT_MATCH, Formulation::Iterative, "Lumos-I 7B", 29.4, PROJECT_PAGE),
+    figure(&LLM_ACCURACY, Formulation::Iterative, "Lumos-I 7B", 45.9, PROJECT_PAGE),
+    figure(&EXACT_MATCH, Formulation::Iterative, "Lumos-I 7B, GPT-4 as QA tool", 36.0, PROJECT_PAGE),
+    figure(&LLM_ACCURACY, Formulation::Iterative, "Lumos-I 7B, GPT-4 as QA tool", 56.8, PROJECT_PAGE),
+    figure(&EXACT_MATCH, Formulation::Iterative, "Lumos-I 13B", 36.3, LATER_LISTING),
+    figure(&LLM_ACCURACY, Formulation::Integrated, "integrated training 7B", 39.6, PROJECT_PAGE),
+    figure(&LLM_ACCURACY, Formulation::Cot, "chain of thought 7B", 22.1, PROJECT_PAGE),
+];
+
+const fn figure(
+    metric: &MetricDefinition,
+    formulation: Formulation,
+    system: &'static str,
+    percent: f64,
+    source: &'static str,
+) -> PublishedFigure {
+    PublishedFigure { metric: metric.name, formulation, system, percent, source }
+}

@@ -1,0 +1,81 @@
+//! The question-answering family's functions (upstream `eval/hotpotqa/utils.py` and `run_eval.py`, and the same in
+//! `eval/strategyqa`).
+
+use lumos_tasks::families::qa::page::{self, LISTED_SENTENCES, MOST_SENTENCES, Page, SENTENCE_MARK};
+use lumos_tasks::families::qa::{answer, parse, ranking};
+use lumos_tasks::recorded;
+use lumos_tasks::{AnswerForm, Behaviour, Formulation, ToolCall, ToolReply, WikiRequest};
+use serde_json::{Value, json};
+
+use super::UnitRow;
+use super::output::Output;
+use crate::metrics::{f1, normalise};
+
+/// Calls the function of a row; `None` where it is none of these.
+pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
+    let reply =
+        |form, formulation| row.text(0).map(|reply| json!(answer::of_reply(reply, form, formulation)).into());
+    Some(match row.function.as_str() {
+        "qa.parse_actions" => row.text(0).map(|text| {
+            let action = parse::parse_action(text);
+            json!([action.variables, action.name, action.arguments]).into()
+        }),
+        "qa.clean_str" => row.text(0).map(|text| match page::clean(text) {
+            Ok(text) => text.into(),
+            Err(exception) => Output::Raised(Some(exception)),
+        }),
+        "qa.get_page_obs" => observation(row),
+        "qa.search_step" => search(row),
+        "qa.get_max_idx" => highest(row),
+        "hotpotqa.normalize_answer" => row.text(0).map(|text| normalise(text).into()),
+        "hotpotqa.f1_score" => {
+            row.text(0).and_then(|prediction| row.text(1).map(|gold| f1(prediction, gold).into()))
+        }
+        "hotpotqa.cot_pred" => reply(AnswerForm::Entity, Formulation::Cot),
+        "hotpotqa.direct_pred" => reply(AnswerForm::Entity, Formulation::Direct),
+        "strategyqa.cot_answer" => reply(AnswerForm::YesNo, Formulation::Cot),
+        _ => return None,
+    })
+}
+
+/// `get_page_obs(page, num)`: the first sentences, or all but the last ones, or all.
+fn observation(row: &UnitRow) -> Result<Output, String> {
+    let mut sentences = page::sentences(row.text(0)?);
+    let most = row.args.get(1).and_then(Value::as_i64).unwrap_or(0);
+    let magnitude = usize::try_from(most.unsigned_abs()).unwrap_or(usize::MAX);
+    match most {
+        0 => {}
+        1.. => sentences.truncate(magnitude),
+        _ => sentences.truncate(sentences.len().saturating_sub(magnitude)),
+    }
+    Ok(sentences.join(&format!(" {SENTENCE_MARK} ")).into())
+}
+
+/// `search_step(query, typ)`.
+fn search(row: &UnitRow) -> Result<Output, String> {
+    let call = ToolCall::Wiki { request: WikiRequest::of(row.text(0)?), reading: Behaviour::Paper };
+    let recorded = row.tools.first();
+    let reply =
+        recorded::answer(&call, |key| recorded.filter(|recorded| recorded.key().as_ref() == Some(key)))
+            .map_err(|error| error.to_string())?;
+    let most = if row.args.get(1).is_some_and(Value::is_string) { LISTED_SENTENCES } else { MOST_SENTENCES };
+    Ok(match reply {
+        ToolReply::Wiki(Page::Listed(entries)) => json!(entries).into(),
+        ToolReply::Wiki(page) => page.observation(most).map_or(Output::Raised(None), Output::from),
+        _ => Output::Raised(None),
+    })
+}
+
+/// `get_max_idx(scores, k)`.
+fn highest(row: &UnitRow) -> Result<Output, String> {
+    let scores: Option<Vec<f64>> = row
+        .args
+        .first()
+        .and_then(Value::as_array)
+        .map(|scores| scores.iter().filter_map(Value::as_f64).collect());
+    let most = row.args.get(1).and_then(Value::as_u64).and_then(|most| usize::try_from(most).ok());
+    let (Some(scores), Some(most)) = (scores, most) else {
+        return Err("the row's arguments are no scores and no count".to_owned());
+    };
+    Ok(json!(ranking::highest(&scores, most, Behaviour::Paper)).into())
+}

@@ -1,0 +1,145 @@
+//! Carrying an action out (upstream `execute` in `eval/hotpotqa/run_eval.py` and `eval/strategyqa/run_eval.py`).
+//!
+//! An action is a pure function of the variables and of what the tools have answered so far: [`execute`] either
+//! finishes or names the call it needs next. The caller makes it, appends the reply and calls again.
+
+mod arguments;
+mod calculator;
+mod knowledge;
+mod question;
+mod world;
+
+use super::parse::parse_action;
+use super::results::Variables;
+use crate::call::{ToolCall, ToolReply};
+use crate::families::Failure;
+use crate::formulation::Behaviour;
+use crate::item::AnswerForm;
+use crate::outcome::{Stage, Value};
+
+pub(crate) use world::{Interrupt, World};
+
+/// What an action sees beside its own text.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<'a> {
+    /// The item's question, stripped.
+    pub question: &'a str,
+    /// The form its answer has: StrategyQA's actions differ a little from HotpotQA's.
+    pub form: AnswerForm,
+    /// Whose habits are followed.
+    pub behaviour: Behaviour,
+    /// The planner's reply, which holds the subgoal.
+    pub plan: &'a str,
+    /// The position of this action, where it is the last of a one-time episode.
+    pub last_of_all: Option<usize>,
+}
+
+impl<'a> Setting<'a> {
+    /// HotpotQA's question itself, which the last action of a one-time episode is asked.
+    fn whole_question(&self) -> Option<&'a str> {
+        (self.form == AnswerForm::Entity && self.last_of_all.is_some() && !self.question.is_empty())
+            .then_some(self.question)
+    }
+
+    /// Whether StrategyQA wants yes or no from this action: the last of a one-time episode, unless it is the only one.
+    fn wants_yes_or_no(&self) -> bool {
+        self.form == AnswerForm::YesNo && self.last_of_all.is_some_and(|position| position > 0)
+    }
+}
+
+/// What [`execute`] came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Progress {
+    /// This is to be called.
+    Ask(ToolCall),
+    /// The action was carried out.
+    Finished(Executed),
+}
+
+/// What an action gave: the original's return value, with the reason where that is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Executed {
+    /// A value for the first variable.
+    Value(String, Value),
+    /// Something raised on the way (the original returns `"", ""`).
+    Raised(Failure),
+    /// Nothing is carried out (the original returns nothing).
+    Nothing(Failure),
+}
+
+/// The most text, in bytes, of a query or a context and of one action's value. Values hold earlier values, so replies
+/// could make them longer and longer; no action of a real episode comes near these.
+const MAX_QUERY: usize = 1 << 16;
+const MAX_CONTEXT: usize = 1 << 20;
+const MAX_VALUE: usize = 1 << 22;
+
+/// Carries one action out as far as the answers reach. `variables` is `None` after an earlier failure.
+pub fn execute(
+    action: &str,
+    variables: Option<&Variables>,
+    setting: &Setting<'_>,
+    answers: &[ToolReply],
+) -> Progress {
+    let parsed = parse_action(action);
+    let mut world = World::new(answers, setting.behaviour);
+    let known = Known { variables, behaviour: setting.behaviour };
+    let arguments = parsed.arguments.as_str();
+    let value = match parsed.name.as_str() {
+        "KnowledgeQuery" => knowledge::query(arguments, known, &mut world).map(Some),
+        "ParagraphRetrieve" => knowledge::retrieve(arguments, known, &mut world).map(Some),
+        "QA" => question::answer(arguments, known, setting, &mut world).map(Some),
+        "Calculator" => calculator::calculate(arguments, known, setting, &mut world),
+        "" => arguments::assign(arguments, known).map(Some),
+        name => return Progress::Finished(Executed::Nothing(not_dispatched(name))),
+    };
+    let variable = parsed.variables.into_iter().next().unwrap_or_default();
+    match value {
+        Ok(Some(value)) if size(&value) > MAX_VALUE => {
+            Progress::Finished(Executed::Raised(Failure::argument("the action's value is too long")))
+        }
+        Ok(Some(value)) => Progress::Finished(Executed::Value(variable, value)),
+        Ok(None) => {
+            Progress::Finished(Executed::Nothing(Failure::tool("the calculator's question has no answer")))
+        }
+        Err(Interrupt::Ask(call)) => Progress::Ask(call),
+        Err(Interrupt::Failed(failure)) => Progress::Finished(Executed::Raised(failure)),
+    }
+}
+
+/// The values that earlier actions gave.
+#[derive(Debug, Clone, Copy)]
+struct Known<'a> {
+    variables: Option<&'a Variables>,
+    behaviour: Behaviour,
+}
+
+impl<'a> Known<'a> {
+    fn value(&self, variable: &str) -> Result<&'a Value, Failure> {
+        self.variables
+            .and_then(|variables| variables.get(variable))
+            .ok_or_else(|| Failure::argument(format!("`{variable}` is used before it has a value")))
+    }
+}
+
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Text(text) => text.len(),
+        Value::List(entries) => entries.iter().flatten().map(String::len).sum(),
+    }
+}
+
+fn not_dispatched(name: &str) -> Failure {
+    if name == "Code" {
+        Failure {
+            stage: Stage::GrounderUnknownAction,
+            detail: "`Code` is listed in the prompt but not carried out".to_owned(),
+        }
+    } else if !name.is_empty() && name.chars().all(char::is_alphanumeric) {
+        Failure { stage: Stage::GrounderUnknownAction, detail: format!("there is no action `{name}`") }
+    } else {
+        Failure { stage: Stage::GrounderUnparsable, detail: "the reply is not an action".to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! `QA`: the chat model answers a question out of passages; where it cannot, the pages a search finds are read.
+
+use super::arguments::substitute;
+use super::knowledge::{in_a_question, passages, titled};
+use super::world::{Interrupt, World, is_answer};
+use super::{Known, MAX_CONTEXT, Setting};
+use crate::families::Failure;
+use crate::families::qa::page::{MOST_SENTENCES, TABLE_MARK};
+use crate::families::qa::prompts::{NO_ANSWER, YES_OR_NO};
+use crate::formulation::Behaviour;
+use crate::outcome::Value;
+use crate::python::{Characters, strip};
+
+const QUESTION: &str = ", Question: ";
+/// The site whose pages are read.
+const SITE: &str = "en.wikipedia.org/wiki";
+/// What is cut off an address to get a title; of other addresses as many characters are cut off.
+const ADDRESS: &str = "https://en.wikipedia.org/wiki/";
+const MOST_ADDRESSES: u32 = 3;
+
+/// `QA([context], Question: …)`.
+pub(super) fn answer(
+    arguments: &str,
+    known: Known<'_>,
+    setting: &Setting<'_>,
+    world: &mut World<'_>,
+) -> Result<Value, Interrupt> {
+    let own_question = || {
+        let question = arguments
+            .split(QUESTION)
+            .nth(1)
+            .ok_or_else(|| Failure::argument(format!("there is no `{QUESTION}`")))?;
+        match known.behaviour {
+            Behaviour::Paper => Ok(question.to_owned()),
+            Behaviour::Corrected => substitute(question, known, in_a_question),
+        }
+    };
+    let whole = setting.whole_question();
+    let mut question = match whole {
+        Some(whole) => whole.to_owned(),
+        None => own_question()?,
+    };
+    let context = context(arguments, known)?;
+    if setting.wants_yes_or_no() {
+        question.push_str(YES_OR_NO);
+        return Ok(world.question_answering(&question, &context)?.into());
+    }
+    let reply = world.question_answering(&question, &context)?;
+    if is_answer(&reply) {
+        return Ok(reply.into());
+    }
+    if whole.is_some() {
+        question = own_question()?;
+        let reply = world.question_answering(&question, &context)?;
+        if is_answer(&reply) {
+            return Ok(reply.into());
+        }
+    }
+    for address in world.search(&format!("{question} Wikipedia"), MOST_ADDRESSES)? {
+        if !address.contains(SITE) {
+            continue;
+        }
+        let title = Characters::new(address).from(ADDRESS.len().cast_signed()).replace('_', " ");
+        let Some(text) = world.page(address)?.observation(MOST_SENTENCES) else { continue };
+        let passages = passages(&title, &text, TABLE_MARK);
+        let passages = titled(passages.iter().map(String::as_str))?;
+        let evidence = world.evidence(&question, &passages)?;
+        let reply = world.question_answering(&question, &evidence)?;
+        if is_answer(&reply) {
+            return Ok(reply.into());
+        }
+    }
+    Ok(NO_ANSWER.into())
+}
+
+/// The texts of the variables in brackets, one below the other.
+fn context(arguments: &str, known: Known<'_>) -> Result<String, Failure> {
+    let named = Characters::new(arguments.split(QUESTION).next().unwrap_or_default()).slice(1, -1);
+    let mut context = String::new();
+    for variable in named.split(", ") {
+        match (known.value(variable)?, known.behaviour) {
+            (Value::Text(text), _) => context.push_str(text),
+            (Value::List(entries), Behaviour::Corrected) => {
+                let texts: Vec<&str> = entries.iter().flatten().map(String::as_str).collect();
+                context.push_str(&texts.join("\n"));
+            }
+            (Value::List(_), Behaviour::Paper) => {
+                return Err(Failure::argument(format!("`{variable}` holds passages, not a text")));
+            }
+        }
+        context.push('\n');
+        if context.len() > MAX_CONTEXT {
+            return Err(Failure::argument("the context is too long"));
+        }
+    }
+    Ok(strip(&context).to_owned())
+}

@@ -1,0 +1,287 @@
+//! The text of a page's elements, as BeautifulSoup over Python's `html.parser` sees them.
+//!
+//! The tokens come from html5ever. Elements nest as that tree builder nests them and not as a browser does: nothing is
+//! closed implicitly, an end tag closes everything up to its start tag, one without a start tag is passed over. An
+//! element's text is one stretch of the page's text, so that deep nesting costs nothing.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::states::RawKind;
+use html5ever::tokenizer::{
+    BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
+};
+
+use super::references;
+use crate::python::is_space;
+
+/// Elements that are empty whether or not they say so.
+const VOID: [&str; 24] = [
+    "area", "base", "basefont", "bgsound", "br", "col", "command", "embed", "frame", "hr", "image", "img",
+    "input", "isindex", "keygen", "link", "menuitem", "meta", "nextid", "param", "source", "spacer", "track",
+    "wbr",
+];
+/// Elements whose text is not text to a reader.
+const SILENT: [&str; 5] = ["rt", "rp", "style", "script", "template"];
+/// Elements that keep white space as it is.
+const VERBATIM: [&str; 2] = ["pre", "textarea"];
+/// The class of the headings in a list of search results.
+const RESULT_HEADING: &str = "mw-search-result-heading";
+
+/// A page's text and where its elements of interest stand in it, each in document order.
+#[derive(Debug, Default)]
+pub(super) struct Elements {
+    text: String,
+    /// Headings of search results.
+    headings: Vec<Range<usize>>,
+    /// Rows of tables.
+    rows: Vec<Range<usize>>,
+    paragraphs: Vec<Range<usize>>,
+    lists: Vec<Range<usize>>,
+}
+
+impl Elements {
+    /// Reads a page.
+    pub(super) fn read(html: &str) -> Self {
+        let options = TokenizerOpts { discard_bom: false, ..TokenizerOpts::default() };
+        let tokenizer = Tokenizer::new(Sink::default(), options);
+        let input = BufferQueue::default();
+        // The tokenizer counts in 32 bits.
+        for piece in pieces(&references::rewrite(html), 1 << 20) {
+            input.push_back(StrTendril::from(piece));
+            // Nothing runs scripts here, so the tokenizer never waits for one.
+            while !input.is_empty() {
+                let _ = tokenizer.feed(&input);
+            }
+        }
+        tokenizer.end();
+        tokenizer.sink.tree.into_inner().finish()
+    }
+
+    /// Texts of the headings of search results.
+    pub(super) fn headings(&self) -> impl Iterator<Item = &str> {
+        self.texts(&self.headings)
+    }
+
+    /// Texts of the rows of tables.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &str> {
+        self.texts(&self.rows)
+    }
+
+    /// Texts of all paragraphs and then of all lists (with those inside them once more), as the original joins them.
+    pub(super) fn paragraphs_and_lists(&self) -> impl Iterator<Item = &str> {
+        self.texts(&self.paragraphs).chain(self.texts(&self.lists))
+    }
+
+    fn texts<'a>(&'a self, ranges: &'a [Range<usize>]) -> impl Iterator<Item = &'a str> {
+        ranges.iter().filter_map(|range| self.text.get(range.clone()))
+    }
+}
+
+/// A text in pieces of at most about this many bytes.
+fn pieces(text: &str, most: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, behind) = rest.split_at(rest.ceil_char_boundary(most));
+        rest = behind;
+        Some(piece)
+    })
+}
+
+/// An element that is not closed yet.
+#[derive(Debug)]
+struct Open {
+    name: String,
+    start: usize,
+    /// Its place in the list of its kind.
+    kept: Option<(Kind, usize)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Heading,
+    Row,
+    Paragraph,
+    List,
+}
+
+#[derive(Debug, Default)]
+struct Tree {
+    elements: Elements,
+    /// Text since the last tag.
+    pending: String,
+    open: Vec<Open>,
+    /// How many elements of each name are open.
+    count: HashMap<String, usize>,
+    silent: usize,
+    verbatim: usize,
+}
+
+impl Tree {
+    fn kept(&mut self, kind: Kind) -> &mut Vec<Range<usize>> {
+        match kind {
+            Kind::Heading => &mut self.elements.headings,
+            Kind::Row => &mut self.elements.rows,
+            Kind::Paragraph => &mut self.elements.paragraphs,
+            Kind::List => &mut self.elements.lists,
+        }
+    }
+
+    /// Ends a run of text. One of blanks only becomes a single one.
+    fn flush(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        if self.silent > 0 {
+            return;
+        }
+        let blank = |character: char| matches!(character, ' ' | '\n' | '\t' | '\u{c}' | '\r');
+        if self.verbatim > 0 || pending.is_empty() || !pending.chars().all(blank) {
+            self.elements.text.push_str(&pending);
+        } else {
+            self.elements.text.push(if pending.contains('\n') { '\n' } else { ' ' });
+        }
+    }
+
+    fn start(&mut self, tag: &Tag) -> Option<RawKind> {
+        self.flush();
+        let name: &str = &tag.name;
+        let start = self.elements.text.len();
+        let kind = match name {
+            "div" if has_class(tag, RESULT_HEADING) => Some(Kind::Heading),
+            "tr" => Some(Kind::Row),
+            "p" => Some(Kind::Paragraph),
+            "ul" => Some(Kind::List),
+            _ => None,
+        };
+        let kept = kind.map(|kind| {
+            let list = self.kept(kind);
+            list.push(start..start);
+            (kind, list.len() - 1)
+        });
+        self.silent += usize::from(SILENT.contains(&name));
+        self.verbatim += usize::from(VERBATIM.contains(&name));
+        *self.count.entry(name.to_owned()).or_default() += 1;
+        self.open.push(Open { name: name.to_owned(), start, kept });
+        if tag.self_closing || VOID.contains(&name) {
+            self.end(name);
+            None
+        } else {
+            matches!(name, "script" | "style").then_some(RawKind::Rawtext)
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        self.flush();
+        while self.count.get(name).is_some_and(|count| *count > 0) {
+            if self.close().is_none_or(|closed| closed == name) {
+                break;
+            }
+        }
+    }
+
+    /// Closes the innermost element and gives its name.
+    fn close(&mut self) -> Option<String> {
+        let Open { name, start, kept } = self.open.pop()?;
+        let end = self.elements.text.len();
+        if let Some((kind, index)) = kept
+            && let Some(range) = self.kept(kind).get_mut(index)
+        {
+            *range = start..end;
+        }
+        self.silent -= usize::from(SILENT.contains(&name.as_str()));
+        self.verbatim -= usize::from(VERBATIM.contains(&name.as_str()));
+        if let Some(count) = self.count.get_mut(&name) {
+            *count -= 1;
+        }
+        Some(name)
+    }
+
+    fn finish(mut self) -> Elements {
+        self.flush();
+        while self.close().is_some() {}
+        self.elements
+    }
+}
+
+fn has_class(tag: &Tag, class: &str) -> bool {
+    tag.attrs
+        .iter()
+        .filter(|attribute| &*attribute.name.local == "class")
+        .any(|attribute| attribute.value.split(is_space).any(|word| word == class))
+}
+
+/// The tokenizer's end: it hands out shared references only.
+#[derive(Debug, Default)]
+struct Sink {
+    tree: RefCell<Tree>,
+}
+
+impl TokenSink for Sink {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, _line: u64) -> TokenSinkResult<()> {
+        let mut tree = self.tree.borrow_mut();
+        match token {
+            Token::CharacterTokens(text) => tree.pending.push_str(&text),
+            Token::NullCharacterToken => tree.pending.push('\0'),
+            Token::TagToken(tag) if tag.kind == TagKind::StartTag => {
+                if let Some(raw) = tree.start(&tag) {
+                    return TokenSinkResult::RawData(raw);
+                }
+            }
+            Token::TagToken(tag) => tree.end(&tag.name),
+            Token::CommentToken(_) | Token::DoctypeToken(_) => tree.flush(),
+            Token::EOFToken | Token::ParseError(_) => {}
+        }
+        TokenSinkResult::Continue
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paragraphs(html: &str) -> Vec<String> {
+        Elements::read(html).paragraphs_and_lists().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn nothing_is_closed_implicitly() {
+        assert_eq!(paragraphs("<p>a<p>b</p>c</p>d"), ["abc", "b"]);
+        assert_eq!(paragraphs("<p>a<ul><li>b<li>c</ul>d</p>"), ["abcd", "bc"]);
+        assert_eq!(paragraphs("<p>a</i>b<i>c</p>d"), ["abc"]);
+        assert_eq!(paragraphs("<p>never closed<br>at all"), ["never closedat all"]);
+    }
+
+    #[test]
+    fn what_no_reader_sees_is_no_text() {
+        let html =
+            "<p>a<!-- no -->b<script>\"<p>no</p>\"</script><style>no</style><rp>(</rp><rt>no</rt>c</p>";
+        assert_eq!(paragraphs(html), ["abc"]);
+    }
+
+    #[test]
+    fn blanks_between_tags_shrink() {
+        assert_eq!(paragraphs("<p><b>a</b>  \t <i>b</i> \n\n <i>c</i>  d</p>"), ["a b\nc  d"]);
+        assert_eq!(paragraphs("<p><pre>  </pre></p>"), ["  "]);
+    }
+
+    #[test]
+    fn entities_and_classes() {
+        assert_eq!(paragraphs("<p>a&nbsp;&amp;&#32;&#x5c71;</p>"), ["a\u{a0}& 山"]);
+        let html = "<div class=\"x mw-search-result-heading\"> One </div><div class=mw-search>no</div>";
+        assert_eq!(Elements::read(html).headings().collect::<Vec<_>>(), [" One "]);
+    }
+
+    #[test]
+    fn deep_nesting_is_read_in_one_go() {
+        let html = "<p>a<b>".repeat(200_000) + &"</i>".repeat(200_000);
+        let elements = Elements::read(&html);
+        assert_eq!(elements.paragraphs.len(), 200_000);
+        assert_eq!(elements.text.len(), 200_000);
+    }
+}

@@ -1,0 +1,62 @@
+//! Character references as Python's `html.parser` and BeautifulSoup read them.
+//!
+//! A browser knows some names by their beginnings (`&notit` holds `&not`) and leaves unknown ones as they stand. Here a
+//! name counts whole, with or without its semicolon, and an unknown one loses the semicolon; a number that runs into a
+//! hexadecimal letter is text (after a second such number the original takes the rest of the page for text; we do not). The page is rewritten so that the tokenizer, a browser's, comes to the same.
+
+use std::borrow::Cow;
+use std::sync::LazyLock;
+
+use html5ever::data::NAMED_ENTITIES;
+use regex::{Captures, Regex};
+
+/// Rewrites the references of a page.
+pub(super) fn rewrite(html: &str) -> Cow<'_, str> {
+    static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"&(?:([a-zA-Z][-.a-zA-Z0-9]*)|#((?:[xX][0-9a-fA-F]+|[0-9]+)?)([a-fA-F]?));?")
+            .expect("a valid pattern")
+    });
+    REFERENCE.replace_all(html, |reference: &Captures<'_>| {
+        let part = |index: usize| reference.get(index).map_or("", |part| part.as_str());
+        match (part(1), part(2), part(3)) {
+            ("", number, "") if !number.is_empty() => format!("&#{number};"),
+            ("", _, _) => format!("&amp;{}", &reference[0][1..]),
+            (name, _, _) if is_known(name) => format!("&{name};"),
+            (name, _, _) => format!("&amp;{name}"),
+        }
+    })
+}
+
+fn is_known(name: &str) -> bool {
+    NAMED_ENTITIES.get(&format!("{name};")).is_some_and(|characters| *characters != (0, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_count_whole() {
+        assert_eq!(
+            rewrite("&copy&euro5 &nbsp; &notit; &unknown; AT&T & &amp;x"),
+            "&copy;&amp;euro5 &nbsp; &amp;notit &amp;unknown AT&amp;T & &amp;x"
+        );
+    }
+
+    #[test]
+    fn numbers_that_run_into_letters_are_text() {
+        assert_eq!(
+            rewrite("&#65; &#65 &#65debate &#x41g &# &#;"),
+            "&#65; &#65; &amp;#65debate &#x41;g &amp;# &amp;#;"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn text_without_references_is_left_alone(html in "[^&]{0,40}") {
+            prop_assert_eq!(rewrite(&html).into_owned(), html);
+        }
+    }
+}

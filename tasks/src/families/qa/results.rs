@@ -1,0 +1,131 @@
+//! The variables of an episode and the prediction they hold at the end of a one-time one.
+
+use std::collections::BTreeMap;
+
+use super::answer;
+use crate::families::Failure;
+use crate::formulation::Behaviour;
+use crate::item::AnswerForm;
+use crate::outcome::{Stage, Value};
+use crate::python::Integer;
+
+/// Values by variable, in the order in which the variables first got one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Variables {
+    values: BTreeMap<String, (usize, Value)>,
+}
+
+impl Variables {
+    /// A variable's value.
+    pub fn get(&self, variable: &str) -> Option<&Value> {
+        self.values.get(variable).map(|(_, value)| value)
+    }
+
+    /// Gives a variable a value; one that has a value already keeps its place.
+    pub fn insert(&mut self, variable: String, value: Value) {
+        let place = self.values.len();
+        self.values.entry(variable).or_insert((place, Value::Text(String::new()))).1 = value;
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The values in order.
+    pub fn in_order(&self) -> Vec<&Value> {
+        let mut values: Vec<_> = self.values.values().collect();
+        values.sort_by_key(|(place, _)| *place);
+        values.into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// The values by variable.
+    pub fn into_values(self) -> BTreeMap<String, Value> {
+        self.values.into_iter().map(|(variable, (_, value))| (variable, value)).collect()
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.values.keys().map(String::as_str)
+    }
+}
+
+/// The prediction of a one-time episode: the value of the variable with the highest number; in StrategyQA (and in
+/// corrected behaviour) that of `Output` where there is one. The error is what the original raises for a variable of
+/// another form, and passes over the item for; corrected behaviour passes over such variables.
+pub(super) fn prediction(
+    variables: &Variables,
+    form: AnswerForm,
+    behaviour: Behaviour,
+) -> Result<String, Failure> {
+    const OUTPUT: &str = "Output";
+    let no_variable = |variable: &str| Failure {
+        stage: Stage::GrounderUnparsable,
+        detail: format!("`{variable}` is no variable of the form R1, R2, …"),
+    };
+    let takes_output = form == AnswerForm::YesNo || behaviour == Behaviour::Corrected;
+    let variable = if takes_output && variables.get(OUTPUT).is_some() {
+        OUTPUT.to_owned()
+    } else {
+        let mut last: Option<Integer> = None;
+        for name in variables.names() {
+            let number = name.char_indices().nth(1).and_then(|(at, _)| Integer::parse(&name[at..]));
+            match number {
+                Some(number) if behaviour == Behaviour::Paper || name.starts_with('R') => {
+                    last = last.max(Some(number));
+                }
+                _ if behaviour == Behaviour::Corrected => {}
+                _ => return Err(no_variable(name)),
+            }
+        }
+        let last = last.ok_or_else(|| no_variable(variables.names().next().unwrap_or_default()))?;
+        format!("R{last}")
+    };
+    match variables.get(&variable) {
+        Some(Value::Text(text)) => Ok(answer::of_value(text).to_owned()),
+        Some(Value::List(_)) => Err(Failure {
+            stage: Stage::GrounderBadArgument,
+            detail: format!("`{variable}` holds passages, not an answer"),
+        }),
+        None => Err(no_variable(&variable)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(entries: &[(&str, &str)]) -> Variables {
+        let mut variables = Variables::default();
+        for (name, value) in entries {
+            variables.insert((*name).to_owned(), Value::from(*value));
+        }
+        variables
+    }
+
+    #[test]
+    fn variables_keep_their_places() {
+        let mut variables = variables(&[("R2", "a"), ("R1", "b")]);
+        variables.insert("R2".to_owned(), "c".into());
+        assert_eq!(variables.in_order(), [&Value::from("c"), &Value::from("b")]);
+        assert_eq!(variables.into_values().len(), 2);
+    }
+
+    #[test]
+    fn the_highest_number_wins() {
+        let values = variables(&[("R9", "Answer: a"), ("R10", "Question: q; Answer: b")]);
+        for behaviour in Behaviour::ALL {
+            assert_eq!(prediction(&values, AnswerForm::Entity, behaviour).as_deref(), Ok("b"));
+        }
+        let empty = variables(&[("R1", "a"), ("", "")]);
+        assert!(prediction(&empty, AnswerForm::Entity, Behaviour::Paper).is_err());
+        assert_eq!(prediction(&empty, AnswerForm::Entity, Behaviour::Corrected).as_deref(), Ok("a"));
+    }
+
+    #[test]
+    fn output_counts_where_the_original_looks_for_it() {
+        let values = variables(&[("R1", "a"), ("Output", "b")]);
+        assert_eq!(prediction(&values, AnswerForm::YesNo, Behaviour::Paper).as_deref(), Ok("b"));
+        assert!(prediction(&values, AnswerForm::Entity, Behaviour::Paper).is_err());
+        assert_eq!(prediction(&values, AnswerForm::Entity, Behaviour::Corrected).as_deref(), Ok("b"));
+    }
+}

@@ -1,0 +1,298 @@
+//! Recorded tool calls.
+//!
+//! The original's recordings hold a page's HTML (`http_get`), logits of ten passages at a time (`dpr`) and addresses of
+//! a search (`google`); ours hold the page as it was read (`wiki`), scores (`rank`, ten at a time as well) and addresses
+//! (`search`). Both are read.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use crate::call::{ChatReply, MathsReply, Passage, ToolCall, ToolReply};
+use crate::families::qa::page::{self, Page};
+use crate::formulation::Behaviour;
+use crate::identity::ContentHash;
+use crate::request::Message;
+
+/// How many passages a recorded ranking holds at most.
+const PASSAGES: usize = 10;
+
+/// A recorded tool call: its input and what came back, or what it raised.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RecordedCall {
+    /// The tool's name in the recording: `wolfram`, `http_get` or `wiki`, `google` or `search`, `dpr` or `rank`, `chat`.
+    pub tool: String,
+    /// What it was given.
+    pub input: Value,
+    /// What it gave, where it did not raise.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub output: Option<Value>,
+    /// `Name: message` of what it raised.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raises: Option<String>,
+}
+
+/// Keeps `"output": null` apart from a missing `output`.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// What the original's client raises when the service has no result pod.
+const NO_RESULT: &str = "StopIteration";
+
+/// What a call is found by: the tool and what it was given, where that matters to the reply.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallKey {
+    /// `maths`, `page`, `search`, `rank` or `chat`.
+    pub tool: &'static str,
+    /// The query, the address, the question or the last message, for people.
+    pub text: String,
+    /// Hash of what more there is: passages, messages.
+    more: Option<ContentHash>,
+}
+
+impl CallKey {
+    fn plain(tool: &'static str, text: impl Into<String>) -> Self {
+        Self { tool, text: text.into(), more: None }
+    }
+
+    fn rank(question: &str, passages: &[Passage]) -> Self {
+        Self { tool: "rank", text: question.to_owned(), more: Some(ContentHash::of_json(&passages)) }
+    }
+
+    fn chat(messages: &[Message]) -> Self {
+        let text = messages.last().map_or("", |message| &message.content);
+        Self { tool: "chat", text: text.to_owned(), more: Some(ContentHash::of_json(&messages)) }
+    }
+
+    /// What a call is recorded under: one key, or one for every ten passages of a ranking.
+    pub fn of(call: &ToolCall) -> Vec<Self> {
+        match call {
+            ToolCall::Maths { query } => vec![Self::plain("maths", query)],
+            ToolCall::Wiki { request, .. } => vec![Self::plain("page", request.address())],
+            ToolCall::Search { query, .. } => vec![Self::plain("search", query)],
+            ToolCall::Rank { question, passages } => {
+                passages.chunks(PASSAGES).map(|passages| Self::rank(question, passages)).collect()
+            }
+            ToolCall::Chat { messages, .. } => vec![Self::chat(messages)],
+        }
+    }
+}
+
+/// Why a call has no recorded reply.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NotRecorded {
+    /// It is not among the recorded calls.
+    #[error("no answer to {} `{}` is recorded", .0.tool, .0.text)]
+    Missing(CallKey),
+    /// It is, but what is recorded is no reply of that tool.
+    #[error("what is recorded for {} `{}` is no reply of that tool", .0.tool, .0.text)]
+    Malformed(CallKey),
+}
+
+/// The recorded reply to a call; `find` gives the recordings by key, in order. A recorded exception is the reply
+/// [`ToolReply::Raised`] (of the mathematics service: no result), because the original goes on with it.
+///
+/// # Errors
+/// See [`NotRecorded`].
+pub fn answer<'a>(
+    call: &ToolCall,
+    mut find: impl FnMut(&CallKey) -> Option<&'a RecordedCall>,
+) -> Result<ToolReply, NotRecorded> {
+    let mut parts = Vec::new();
+    for key in CallKey::of(call) {
+        let Some(recorded) = find(&key) else { return Err(NotRecorded::Missing(key)) };
+        match recorded.reply(call) {
+            Some(raised @ ToolReply::Raised { .. }) => return Ok(raised),
+            Some(reply) => parts.push(reply),
+            None => return Err(NotRecorded::Malformed(key)),
+        }
+    }
+    if matches!(call, ToolCall::Rank { .. }) {
+        let scores = parts.into_iter().filter_map(|part| match part {
+            ToolReply::Rank(scores) => Some(scores),
+            _ => None,
+        });
+        return Ok(ToolReply::Rank(scores.flatten().collect()));
+    }
+    parts.pop().ok_or_else(|| NotRecorded::Missing(CallKey::plain(call.tool(), "")))
+}
+
+impl RecordedCall {
+    /// Writes a call and its reply down: one record, or one for every ten passages of a ranking.
+    pub fn of(call: &ToolCall, reply: &ToolReply) -> Vec<Self> {
+        if let (ToolCall::Rank { question, passages }, ToolReply::Rank(scores)) = (call, reply) {
+            let parts = passages.chunks(PASSAGES).zip(scores.chunks(PASSAGES));
+            return parts.map(|(passages, scores)| Self::ranking(question, passages, scores)).collect();
+        }
+        let (tool, input) = match call {
+            ToolCall::Maths { query } => ("wolfram", json!(query)),
+            ToolCall::Wiki { request, .. } => ("wiki", json!(request.address())),
+            ToolCall::Search { query, most } => ("search", json!({ "query": query, "stop": most })),
+            ToolCall::Rank { question, .. } => ("rank", json!({ "question": question })),
+            ToolCall::Chat { role, messages, max_new_tokens } => (
+                "chat",
+                json!({ "role": role, "messages": messages, "temperature": 0, "max_tokens": max_new_tokens }),
+            ),
+        };
+        let (output, raises) = match reply {
+            ToolReply::Maths(MathsReply::One(text)) => (json!(text), None),
+            ToolReply::Maths(MathsReply::Many(texts)) => (json!(texts), None),
+            ToolReply::Maths(MathsReply::Empty) => (Value::Null, None),
+            ToolReply::Maths(MathsReply::NoResult { .. }) => (Value::Null, Some(NO_RESULT.to_owned())),
+            ToolReply::Wiki(page) => (json!(page), None),
+            ToolReply::Search(addresses) => (json!(addresses), None),
+            ToolReply::Rank(scores) => (json!(scores), None),
+            ToolReply::Chat(reply) if *reply == ChatReply::recorded(&reply.text) => (json!(reply.text), None),
+            ToolReply::Chat(reply) => (json!(reply), None),
+            ToolReply::Raised { message } => (Value::Null, Some(message.clone())),
+        };
+        let output = raises.is_none().then_some(output);
+        vec![Self { tool: tool.to_owned(), input, output, raises }]
+    }
+
+    fn ranking(question: &str, passages: &[Passage], scores: &[f64]) -> Self {
+        let titles: Vec<&str> = passages.iter().map(|passage| passage.title.as_str()).collect();
+        let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
+        Self {
+            tool: "rank".to_owned(),
+            input: json!({ "question": question, "titles": titles, "texts": texts }),
+            output: Some(json!(scores)),
+            raises: None,
+        }
+    }
+
+    /// What it is found by; `None` where its input is not one of a known tool.
+    pub fn key(&self) -> Option<CallKey> {
+        let field = |name: &str| self.input.get(name);
+        match self.tool.as_str() {
+            "wolfram" => Some(CallKey::plain("maths", self.input.as_str()?)),
+            "http_get" | "wiki" => Some(CallKey::plain("page", self.input.as_str()?)),
+            "google" | "search" => Some(CallKey::plain("search", field("query")?.as_str()?)),
+            "dpr" | "rank" => {
+                let (titles, texts) = (texts(field("titles")?)?, texts(field("texts")?)?);
+                let passages = titles.into_iter().zip(texts).map(|(title, text)| Passage { title, text });
+                Some(CallKey::rank(field("question")?.as_str()?, &passages.collect::<Vec<_>>()))
+            }
+            "chat" => {
+                let messages: Vec<Message> = Vec::deserialize(field("messages")?).ok()?;
+                Some(CallKey::chat(&messages))
+            }
+            _ => None,
+        }
+    }
+
+    /// The reply to a call that this is the recording of (or a part of it); `None` where it is none of that tool.
+    fn reply(&self, call: &ToolCall) -> Option<ToolReply> {
+        if let Some(raised) = &self.raises {
+            let message = raised.clone();
+            return Some(match call {
+                // The original swallows both alike.
+                ToolCall::Maths { .. } => ToolReply::Maths(MathsReply::NoResult { message }),
+                _ => ToolReply::Raised { message },
+            });
+        }
+        let output = self.output.as_ref()?;
+        Some(match call {
+            ToolCall::Maths { .. } => ToolReply::Maths(match output {
+                Value::String(text) => MathsReply::One(text.clone()),
+                Value::Array(texts) => {
+                    MathsReply::Many(texts.iter().map(|text| text.as_str().map(str::to_owned)).collect())
+                }
+                Value::Null => MathsReply::Empty,
+                _ => return None,
+            }),
+            ToolCall::Wiki { reading, .. } => ToolReply::Wiki(self.page(output, *reading)?),
+            ToolCall::Search { .. } => ToolReply::Search(texts(output)?),
+            ToolCall::Rank { .. } => ToolReply::Rank(Vec::deserialize(output).ok()?),
+            ToolCall::Chat { .. } => ToolReply::Chat(match output {
+                Value::String(text) => ChatReply::recorded(text),
+                other => ChatReply::deserialize(other).ok()?,
+            }),
+        })
+    }
+
+    fn page(&self, output: &Value, reading: Behaviour) -> Option<Page> {
+        match output {
+            Value::String(html) => Some(page::read(html, reading)),
+            other => Page::deserialize(other).ok(),
+        }
+    }
+}
+
+fn texts(value: &Value) -> Option<Vec<String>> {
+    value.as_array()?.iter().map(|text| text.as_str().map(str::to_owned)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::WikiRequest;
+    use crate::request::Role;
+
+    #[test]
+    fn a_null_output_is_not_a_missing_one() {
+        let call = ToolCall::Maths { query: "1".to_owned() };
+        let reply = |text: &str| serde_json::from_str::<RecordedCall>(text).unwrap().reply(&call);
+        let empty = ToolReply::Maths(MathsReply::Empty);
+        assert_eq!(reply(r#"{"tool":"wolfram","input":"1","output":null}"#), Some(empty));
+        assert_eq!(reply(r#"{"tool":"wolfram","input":"1"}"#), None);
+    }
+
+    #[test]
+    fn calls_round_trip() {
+        let maths = || ToolCall::Maths { query: "1 + 2".to_owned() };
+        let wiki = || ToolCall::Wiki { request: WikiRequest::of("Kyoto"), reading: Behaviour::Paper };
+        let messages = vec![Message { role: "user".to_owned(), content: "Who?".to_owned() }];
+        let chat = || ToolCall::Chat { role: Role::Qa, messages: messages.clone(), max_new_tokens: 100 };
+        let passage = |index: usize| Passage { title: "T".to_owned(), text: index.to_string() };
+        let passages: Vec<Passage> = (0..23).map(passage).collect();
+        let counted = ChatReply { prompt_tokens: Some(3), ..ChatReply::recorded("Ada") };
+        for (call, reply, records) in [
+            (maths(), ToolReply::Maths(MathsReply::One("3".to_owned())), 1),
+            (maths(), ToolReply::Maths(MathsReply::Many(vec![Some("3".to_owned()), None])), 1),
+            (maths(), ToolReply::Maths(MathsReply::Empty), 1),
+            (wiki(), ToolReply::Wiki(Page::of_text("One. Two.")), 1),
+            (wiki(), ToolReply::Wiki(Page::Listed(vec!["a".to_owned()])), 1),
+            (wiki(), ToolReply::Raised { message: "ConnectionError: refused".to_owned() }, 1),
+            (
+                ToolCall::Search { query: "q".to_owned(), most: 3 },
+                ToolReply::Search(vec!["https://x".to_owned()]),
+                1,
+            ),
+            (
+                ToolCall::Rank { question: "q".to_owned(), passages },
+                ToolReply::Rank((0..23).map(f64::from).collect()),
+                3,
+            ),
+            (chat(), ToolReply::Chat(ChatReply::recorded("Ada")), 1),
+            (chat(), ToolReply::Chat(counted), 1),
+        ] {
+            let recorded = RecordedCall::of(&call, &reply);
+            assert_eq!(recorded.len(), records);
+            let text = serde_json::to_string(&recorded).unwrap();
+            let read: Vec<RecordedCall> = serde_json::from_str(&text).unwrap();
+            let mut left = read.iter();
+            let found =
+                answer(&call, |key| left.next().filter(|recorded| recorded.key().as_ref() == Some(key)));
+            assert_eq!(found, Ok(reply));
+        }
+    }
+
+    #[test]
+    fn pages_of_the_original_are_read_from_their_html() {
+        let html = "<p>Kyoto is a city in Japan that once was its capital, long ago.</p>";
+        let recorded = RecordedCall {
+            tool: "http_get".to_owned(),
+            input: json!("https://en.wikipedia.org/w/index.php?search=Kyoto"),
+            output: Some(json!(html)),
+            raises: None,
+        };
+        let call = ToolCall::Wiki { request: WikiRequest::of("Kyoto"), reading: Behaviour::Paper };
+        assert_eq!(recorded.key().as_ref(), CallKey::of(&call).first());
+        assert!(matches!(recorded.reply(&call), Some(ToolReply::Wiki(Page::Article { .. }))));
+        let other = ToolCall::Search { query: "Kyoto".to_owned(), most: 3 };
+        let missing = answer(&other, |_| None).unwrap_err().to_string();
+        assert_eq!(missing, "no answer to search `Kyoto` is recorded");
+    }
+}

@@ -1,0 +1,127 @@
+//! Recorded cases: one item's completions, tool calls and outcome, one JSON object a line.
+//!
+//! The schema is the one the original's recorded behaviour comes in; `lumos run --record` writes it and
+//! `lumos replay` reads it.
+
+mod call;
+
+use serde::{Deserialize, Serialize};
+
+use crate::formulation::Formulation;
+use crate::outcome::Value;
+use crate::request::Role;
+
+pub use call::{CallKey, NotRecorded, RecordedCall, answer};
+
+/// One recorded case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// The case's name.
+    pub id: String,
+    /// The benchmark.
+    pub benchmark: String,
+    /// How the modules took turns.
+    pub formulation: Formulation,
+    /// What the case shows: `plain`, or `mut:<kind>` for what was disturbed.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// The raw data record.
+    pub item: serde_json::Value,
+    /// Completions in the order they were handed out.
+    pub script: Script,
+    /// The exact prompts, in the same order.
+    pub prompts: Script,
+    /// Tool calls in order.
+    #[serde(default)]
+    pub tools: Vec<RecordedCall>,
+    /// Planner turns that can influence the outcome.
+    #[serde(default)]
+    pub effective_turns: Option<u32>,
+    /// What came of it.
+    pub expected: Expected,
+}
+
+/// Texts by module, in order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Script {
+    /// The planner's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Vec<String>>,
+    /// The grounder's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ground: Option<Vec<String>>,
+    /// The single model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Vec<String>>,
+}
+
+impl Script {
+    /// The texts of one module.
+    pub fn of(&self, role: Role) -> &[String] {
+        match role {
+            Role::Planner => &self.plan,
+            Role::Grounder => &self.ground,
+            Role::Answerer => &self.answer,
+            // What these are asked is a tool call.
+            Role::Qa | Role::Judge => &None,
+        }
+        .as_deref()
+        .unwrap_or_default()
+    }
+
+    /// Appends a text of one module. What the QA tool and the judge are asked are tool calls and not kept here.
+    pub fn push(&mut self, role: Role, text: &str) {
+        let texts = match role {
+            Role::Planner => &mut self.plan,
+            Role::Grounder => &mut self.ground,
+            Role::Answerer => &mut self.answer,
+            Role::Qa | Role::Judge => return,
+        };
+        texts.get_or_insert_default().push(text.to_owned());
+    }
+}
+
+/// What came of a recorded case.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Expected {
+    /// The exception that left the original's run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raises: Option<String>,
+    /// The record's subgoals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subgoals: Option<Vec<String>>,
+    /// The record's actions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actions: Option<Vec<String>>,
+    /// The record's variables; `Some(None)` after a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "nullable")]
+    pub results: Option<Option<std::collections::BTreeMap<String, Value>>>,
+    /// What was compared with the gold answer.
+    #[serde(default)]
+    pub pred: Option<Value>,
+    /// The gold answer as compared.
+    #[serde(default)]
+    pub answer: serde_json::Value,
+    /// Whether it counted as correct.
+    #[serde(default)]
+    pub correct: Option<bool>,
+    /// StrategyQA: what the prediction was taken for, `true` or `false`; `Some(None)` where there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "nullable")]
+    pub final_pred: Option<Option<String>>,
+    /// HotpotQA: F1 of the prediction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub f1: Option<f64>,
+    /// HotpotQA: 1 where the judge took the prediction for correct.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llm_acc: Option<u8>,
+}
+
+/// Keeps `null` apart from a missing field.
+fn nullable<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::<T>::deserialize(deserializer).map(Some)
+}

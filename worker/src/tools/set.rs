@@ -1,0 +1,43 @@
+//! The tools of a configuration: each call goes to its tool's backend.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lumos_tasks::{ToolCall, ToolReply};
+
+use super::{ToolFault, Tools};
+
+/// Backends by tool.
+#[derive(Clone, Default)]
+pub(super) struct ToolSet {
+    backends: BTreeMap<String, Arc<dyn Tools>>,
+}
+
+impl ToolSet {
+    /// Sets a tool's backend.
+    pub(super) fn set(&mut self, tool: &str, backend: Arc<dyn Tools>) {
+        self.backends.insert(tool.to_owned(), backend);
+    }
+}
+
+#[async_trait]
+impl Tools for ToolSet {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        match self.backends.get(call.tool()) {
+            Some(backend) => backend.call(call).await,
+            None => Err(not_set_up(call)),
+        }
+    }
+}
+
+/// The fault of a call whose tool has no backend here.
+fn not_set_up(call: &ToolCall) -> ToolFault {
+    let tool = call.tool();
+    ToolFault { tool, message: format!("no backend is set up for it; name one with `--tool {tool}=…`") }
+}
+
+/// The fault of a call that a backend of another tool was asked.
+pub(super) fn not_mine(call: &ToolCall, backend: &str) -> ToolFault {
+    ToolFault { tool: call.tool(), message: format!("the backend {backend} does not answer such calls") }
+}
