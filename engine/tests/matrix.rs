@@ -82,12 +82,9 @@ async fn matrix(name: &str, folder: &Path, requests: &[GenerateRequest]) -> Vec<
         };
         let statistics = engine.statistics();
         assert!(statistics.allocated_pages <= statistics.page_limit, "{name} {variation:?}: {statistics:?}");
-        if variation.short_of_memory {
-            let displaced = if variation.reuse { statistics.evictions } else { statistics.preemptions };
-            assert!(
-                displaced > 0 || !(variation.reuse || variation.together),
-                "{name} {variation:?}: {statistics:?}"
-            );
+        // Without reuse those who wait may fit one after the other.
+        if variation.short_of_memory && variation.reuse {
+            assert!(statistics.evictions > 0, "{name} {variation:?}: {statistics:?}");
         }
         let expected = expected.get_or_insert_with(|| found.clone());
         // Logits and tokens, compared with ==.

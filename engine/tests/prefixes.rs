@@ -133,7 +133,7 @@ async fn streams_add_up_to_the_generation() {
             // A random model's bytes are hardly ever text; how many replacement characters they give depends on what
             // follows them.
             assert!(text == generation.text || generation.text.contains('\u{FFFD}'), "{text:?}");
-            assert!(deltas.len() > 3, "the tokens came at once");
+            assert!(deltas.len() >= tokens.len().min(30), "the tokens came at once");
         }
     }
     let refused = engine.stream(greedy(Input::Text(String::new()), 3, 0)).await;

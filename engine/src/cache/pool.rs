@@ -42,6 +42,11 @@ impl Pool {
         &self.layout
     }
 
+    /// Whether full pages are published.
+    pub(crate) fn reuses(&self) -> bool {
+        self.reuse
+    }
+
     /// Pages that a sequence could get: not allocated yet, free, or cached.
     pub(crate) fn available(&self) -> usize {
         self.capacity - self.held()

@@ -63,7 +63,9 @@ impl<M: LanguageModel> Scheduler<M> {
         let found = sequence.attach(&mut self.pool);
         Counters::add(&self.counters.reused_tokens, found);
         // What an older sequence computes in this step is there for the taking in the next one.
-        if before.iter().any(|other| other.in_step > 0 && other.remaining() > 1 && sequence.follows(other)) {
+        let computes_it =
+            |other: &Sequence| other.in_step > 0 && other.remaining() > 1 && sequence.follows(other);
+        if self.pool.reuses() && before.iter().any(computes_it) {
             return 0;
         }
         let count = sequence.remaining().min(self.limits.prefill_chunk.max(1)).min(budget);
