@@ -74,6 +74,7 @@ impl Models {
     ///
     /// # Errors
     /// As [`Engine::load`].
+    #[allow(clippy::needless_pass_by_value)] // as [`Engine::load`]: an engine owns what it loaded
     pub fn engine(&self, source: ModelSource, options: LoadOptions) -> Result<Engine, LoadError> {
         let memory = options.memory.or_else(|| self.budget.clone());
         let options = LoadOptions { memory, ..options };
