@@ -1,23 +1,34 @@
 //! The handle that callers hold.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::cache::{PageLayout, Pool, TILE, page_size_is_supported};
 use crate::description::ModelDescription;
 use crate::error::{GenerateError, LoadError};
 use crate::load::{self, Loaded};
-use crate::model::Runner;
+use crate::memory::{Reservation, cache_share};
+use crate::model::{Matrices, Runner};
 use crate::options::{LoadOptions, ModelSource};
-use crate::request::{Finish, GenerateRequest, Generation, Input, Stop, Usage};
-use crate::scheduler::{Completion, Limits, Order, Scheduler, Submission};
+use crate::request::{GenerateRequest, Generation, Input, Stop, generation};
+use crate::scheduler::{Completion, Limits, Order, Reply, Scheduler, Submission};
+use crate::statistics::{Counters, Statistics};
+use crate::stream::GenerationStream;
 use crate::tokenizer::Tokenizer;
 
 /// Submissions between callers and the scheduler; further callers wait.
 const CHANNEL: usize = 64;
+/// Batches of new tokens between the scheduler and the reader of a stream.
+const STREAM: usize = 32;
+/// The longest sequences that [`LoadOptions::AUTO_BATCH`] makes room for.
+const TYPICAL_LENGTH: usize = 1024;
+/// The most sequences that it computes together.
+const MOST_AUTO_BATCH: usize = 256;
 
 /// A loaded model that generates many sequences at once.
 ///
@@ -34,9 +45,17 @@ pub(crate) struct Inner {
     description: ModelDescription,
     tokenizer: Arc<Tokenizer>,
     end_of_sequence: Vec<u32>,
-    arrivals: AtomicU64,
+    layout: PageLayout,
+    /// Pages of the cache.
+    pages: usize,
+    max_batch: usize,
+    matrices: Matrices,
+    weight_bytes: u64,
+    counters: Arc<Counters>,
     shut_down: Arc<AtomicBool>,
     scheduler: Mutex<Option<Running>>,
+    /// Parts of the memory budget, given back when everything above is gone.
+    _reservations: [Option<Reservation>; 2],
 }
 
 struct Running {
@@ -57,31 +76,56 @@ impl Engine {
     /// When a file is missing, damaged or of a kind that is not supported; the error names it and a remedy.
     #[allow(clippy::needless_pass_by_value)] // the source is consumed on purpose: an engine owns what it loaded
     pub fn load(source: ModelSource, options: LoadOptions) -> Result<Self, LoadError> {
-        let Loaded { config, tokenizer, model, description } = load::load(&source, &options)?;
+        check(&options)?;
+        Self::start(load::open(&source)?.load(&options, None)?, &options)
+    }
+
+    /// Starts the scheduler of a loaded model.
+    pub(crate) fn start(loaded: Loaded, options: &LoadOptions) -> Result<Self, LoadError> {
+        let Loaded { config, tokenizer, model, description, matrices, weight_bytes, reservation } = loaded;
+        let layout = PageLayout { shape: model.key_values(), positions: options.page_size };
+        let (pages, max_batch) = cache_size(options, &layout, config.context_length);
+        let cache = options.reserve("keys and values", (pages * layout.bytes()) as u64)?;
         let runner = Runner::new(model, &config, options.threads)?;
         let tokenizer = Arc::new(tokenizer);
         let limits = Limits {
-            max_batch: options.max_batch,
+            max_batch,
             prefill_chunk: options.prefill_chunk,
-            max_step_tokens: options.max_step_tokens.max(options.max_batch),
+            max_step_tokens: options.max_step_tokens.max(max_batch),
             max_waiting: options.max_waiting,
             context_length: config.context_length,
         };
+        let pool = Pool::new(layout, pages, options.reuse_prefixes, seed(&description, options));
         let shut_down = Arc::new(AtomicBool::new(false));
+        let counters = Arc::new(Counters::default());
         let (submissions, receiver) = mpsc::channel(CHANNEL);
-        let scheduler = Scheduler::new(runner, tokenizer.clone(), limits, receiver, shut_down.clone());
+        let scheduler = Scheduler::new(
+            runner,
+            tokenizer.clone(),
+            limits,
+            pool,
+            receiver,
+            shut_down.clone(),
+            counters.clone(),
+        );
         let thread = std::thread::Builder::new()
             .name("lumos-engine".to_owned())
             .spawn(move || scheduler.run())
             .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
-        tracing::info!(?description, "model loaded");
+        tracing::info!(?description, pages, max_batch, "model loaded");
         let inner = Inner {
             description,
             tokenizer,
             end_of_sequence: config.end_of_sequence,
-            arrivals: AtomicU64::new(0),
+            layout,
+            pages,
+            max_batch,
+            matrices,
+            weight_bytes,
+            counters,
             shut_down,
             scheduler: Mutex::new(Some(Running { submissions, thread })),
+            _reservations: [reservation, cache],
         };
         Ok(Self { inner: Arc::new(inner) })
     }
@@ -96,24 +140,73 @@ impl Engine {
         &self.inner.tokenizer
     }
 
+    /// Most sequences that are computed together: what was asked for, or what
+    /// [`LoadOptions::AUTO_BATCH`] came to.
+    pub fn max_batch(&self) -> usize {
+        self.inner.max_batch
+    }
+
+    /// Bytes of the weights in memory.
+    pub fn weight_bytes(&self) -> u64 {
+        self.inner.weight_bytes
+    }
+
+    /// Positions in one page of the cache.
+    pub fn page_size(&self) -> usize {
+        self.inner.layout.positions
+    }
+
+    pub(crate) fn matrices(&self) -> &Matrices {
+        &self.inner.matrices
+    }
+
+    /// What was done so far, and how full the cache is.
+    pub fn statistics(&self) -> Statistics {
+        self.inner.counters.snapshot(self.inner.pages, self.inner.layout.bytes())
+    }
+
     /// Generates one sequence. Dropping the future cancels it.
     ///
     /// # Errors
-    /// When the request is invalid, its deadline passes, or the engine fails or is shut down; other sequences go
-    /// on.
+    /// When the request is invalid or can never fit into the cache, its deadline passes, or the engine fails or is
+    /// shut down; other sequences go on.
     pub async fn generate(&self, request: GenerateRequest) -> Result<Generation, GenerateError> {
         let order = self.order(request)?;
         let stop_text = order.stop_text.clone();
+        let completion = self.submit(order, None).await?;
+        let completion = completion.await.map_err(|_| GenerateError::ShutDown)??;
+        generation(&self.inner.tokenizer, completion, stop_text.as_deref())
+    }
+
+    /// Generates one sequence and gives its tokens as they come. Dropping the stream cancels it.
+    ///
+    /// # Errors
+    /// When the request is invalid or can never fit into the cache, or the engine is shut down. What happens later the
+    /// stream tells.
+    pub async fn stream(&self, request: GenerateRequest) -> Result<GenerationStream, GenerateError> {
+        let order = self.order(request)?;
+        let (prompt, stop_text) = (order.prompt.clone(), order.stop_text.clone());
+        let (sender, tokens) = mpsc::channel(STREAM);
+        let completion = self.submit(order, Some(sender)).await?;
+        let tokenizer = self.inner.tokenizer.clone();
+        Ok(GenerationStream::new(tokens, completion, tokenizer, &prompt, stop_text))
+    }
+
+    async fn submit(
+        &self,
+        order: Order,
+        tokens: Option<mpsc::Sender<Vec<u32>>>,
+    ) -> Result<oneshot::Receiver<Result<Completion, GenerateError>>, GenerateError> {
         let submissions = {
             let scheduler = self.inner.scheduler.lock().unwrap_or_else(PoisonError::into_inner);
             scheduler.as_ref().map(|running| running.submissions.clone()).ok_or(GenerateError::ShutDown)?
         };
-        let (reply, completion) = oneshot::channel();
-        submissions.send(Submission { order, reply }).await.map_err(|_| GenerateError::ShutDown)?;
-        // The last handle may be dropped while cancelled futures are; a sender kept here would delay its join.
-        drop(submissions);
-        let completion = completion.await.map_err(|_| GenerateError::ShutDown)??;
-        self.generation(completion, stop_text.as_deref())
+        let (completion, receiver) = oneshot::channel();
+        let submission = Submission { order, reply: Reply { completion, tokens } };
+        // The sender is not kept longer: the last handle may be dropped while cancelled futures are, and would wait
+        // for it in its join.
+        submissions.send(submission).await.map_err(|_| GenerateError::ShutDown)?;
+        Ok(receiver)
     }
 
     /// Ends the scheduler and waits for its thread; sequences in flight end with [`GenerateError::ShutDown`].
@@ -156,9 +249,7 @@ impl Engine {
             return Err(GenerateError::UnknownToken { token: *token, vocabulary });
         }
         let end_of_sequence = if ignore_eos { Vec::new() } else { self.inner.end_of_sequence.clone() };
-        let arrival = self.inner.arrivals.fetch_add(1, Ordering::Relaxed);
-        Ok(Order {
-            arrival,
+        let order = Order {
             prompt,
             stop_tokens,
             stop_text,
@@ -167,37 +258,51 @@ impl Engine {
             sampling,
             first_logits,
             deadline,
-        })
-    }
-
-    fn generation(
-        &self,
-        completion: Completion,
-        stop_text: Option<&str>,
-    ) -> Result<Generation, GenerateError> {
-        let Completion { prompt, tokens, finish, generated, first_logits } = completion;
-        let before = self.inner.tokenizer.decode(&prompt)?;
-        let mut all = prompt.clone();
-        all.extend(&tokens);
-        let whole = self.inner.tokenizer.decode(&all)?;
-        let mut text = after(&whole, &before).to_owned();
-        if let (Finish::Stop, Some(stop)) = (finish, stop_text)
-            && let Some(start) = text.find(stop)
-        {
-            text.truncate(start);
+        };
+        let needed = self.inner.layout.pages(order.most_positions(limit));
+        if needed > self.inner.pages {
+            let bytes = |pages: usize| pages.saturating_mul(self.inner.layout.bytes());
+            return Err(GenerateError::TooLargeForMemory {
+                needed: bytes(needed),
+                budget: bytes(self.inner.pages),
+            });
         }
-        let usage = Usage { prompt_tokens: prompt.len(), completion_tokens: generated, cached_tokens: 0 };
-        Ok(Generation { prompt_tokens: prompt, tokens, text, finish, usage, first_logits })
+        Ok(order)
     }
 }
 
-/// `whole` without as many characters as `before` has: the prompt's text may itself end differently once more
-/// bytes of a character follow.
-fn after<'a>(whole: &'a str, before: &str) -> &'a str {
-    match whole.strip_prefix(before) {
-        Some(rest) => rest,
-        None => whole.char_indices().nth(before.chars().count()).map_or("", |(start, _)| &whole[start..]),
+/// Checks the options that no file has a say in.
+pub(crate) fn check(options: &LoadOptions) -> Result<(), LoadError> {
+    if page_size_is_supported(options.page_size) {
+        return Ok(());
     }
+    let reason = format!("page_size is {}; it may be 1, 2, 4, 8 or a multiple of {TILE}", options.page_size);
+    Err(LoadError::InvalidOption { reason })
+}
+
+/// Pages of the cache, and sequences computed together.
+fn cache_size(options: &LoadOptions, layout: &PageLayout, context_length: usize) -> (usize, usize) {
+    let automatic = options.max_batch == LoadOptions::AUTO_BATCH;
+    let bytes = options.kv_cache_bytes.unwrap_or_else(|| {
+        let sequences = if automatic { MOST_AUTO_BATCH } else { options.max_batch };
+        let wanted = layout.pages(context_length).saturating_mul(sequences).saturating_mul(layout.bytes());
+        let share = cache_share(options.memory.as_ref(), wanted as u64);
+        usize::try_from(share).unwrap_or(usize::MAX)
+    });
+    let pages = bytes / layout.bytes().max(1);
+    let typical = layout.pages(context_length.min(TYPICAL_LENGTH)).max(1);
+    let max_batch = if automatic { (pages / typical).clamp(1, MOST_AUTO_BATCH) } else { options.max_batch };
+    (pages, max_batch)
+}
+
+/// A number for all that the cached values depend on beside the tokens. There are no adapters.
+fn seed(description: &ModelDescription, options: &LoadOptions) -> u64 {
+    let mut hasher = Sha256::new();
+    hasher.update(format!("{:?} {:?}", options.dtype, options.rotary_precision));
+    for file in &description.weight_files {
+        hasher.update(format!(" {} {} {}", file.name, file.bytes, file.sha256));
+    }
+    hasher.finalize().iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte))
 }
 
 impl Inner {

@@ -42,6 +42,14 @@ pub enum LoadError {
         /// What the system said.
         source: io::Error,
     },
+    /// A file cannot be written.
+    #[error("cannot write {}: {source}; check its permissions and the space that is left", file.display())]
+    FileNotWritten {
+        /// The file or its folder.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// A JSON file does not parse.
     #[error("{} is not valid: {reason}; copy the file again from where the model was published", file.display())]
     InvalidJson {
@@ -123,6 +131,27 @@ pub enum LoadError {
         /// Rows of the embedding.
         rows: usize,
     },
+    /// An option has a value that nothing can be done with.
+    #[error("invalid load option: {reason}")]
+    InvalidOption {
+        /// Which option, and what it may be.
+        reason: String,
+    },
+    /// The weights or the cache do not fit into the memory budget.
+    #[error(
+        "the model's {what} take {needed} bytes, but of the memory budget of {total} bytes only {free} are free; \
+         raise the budget, unload another model, or choose a smaller type or cache"
+    )]
+    TooLargeForMemory {
+        /// Weights or cache.
+        what: &'static str,
+        /// Bytes that they take.
+        needed: u64,
+        /// Bytes of the budget that are left.
+        free: u64,
+        /// Bytes of the budget.
+        total: u64,
+    },
     /// Threads could not be started.
     #[error(
         "cannot start the engine's threads: {reason}; lower the number of threads or raise the process limit"
@@ -147,6 +176,17 @@ pub enum GenerateError {
         tokens: usize,
         /// Longest sequence, prompt and completion together.
         limit: usize,
+    },
+    /// Even alone the sequence would not fit into the cache.
+    #[error(
+        "the sequence may grow to {needed} bytes of keys and values, the cache has {budget}; \
+         lower max_new_tokens, shorten the prompt or raise the cache's memory"
+    )]
+    TooLargeForMemory {
+        /// Bytes of prompt and completion at full length.
+        needed: usize,
+        /// Bytes of the cache.
+        budget: usize,
     },
     /// A token id of the input, or a stop id, has no embedding.
     #[error("token {token} is outside the vocabulary of {vocabulary}")]

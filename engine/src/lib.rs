@@ -10,16 +10,22 @@
 
 #![warn(unsafe_code)]
 
+pub mod bench;
+mod cache;
 mod description;
 mod engine;
 mod error;
 mod load;
+mod memory;
 mod model;
 mod models;
 mod options;
+mod random;
 mod request;
 mod sampler;
 mod scheduler;
+mod statistics;
+mod stream;
 mod tokenizer;
 
 #[cfg(test)]
@@ -29,7 +35,11 @@ mod fixtures;
 pub use description::{ModelDescription, WeightFile};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
+pub use memory::MemoryBudget;
 pub use models::Models;
 pub use options::{DType, LoadOptions, ModelFiles, ModelSource, RotaryPrecision};
+pub use random::RandomShape;
 pub use request::{Finish, GenerateRequest, Generation, Input, Sampling, Stop, Usage};
+pub use statistics::Statistics;
+pub use stream::{Delta, GenerationStream, StreamEvent};
 pub use tokenizer::Tokenizer;

@@ -1,24 +1,34 @@
-//! Loaded models by their files, so that two roles with the same weights share one engine.
+//! Loaded models by content, so that roles with the same weights share one engine.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::SystemTime;
 
-use crate::engine::{Engine, Inner};
+use crate::description::WeightFile;
+use crate::engine::{Engine, Inner, check};
 use crate::error::LoadError;
+use crate::load::{self, Opened};
+use crate::memory::MemoryBudget;
 use crate::options::{DType, LoadOptions, ModelSource, RotaryPrecision};
+use crate::random::RandomShape;
 
 /// A registry of engines. It does not keep them alive: a model is unloaded when its last [`Engine`] is dropped.
 #[derive(Debug, Default)]
 pub struct Models {
-    engines: Mutex<HashMap<Key, Weak<Inner>>>,
+    budget: Option<MemoryBudget>,
+    engines: Mutex<HashMap<Key, Arc<Slot>>>,
+    places: Mutex<HashMap<Place, Arc<Mutex<Option<Known>>>>>,
     loads: AtomicUsize,
 }
 
+/// One model. Whoever asks while it is being loaded waits for it.
+type Slot = Mutex<Weak<Inner>>;
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
-    place: Place,
+    content: String,
     dtype: DType,
     rotary_precision: RotaryPrecision,
 }
@@ -29,37 +39,57 @@ enum Place {
     Folder(PathBuf),
     /// Address and length of the embedded weights.
     Memory(usize, usize),
+    Random(RandomShape, u64),
 }
 
+/// What was found at a place.
+#[derive(Clone, Debug)]
+struct Known {
+    /// How its files looked then.
+    looks: Vec<Look>,
+    content: String,
+    files: Vec<WeightFile>,
+}
+
+/// A file's name, size and time of change.
+type Look = (PathBuf, u64, Option<SystemTime>);
+
 impl Models {
-    /// An empty registry.
+    /// An empty registry without a limit of its own.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The engine of this model: the one that is loaded already with the same type of weights and
-    /// rotary precision, or a new one.
-    /// The other options count for the first request only. Loads one model at a time.
+    /// An empty registry whose engines share a memory budget, weights and caches together.
+    pub fn with_budget(budget: MemoryBudget) -> Self {
+        Self { budget: Some(budget), ..Self::default() }
+    }
+
+    /// The engine of this model: the one that is loaded already with equal weights, shape and tokenizer, the same type
+    /// of weights and the same rotary precision, or a new one. Folders are told apart by what is in them; their weights
+    /// are read and hashed when a folder is first asked for or has changed.
+    ///
+    /// The other options count for the first request only. A model that several ask for at once is loaded once;
+    /// different models are loaded side by side.
     ///
     /// # Errors
     /// As [`Engine::load`].
+    #[allow(clippy::needless_pass_by_value)] // as [`Engine::load`]: an engine owns what it loaded
     pub fn engine(&self, source: ModelSource, options: LoadOptions) -> Result<Engine, LoadError> {
-        let place = match &source {
-            // A folder that cannot be resolved is left for the loader to complain about.
-            ModelSource::Folder(folder) => {
-                Place::Folder(folder.canonicalize().unwrap_or_else(|_| folder.clone()))
-            }
-            ModelSource::Memory(files) => Place::Memory(files.weights.as_ptr() as usize, files.weights.len()),
-        };
-        let key = Key { place, dtype: options.dtype, rotary_precision: options.rotary_precision };
-        let mut engines = self.engines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(inner) = engines.get(&key).and_then(Weak::upgrade) {
+        let memory = options.memory.or_else(|| self.budget.clone());
+        let options = LoadOptions { memory, ..options };
+        check(&options)?;
+        let (known, opened) = self.identify(&source)?;
+        let (dtype, rotary_precision) = (options.dtype, options.rotary_precision);
+        let slot = self.slot(Key { content: known.content, dtype, rotary_precision });
+        let mut slot = lock(&slot);
+        if let Some(inner) = slot.upgrade() {
             return Ok(Engine { inner });
         }
-        let engine = Engine::load(source, options)?;
+        let opened = opened.map_or_else(|| load::open(&source), Ok)?;
+        let engine = Engine::start(opened.load(&options, Some(known.files))?, &options)?;
         self.loads.fetch_add(1, Ordering::Relaxed);
-        engines.retain(|_, engine| engine.strong_count() > 0);
-        engines.insert(key, Arc::downgrade(&engine.inner));
+        *slot = Arc::downgrade(&engine.inner);
         Ok(engine)
     }
 
@@ -67,4 +97,54 @@ impl Models {
     pub fn loads(&self) -> usize {
         self.loads.load(Ordering::Relaxed)
     }
+
+    /// What is at a place, and the opened model if it had to be opened to know.
+    fn identify(&self, source: &ModelSource) -> Result<(Known, Option<Opened>), LoadError> {
+        let (place, looks) = match source {
+            ModelSource::Folder(folder) => {
+                // A folder that cannot be resolved is left for the loader to complain about.
+                let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+                let looks = looks(&folder);
+                (Place::Folder(folder), looks)
+            }
+            ModelSource::Memory(files) => {
+                (Place::Memory(files.weights.as_ptr() as usize, files.weights.len()), Vec::new())
+            }
+            ModelSource::Random { shape, seed } => (Place::Random(*shape, *seed), Vec::new()),
+        };
+        let place = lock(&self.places).entry(place).or_default().clone();
+        let mut place = lock(&place);
+        if let Some(known) = place.as_ref().filter(|known| known.looks == looks) {
+            return Ok((known.clone(), None));
+        }
+        let opened = load::open(source)?;
+        let files = opened.weight_files(true)?;
+        let known = Known { looks, content: opened.content(&files), files };
+        *place = Some(known.clone());
+        Ok((known, Some(opened)))
+    }
+
+    fn slot(&self, key: Key) -> Arc<Slot> {
+        let mut engines = lock(&self.engines);
+        // Nobody works on a slot that only this map holds.
+        engines.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).strong_count() > 0);
+        engines.entry(key).or_default().clone()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How the files of a folder look, sorted; nothing if it cannot be listed.
+fn looks(folder: &Path) -> Vec<Look> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut looks: Vec<Look> = entries
+        .filter_map(|entry| {
+            let data = std::fs::metadata(entry.path()).ok()?;
+            Some((entry.path(), data.len(), data.modified().ok()))
+        })
+        .collect();
+    looks.sort_unstable();
+    looks
 }

@@ -6,6 +6,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::LoadError;
+use crate::memory::{MemoryBudget, Reservation};
+use crate::random::RandomShape;
+
 /// The type that weights are kept in.
 ///
 /// All arithmetic is float32. With [`DType::Bf16`] or [`DType::F16`] the matrices are rounded to that type and
@@ -63,7 +67,8 @@ pub enum RotaryPrecision {
 pub struct LoadOptions {
     /// Type of the weights in memory.
     pub dtype: DType,
-    /// Sequences computed together; further ones wait.
+    /// Sequences computed together; further ones wait. [`LoadOptions::AUTO_BATCH`] for as many as the cache's memory
+    /// is good for.
     pub max_batch: usize,
     /// Threads that compute; all available cores by default.
     pub threads: Option<usize>,
@@ -77,8 +82,36 @@ pub struct LoadOptions {
     pub max_waiting: usize,
     /// Precision of the rotary frequencies.
     pub rotary_precision: RotaryPrecision,
+    /// Positions in one page of the cache: 1, 2, 4, 8, 16 or a multiple of 16. Results do not depend on it. Prefixes
+    /// are shared in whole pages; small ones cost more time.
+    pub page_size: usize,
+    /// Most bytes of keys and values, of running sequences and kept prefixes together. By default what `max_batch`
+    /// sequences of full length need (256 MiB at least), but not more than half of the memory that is free.
+    pub kv_cache_bytes: Option<usize>,
+    /// Whether what a sequence has in common with an earlier one's beginning is taken from the cache. Results do not
+    /// depend on it.
+    pub reuse_prefixes: bool,
+    /// Budget that weights and cache are taken from; without one there is no limit but the machine's.
+    pub memory: Option<MemoryBudget>,
     /// Whether the weight files are hashed for [`ModelDescription`](crate::ModelDescription).
     pub hash_weights: bool,
+}
+
+impl LoadOptions {
+    /// [`max_batch`](Self::max_batch) by the memory of the cache.
+    pub const AUTO_BATCH: usize = 0;
+
+    /// Takes a part of the memory budget, if there is one.
+    pub(crate) fn reserve(&self, what: &'static str, bytes: u64) -> Result<Option<Reservation>, LoadError> {
+        let Some(budget) = &self.memory else { return Ok(None) };
+        let too_large = || LoadError::TooLargeForMemory {
+            what,
+            needed: bytes,
+            free: budget.free(),
+            total: budget.total(),
+        };
+        budget.reserve(bytes).map(Some).ok_or_else(too_large)
+    }
 }
 
 impl Default for LoadOptions {
@@ -92,6 +125,10 @@ impl Default for LoadOptions {
             max_step_tokens: 512,
             max_waiting: 1024,
             rotary_precision: RotaryPrecision::Full,
+            page_size: 16,
+            kv_cache_bytes: None,
+            reuse_prefixes: true,
+            memory: None,
             hash_weights: true,
         }
     }
@@ -104,6 +141,13 @@ pub enum ModelSource {
     Folder(PathBuf),
     /// A model embedded in the binary.
     Memory(ModelFiles),
+    /// A model of a known shape with random weights, made in memory: for measurements. It has no tokenizer.
+    Random {
+        /// Its sizes.
+        shape: RandomShape,
+        /// Equal seeds give equal weights.
+        seed: u64,
+    },
 }
 
 /// The files of a model embedded in the binary.

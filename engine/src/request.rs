@@ -2,6 +2,10 @@
 
 use std::time::Instant;
 
+use crate::error::GenerateError;
+use crate::scheduler::Completion;
+use crate::tokenizer::Tokenizer;
+
 /// What a sequence starts with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
@@ -121,4 +125,34 @@ pub struct Generation {
     pub usage: Usage,
     /// The highest logits after the prompt, as (id, logit), highest first.
     pub first_logits: Vec<(u32, f32)>,
+}
+
+/// The result of a sequence that came to its end.
+pub(crate) fn generation(
+    tokenizer: &Tokenizer,
+    completion: Completion,
+    stop_text: Option<&str>,
+) -> Result<Generation, GenerateError> {
+    let Completion { prompt, tokens, finish, generated, cached, first_logits } = completion;
+    let before = tokenizer.decode(&prompt)?;
+    let mut all = prompt.clone();
+    all.extend(&tokens);
+    let whole = tokenizer.decode(&all)?;
+    let mut text = after(&whole, &before).to_owned();
+    if let (Finish::Stop, Some(stop)) = (finish, stop_text)
+        && let Some(start) = text.find(stop)
+    {
+        text.truncate(start);
+    }
+    let usage = Usage { prompt_tokens: prompt.len(), completion_tokens: generated, cached_tokens: cached };
+    Ok(Generation { prompt_tokens: prompt, tokens, text, finish, usage, first_logits })
+}
+
+/// `whole` without as many characters as `before` has: the prompt's text may itself end differently once more
+/// bytes of a character follow.
+pub(crate) fn after<'a>(whole: &'a str, before: &str) -> &'a str {
+    match whole.strip_prefix(before) {
+        Some(rest) => rest,
+        None => whole.char_indices().nth(before.chars().count()).map_or("", |(start, _)| &whole[start..]),
+    }
 }

@@ -6,83 +6,25 @@
 //!
 //! The reference cases lie in `$LUMOS_SHARED/golden/engine`; without that variable those tests are skipped.
 
+#[path = "support/reference.rs"]
+mod cases;
+#[path = "support/requests.rs"]
+mod requests;
 mod support;
 
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use flate2::read::GzDecoder;
+use cases::Case;
 use lumos_engine::{
-    Engine, Finish, GenerateRequest, Generation, Input, LoadOptions, ModelSource, RotaryPrecision, Sampling,
-    Stop,
+    Engine, Finish, GenerateRequest, Generation, Input, LoadOptions, ModelSource, RotaryPrecision,
 };
-use serde::Deserialize;
+use requests::{alone, greedy, together_in};
 use support::{Shape, Uniform};
 
 const FOLDERS: [&str; 3] = ["llama-mha", "llama-gqa-tied", "llama3-rope"];
 
-#[derive(Deserialize)]
-struct Case {
-    prompt: String,
-    ids: Vec<u32>,
-    greedy: Vec<u32>,
-    text: String,
-    first_top8: Vec<(u32, f32)>,
-    safe_tokens: usize,
-}
-
-fn reference(name: &str) -> Option<PathBuf> {
-    let Some(shared) = std::env::var_os("LUMOS_SHARED") else {
-        eprintln!("skipped: LUMOS_SHARED is not set");
-        return None;
-    };
-    Some(Path::new(&shared).join("golden/engine").join(name))
-}
-
-fn cases(folder: &Path) -> Vec<Case> {
-    let mut text = String::new();
-    let file = std::fs::File::open(folder.join("cases.jsonl.gz")).unwrap();
-    GzDecoder::new(file).read_to_string(&mut text).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 fn engine(folder: &Path, options: LoadOptions) -> Engine {
     Engine::load(ModelSource::Folder(folder.to_owned()), options).unwrap()
-}
-
-fn request(input: Input, max_new_tokens: usize, first_logits: usize) -> GenerateRequest {
-    GenerateRequest {
-        input,
-        stop: Stop::Never,
-        max_new_tokens,
-        sampling: Sampling::GREEDY,
-        ignore_eos: true,
-        first_logits,
-        deadline: None,
-    }
-}
-
-/// All requests in flight at once, submitted in the given order; results in the order of the requests.
-async fn together(engine: &Engine, requests: &[GenerateRequest], order: &[usize]) -> Vec<Generation> {
-    let mut tasks = Vec::new();
-    for index in order {
-        let (engine, request) = (engine.clone(), requests[*index].clone());
-        tasks.push((*index, tokio::spawn(async move { engine.generate(request).await.unwrap() })));
-        tokio::task::yield_now().await;
-    }
-    let mut results: Vec<Option<Generation>> = vec![None; requests.len()];
-    for (index, task) in tasks {
-        results[index] = Some(task.await.unwrap());
-    }
-    results.into_iter().map(Option::unwrap).collect()
-}
-
-async fn alone(engine: &Engine, requests: &[GenerateRequest]) -> Vec<Generation> {
-    let mut results = Vec::new();
-    for request in requests {
-        results.push(engine.generate(request.clone()).await.unwrap());
-    }
-    results
 }
 
 fn check(case: &Case, engine: &Engine, generation: &Generation) {
@@ -103,14 +45,15 @@ fn check(case: &Case, engine: &Engine, generation: &Generation) {
 #[tokio::test(flavor = "multi_thread")]
 async fn equals_transformers_alone_and_together() {
     for name in FOLDERS {
-        let Some(folder) = reference(name) else { return };
-        let cases = cases(&folder);
+        let Some(folder) = cases::folder(name) else { return };
+        let cases = cases::cases(&folder);
         let rotary_precision = RotaryPrecision::Stored;
         let engine = engine(&folder, LoadOptions { rotary_precision, ..LoadOptions::default() });
         let requests: Vec<GenerateRequest> =
-            cases.iter().map(|case| request(Input::Text(case.prompt.clone()), 48, 768)).collect();
+            cases.iter().map(|case| greedy(Input::Text(case.prompt.clone()), 48, 768)).collect();
         let order: Vec<usize> = (0..cases.len()).collect();
-        let (alone, together) = (alone(&engine, &requests).await, together(&engine, &requests, &order).await);
+        let (alone, together) =
+            (alone(&engine, &requests).await, together_in(&engine, &requests, &order).await);
         assert_eq!(alone, together, "{name}");
         for (case, generation) in cases.iter().zip(&alone) {
             check(case, &engine, generation);
@@ -123,10 +66,10 @@ async fn half_width_folders_equal_transformers_in_float32() {
     let expected: std::collections::BTreeMap<String, Vec<Vec<(u32, f32)>>> =
         serde_json::from_str(include_str!("data/float32_logits.json")).unwrap();
     for (name, expected) in &expected {
-        let Some(folder) = reference(name) else { return };
+        let Some(folder) = cases::folder(name) else { return };
         let engine = engine(&folder, LoadOptions::default());
-        for (case, expected) in cases(&folder).into_iter().zip(expected) {
-            let found = engine.generate(request(Input::Tokens(case.ids), 0, 768)).await.unwrap();
+        for (case, expected) in cases::cases(&folder).into_iter().zip(expected) {
+            let found = engine.generate(greedy(Input::Tokens(case.ids), 0, 768)).await.unwrap();
             for (id, logit) in expected {
                 let found = found.first_logits.iter().find(|(found, _)| found == id).unwrap().1;
                 assert!((found - logit).abs() < 1e-3, "{name}: logit of {id}: {found} against {logit}");
@@ -158,16 +101,18 @@ async fn check_invariance(load: impl Fn(LoadOptions) -> Engine, requests: &[Gene
         let description = format!("{options:?}");
         let engine = load(options);
         let order = shuffled(requests.len(), seed);
-        assert_eq!(together(&engine, requests, &order).await, expected, "{description}");
+        assert_eq!(together_in(&engine, requests, &order).await, expected, "{description}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_models_are_invariant_to_the_bit() {
     for name in FOLDERS {
-        let Some(folder) = reference(name) else { return };
-        let requests: Vec<GenerateRequest> =
-            cases(&folder).iter().map(|case| request(Input::Text(case.prompt.clone()), 24, 768)).collect();
+        let Some(folder) = cases::folder(name) else { return };
+        let requests: Vec<GenerateRequest> = cases::cases(&folder)
+            .iter()
+            .map(|case| greedy(Input::Text(case.prompt.clone()), 24, 768))
+            .collect();
         check_invariance(|options| engine(&folder, options), &requests).await;
     }
 }
@@ -185,7 +130,7 @@ async fn random_models_are_invariant_to_the_bit() {
             .map(|_| {
                 let length = 1 + random.below(150);
                 let ids = (0..length).map(|_| random.below(shape.vocabulary) as u32).collect();
-                request(Input::Tokens(ids), 1 + random.below(20), shape.vocabulary)
+                greedy(Input::Tokens(ids), 1 + random.below(20), shape.vocabulary)
             })
             .collect();
         check_invariance(|options| engine(folder.path(), options), &requests).await;

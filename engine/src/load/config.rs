@@ -265,6 +265,57 @@ mod tests {
         assert_eq!(config.architecture, "MistralForCausalLM");
     }
 
+    /// What the published config.json files say.
+    #[test]
+    fn published_shapes_are_understood() {
+        let parse = |text: &str| ModelConfig::parse(text.as_bytes(), None, Path::new("config.json")).unwrap();
+        let llama1 = parse(
+            r#"{"architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
+            "hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 2048, "model_type": "llama",
+            "num_attention_heads": 32, "num_hidden_layers": 32, "rms_norm_eps": 1e-06, "vocab_size": 32000}"#,
+        );
+        assert_eq!((llama1.key_value_heads, llama1.head_size, llama1.context_length), (32, 128, 2048));
+        assert_eq!(
+            (llama1.tied_embeddings, llama1.sliding_window, llama1.rope_theta),
+            (false, None, 10_000.0)
+        );
+        let tiny = parse(
+            r#"{"architectures": ["LlamaForCausalLM"], "attention_bias": false, "eos_token_id": 2,
+            "hidden_size": 2048, "intermediate_size": 5632, "max_position_embeddings": 2048,
+            "num_attention_heads": 32, "num_hidden_layers": 22, "num_key_value_heads": 4, "rms_norm_eps": 1e-05,
+            "rope_scaling": null, "rope_theta": 10000.0, "tie_word_embeddings": false, "vocab_size": 32000}"#,
+        );
+        assert_eq!((tiny.heads, tiny.key_value_heads, tiny.head_size), (32, 4, 64));
+        assert_eq!(tiny.rope_scaling, RopeScaling::None);
+        let llama32 = parse(
+            r#"{"architectures": ["LlamaForCausalLM"], "attention_bias": false, "mlp_bias": false, "head_dim": 64,
+            "eos_token_id": [128001, 128008, 128009], "hidden_act": "silu", "hidden_size": 2048,
+            "intermediate_size": 8192, "max_position_embeddings": 131072, "num_attention_heads": 32,
+            "num_hidden_layers": 16, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
+            "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+            "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "tie_word_embeddings": true}"#,
+        );
+        assert_eq!((llama32.tied_embeddings, llama32.rope_theta), (true, 500_000.0));
+        assert_eq!(llama32.end_of_sequence, [128_001, 128_008, 128_009]);
+        let scaling = RopeScaling::Llama3 {
+            factor: 32.0,
+            low_frequency_factor: 1.0,
+            high_frequency_factor: 4.0,
+            original_length: 8192.0,
+        };
+        assert_eq!(llama32.rope_scaling, scaling);
+        let mistral = |window: &str| {
+            parse(&format!(
+                r#"{{"architectures": ["MistralForCausalLM"], "hidden_size": 4096, "intermediate_size": 14336,
+                "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32,
+                "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+                "sliding_window": {window}}}"#
+            ))
+        };
+        assert_eq!((mistral("4096").sliding_window, mistral("null").sliding_window), (Some(4096), None));
+        assert_eq!((mistral("4096").key_value_heads, mistral("4096").head_size), (8, 128));
+    }
+
     #[test]
     fn foreign_models_are_refused_by_name() {
         for (extra, word) in [

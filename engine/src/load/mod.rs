@@ -4,18 +4,24 @@ pub(crate) mod config;
 mod folder;
 mod hash;
 mod mapped;
+pub(crate) mod random;
 pub(crate) mod weights;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::description::ModelDescription;
+use sha2::{Digest, Sha256};
+
+use crate::description::{ModelDescription, WeightFile};
 use crate::error::LoadError;
-use crate::model::Llama;
+use crate::memory::Reservation;
+use crate::model::{Llama, Matrices};
 use crate::options::{LoadOptions, ModelSource, RotaryPrecision};
 use crate::tokenizer::Tokenizer;
 use config::ModelConfig;
 use folder::ModelFolder;
 use weights::Weights;
+
+const EMBEDDING: &str = "model.embed_tokens.weight";
 
 /// All parts of a loaded model.
 pub(crate) struct Loaded {
@@ -23,70 +29,129 @@ pub(crate) struct Loaded {
     pub(crate) tokenizer: Tokenizer,
     pub(crate) model: Llama,
     pub(crate) description: ModelDescription,
+    pub(crate) matrices: Matrices,
+    /// Bytes of the weights in memory.
+    pub(crate) weight_bytes: u64,
+    /// Their part of the memory budget.
+    pub(crate) reservation: Option<Reservation>,
 }
 
-/// Reads configuration, tokenizer and weights.
-pub(crate) fn load(source: &ModelSource, options: &LoadOptions) -> Result<Loaded, LoadError> {
+/// A model whose configuration and tokenizer are read, and whose weights are found.
+pub(crate) struct Opened {
+    config: ModelConfig,
+    tokenizer: Tokenizer,
+    weights: Weights,
+    files: Files,
+}
+
+/// What the weights come from.
+enum Files {
+    Paths(Vec<PathBuf>),
+    Memory {
+        name: &'static str,
+        bytes: &'static [u8],
+    },
+    /// Described by a name.
+    Random(String),
+}
+
+/// Reads configuration and tokenizer and opens the weights.
+pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
     match source {
         ModelSource::Folder(path) => {
             let folder = ModelFolder::open(path)?;
             let config = ModelConfig::from_folder(&folder)?;
             let tokenizer = folder.tokenizer()?;
             let files = folder.weights()?;
-            std::thread::scope(|scope| {
-                let hashes = scope.spawn(|| hash::files(files.paths(), options.hash_weights));
-                let weights = Weights::open(&files)?;
-                let model = Llama::load(&config, &weights, options.dtype)?;
-                let weight_files = hashes
-                    .join()
-                    .map_err(|_| LoadError::Thread { reason: "hashing the weights failed".to_owned() })??;
-                finish(config, tokenizer, model, &weights, weight_files, options)
-            })
+            let weights = Weights::open(&files)?;
+            Ok(Opened { config, tokenizer, weights, files: Files::Paths(files.paths().to_vec()) })
         }
         ModelSource::Memory(files) => {
             let config = ModelConfig::parse(files.config, None, Path::new("embedded config.json"))?;
             let tokenizer = Tokenizer::from_json(files.tokenizer, Path::new("embedded tokenizer.json"))?;
             let name = "embedded model.safetensors";
             let weights = Weights::from_memory(files.weights, Path::new(name))?;
-            let model = Llama::load(&config, &weights, options.dtype)?;
-            let weight_files = vec![hash::bytes(name, files.weights, options.hash_weights)];
-            finish(config, tokenizer, model, &weights, weight_files, options)
+            Ok(Opened { config, tokenizer, weights, files: Files::Memory { name, bytes: files.weights } })
         }
+        ModelSource::Random { shape, seed } => {
+            let name = format!("random {shape} with seed {seed}");
+            let config = shape.config().to_string();
+            let config = ModelConfig::parse(config.as_bytes(), None, Path::new(&name))?;
+            let weights = Weights::random(shape.tensors(), *seed, Path::new(&name));
+            Ok(Opened { config, tokenizer: Tokenizer::none(), weights, files: Files::Random(name) })
+        }
+    }
+}
+
+impl Opened {
+    /// The files of the weights, with their hashes if `hashed`, which reads all of them.
+    pub(crate) fn weight_files(&self, hashed: bool) -> Result<Vec<WeightFile>, LoadError> {
+        match &self.files {
+            Files::Paths(paths) => hash::files(paths, hashed),
+            Files::Memory { name, bytes } => Ok(vec![hash::bytes(name, bytes, hashed)]),
+            Files::Random(name) => {
+                let sha256 = hex::encode(Sha256::digest(name));
+                Ok(vec![WeightFile { name: name.clone(), bytes: 0, sha256 }])
+            }
+        }
+    }
+
+    /// What computes the same has the same: a hash of shape, tokenizer and weights, wherever they lie.
+    pub(crate) fn content(&self, files: &[WeightFile]) -> String {
+        let mut hasher = Sha256::new();
+        hasher.update(format!("{:?}\0{}\0", self.config, self.tokenizer.id_limit()));
+        hasher.update(self.tokenizer.sha256());
+        for file in files {
+            hasher.update(format!("\0{}\0{}", file.bytes, file.sha256));
+        }
+        hex::encode(hasher.finalize())
+    }
+
+    /// Reads the weights. `files` is [`weight_files`](Self::weight_files) where that is known already.
+    pub(crate) fn load(
+        mut self,
+        options: &LoadOptions,
+        files: Option<Vec<WeightFile>>,
+    ) -> Result<Loaded, LoadError> {
+        let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
+        let matrices = Matrices::new(&self.config, rows, options.dtype);
+        // Embeddings and norms are float32 whatever the type.
+        let vectors = self.config.hidden_size * (rows + 2 * self.config.layers + 1);
+        let weight_bytes = (matrices.bytes + vectors * size_of::<f32>()) as u64;
+        let reservation = options.reserve("weights", weight_bytes)?;
+        if self.tokenizer.id_limit() > rows {
+            let file = self.tokenizer.file().to_owned();
+            return Err(LoadError::VocabularyTooLarge { file, pieces: self.tokenizer.id_limit(), rows });
+        }
+        let (model, weight_files) = std::thread::scope(|scope| {
+            let opened = &self;
+            let hashes =
+                scope.spawn(move || files.map_or_else(|| opened.weight_files(options.hash_weights), Ok));
+            let model = Llama::load(&self.config, &self.weights, options.dtype)?;
+            let failed = |_| LoadError::Thread { reason: "hashing the weights failed".to_owned() };
+            Ok::<_, LoadError>((model, hashes.join().map_err(failed)??))
+        })?;
+        if options.rotary_precision == RotaryPrecision::Stored {
+            self.config.rope_dtype = self.weights.stored_dtype(EMBEDDING);
+        }
+        if let Some(limit) = options.max_sequence_length {
+            self.config.context_length = self.config.context_length.min(limit);
+        }
+        let description = ModelDescription {
+            architecture: self.config.architecture.clone(),
+            parameters: self.weights.parameters(),
+            vocabulary: rows,
+            dtype: options.dtype,
+            weight_files,
+            tokenizer_sha256: self.tokenizer.sha256().to_owned(),
+            context_length: self.config.context_length,
+        };
+        let Self { config, tokenizer, .. } = self;
+        Ok(Loaded { config, tokenizer, model, description, matrices, weight_bytes, reservation })
     }
 }
 
 /// The tokenizer of a model folder.
 pub(crate) fn tokenizer(path: &Path) -> Result<Tokenizer, LoadError> {
     ModelFolder::open(path)?.tokenizer()
-}
-
-fn finish(
-    mut config: ModelConfig,
-    tokenizer: Tokenizer,
-    model: Llama,
-    weights: &Weights,
-    weight_files: Vec<crate::description::WeightFile>,
-    options: &LoadOptions,
-) -> Result<Loaded, LoadError> {
-    if options.rotary_precision == RotaryPrecision::Stored {
-        config.rope_dtype = weights.stored_dtype("model.embed_tokens.weight");
-    }
-    let rows = model.vocabulary();
-    if tokenizer.id_limit() > rows {
-        let file = tokenizer.file().to_owned();
-        return Err(LoadError::VocabularyTooLarge { file, pieces: tokenizer.id_limit(), rows });
-    }
-    if let Some(limit) = options.max_sequence_length {
-        config.context_length = config.context_length.min(limit);
-    }
-    let description = ModelDescription {
-        architecture: config.architecture.clone(),
-        parameters: weights.parameters(),
-        vocabulary: rows,
-        dtype: options.dtype,
-        weight_files,
-        tokenizer_sha256: tokenizer.sha256().to_owned(),
-        context_length: config.context_length,
-    };
-    Ok(Loaded { config, tokenizer, model, description })
 }

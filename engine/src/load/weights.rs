@@ -10,7 +10,7 @@ use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
 
 use super::folder::WeightPaths;
-use super::mapped;
+use super::{mapped, random};
 use crate::error::LoadError;
 use crate::options::DType;
 
@@ -27,12 +27,16 @@ enum WeightSource {
     Mapped { path: PathBuf, bytes: Mmap, start: usize, metadata: Metadata },
     Memory { path: PathBuf, bytes: &'static [u8], start: usize, metadata: Metadata },
     Pickle { path: PathBuf, tensors: PthTensors },
+    Random { path: PathBuf, shapes: HashMap<String, Vec<usize>>, seed: u64 },
 }
 
 impl WeightSource {
     fn path(&self) -> &Path {
         match self {
-            Self::Mapped { path, .. } | Self::Memory { path, .. } | Self::Pickle { path, .. } => path,
+            Self::Mapped { path, .. }
+            | Self::Memory { path, .. }
+            | Self::Pickle { path, .. }
+            | Self::Random { path, .. } => path,
         }
     }
 
@@ -42,6 +46,7 @@ impl WeightSource {
                 metadata.tensors().into_keys().collect()
             }
             Self::Pickle { tensors, .. } => tensors.tensor_infos().keys().cloned().collect(),
+            Self::Random { shapes, .. } => shapes.keys().cloned().collect(),
         }
     }
 
@@ -53,6 +58,7 @@ impl WeightSource {
             Self::Pickle { tensors, .. } => {
                 tensors.tensor_infos().get(name).map_or(Vec::new(), |info| info.layout.dims().to_vec())
             }
+            Self::Random { shapes, .. } => shapes.get(name).cloned().unwrap_or_default(),
         }
     }
 
@@ -62,6 +68,7 @@ impl WeightSource {
                 CandleType::try_from(metadata.info(name)?.dtype).ok()
             }
             Self::Pickle { tensors, .. } => tensors.tensor_infos().get(name).map(|info| info.dtype),
+            Self::Random { .. } => Some(CandleType::BF16),
         }
     }
 
@@ -70,6 +77,9 @@ impl WeightSource {
             Self::Mapped { bytes, start, metadata, .. } => (bytes, *start, metadata),
             Self::Memory { bytes, start, metadata, .. } => (bytes, *start, metadata),
             Self::Pickle { tensors, .. } => return tensors.get(name),
+            Self::Random { shapes, seed, .. } => {
+                return shapes.get(name).map(|shape| random::tensor(name, shape, *seed)).transpose();
+            }
         };
         let Some(info) = metadata.info(name) else { return Ok(None) };
         let (first, last) = info.data_offsets;
@@ -98,6 +108,13 @@ impl Weights {
         let (start, metadata) = contents(bytes, path)?;
         let source = WeightSource::Memory { path: path.to_owned(), bytes, start, metadata };
         Ok(Self::index(path.to_owned(), vec![source]))
+    }
+
+    /// Weights that are made from a seed; errors name `path`.
+    pub(super) fn random(tensors: Vec<(String, Vec<usize>)>, seed: u64, path: &Path) -> Self {
+        let shapes = tensors.into_iter().collect();
+        let source = WeightSource::Random { path: path.to_owned(), shapes, seed };
+        Self::index(path.to_owned(), vec![source])
     }
 
     fn index(place: PathBuf, files: Vec<WeightSource>) -> Self {

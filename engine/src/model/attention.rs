@@ -1,78 +1,127 @@
-//! Causal attention of single rows over the pages of their own sequences, read in place.
+//! Causal attention over the pages of the sequences, read in place.
 //!
-//! Scores, weights and the weighted sum are computed in an order that depends on a row's position only:
-//! not on the batch, the chunking of its prompt, or the machine's vector width.
+//! Scores, weights and the weighted sum are computed in an order that depends on a row's position only: not on the
+//! batch, the chunking of its prompt, the size of the pages, or the machine's vector width. Rows and heads that read
+//! the same keys are computed side by side, each in its own order.
+
+mod tiles;
+
+use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::cache::{KvCache, PAGE, PageLayout};
 use super::elementwise::{LANES, add_lanes, exponential};
 use super::kernel::Execution;
+use crate::cache::{KvCache, TILE};
+use tiles::Span;
 
 /// Multiply-adds from which attention is worth waking other threads for.
 const PARALLEL_WORK: usize = 1 << 20;
+/// Rows of one sequence computed by one thread.
+const BLOCK_ROWS: usize = 16;
+/// Queries that share what is read of keys and values.
+const SHARED: usize = 4;
 
 /// What all rows of one layer share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttentionShape {
     /// Query heads; a multiple of the key-value heads.
     pub(crate) query_heads: usize,
+    pub(crate) key_value_heads: usize,
+    pub(crate) head_size: usize,
     /// Sliding window in positions (Mistral): a row sees itself and the `window - 1` positions before.
     pub(crate) window: Option<usize>,
-    /// Layout of the caches.
-    pub(crate) layout: PageLayout,
 }
 
-/// One row: whose cache it reads and where it stands in its sequence.
+/// Neighbouring rows of one sequence.
 #[derive(Clone, Copy)]
-pub(crate) struct AttentionRow<'a> {
+pub(crate) struct AttentionRows<'a> {
+    /// Holds the rows' own keys already.
     pub(crate) cache: &'a KvCache,
+    /// Position of the first row.
     pub(crate) position: usize,
+    pub(crate) count: usize,
 }
 
-/// Attention of every row; its own key must be in its cache already.
+/// Attention of all rows, in order.
 ///
 /// `queries` has one row of `stride` floats each, which starts with `query_heads` × `head_size` queries;
 /// `output` is rows × (`query_heads` × `head_size`).
-pub(crate) fn attention(
+pub(crate) fn attention<'a>(
     execution: Execution,
     shape: &AttentionShape,
     layer: usize,
-    rows: &[AttentionRow<'_>],
+    rows: impl Iterator<Item = AttentionRows<'a>> + Clone,
     queries: &[f32],
     stride: usize,
     output: &mut [f32],
 ) {
-    let group = shape.query_heads / shape.layout.heads * shape.layout.head_size;
-    let heads = shape.layout.heads;
-    let run = |scores: &mut Vec<f32>, (task, output): (usize, &mut [f32])| {
-        let (row, head) = (task / heads, task % heads);
-        let queries = &queries[row * stride + head * group..][..group];
-        execution.arch.dispatch(HeadGroup { shape, layer, head, row: rows[row], queries, scores, output });
+    let width = shape.query_heads * shape.head_size;
+    let work: usize = rows.clone().map(|rows| rows.count * (rows.position + rows.count) * width).sum();
+    let parallel = execution.parallel && work >= PARALLEL_WORK;
+    let mut tasks = Vec::new();
+    let (mut queries, mut output) = (queries, output);
+    for AttentionRows { cache, position, count } in rows {
+        for start in (0..count).step_by(BLOCK_ROWS) {
+            let (position, count) = (position + start, BLOCK_ROWS.min(count - start));
+            let (block, rest) = queries.split_at(count * stride);
+            queries = rest;
+            let (mut rows, rest) = output.split_at_mut(count * width);
+            output = rest;
+            let heads = shape.key_value_heads;
+            if parallel && count == 1 {
+                // A lone row is cut at its heads, which lie one after the other.
+                for head in 0..heads {
+                    let (part, rest) = rows.split_at_mut(width / heads);
+                    rows = rest;
+                    tasks.push(Task {
+                        cache,
+                        position,
+                        count,
+                        heads: head..head + 1,
+                        queries: block,
+                        output: part,
+                    });
+                }
+            } else {
+                tasks.push(Task { cache, position, count, heads: 0..heads, queries: block, output: rows });
+            }
+        }
+    }
+    let run = |scores: &mut Vec<f32>, task: Task<'_>| {
+        execution.arch.dispatch(Block { shape, layer, stride, task, scores });
     };
-    let work: usize =
-        rows.iter().map(|row| row.position + 1).sum::<usize>() * shape.query_heads * shape.layout.head_size;
-    if execution.parallel && work >= PARALLEL_WORK {
-        output.par_chunks_exact_mut(group).enumerate().for_each_init(Vec::new, run);
+    if parallel {
+        tasks.into_par_iter().for_each_init(Vec::new, run);
     } else {
         let mut scores = Vec::new();
-        output.chunks_exact_mut(group).enumerate().for_each(|task| run(&mut scores, task));
+        tasks.into_iter().for_each(|task| run(&mut scores, task));
     }
 }
 
-/// The query heads of one row that share one key-value head.
-struct HeadGroup<'a> {
-    shape: &'a AttentionShape,
-    layer: usize,
-    head: usize,
-    row: AttentionRow<'a>,
+/// Neighbouring rows of one sequence, for some of the key-value heads.
+struct Task<'a> {
+    cache: &'a KvCache,
+    position: usize,
+    count: usize,
+    heads: Range<usize>,
+    /// Starts with the first row's.
     queries: &'a [f32],
-    scores: &'a mut Vec<f32>,
+    /// The query heads of `heads`, row after row.
     output: &'a mut [f32],
 }
 
-impl WithSimd for HeadGroup<'_> {
+/// A task with what it needs beside.
+struct Block<'a> {
+    shape: &'a AttentionShape,
+    layer: usize,
+    stride: usize,
+    task: Task<'a>,
+    scores: &'a mut Vec<f32>,
+}
+
+impl WithSimd for Block<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -86,41 +135,57 @@ impl WithSimd for HeadGroup<'_> {
     }
 }
 
-impl HeadGroup<'_> {
+impl Block<'_> {
     /// `VECTORS`: vectors in sixteen floats.
     #[inline(always)]
-    fn run<S: Simd, const VECTORS: usize>(self, simd: S) {
-        let layout = &self.shape.layout;
-        let end = self.row.position + 1;
-        let first = self.shape.window.map_or(0, |window| end.saturating_sub(window));
-        let (first_page, last_page) = (first / PAGE, self.row.position / PAGE);
-        let pages = self
-            .row
-            .cache
-            .head(layout, self.layer, self.head)
-            .skip(first_page)
-            .take(last_page - first_page + 1);
-        let offset = first_page * PAGE;
-        let scale = 1.0 / (layout.head_size as f32).sqrt();
-        self.scores.resize((last_page - first_page + 1) * PAGE, 0.0);
-        let scores = &mut self.scores[..];
-        for (query, output) in
-            self.queries.chunks_exact(layout.head_size).zip(self.output.chunks_exact_mut(layout.head_size))
-        {
-            for ((keys, _), scores) in pages.clone().zip(scores.as_chunks_mut::<PAGE>().0) {
-                let keys = S::as_simd_f32s(keys).0.as_chunks::<VECTORS>().0;
-                let mut sums = [simd.splat_f32s(0.0); VECTORS];
-                for (key, query) in keys.iter().zip(query) {
-                    let query = simd.splat_f32s(*query);
-                    for vector in 0..VECTORS {
-                        sums[vector] = simd.mul_add_f32s(query, key[vector], sums[vector]);
-                    }
+    fn run<S: Simd, const VECTORS: usize>(mut self, simd: S) {
+        let group = self.shape.query_heads / self.shape.key_value_heads;
+        for head in self.task.heads.clone() {
+            let queries = self.task.count * group;
+            let mut query = 0;
+            while query < queries {
+                if queries - query >= SHARED {
+                    self.queries::<S, VECTORS, SHARED, 1>(simd, head, query);
+                    query += SHARED;
+                } else {
+                    self.queries::<S, VECTORS, 1, 4>(simd, head, query);
+                    query += 1;
                 }
-                S::as_mut_simd_f32s(scores).0.copy_from_slice(&sums);
             }
-            softmax(scores, first - offset, end - offset, scale);
-            weighted_sum::<S, VECTORS>(simd, layout, &pages, scores, output);
         }
+    }
+
+    /// `COUNT` queries of one key-value head from the given one on, counted row by row. `WIDE`: how many tiles of
+    /// keys and of values are in work at a time.
+    #[inline(always)]
+    fn queries<S: Simd, const VECTORS: usize, const COUNT: usize, const WIDE: usize>(
+        &mut self,
+        simd: S,
+        head: usize,
+        query: usize,
+    ) {
+        let (shape, task) = (self.shape, &mut self.task);
+        let size = shape.head_size;
+        let group = shape.query_heads / shape.key_value_heads;
+        let row_width = task.heads.len() * group * size;
+        let places: [(usize, usize); COUNT] =
+            std::array::from_fn(|index| ((query + index) / group, (query + index) % group));
+        let queries: [&[f32]; COUNT] = places
+            .map(|(row, place)| &task.queries[row * self.stride + (head * group + place) * size..][..size]);
+        let end = |row: usize| task.position + row + 1;
+        let first = |row: usize| shape.window.map_or(0, |window| end(row).saturating_sub(window));
+        let base = first(places[0].0) / TILE * TILE;
+        let span = Span { cache: task.cache, layer: self.layer, head, base, end: end(places[COUNT - 1].0) };
+        let width = span.width();
+        self.scores.resize(COUNT * width, 0.0);
+        span.scores::<S, VECTORS, COUNT, WIDE>(simd, &queries, self.scores);
+        let scale = 1.0 / (size as f32).sqrt();
+        for (scores, (row, _)) in self.scores.chunks_exact_mut(width).zip(places) {
+            softmax(scores, first(row) - base, end(row) - base, scale);
+        }
+        let starts =
+            places.map(|(row, place)| row * row_width + ((head - task.heads.start) * group + place) * size);
+        span.weighted_sums::<S, VECTORS, COUNT, WIDE>(simd, self.scores, &starts, task.output);
     }
 }
 
@@ -152,40 +217,11 @@ fn softmax(scores: &mut [f32], first: usize, end: usize, scale: f32) {
     }
 }
 
-/// The values weighted by `weights`: per page, then page after page.
-#[inline(always)]
-fn weighted_sum<'a, S: Simd, const VECTORS: usize>(
-    simd: S,
-    layout: &PageLayout,
-    pages: &(impl Iterator<Item = (&'a [f32], &'a [f32])> + Clone),
-    weights: &[f32],
-    output: &mut [f32],
-) {
-    let stride = layout.padded_head() / LANES;
-    for (chunk, output) in output.chunks_mut(LANES).enumerate() {
-        let mut total = [simd.splat_f32s(0.0); VECTORS];
-        for ((_, values), weights) in pages.clone().zip(weights.as_chunks::<PAGE>().0) {
-            let values = S::as_simd_f32s(values).0.as_chunks::<VECTORS>().0;
-            let mut sums = [simd.splat_f32s(0.0); VECTORS];
-            for (value, weight) in values[chunk..].iter().step_by(stride).zip(weights) {
-                let weight = simd.splat_f32s(*weight);
-                for vector in 0..VECTORS {
-                    sums[vector] = simd.mul_add_f32s(weight, value[vector], sums[vector]);
-                }
-            }
-            for vector in 0..VECTORS {
-                total[vector] = simd.add_f32s(total[vector], sums[vector]);
-            }
-        }
-        output.copy_from_slice(&bytemuck::cast_slice(&total)[..output.len()]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cache::{KeyValueShape, PageLayout, Pool};
     use crate::fixtures::Uniform;
-    use crate::model::cache::PagePool;
     use proptest::prelude::*;
 
     /// Attention by the book, in double precision.
@@ -197,10 +233,10 @@ mod tests {
         position: usize,
         head: usize,
     ) -> Vec<f64> {
-        let size = shape.layout.head_size;
+        let size = shape.head_size;
         let first = shape.window.map_or(0, |window| (position + 1).saturating_sub(window));
         let row = |of: &[f32], at: usize| -> Vec<f64> {
-            let start = (at * shape.layout.heads + head) * size;
+            let start = (at * shape.key_value_heads + head) * size;
             of[start..start + size].iter().map(|value| f64::from(*value)).collect()
         };
         let scores: Vec<f64> = (first..=position)
@@ -221,64 +257,81 @@ mod tests {
         output
     }
 
-    proptest! {
-           #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Keys and values of one sequence, as rows and in pages of the given size.
+    fn filled(layout: PageLayout, layer: usize, keys: &[f32], values: &[f32]) -> KvCache {
+        let KeyValueShape { heads, head_size, .. } = layout.shape;
+        let width = heads * head_size;
+        let length = keys.len() / width;
+        let mut cache = KvCache::new(layout);
+        assert!(Pool::new(layout, layout.pages(length), false, 0).reserve(&mut cache, length));
+        for position in 0..length {
+            for head in 0..heads {
+                let at = position * width + head * head_size..position * width + (head + 1) * head_size;
+                cache.store(layer, head, position, &keys[at.clone()], &values[at]);
+            }
+        }
+        cache.advance(length);
+        cache
+    }
 
-           #[test]
-           fn equals_the_plain_version(
-               heads in 1usize..4, group in 1usize..4, half in 1usize..40, layers in 1usize..3,
-               lengths in prop::collection::vec(1usize..90, 1..5), window in prop::option::of(1usize..50),
-               seed in any::<u64>(),
-           ) {
-               let head_size = 2 * half;
-               let layout = PageLayout { layers, heads, head_size };
-               let shape = AttentionShape { query_heads: heads * group, window, layout };
-               let mut random = Uniform::new(seed);
-               let mut pool = PagePool::default();
-               let width = heads * head_size;
-               let mut caches = Vec::new();
-               let mut contents = Vec::new();
-               for length in &lengths {
-                   let (keys, values) = (random.values(length * width, 2.0), random.values(length * width, 2.0));
-                   let mut cache = KvCache::default();
-                   cache.reserve(*length, &layout, &mut pool);
-                   for position in 0..*length {
-                       for head in 0..heads {
-                           let at = position * width + head * head_size..position * width + (head + 1) * head_size;
-                           cache.store(&layout, layers - 1, head, position, &keys[at.clone()], &values[at]);
-                       }
-                   }
-                   cache.advance(*length);
-                   caches.push(cache);
-                   contents.push((keys, values));
-               }
-               let rows: Vec<AttentionRow<'_>> = caches
-                   .iter()
-                   .zip(&lengths)
-                   .flat_map(|(cache, length)| [0, length / 2, length - 1].map(|position| AttentionRow { cache, position }))
-                   .collect();
-               let query_width = shape.query_heads * head_size;
-               let stride = query_width + 7;
-               let queries = random.values(rows.len() * stride, 2.0);
-               let mut output = vec![0.0; rows.len() * query_width];
-               attention(
-    Execution { arch: pulp::Arch::new(), parallel: false }, &shape, layers - 1, &rows, &queries, stride, &mut output);
-               for (index, row) in rows.iter().enumerate() {
-                   let (keys, values) = &contents[index / 3];
-                   for head in 0..shape.query_heads {
-                       let query = &queries[index * stride + head * head_size..][..head_size];
-                       let expected = plain(&shape, query, keys, values, row.position, head / group);
-                       let found = &output[index * query_width + head * head_size..][..head_size];
-                       for (expected, found) in expected.iter().zip(found) {
-                           prop_assert!((expected - f64::from(*found)).abs() < 2e-5, "{} against {}", expected, found);
-                       }
-                   }
-                   let mut alone = vec![0.0; query_width];
-                   let one = &queries[index * stride..][..stride];
-                   attention(
-    Execution { arch: pulp::Arch::new(), parallel: true }, &shape, layers - 1, &rows[index..=index], one, stride, &mut alone);
-                   prop_assert_eq!(&alone[..], &output[index * query_width..][..query_width]);
-               }
-           }
-       }
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn equals_the_plain_version_whatever_is_computed_together(
+            heads in 1usize..4, group in 1usize..6, half in 1usize..40, layers in 1usize..3,
+            lengths in prop::collection::vec(1usize..90, 1..5), window in prop::option::of(1usize..50),
+            page in 0usize..5, seed in any::<u64>(),
+        ) {
+            let head_size = 2 * half;
+            let (query_heads, key_value_heads) = (heads * group, heads);
+            let shape = AttentionShape { query_heads, key_value_heads, head_size, window };
+            let kept = KeyValueShape { layers, heads, head_size };
+            let page_sizes = [1, 4, 8, 16, 48];
+            let mut random = Uniform::new(seed);
+            let contents: Vec<(Vec<f32>, Vec<f32>)> = lengths
+                .iter()
+                .map(|length| length * heads * head_size)
+                .map(|count| (random.values(count, 2.0), random.values(count, 2.0)))
+                .collect();
+            let caches = |positions: usize| -> Vec<KvCache> {
+                let layout = PageLayout { shape: kept, positions };
+                contents.iter().map(|(keys, values)| filled(layout, layers - 1, keys, values)).collect()
+            };
+            let (stride, width) = (query_heads * head_size + 7, query_heads * head_size);
+            let count: usize = lengths.iter().sum();
+            let queries = random.values(count * stride, 2.0);
+            let compute = |rows: &[AttentionRows<'_>], queries: &[f32], parallel: bool| {
+                let count: usize = rows.iter().map(|rows| rows.count).sum();
+                let mut output = vec![0.0; count * width];
+                let execution = Execution { arch: pulp::Arch::new(), parallel };
+                let rows = rows.iter().copied();
+                attention(execution, &shape, layers - 1, rows, queries, stride, &mut output);
+                output
+            };
+            let sixteen = caches(16);
+            let all: Vec<AttentionRows<'_>> = sixteen
+                .iter()
+                .map(|cache| AttentionRows { cache, position: 0, count: cache.length() })
+                .collect();
+            let together = compute(&all, &queries, false);
+            prop_assert_eq!(&together, &compute(&all, &queries, true));
+            let other = caches(page_sizes[page]);
+            let places = (0..lengths.len()).flat_map(|sequence| (0..lengths[sequence]).map(move |at| (sequence, at)));
+            for (row, (sequence, position)) in places.enumerate() {
+                let one = [AttentionRows { cache: &other[sequence], position, count: 1 }];
+                let queries = &queries[row * stride..][..stride];
+                let output = &together[row * width..][..width];
+                prop_assert_eq!(&compute(&one, queries, false)[..], output);
+                let (keys, values) = &contents[sequence];
+                for head in [0, query_heads - 1] {
+                    let query = &queries[head * head_size..][..head_size];
+                    let expected = plain(&shape, query, keys, values, position, head / group);
+                    for (expected, found) in expected.iter().zip(&output[head * head_size..]) {
+                        prop_assert!((expected - f64::from(*found)).abs() < 2e-5, "{} against {}", expected, found);
+                    }
+                }
+            }
+        }
+    }
 }

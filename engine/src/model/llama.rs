@@ -4,12 +4,12 @@ use candle_core::Tensor;
 use pulp::Arch;
 
 use super::Chunk;
-use super::attention::{AttentionRow, AttentionShape, attention};
-use super::cache::PageLayout;
+use super::attention::{AttentionRows, AttentionShape, attention};
 use super::elementwise::{add, gated, rms_norm};
 use super::kernel::Execution;
 use super::linear::{Linear, LinearScratch, to_f32};
 use super::rope::RotaryTable;
+use crate::cache::KeyValueShape;
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
 use crate::load::weights::Weights;
@@ -49,6 +49,32 @@ pub(crate) struct Scratch {
     gate_up: Vec<f32>,
     product: Vec<f32>,
     update: Vec<f32>,
+}
+
+/// How much there is to read and to multiply for one token.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Matrices {
+    /// Values of all layers' matrices.
+    pub(crate) layers: usize,
+    /// Values of the matrix that gives the logits.
+    pub(crate) head: usize,
+    /// Bytes of both.
+    pub(crate) bytes: usize,
+}
+
+impl Matrices {
+    /// Those of a model with so many rows of embeddings.
+    pub(crate) fn new(config: &ModelConfig, rows: usize, dtype: DType) -> Self {
+        let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
+        let (queries, keys) = (config.heads * config.head_size, config.key_value_heads * config.head_size);
+        let layers = config.layers * hidden * (2 * queries + 2 * keys + 3 * intermediate);
+        let head = rows * hidden;
+        let width = match dtype {
+            DType::F32 => 4,
+            DType::Bf16 | DType::F16 => 2,
+        };
+        Self { layers, head, bytes: (layers + head) * width }
+    }
 }
 
 impl Llama {
@@ -101,14 +127,18 @@ impl Llama {
                 })
             })
             .collect::<Result<_, LoadError>>()?;
-        let layout =
-            PageLayout { layers: config.layers, heads: config.key_value_heads, head_size: config.head_size };
+        let shape = AttentionShape {
+            query_heads: config.heads,
+            key_value_heads: config.key_value_heads,
+            head_size: config.head_size,
+            window: config.sliding_window,
+        };
         Ok(Self {
             arch: Arch::new(),
             hidden,
             intermediate,
             epsilon: config.norm_epsilon as f32,
-            shape: AttentionShape { query_heads: config.heads, window: config.sliding_window, layout },
+            shape,
             embedding,
             layers,
             norm: vector("model.norm.weight")?,
@@ -121,9 +151,10 @@ impl Llama {
         self.head.outputs()
     }
 
-    /// Layout of the caches.
-    pub(crate) fn layout(&self) -> PageLayout {
-        self.shape.layout
+    /// What is kept of one position.
+    pub(crate) fn key_values(&self) -> KeyValueShape {
+        let (heads, head_size) = (self.shape.key_value_heads, self.shape.head_size);
+        KeyValueShape { layers: self.layers.len(), heads, head_size }
     }
 
     /// Bytes of weights that one token's forward pass reads.
@@ -144,11 +175,11 @@ impl Llama {
         scratch: &mut Scratch,
         logits: &mut [f32],
     ) {
-        let (arch, layout) = (self.arch, self.shape.layout);
+        let arch = self.arch;
         let execution = Execution { arch, parallel };
-        let size = layout.head_size;
+        let size = self.shape.head_size;
         let queries = self.shape.query_heads * size;
-        let keys = layout.heads * size;
+        let keys = self.shape.key_value_heads * size;
         let stride = queries + 2 * keys;
         let rows: usize = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
         let Scratch { linear, hidden, normed, query_key_value, attended, gate_up, product, update } = scratch;
@@ -180,19 +211,16 @@ impl Llama {
                     }
                     let turned = turned[queries..].chunks_exact(size);
                     for (head, (key, value)) in turned.zip(values.chunks_exact(size)).enumerate() {
-                        chunk.cache.store(&layout, index, head, position, key, value);
+                        chunk.cache.store(index, head, position, key, value);
                     }
                 }
             }
-            let places: Vec<AttentionRow<'_>> = chunks
-                .iter()
-                .flat_map(|chunk| {
-                    let start = chunk.cache.length();
-                    (start..start + chunk.tokens.len())
-                        .map(|position| AttentionRow { cache: chunk.cache, position })
-                })
-                .collect();
-            attention(execution, &self.shape, index, &places, query_key_value, stride, attended);
+            let places = chunks.iter().map(|chunk| AttentionRows {
+                cache: chunk.cache,
+                position: chunk.cache.length(),
+                count: chunk.tokens.len(),
+            });
+            attention(execution, &self.shape, index, places, query_key_value, stride, attended);
             layer.attention_output.forward(execution, attended, update, linear);
             add(arch, hidden, update);
             rms_norm(arch, hidden, &layer.feed_forward_norm, self.epsilon, normed);

@@ -2,7 +2,6 @@
 
 mod aligned;
 mod attention;
-pub(crate) mod cache;
 mod elementwise;
 mod kernel;
 mod linear;
@@ -10,9 +9,13 @@ mod llama;
 mod rope;
 mod runner;
 
-pub(crate) use cache::KvCache;
-pub(crate) use llama::Llama;
+pub(crate) use aligned::AlignedBuffer;
+pub(crate) use kernel::Execution;
+pub(crate) use linear::{Linear, LinearScratch};
+pub(crate) use llama::{Llama, Matrices};
 pub(crate) use runner::Runner;
+
+use crate::cache::KvCache;
 
 /// Why a forward pass gave no logits.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +26,7 @@ pub(crate) struct ForwardError(pub(crate) String);
 pub(crate) struct Chunk<'a> {
     /// Tokens that follow what the cache holds; at least one.
     pub(crate) tokens: &'a [u32],
-    /// The sequence's cache; holds these tokens too afterwards.
+    /// The sequence's cache, which has room for these tokens and holds them too afterwards.
     pub(crate) cache: &'a mut KvCache,
     /// Whether the logits after the last token are wanted.
     pub(crate) logits: bool,
@@ -36,7 +39,4 @@ pub(crate) trait LanguageModel: Send {
 
     /// Advances all sequences and returns the logits of those that want them, one row each, in order.
     fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<&[f32], ForwardError>;
-
-    /// Takes back the cache of a finished sequence.
-    fn release(&mut self, cache: KvCache);
 }

@@ -1,10 +1,9 @@
-//! A model with its pages, buffers and threads: decides what is computed where.
+//! A model with its buffers and threads: decides what is computed where.
 
 use std::sync::Arc;
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::cache::{KvCache, PagePool};
 use super::llama::{Llama, Scratch};
 use super::rope::RotaryTable;
 use super::{Chunk, ForwardError, LanguageModel};
@@ -21,7 +20,6 @@ const PARALLEL_STEP: usize = 8 << 20;
 pub(crate) struct Runner {
     model: Arc<Llama>,
     rotary: RotaryTable,
-    pages: PagePool,
     threads: ThreadPool,
     scratch: Vec<Scratch>,
     logits: Vec<f32>,
@@ -40,7 +38,6 @@ impl Runner {
         Ok(Self {
             model: Arc::new(model),
             rotary: RotaryTable::new(config),
-            pages: PagePool::default(),
             threads,
             scratch,
             logits: Vec::new(),
@@ -54,14 +51,12 @@ impl LanguageModel for Runner {
     }
 
     fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<&[f32], ForwardError> {
-        let layout = self.model.layout();
         let vocabulary = self.model.vocabulary();
         let mut rows = 0;
         for chunk in chunks.iter_mut() {
             if let Some(token) = chunk.tokens.iter().find(|token| **token as usize >= vocabulary) {
                 return Err(ForwardError(format!("token {token} is outside the vocabulary of {vocabulary}")));
             }
-            chunk.cache.reserve(chunk.tokens.len(), &layout, &mut self.pages);
             self.rotary.reserve(chunk.cache.length() + chunk.tokens.len());
             rows += chunk.tokens.len();
         }
@@ -95,10 +90,6 @@ impl LanguageModel for Runner {
             self.threads.install(|| model.forward(chunks, rotary, true, scratch, logits));
         }
         Ok(&self.logits)
-    }
-
-    fn release(&mut self, cache: KvCache) {
-        self.pages.give_back(cache);
     }
 }
 

@@ -1,8 +1,13 @@
 //! Continuous batching: sequences join and leave at every step.
 //!
-//! One thread owns the model and all sequences. Each step computes one token of every sequence that generates
-//! and a piece of the prompts that are not computed yet. What a sequence gets does not depend on the others.
+//! One thread owns the model, the pages and all sequences. Each step computes one token of every sequence that
+//! generates and a piece of the prompts that are not computed yet. What a sequence gets does not depend on the others.
+//!
+//! Sequences are admitted in order of arrival, as soon as there is memory for what they start with. When memory runs
+//! out the youngest one gives its pages up and waits before all that came later; it is computed again from what is
+//! known then. The oldest one never has to, and alone it fits, so there is always progress.
 
+mod plan;
 mod sequence;
 
 use std::collections::VecDeque;
@@ -11,18 +16,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
+use crate::cache::Pool;
 use crate::error::GenerateError;
 use crate::model::{Chunk, LanguageModel};
+use crate::statistics::Counters;
 use crate::tokenizer::Tokenizer;
-pub(crate) use sequence::{Completion, Order};
-use sequence::{Sequence, Stopped};
+use sequence::Sequence;
+pub(crate) use sequence::{Completion, Order, Reply};
 
-/// An order and the way back for its result; nobody waits any more when the receiver is gone.
+/// An order and the way back for its result.
 pub(crate) struct Submission {
     pub(crate) order: Order,
-    pub(crate) reply: oneshot::Sender<Result<Completion, GenerateError>>,
+    pub(crate) reply: Reply,
 }
 
 /// Limits of the scheduler.
@@ -42,8 +49,13 @@ pub(crate) struct Scheduler<M> {
     limits: Limits,
     submissions: mpsc::Receiver<Submission>,
     shut_down: Arc<AtomicBool>,
-    waiting: VecDeque<Submission>,
+    pool: Pool,
+    /// In order of arrival, all later than those that run.
+    waiting: VecDeque<Sequence>,
+    /// In order of arrival.
     running: Vec<Sequence>,
+    arrivals: u64,
+    counters: Arc<Counters>,
 }
 
 impl<M: LanguageModel> Scheduler<M> {
@@ -51,8 +63,10 @@ impl<M: LanguageModel> Scheduler<M> {
         model: M,
         tokenizer: Arc<Tokenizer>,
         limits: Limits,
+        pool: Pool,
         submissions: mpsc::Receiver<Submission>,
         shut_down: Arc<AtomicBool>,
+        counters: Arc<Counters>,
     ) -> Self {
         Self {
             model,
@@ -60,158 +74,173 @@ impl<M: LanguageModel> Scheduler<M> {
             limits,
             submissions,
             shut_down,
+            pool,
             waiting: VecDeque::new(),
             running: Vec::new(),
+            arrivals: 0,
+            counters,
         }
     }
 
     /// Runs until every sender is gone or the engine is shut down.
     pub(crate) fn run(mut self) {
         while self.receive() {
-            self.admit();
-            self.retire();
-            if !self.running.is_empty() {
-                self.step();
-            }
+            self.turn();
         }
-        let running = self.running.drain(..).map(|sequence| sequence.reply);
-        for reply in running.chain(self.waiting.drain(..).map(|submission| submission.reply)) {
-            // Whoever stopped waiting needs no answer.
-            let _ = reply.send(Err(GenerateError::ShutDown));
+        for sequence in self.running.drain(..).chain(self.waiting.drain(..)) {
+            self.pool.release(sequence.stop(Err(GenerateError::ShutDown)));
         }
+        self.note();
     }
 
     /// Takes in what has been submitted, waiting for it when there is nothing else to do. False at the end.
     fn receive(&mut self) -> bool {
         if self.running.is_empty() && self.waiting.is_empty() {
             match self.submissions.blocking_recv() {
-                Some(submission) => self.waiting.push_back(submission),
+                Some(submission) => self.enqueue(submission),
                 None => return false,
             }
         }
         while self.waiting.len() < self.limits.max_waiting.max(1) {
             match self.submissions.try_recv() {
-                Ok(submission) => self.waiting.push_back(submission),
+                Ok(submission) => self.enqueue(submission),
                 Err(_) => break,
             }
         }
         !self.shut_down.load(Ordering::Acquire)
     }
 
-    /// Gives free places to those who wait longest, and lets go of those whose time is over.
-    fn admit(&mut self) {
-        let now = Instant::now();
-        for submission in std::mem::take(&mut self.waiting) {
-            if submission.reply.is_closed() {
-                continue;
-            }
-            if submission.order.deadline.is_some_and(|deadline| deadline <= now) {
-                let _ = submission.reply.send(Err(GenerateError::DeadlineExceeded { completion_tokens: 0 }));
-            } else if self.running.len() < self.limits.max_batch.max(1) {
-                self.running.push(Sequence::new(submission.order, submission.reply));
-            } else {
-                self.waiting.push_back(submission);
-            }
+    fn enqueue(&mut self, Submission { order, reply }: Submission) {
+        let (layout, context_length) = (*self.pool.layout(), self.limits.context_length);
+        let sequence = Sequence::new(self.arrivals, order, reply, layout, context_length);
+        self.arrivals += 1;
+        self.waiting.push_back(sequence);
+    }
+
+    /// One step with what comes before and after it.
+    fn turn(&mut self) {
+        self.retire();
+        self.admit();
+        debug_assert!(
+            self.running.iter().chain(&self.waiting).is_sorted_by_key(|sequence| sequence.arrival),
+            "a sequence was overtaken"
+        );
+        if !self.running.is_empty() {
+            self.plan();
+            self.step();
+        }
+        self.note();
+        // Large books are looked through now and then only.
+        #[cfg(debug_assertions)]
+        if self.pool.is_small() || self.counters.steps.load(Ordering::Relaxed).is_multiple_of(64) {
+            self.pool.check(self.running.iter().chain(&self.waiting).map(|sequence| &sequence.cache));
         }
     }
 
     /// Ends sequences that nobody waits for or whose deadline is over.
     fn retire(&mut self) {
         let now = Instant::now();
-        let mut index = 0;
-        while let Some(sequence) = self.running.get(index) {
-            if sequence.reply.is_closed() {
-                let sequence = self.running.swap_remove(index);
-                self.model.release(sequence.cache);
-            } else if sequence.order.deadline.is_some_and(|deadline| deadline <= now) {
-                let completion_tokens = sequence.tokens.len();
-                self.fail(index, GenerateError::DeadlineExceeded { completion_tokens });
-            } else {
-                index += 1;
-            }
+        let over = |sequence: &Sequence| {
+            sequence.is_cancelled() || sequence.order.deadline.is_some_and(|deadline| deadline <= now)
+        };
+        let late = |sequence: Sequence| {
+            let completion_tokens = sequence.generated().len();
+            sequence.stop(Err(GenerateError::DeadlineExceeded { completion_tokens }))
+        };
+        while let Some(index) = self.running.iter().position(over) {
+            let cache = late(self.running.remove(index));
+            self.pool.release(cache);
+        }
+        while let Some(sequence) =
+            self.waiting.iter().position(over).and_then(|index| self.waiting.remove(index))
+        {
+            self.pool.release(late(sequence));
         }
     }
 
-    fn fail(&mut self, index: usize, error: GenerateError) {
-        let sequence = self.running.swap_remove(index);
-        self.model.release(sequence.cache);
-        let _ = sequence.reply.send(Err(error));
-    }
-
-    /// Computes one step and hands out what it finished.
+    /// Computes what was planned and hands out what it finished.
     fn step(&mut self) {
         let vocabulary = self.model.vocabulary();
-        // Generating sequences first, then prompts in order of arrival within the budget.
-        self.running.sort_by_key(|sequence| (sequence.is_prefilling(), sequence.order.arrival));
-        let mut budget = self.limits.max_step_tokens.max(1);
-        let mut taking_part = 0;
-        let mut chunks = Vec::with_capacity(self.running.len());
-        for sequence in &mut self.running {
-            let prefilling = sequence.is_prefilling();
-            if prefilling && budget == 0 {
-                break;
-            }
-            let limit = if prefilling { self.limits.prefill_chunk.max(1).min(budget) } else { 1 };
-            let chunk = sequence.next_chunk(limit);
-            budget = budget.saturating_sub(chunk.tokens.len());
-            chunks.push(chunk);
-            taking_part += 1;
-        }
-        let model = &mut self.model;
+        let mut chunks: Vec<Chunk<'_>> = self.running.iter_mut().filter_map(Sequence::chunk).collect();
+        let tokens = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
+        Counters::add(&self.counters.steps, 1);
+        Counters::add(&self.counters.computed_tokens, tokens);
+        let (model, step) = (&mut self.model, &mut chunks);
         // A panic in the forward pass must not take the other sequences with it. The model's buffers are
-        // written anew at each pass and the caches of this one are dropped, so nothing half-done is seen.
-        let result = catch_unwind(AssertUnwindSafe(|| forward(model, &mut chunks, vocabulary)));
+        // written anew at each pass, and the pages of this one are published only afterwards, so nothing half-done
+        // is seen.
+        let result = catch_unwind(AssertUnwindSafe(move || {
+            let model = model;
+            forward(model, step, vocabulary)
+        }));
         drop(chunks);
         let logits = match result {
             Ok(Ok(logits)) => logits,
-            Ok(Err(reason)) => return self.fail_step(taking_part, &reason),
+            Ok(Err(reason)) => return self.fail_step(&reason),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let reason = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic");
-                return self.fail_step(taking_part, &format!("internal error: {reason}"));
+                return self.fail_step(&format!("internal error: {reason}"));
             }
         };
         let mut rows = logits.chunks_exact(vocabulary.max(1));
         let mut ended = Vec::new();
-        for (index, sequence) in self.running[..taking_part].iter_mut().enumerate() {
-            if sequence.advance()
+        let taking_part = self.running.iter_mut().enumerate().filter(|(_, sequence)| sequence.in_step > 0);
+        for (index, sequence) in taking_part {
+            sequence.publish(&mut self.pool);
+            if sequence.remaining() == 0
                 && let Some(logits) = rows.next()
-                && let Some(outcome) =
-                    sequence.take_logits(logits, &self.tokenizer, self.limits.context_length)
             {
-                ended.push((index, outcome));
+                match sequence.take_logits(logits, &self.tokenizer, self.limits.context_length) {
+                    Some(outcome) => ended.push((index, outcome)),
+                    None => sequence.stream(),
+                }
             }
         }
         for (index, outcome) in ended.into_iter().rev() {
-            let sequence = self.running.swap_remove(index);
-            let Stopped { reply, cache, result } = sequence.stop(outcome);
-            self.model.release(cache);
-            let _ = reply.send(result);
+            let sequence = self.running.remove(index);
+            self.pool.release(sequence.stop(outcome));
         }
     }
 
-    fn fail_step(&mut self, taking_part: usize, reason: &str) {
-        tracing::error!(sequences = taking_part, reason, "forward pass failed");
-        for sequence in self.running.drain(..taking_part) {
-            // The cache is dropped instead of given back: the failed pass may have left it half-written.
-            let _ = sequence.reply.send(Err(GenerateError::Forward(reason.to_owned())));
+    /// Ends the sequences that took part in a step that failed.
+    fn fail_step(&mut self, reason: &str) {
+        let (failed, others): (Vec<Sequence>, Vec<Sequence>) =
+            self.running.drain(..).partition(|sequence| sequence.in_step > 0);
+        self.running = others;
+        tracing::error!(sequences = failed.len(), reason, "forward pass failed");
+        for sequence in failed {
+            self.pool.release(sequence.stop(Err(GenerateError::Forward(reason.to_owned()))));
         }
+    }
+
+    /// Notes how things stand.
+    fn note(&self) {
+        let counters = &self.counters;
+        counters.running.store(self.running.len(), Ordering::Relaxed);
+        counters.waiting.store(self.waiting.len(), Ordering::Relaxed);
+        counters.held_pages.store(self.pool.held(), Ordering::Relaxed);
+        counters.cached_pages.store(self.pool.cached(), Ordering::Relaxed);
+        counters.allocated_pages.store(self.pool.allocated(), Ordering::Relaxed);
+        counters.evictions.store(self.pool.evictions(), Ordering::Relaxed);
     }
 }
 
-fn forward<M: LanguageModel>(
-    model: &mut M,
+fn forward<'a, M: LanguageModel>(
+    model: &'a mut M,
     chunks: &mut [Chunk<'_>],
     vocabulary: usize,
-) -> Result<Vec<f32>, String> {
+) -> Result<&'a [f32], String> {
     let wanted = chunks.iter().filter(|chunk| chunk.logits).count();
     let logits = model.forward(chunks).map_err(|error| error.to_string())?;
     if logits.len() == wanted * vocabulary {
-        Ok(logits.to_vec())
+        Ok(logits)
     } else {
         Err(format!("the model returned {} logits instead of {}", logits.len(), wanted * vocabulary))
     }
 }
 
+#[cfg(test)]
+mod fairness;
 #[cfg(test)]
 mod tests;

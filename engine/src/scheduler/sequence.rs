@@ -2,18 +2,17 @@
 
 use std::time::Instant;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
+use crate::cache::{KvCache, PageLayout, Pool};
 use crate::error::GenerateError;
-use crate::model::{Chunk, KvCache};
+use crate::model::Chunk;
 use crate::request::{Finish, Sampling};
 use crate::sampler::{highest, sample};
 use crate::tokenizer::Tokenizer;
 
 /// A checked request.
 pub(crate) struct Order {
-    /// Counts requests, so that prompts are computed in order of arrival.
-    pub(crate) arrival: u64,
     /// At least one token, fewer than the context length.
     pub(crate) prompt: Vec<u32>,
     /// Ids that end the sequence with [`Finish::Stop`].
@@ -28,6 +27,13 @@ pub(crate) struct Order {
     pub(crate) deadline: Option<Instant>,
 }
 
+impl Order {
+    /// Most positions that are ever computed: the last token that is generated is not.
+    pub(crate) fn most_positions(&self, context_length: usize) -> usize {
+        self.prompt.len().saturating_add(self.max_new_tokens.max(1)).min(context_length) - 1
+    }
+}
+
 /// What the scheduler made of an order.
 #[derive(Debug)]
 pub(crate) struct Completion {
@@ -37,58 +43,123 @@ pub(crate) struct Completion {
     pub(crate) finish: Finish,
     /// With the stop or end-of-sequence token.
     pub(crate) generated: usize,
+    /// Prompt tokens that came from the cache.
+    pub(crate) cached: usize,
     pub(crate) first_logits: Vec<(u32, f32)>,
 }
 
-type Reply = oneshot::Sender<Result<Completion, GenerateError>>;
+/// The way back to who asked.
+pub(crate) struct Reply {
+    /// Nobody waits any more when the receiver is gone.
+    pub(crate) completion: oneshot::Sender<Result<Completion, GenerateError>>,
+    /// Where tokens go as they come, if there is room; the completion has all of them.
+    pub(crate) tokens: Option<mpsc::Sender<Vec<u32>>>,
+}
 
 pub(super) struct Sequence {
+    /// Counts orders as they came in.
+    pub(super) arrival: u64,
     pub(super) order: Order,
     pub(super) reply: Reply,
     pub(super) cache: KvCache,
-    pub(super) tokens: Vec<u32>,
+    /// Tokens computed in this step.
+    pub(super) in_step: usize,
+    /// The prompt, then what was generated.
+    known: Vec<u32>,
+    prompt_length: usize,
     first_logits: Vec<(u32, f32)>,
-    /// Prompt tokens that are in the cache.
-    computed: usize,
-    /// Tokens of the chunk that is being computed.
-    in_step: usize,
-}
-
-/// A sequence that is over.
-pub(super) struct Stopped {
-    pub(super) reply: Reply,
-    pub(super) cache: KvCache,
-    pub(super) result: Result<Completion, GenerateError>,
+    /// Prompt tokens that came from the cache.
+    cached: usize,
+    preempted: bool,
+    /// Generated tokens that were streamed.
+    streamed: usize,
+    most_positions: usize,
 }
 
 impl Sequence {
-    pub(super) fn new(order: Order, reply: Reply) -> Self {
-        let (cache, tokens, first_logits) = (KvCache::default(), Vec::new(), Vec::new());
-        Self { order, reply, cache, tokens, first_logits, computed: 0, in_step: 0 }
-    }
-
-    /// Whether a part of the prompt is not in the cache yet.
-    pub(super) fn is_prefilling(&self) -> bool {
-        self.computed < self.order.prompt.len()
-    }
-
-    /// The next tokens to compute, at most `limit`.
-    pub(super) fn next_chunk(&mut self, limit: usize) -> Chunk<'_> {
-        let (prompt, tokens) = (&self.order.prompt, &self.tokens);
-        if self.computed < prompt.len() {
-            let end = prompt.len().min(self.computed + limit);
-            self.in_step = end - self.computed;
-            Chunk { tokens: &prompt[self.computed..end], cache: &mut self.cache, logits: end == prompt.len() }
-        } else {
-            self.in_step = 0;
-            Chunk { tokens: &tokens[tokens.len() - 1..], cache: &mut self.cache, logits: true }
+    pub(super) fn new(
+        arrival: u64,
+        mut order: Order,
+        reply: Reply,
+        layout: PageLayout,
+        context_length: usize,
+    ) -> Self {
+        let most_positions = order.most_positions(context_length);
+        let known = std::mem::take(&mut order.prompt);
+        Self {
+            arrival,
+            order,
+            reply,
+            cache: KvCache::new(layout),
+            in_step: 0,
+            prompt_length: known.len(),
+            known,
+            first_logits: Vec::new(),
+            cached: 0,
+            preempted: false,
+            streamed: 0,
+            most_positions,
         }
     }
 
-    /// Notes that the chunk is computed; true when it gave logits.
-    pub(super) fn advance(&mut self) -> bool {
-        self.computed += std::mem::take(&mut self.in_step);
-        !self.is_prefilling()
+    /// All tokens, generated ones included.
+    pub(super) fn known(&self) -> &[u32] {
+        &self.known
+    }
+
+    /// Tokens generated so far.
+    pub(super) fn generated(&self) -> &[u32] {
+        &self.known[self.prompt_length..]
+    }
+
+    /// Known tokens that are not in the cache; one when the sequence does nothing but generate.
+    pub(super) fn remaining(&self) -> usize {
+        self.known.len() - self.cache.length()
+    }
+
+    /// Positions that the next token needs, once everything known is computed.
+    pub(super) fn positions_ahead(&self) -> usize {
+        (self.known.len() + 1).min(self.most_positions)
+    }
+
+    /// Takes over what the pool has of the next tokens; returns how many.
+    pub(super) fn attach(&mut self, pool: &mut Pool) -> usize {
+        let found = pool.attach(&mut self.cache, &self.known);
+        if !self.preempted {
+            self.cached += found;
+        }
+        found
+    }
+
+    /// Publishes the pages that were filled.
+    pub(super) fn publish(&mut self, pool: &mut Pool) {
+        pool.publish(&mut self.cache, &self.known);
+    }
+
+    /// The cache, to be given back; everything known is computed again.
+    pub(super) fn preempt(&mut self) -> KvCache {
+        self.preempted = true;
+        self.in_step = 0;
+        let empty = KvCache::new(*self.cache.layout());
+        std::mem::replace(&mut self.cache, empty)
+    }
+
+    /// Whether the page that this one would fill next is the one that `other` fills, so that it need only wait.
+    pub(super) fn follows(&self, other: &Self) -> bool {
+        let start = self.cache.published();
+        let end = start + self.cache.layout().positions;
+        self.cache.page_count() * self.cache.layout().positions == start
+            && end < self.known.len()
+            && self.cache.same_prefix(&other.cache)
+            && other.known.get(start..end) == Some(&self.known[start..end])
+    }
+
+    /// The tokens of this step, if it takes part.
+    pub(super) fn chunk(&mut self) -> Option<Chunk<'_>> {
+        let start = self.cache.length();
+        let end = start + self.in_step;
+        let logits = end == self.known.len();
+        (self.in_step > 0).then(|| Chunk { tokens: &self.known[start..end], cache: &mut self.cache, logits })
     }
 
     /// Chooses the next token; the outcome when that was the last one.
@@ -98,17 +169,18 @@ impl Sequence {
         tokenizer: &Tokenizer,
         context_length: usize,
     ) -> Option<Result<Finish, GenerateError>> {
-        if self.tokens.is_empty() && self.order.first_logits > 0 {
+        let index = self.known.len() - self.prompt_length;
+        if index == 0 && self.order.first_logits > 0 {
             self.first_logits = highest(logits, self.order.first_logits);
         }
         if self.order.max_new_tokens == 0 {
             return Some(Ok(Finish::Length));
         }
-        let position = self.order.prompt.len() + self.tokens.len();
-        let Some(token) = sample(logits, &self.order.sampling, self.tokens.len()) else {
+        let position = self.known.len();
+        let Some(token) = sample(logits, &self.order.sampling, index) else {
             return Some(Err(GenerateError::NotFinite { position }));
         };
-        self.tokens.push(token);
+        self.known.push(token);
         if self.order.stop_tokens.contains(&token) {
             return Some(Ok(Finish::Stop));
         }
@@ -120,7 +192,7 @@ impl Sequence {
             Ok(false) => {}
             Err(error) => return Some(Err(error)),
         }
-        let full = self.tokens.len() >= self.order.max_new_tokens || position + 1 >= context_length;
+        let full = index + 1 >= self.order.max_new_tokens || position + 1 >= context_length;
         full.then_some(Ok(Finish::Length))
     }
 
@@ -129,33 +201,48 @@ impl Sequence {
     fn stop_text_reached(&self, tokenizer: &Tokenizer) -> Result<bool, GenerateError> {
         const SILENT: usize = 16;
         let Some(stop) = &self.order.stop_text else { return Ok(false) };
-        let window = self.tokens.len().min(stop.len() + SILENT);
+        let window = self.generated().len().min(stop.len() + SILENT);
         // One token of context keeps the blank that decoding strips at the start.
-        let mut context = vec![
-            *self.tokens[..self.tokens.len() - window]
-                .last()
-                .unwrap_or(self.order.prompt.last().unwrap_or(&0)),
-        ];
-        let before = tokenizer.decode(&context)?;
-        context.extend(&self.tokens[self.tokens.len() - window..]);
-        let text = tokenizer.decode(&context)?;
+        let context = &self.known[self.known.len() - window - 1..];
+        let before = tokenizer.decode(&context[..1])?;
+        let text = tokenizer.decode(context)?;
         Ok(text.strip_prefix(&*before).unwrap_or(&text).contains(&**stop))
     }
 
-    pub(super) fn stop(mut self, outcome: Result<Finish, GenerateError>) -> Stopped {
-        let result = outcome.map(|finish| {
-            let generated = self.tokens.len();
+    /// Streams what was generated since the last time, unless the reader is behind: then it gets more later.
+    pub(super) fn stream(&mut self) {
+        let new = &self.known[self.prompt_length + self.streamed..];
+        if let Some(tokens) = &self.reply.tokens
+            && let Ok(place) = tokens.try_reserve()
+        {
+            self.streamed += new.len();
+            place.send(new.to_vec());
+        }
+    }
+
+    /// Gives the cache and answers.
+    pub(super) fn stop(self, outcome: Result<Finish, GenerateError>) -> KvCache {
+        let Self { order, reply, cache, known: mut prompt, prompt_length, first_logits, cached, .. } = self;
+        let completion = outcome.map(|finish| {
+            let mut tokens = prompt.split_off(prompt_length);
+            let generated = tokens.len();
             let by_token = match finish {
-                Finish::Stop => self.order.stop_text.is_none(),
+                Finish::Stop => order.stop_text.is_none(),
                 Finish::EndOfSequence => true,
                 Finish::Length => false,
             };
             if by_token {
-                self.tokens.pop();
+                tokens.pop();
             }
-            let (prompt, tokens, first_logits) = (self.order.prompt, self.tokens, self.first_logits);
-            Completion { prompt, tokens, finish, generated, first_logits }
+            Completion { prompt, tokens, finish, generated, cached, first_logits }
         });
-        Stopped { reply: self.reply, cache: self.cache, result }
+        // Whoever stopped waiting needs no answer.
+        let _ = reply.completion.send(completion);
+        cache
+    }
+
+    /// Whether nobody waits for it any more.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.reply.completion.is_closed()
     }
 }

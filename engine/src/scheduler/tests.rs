@@ -5,18 +5,24 @@ use std::time::Duration;
 
 use super::*;
 use crate::fixtures::byte_tokenizer;
-use crate::model::{ForwardError, KvCache};
+use tokio::sync::oneshot;
+
+use crate::cache::{KeyValueShape, PageLayout};
+use crate::model::ForwardError;
 use crate::request::{Finish, Sampling};
 
 const VOCABULARY: usize = 100;
+pub(super) const CONTEXT: usize = 40;
+pub(super) const LAYOUT: PageLayout =
+    PageLayout { shape: KeyValueShape { layers: 1, heads: 1, head_size: 2 }, positions: 4 };
 
 /// Continues with the number after the last token. Token 99 fails, 98 panics, 97 gives logits that are no numbers.
-struct Counting {
+pub(super) struct Counting {
     /// Tokens of each sequence of each step.
-    steps: Arc<std::sync::Mutex<Vec<Vec<usize>>>>,
-    logits: Vec<f32>,
+    pub(super) steps: Arc<std::sync::Mutex<Vec<Vec<usize>>>>,
+    pub(super) logits: Vec<f32>,
     /// How long a step takes.
-    pause: Duration,
+    pub(super) pause: Duration,
 }
 
 impl LanguageModel for Counting {
@@ -44,8 +50,6 @@ impl LanguageModel for Counting {
         }
         Ok(&self.logits)
     }
-
-    fn release(&mut self, _: KvCache) {}
 }
 
 struct Harness {
@@ -55,23 +59,28 @@ struct Harness {
     thread: std::thread::JoinHandle<()>,
 }
 
+pub(super) fn tokenizer() -> Arc<Tokenizer> {
+    let json = byte_tokenizer().to_string();
+    Arc::new(Tokenizer::from_json(json.as_bytes(), Path::new("tokenizer.json")).unwrap())
+}
+
 fn start(max_batch: usize, pause: Duration) -> Harness {
     let steps = Arc::new(std::sync::Mutex::new(Vec::new()));
     let model = Counting { steps: steps.clone(), logits: Vec::new(), pause };
-    let json = byte_tokenizer().to_string();
-    let tokenizer = Arc::new(Tokenizer::from_json(json.as_bytes(), Path::new("tokenizer.json")).unwrap());
+    let tokenizer = tokenizer();
     let limits =
-        Limits { max_batch, prefill_chunk: 4, max_step_tokens: 6, max_waiting: 8, context_length: 40 };
+        Limits { max_batch, prefill_chunk: 4, max_step_tokens: 6, max_waiting: 8, context_length: CONTEXT };
     let (submissions, receiver) = mpsc::channel(4);
     let shut_down = Arc::new(AtomicBool::new(false));
-    let scheduler = Scheduler::new(model, tokenizer, limits, receiver, shut_down.clone());
+    let pool = Pool::new(LAYOUT, 1000, true, 0);
+    let counters = Arc::default();
+    let scheduler = Scheduler::new(model, tokenizer, limits, pool, receiver, shut_down.clone(), counters);
     let thread = std::thread::spawn(move || scheduler.run());
     Harness { submissions, steps, shut_down, thread }
 }
 
-fn order(arrival: u64, prompt: &[u32], max_new_tokens: usize) -> Order {
+pub(super) fn order(prompt: &[u32], max_new_tokens: usize) -> Order {
     Order {
-        arrival,
         prompt: prompt.to_vec(),
         stop_tokens: vec![],
         stop_text: None,
@@ -83,11 +92,12 @@ fn order(arrival: u64, prompt: &[u32], max_new_tokens: usize) -> Order {
     }
 }
 
-type Answer = oneshot::Receiver<Result<Completion, GenerateError>>;
+pub(super) type Answer = oneshot::Receiver<Result<Completion, GenerateError>>;
 
 impl Harness {
     fn submit(&self, order: Order) -> Answer {
-        let (reply, answer) = oneshot::channel();
+        let (completion, answer) = oneshot::channel();
+        let reply = Reply { completion, tokens: None };
         self.submissions.blocking_send(Submission { order, reply }).unwrap();
         answer
     }
@@ -102,24 +112,24 @@ impl Harness {
 #[test]
 fn ends_by_length_stop_and_end_of_sequence() {
     let harness = start(4, Duration::ZERO);
-    let length = harness.submit(order(0, &[1], 3)).blocking_recv().unwrap().unwrap();
+    let length = harness.submit(order(&[1], 3)).blocking_recv().unwrap().unwrap();
     assert_eq!((length.tokens, length.finish, length.generated), (vec![2, 3, 4], Finish::Length, 3));
     let stop =
-        harness.submit(Order { stop_tokens: vec![4], ..order(1, &[1], 9) }).blocking_recv().unwrap().unwrap();
+        harness.submit(Order { stop_tokens: vec![4], ..order(&[1], 9) }).blocking_recv().unwrap().unwrap();
     assert_eq!((stop.tokens, stop.finish, stop.generated), (vec![2, 3], Finish::Stop, 3));
     let end = harness
-        .submit(Order { end_of_sequence: vec![3], ..order(2, &[1], 9) })
+        .submit(Order { end_of_sequence: vec![3], ..order(&[1], 9) })
         .blocking_recv()
         .unwrap()
         .unwrap();
     assert_eq!((end.tokens, end.finish, end.generated), (vec![2], Finish::EndOfSequence, 2));
     let nothing =
-        harness.submit(Order { first_logits: 1, ..order(3, &[1], 0) }).blocking_recv().unwrap().unwrap();
+        harness.submit(Order { first_logits: 1, ..order(&[1], 0) }).blocking_recv().unwrap().unwrap();
     assert_eq!((nothing.tokens, nothing.first_logits), (vec![], vec![(2, 1.0)]));
-    let context = harness.submit(order(4, &[1; 38], 9)).blocking_recv().unwrap().unwrap();
+    let context = harness.submit(order(&[1; 38], 9)).blocking_recv().unwrap().unwrap();
     assert_eq!((context.tokens, context.finish), (vec![2, 3], Finish::Length));
     // Ids 3 to 258 are bytes: after 67 ("@") come "A", "B", "C".
-    let text = Order { stop_text: Some("BC".to_owned()), ..order(5, &[67], 9) };
+    let text = Order { stop_text: Some("BC".to_owned()), ..order(&[67], 9) };
     let text = harness.submit(text).blocking_recv().unwrap().unwrap();
     assert_eq!((text.tokens, text.finish), (vec![68, 69, 70], Finish::Stop));
     harness.finish();
@@ -128,9 +138,10 @@ fn ends_by_length_stop_and_end_of_sequence() {
 #[test]
 fn prompts_are_cut_and_batches_mixed() {
     let harness = start(3, Duration::from_millis(2));
-    let answers: Vec<Answer> = (0..5).map(|index| harness.submit(order(index, &[1; 9], 4))).collect();
-    for answer in answers {
-        assert_eq!(answer.blocking_recv().unwrap().unwrap().tokens, [2, 3, 4, 5]);
+    let answers: Vec<Answer> = (1..6).map(|first| harness.submit(order(&[first; 9], 4))).collect();
+    for (first, answer) in (1..).zip(answers) {
+        let expected: Vec<u32> = (1..=4).map(|index| first + index).collect();
+        assert_eq!(answer.blocking_recv().unwrap().unwrap().tokens, expected);
     }
     let steps = harness.finish();
     assert!(steps.iter().all(|step| step.len() <= 3 && step.iter().sum::<usize>() <= 6), "{steps:?}");
@@ -141,12 +152,12 @@ fn prompts_are_cut_and_batches_mixed() {
 fn a_failed_pass_fails_its_sequences_only() {
     let harness = start(4, Duration::ZERO);
     for (token, text) in [(99, "scripted failure"), (98, "scripted panic")] {
-        let error = harness.submit(order(0, &[token], 3)).blocking_recv().unwrap().unwrap_err();
+        let error = harness.submit(order(&[token], 3)).blocking_recv().unwrap().unwrap_err();
         assert!(matches!(&error, GenerateError::Forward(reason) if reason.contains(text)), "{error}");
-        let next = harness.submit(order(1, &[1], 2)).blocking_recv().unwrap().unwrap();
+        let next = harness.submit(order(&[1], 2)).blocking_recv().unwrap().unwrap();
         assert_eq!(next.tokens, [2, 3]);
     }
-    let error = harness.submit(order(2, &[96], 3)).blocking_recv().unwrap().unwrap_err();
+    let error = harness.submit(order(&[96], 3)).blocking_recv().unwrap().unwrap_err();
     assert_eq!(error, GenerateError::NotFinite { position: 2 });
     harness.finish();
 }
@@ -154,13 +165,13 @@ fn a_failed_pass_fails_its_sequences_only() {
 #[test]
 fn cancelled_and_late_sequences_leave() {
     let harness = start(1, Duration::from_millis(5));
-    let cancelled = harness.submit(order(0, &[1], 1_000_000));
-    let late = Order { deadline: Some(Instant::now() + Duration::from_millis(60)), ..order(1, &[1], 30) };
+    let cancelled = harness.submit(order(&[1], 1_000_000));
+    let late = Order { deadline: Some(Instant::now() + Duration::from_millis(60)), ..order(&[1], 30) };
     std::thread::sleep(Duration::from_millis(20));
     drop(cancelled);
     let error = harness.submit(late).blocking_recv().unwrap().unwrap_err();
     assert!(matches!(error, GenerateError::DeadlineExceeded { completion_tokens: 1.. }), "{error}");
-    let expired = Order { deadline: Some(Instant::now()), ..order(2, &[1], 30) };
+    let expired = Order { deadline: Some(Instant::now()), ..order(&[1], 30) };
     let error = harness.submit(expired).blocking_recv().unwrap().unwrap_err();
     assert_eq!(error, GenerateError::DeadlineExceeded { completion_tokens: 0 });
     assert!(harness.finish().len() < 30);
@@ -169,7 +180,7 @@ fn cancelled_and_late_sequences_leave() {
 #[test]
 fn shutting_down_answers_everyone() {
     let harness = start(1, Duration::from_millis(5));
-    let answers: Vec<Answer> = (0..3).map(|index| harness.submit(order(index, &[1], 30))).collect();
+    let answers: Vec<Answer> = (0..3).map(|_| harness.submit(order(&[1], 30))).collect();
     harness.shut_down.store(true, Ordering::Release);
     for answer in answers {
         assert_eq!(answer.blocking_recv().unwrap().unwrap_err(), GenerateError::ShutDown);

@@ -10,9 +10,10 @@ use tokenizers::AddedToken;
 
 use crate::error::{GenerateError, LoadError};
 
-/// A model's tokenizer, from tokenizer.json or a SentencePiece model.
+/// A model's tokenizer, from tokenizer.json or a SentencePiece model. A model with random weights has none: its texts
+/// are empty and none can be encoded.
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    inner: Option<tokenizers::Tokenizer>,
     file: PathBuf,
     sha256: String,
     newline: Option<u32>,
@@ -26,6 +27,12 @@ impl Tokenizer {
     /// When the folder has neither, or one of the files is damaged.
     pub fn from_folder(folder: &Path) -> Result<Self, LoadError> {
         crate::load::tokenizer(folder)
+    }
+
+    /// What stands in for the tokenizer of a model that has none.
+    pub(crate) fn none() -> Self {
+        let sha256 = hex::encode(Sha256::digest(b""));
+        Self { inner: None, file: PathBuf::new(), sha256, newline: None, id_limit: 0 }
     }
 
     /// Parses tokenizer.json; `file` is what errors name.
@@ -56,7 +63,7 @@ impl Tokenizer {
         inner.with_padding(None);
         let id_limit = inner.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
         let mut tokenizer = Self {
-            inner,
+            inner: Some(inner),
             file: file.to_owned(),
             sha256: hex::encode(Sha256::digest(bytes)),
             newline: None,
@@ -69,7 +76,10 @@ impl Tokenizer {
 
     /// The ids of a raw text; no special tokens are added.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
+        let none = || GenerateError::Tokenizer("the model has no tokenizer; give token ids".to_owned());
         self.inner
+            .as_ref()
+            .ok_or_else(none)?
             .encode_fast(text, false)
             .map(|encoding| encoding.get_ids().to_vec())
             .map_err(|error| GenerateError::Tokenizer(error.to_string()))
@@ -77,7 +87,8 @@ impl Tokenizer {
 
     /// The text of some ids, special tokens skipped.
     pub fn decode(&self, ids: &[u32]) -> Result<String, GenerateError> {
-        self.inner.decode(ids, true).map_err(|error| GenerateError::Tokenizer(error.to_string()))
+        let Some(inner) = &self.inner else { return Ok(String::new()) };
+        inner.decode(ids, true).map_err(|error| GenerateError::Tokenizer(error.to_string()))
     }
 
     /// The last id of the encoding of `"\n"`, if that has any.
@@ -87,7 +98,7 @@ impl Tokenizer {
 
     /// The id of a piece, added tokens included.
     pub fn id(&self, piece: &str) -> Option<u32> {
-        self.inner.token_to_id(piece)
+        self.inner.as_ref()?.token_to_id(piece)
     }
 
     /// One more than the highest id.

@@ -1,0 +1,284 @@
+//! Measurements: tokens per second by batch size, time to the first token, memory, and how much of what the machine can
+//! do that is. Plain data comes out, to be shown by others.
+
+mod machine;
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+
+use crate::description::ModelDescription;
+use crate::engine::Engine;
+use crate::error::{GenerateError, LoadError};
+use crate::options::{LoadOptions, ModelSource};
+use crate::request::{GenerateRequest, Input, Sampling, Stop};
+use crate::stream::StreamEvent;
+pub use machine::{MachineLimits, machine_limits};
+
+/// Tokens that a second turn adds to what the first one left.
+const SECOND_TURN: usize = 16;
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct BenchSettings {
+    /// The model.
+    pub source: ModelSource,
+    /// How it is run. The batch size is that of each cell, and prefixes are reused or not as each cell says.
+    pub options: LoadOptions,
+    /// Sequences computed together, one pair of cells each.
+    pub batch_sizes: Vec<usize>,
+    /// Tokens of each prompt.
+    pub prompt_tokens: usize,
+    /// Tokens generated for each; at least two, as the first belongs to the prompt.
+    pub new_tokens: usize,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BenchReport {
+    /// The model.
+    pub model: ModelDescription,
+    /// Threads that computed.
+    pub threads: usize,
+    /// Tokens of each prompt.
+    pub prompt_tokens: usize,
+    /// Tokens generated for each.
+    pub new_tokens: usize,
+    /// Bytes of the weights in memory.
+    pub weight_bytes: u64,
+    /// What the machine can do, measured in the same run.
+    pub limits: MachineLimits,
+    /// One for each batch size with and without reuse of prefixes.
+    pub cells: Vec<BenchCell>,
+}
+
+/// One batch size.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct BenchCell {
+    /// Sequences computed together.
+    pub batch_size: usize,
+    /// Whether prefixes were reused.
+    pub reuse: bool,
+    /// Prompt tokens of all sequences per second, until the last had its first token.
+    pub prefill_tokens_per_second: f64,
+    /// Tokens of all sequences per second while all of them generate.
+    pub decode_tokens_per_second: f64,
+    /// Mean seconds from asking to the first token, all sequences asking at once.
+    pub first_token_seconds: f64,
+    /// The same for a second turn: prompt, completion and 16 more tokens.
+    pub second_turn_first_token_seconds: f64,
+    /// Tokens of the second turn's prompts that came from the cache.
+    pub second_turn_cached_tokens: usize,
+    /// Most bytes of pages in memory.
+    pub cache_bytes: u64,
+    /// Bytes of weights, keys and values read per second of generation, as a share of the machine's bandwidth.
+    pub decode_share_of_bandwidth: f64,
+    /// Operations per second of generation as a share of the kernel's best rate; with large batches this is the limit.
+    pub decode_share_of_compute: f64,
+    /// Operations per second of prompts as a share of the kernel's best rate.
+    pub prefill_share_of_compute: f64,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// The model could not be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A sequence was not generated.
+    #[error(transparent)]
+    Generate(#[from] GenerateError),
+    /// The settings make no sense.
+    #[error("invalid settings: {0}")]
+    Settings(&'static str),
+}
+
+/// Measures a model. Loading and measuring the machine block the calling thread.
+///
+/// # Errors
+/// When the settings make no sense, or the model cannot be loaded or fails.
+pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError> {
+    if settings.prompt_tokens == 0 || settings.new_tokens < 2 {
+        return Err(BenchError::Settings("a prompt needs a token, and generation two"));
+    }
+    if settings.batch_sizes.contains(&0) {
+        return Err(BenchError::Settings("a batch needs a sequence"));
+    }
+    let threads = settings
+        .options
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let limits = machine_limits(threads, settings.options.dtype)?;
+    let largest = settings.batch_sizes.iter().copied().max().unwrap_or(1);
+    let mut cells = Vec::new();
+    let mut loaded = None;
+    for reuse in [false, true] {
+        // The batch is as large as what is asked for at once; one engine serves all sizes.
+        let options = LoadOptions { max_batch: largest, reuse_prefixes: reuse, ..settings.options.clone() };
+        drop(loaded.take());
+        let engine = Engine::load(settings.source.clone(), options)?;
+        round(&engine, settings, 1, u64::MAX).await?;
+        for batch_size in &settings.batch_sizes {
+            cells.push(cell(&engine, settings, *batch_size, reuse, &limits).await?);
+        }
+        loaded = Some((engine.description().clone(), engine.weight_bytes()));
+    }
+    let (model, weight_bytes) = loaded.ok_or(BenchError::Settings("nothing to measure"))?;
+    let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
+    Ok(BenchReport { model, threads, prompt_tokens, new_tokens, weight_bytes, limits, cells })
+}
+
+async fn cell(
+    engine: &Engine,
+    settings: &BenchSettings,
+    batch_size: usize,
+    reuse: bool,
+    limits: &MachineLimits,
+) -> Result<BenchCell, BenchError> {
+    let round = round(engine, settings, batch_size, batch_size as u64).await?;
+    let statistics = engine.statistics();
+    let prefill = (batch_size * settings.prompt_tokens) as f64 / round.last_first_token;
+    let matrices = engine.matrices();
+    // Prompts need the head for their last token only.
+    let per_prompt = matrices.layers * settings.prompt_tokens + matrices.head;
+    let prefill_operations = 2.0 * per_prompt as f64 / settings.prompt_tokens as f64 * prefill;
+    let decode_operations = 2.0 * (matrices.layers + matrices.head) as f64 * round.decode;
+    let context = settings.prompt_tokens + settings.new_tokens / 2;
+    let positions = (batch_size * context) as f64;
+    let position_bytes = statistics.page_bytes as f64 / engine.page_size() as f64;
+    let step_bytes = matrices.bytes as f64 + positions * position_bytes;
+    Ok(BenchCell {
+        batch_size,
+        reuse,
+        prefill_tokens_per_second: prefill,
+        decode_tokens_per_second: round.decode,
+        first_token_seconds: round.mean_first_token,
+        second_turn_first_token_seconds: round.second_turn,
+        second_turn_cached_tokens: round.cached_tokens,
+        cache_bytes: (statistics.allocated_pages * statistics.page_bytes) as u64,
+        decode_share_of_bandwidth: step_bytes * round.decode
+            / batch_size as f64
+            / limits.read_bytes_per_second,
+        decode_share_of_compute: decode_operations / limits.operations_per_second,
+        prefill_share_of_compute: prefill_operations / limits.operations_per_second,
+    })
+}
+
+/// Times in seconds.
+struct Round {
+    mean_first_token: f64,
+    last_first_token: f64,
+    /// Tokens per second of all sequences.
+    decode: f64,
+    second_turn: f64,
+    cached_tokens: usize,
+}
+
+/// Two turns of a batch of random prompts.
+async fn round(
+    engine: &Engine,
+    settings: &BenchSettings,
+    batch_size: usize,
+    seed: u64,
+) -> Result<Round, GenerateError> {
+    let vocabulary = engine.description().vocabulary as u64;
+    let mut state = seed;
+    let mut random = |count: usize| -> Vec<u32> {
+        let next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 33) % vocabulary) as u32
+        };
+        std::iter::repeat_with(next).take(count).collect()
+    };
+    let prompts: Vec<Vec<u32>> = (0..batch_size).map(|_| random(settings.prompt_tokens)).collect();
+    let first = turn(engine, prompts, settings.new_tokens).await?;
+    let last_first_token = first.iter().map(Times::first).fold(0.0, f64::max);
+    let first_end = first.iter().map(Times::last).fold(f64::INFINITY, f64::min);
+    // From when the last sequence began to generate until the first had finished.
+    let full = |tokens: &Times| {
+        let within = |(time, _): &&(f64, usize)| *time > last_first_token && *time <= first_end;
+        tokens.arrived.iter().filter(within).map(|(_, count)| *count).sum::<usize>()
+    };
+    let together: usize = first.iter().map(full).sum();
+    let decode = if first_end > last_first_token {
+        together as f64 / (first_end - last_first_token)
+    } else {
+        // They did not overlap: all tokens over all of the time.
+        let end = first.iter().map(Times::last).fold(0.0, f64::max);
+        (batch_size * settings.new_tokens) as f64 / end
+    };
+    let prompts = first.iter().map(|times| [&times.tokens[..], &random(SECOND_TURN)].concat()).collect();
+    let second = turn(engine, prompts, 1).await?;
+    let mean = |times: &[Times]| times.iter().map(Times::first).sum::<f64>() / times.len() as f64;
+    Ok(Round {
+        mean_first_token: mean(&first),
+        last_first_token,
+        decode,
+        second_turn: mean(&second),
+        cached_tokens: second.iter().map(|times| times.cached_tokens).sum(),
+    })
+}
+
+/// How one sequence went, in seconds since all of them were asked for.
+struct Times {
+    /// When how many tokens came.
+    arrived: Vec<(f64, usize)>,
+    /// Prompt and completion.
+    tokens: Vec<u32>,
+    cached_tokens: usize,
+}
+
+impl Times {
+    fn first(&self) -> f64 {
+        self.arrived.first().map_or(0.0, |(time, _)| *time)
+    }
+
+    fn last(&self) -> f64 {
+        self.arrived.last().map_or(0.0, |(time, _)| *time)
+    }
+}
+
+/// Generates from all prompts at once.
+async fn turn(
+    engine: &Engine,
+    prompts: Vec<Vec<u32>>,
+    new_tokens: usize,
+) -> Result<Vec<Times>, GenerateError> {
+    let start = Instant::now();
+    let mut tasks = JoinSet::new();
+    for prompt in prompts {
+        let engine = engine.clone();
+        let request = GenerateRequest {
+            input: Input::Tokens(prompt),
+            stop: Stop::Never,
+            max_new_tokens: new_tokens,
+            sampling: Sampling::GREEDY,
+            ignore_eos: true,
+            first_logits: 0,
+            deadline: None,
+        };
+        tasks.spawn(async move { follow(&engine, request, start).await });
+    }
+    let mut results = Vec::new();
+    while let Some(result) = tasks.join_next().await {
+        results.push(result.map_err(|error| GenerateError::Forward(error.to_string()))??);
+    }
+    Ok(results)
+}
+
+async fn follow(engine: &Engine, request: GenerateRequest, start: Instant) -> Result<Times, GenerateError> {
+    let mut stream = engine.stream(request).await?;
+    let mut arrived = Vec::new();
+    while let Some(event) = stream.next().await {
+        match event? {
+            StreamEvent::Delta(delta) => arrived.push((start.elapsed().as_secs_f64(), delta.tokens.len())),
+            StreamEvent::Done(generation) => {
+                let tokens = [generation.prompt_tokens, generation.tokens].concat();
+                return Ok(Times { arrived, tokens, cached_tokens: generation.usage.cached_tokens });
+            }
+        }
+    }
+    Err(GenerateError::ShutDown)
+}

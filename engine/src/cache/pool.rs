@@ -1,0 +1,329 @@
+//! Pages within a budget.
+
+use std::sync::Arc;
+
+use super::index::{BlockId, PrefixIndex};
+use super::layout::PageLayout;
+use super::sequence::{KvCache, Page};
+use crate::model::AlignedBuffer;
+
+/// All pages of an engine: free, cached (published, held by nobody) or held by sequences.
+pub(crate) struct Pool {
+    layout: PageLayout,
+    /// Most pages there may be.
+    capacity: usize,
+    free: Vec<AlignedBuffer>,
+    /// Pages that sequences hold for themselves.
+    own: usize,
+    index: PrefixIndex,
+    /// Storage of the published blocks.
+    published: Vec<Option<Arc<AlignedBuffer>>>,
+    reuse: bool,
+    evictions: u64,
+}
+
+impl Pool {
+    /// At most `capacity` pages, which are allocated as they are needed. With `reuse` full pages are published.
+    /// `seed` stands for what their content depends on beside the tokens: weights, type, adapter.
+    pub(crate) fn new(layout: PageLayout, capacity: usize, reuse: bool, seed: u64) -> Self {
+        Self {
+            layout,
+            capacity,
+            free: Vec::new(),
+            own: 0,
+            index: PrefixIndex::new(seed),
+            published: Vec::new(),
+            reuse,
+            evictions: 0,
+        }
+    }
+
+    pub(crate) fn layout(&self) -> &PageLayout {
+        &self.layout
+    }
+
+    /// Whether full pages are published.
+    pub(crate) fn reuses(&self) -> bool {
+        self.reuse
+    }
+
+    /// Pages that a sequence could get: not allocated yet, free, or cached.
+    pub(crate) fn available(&self) -> usize {
+        self.capacity - self.held()
+    }
+
+    /// Pages that sequences hold.
+    pub(crate) fn held(&self) -> usize {
+        self.own + self.index.len() - self.index.idle()
+    }
+
+    /// Published pages that nobody holds.
+    pub(crate) fn cached(&self) -> usize {
+        self.index.idle()
+    }
+
+    /// Pages in memory.
+    pub(crate) fn allocated(&self) -> usize {
+        self.own + self.index.len() + self.free.len()
+    }
+
+    /// Published pages given up for others so far.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions
+    }
+
+    /// Continues a cache that holds nothing but published pages with those that hold the next of `tokens`, the
+    /// whole sequence. At least the last token is left to compute. Returns the positions gained.
+    pub(crate) fn attach(&mut self, cache: &mut KvCache, tokens: &[u32]) -> usize {
+        let size = self.layout.positions;
+        let before = cache.length();
+        if !self.reuse || before != cache.published() || cache.page_count() != cache.blocks.len() {
+            return 0;
+        }
+        while let Some(block) = self.next_block(cache, tokens) {
+            self.index.hold(block);
+            cache.pages.push(Page::Shared(self.storage(block)));
+            cache.blocks.push(block);
+            cache.advance(size);
+        }
+        cache.length() - before
+    }
+
+    /// How many of the pages that [`attach`](Self::attach) would find are held by sequences already.
+    pub(crate) fn shared_with_others(&self, tokens: &[u32]) -> usize {
+        let mut count = 0;
+        let mut parent = None;
+        for tokens in self.reusable(tokens) {
+            parent = self.index.find(parent, tokens).filter(|block| self.index.is_held(*block));
+            if parent.is_none() {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// Makes room for `positions` in all, giving up cached pages if need be. False when there are not enough, and
+    /// then nothing has changed.
+    pub(crate) fn reserve(&mut self, cache: &mut KvCache, positions: usize) -> bool {
+        let missing = self.layout.pages(positions).saturating_sub(cache.page_count());
+        if missing > self.available() {
+            return false;
+        }
+        for _ in 0..missing {
+            let page = self.take();
+            cache.pages.push(Page::Own(page));
+        }
+        true
+    }
+
+    /// Publishes the pages that `tokens`, of which the cache holds the first, have filled. A page that is
+    /// published already is exchanged for the one there is.
+    pub(crate) fn publish(&mut self, cache: &mut KvCache, tokens: &[u32]) {
+        let size = self.layout.positions;
+        while self.reuse && cache.published() + size <= cache.length() {
+            let at = cache.blocks.len();
+            let tokens = &tokens[at * size..(at + 1) * size];
+            let parent = cache.blocks.last().copied();
+            let Page::Own(page) =
+                std::mem::replace(&mut cache.pages[at], Page::Own(AlignedBuffer::default()))
+            else {
+                panic!("a page is published once");
+            };
+            self.own -= 1;
+            let block = match self.index.find(parent, tokens) {
+                Some(block) => {
+                    self.index.hold(block);
+                    self.free.push(page);
+                    block
+                }
+                None => {
+                    let block = self.index.insert(parent, tokens);
+                    if self.published.len() <= block.index() {
+                        self.published.resize(block.index() + 1, None);
+                    }
+                    self.published[block.index()] = Some(Arc::new(page));
+                    block
+                }
+            };
+            cache.pages[at] = Page::Shared(self.storage(block));
+            cache.blocks.push(block);
+        }
+    }
+
+    /// Takes back the pages of a sequence; the published ones stay as long as their memory is not needed.
+    pub(crate) fn release(&mut self, cache: KvCache) {
+        let KvCache { pages, blocks, .. } = cache;
+        for page in pages {
+            if let Page::Own(page) = page {
+                self.own -= 1;
+                self.free.push(page);
+            }
+        }
+        self.index.release(&blocks);
+    }
+
+    /// Whether [`check`](Self::check) is quick enough for every step.
+    #[cfg(debug_assertions)]
+    pub(crate) fn is_small(&self) -> bool {
+        self.index.len() <= 1024
+    }
+
+    /// Panics unless every page is free, cached, or held exactly as often as the sequences' caches hold it.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn check<'a>(&self, caches: impl Iterator<Item = &'a KvCache>) {
+        let mut holders = std::collections::HashMap::new();
+        let mut own = 0;
+        for cache in caches {
+            assert!(cache.length() <= cache.page_count() * self.layout.positions);
+            for (at, page) in cache.pages.iter().enumerate() {
+                match (page, cache.blocks.get(at)) {
+                    (Page::Own(_), None) => own += 1,
+                    (Page::Shared(page), Some(block)) => {
+                        assert!(Arc::ptr_eq(page, &self.storage(*block)), "another page under {block:?}");
+                        *holders.entry(*block).or_default() += 1;
+                    }
+                    _ => panic!("published pages come first, and have a name each"),
+                }
+            }
+        }
+        assert_eq!(own, self.own, "pages that sequences hold for themselves");
+        self.index.check(&holders);
+        assert!(self.allocated() <= self.capacity, "the pool is over its budget");
+        let mut hands = vec![1; self.published.len()];
+        for (block, count) in &holders {
+            hands[block.index()] += *count as usize;
+        }
+        for (page, hands) in self.published.iter().zip(hands) {
+            assert!(
+                page.as_ref().is_none_or(|page| Arc::strong_count(page) == hands),
+                "a page is held unnoticed"
+            );
+        }
+        assert_eq!(self.published.iter().flatten().count(), self.index.len());
+    }
+
+    fn next_block(&self, cache: &KvCache, tokens: &[u32]) -> Option<BlockId> {
+        let next = self.reusable(tokens).nth(cache.blocks.len())?;
+        self.index.find(cache.blocks.last().copied(), next)
+    }
+
+    /// The pages' worth of tokens that may come from the cache: whole pages, and not the last token.
+    fn reusable<'a>(&self, tokens: &'a [u32]) -> impl Iterator<Item = &'a [u32]> {
+        tokens[..tokens.len().saturating_sub(1)].chunks_exact(self.layout.positions)
+    }
+
+    fn storage(&self, block: BlockId) -> Arc<AlignedBuffer> {
+        self.published[block.index()].clone().expect("a published block has a page")
+    }
+
+    /// A page, which must be available.
+    fn take(&mut self) -> AlignedBuffer {
+        self.own += 1;
+        if let Some(page) = self.free.pop() {
+            return page;
+        }
+        if self.allocated() <= self.capacity {
+            return AlignedBuffer::zeros(self.layout.floats());
+        }
+        let page = self.index.evict().and_then(|block| self.published[block.index()].take());
+        self.evictions += 1;
+        page.and_then(Arc::into_inner).expect("a page that is available is free, cached or not allocated yet")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::KeyValueShape;
+    use proptest::prelude::*;
+
+    const LAYOUT: PageLayout =
+        PageLayout { shape: KeyValueShape { layers: 1, heads: 1, head_size: 2 }, positions: 4 };
+
+    /// Computes the rest of `tokens`: what a position holds is the sum of all tokens up to it.
+    fn compute(pool: &mut Pool, cache: &mut KvCache, tokens: &[u32]) {
+        for position in cache.length()..tokens.len() {
+            let sum: u32 = tokens[..=position].iter().sum();
+            cache.store(0, 0, position, &[sum as f32; 2], &[sum as f32; 2]);
+            cache.advance(1);
+        }
+        pool.publish(cache, tokens);
+    }
+
+    fn holds(cache: &KvCache, tokens: &[u32]) -> bool {
+        (0..cache.length()).all(|position| {
+            let sum: u32 = tokens[..=position].iter().sum();
+            let (keys, values) = cache.head(0, 0, position);
+            (keys[position % 4], values[position % 4 * 16]) == (sum as f32, sum as f32)
+        })
+    }
+
+    #[test]
+    fn prefixes_are_found_except_the_last_token() {
+        let mut pool = Pool::new(LAYOUT, 8, true, 0);
+        let tokens: Vec<u32> = (1..=8).collect();
+        let mut first = KvCache::new(LAYOUT);
+        assert_eq!(pool.attach(&mut first, &tokens), 0);
+        assert!(pool.reserve(&mut first, 8));
+        compute(&mut pool, &mut first, &tokens);
+        // The same tokens: the second page holds the last of them and is computed again.
+        let mut second = KvCache::new(LAYOUT);
+        assert_eq!((pool.shared_with_others(&tokens), pool.attach(&mut second, &tokens)), (1, 4));
+        assert!(pool.reserve(&mut second, 8));
+        assert_eq!(pool.held(), 3);
+        compute(&mut pool, &mut second, &tokens);
+        // It was known: one of the two pages was given back.
+        assert_eq!((pool.held(), pool.allocated()), (2, 3));
+        let longer = [&tokens[..], &[9]].concat();
+        let mut third = KvCache::new(LAYOUT);
+        assert_eq!(pool.attach(&mut third, &longer), 8);
+        assert!(holds(&third, &longer));
+        pool.check([&first, &second, &third].into_iter());
+        for cache in [first, second, third] {
+            pool.release(cache);
+        }
+        assert_eq!((pool.held(), pool.cached(), pool.available()), (0, 2, 8));
+        let mut off = Pool::new(LAYOUT, 8, false, 0);
+        let mut cache = KvCache::new(LAYOUT);
+        assert!(off.reserve(&mut cache, 8) && !off.reserve(&mut KvCache::new(LAYOUT), 25));
+        compute(&mut off, &mut cache, &tokens);
+        off.release(cache);
+        assert_eq!((off.cached(), off.attach(&mut KvCache::new(LAYOUT), &longer)), (0, 0));
+    }
+
+    proptest! {
+        /// Sequences over a few tokens come, grow and go in a pool that is too small for all of them.
+        #[test]
+        fn pages_hold_what_their_sequences_computed(
+            actions in prop::collection::vec((0u8..3, any::<u32>(), 1usize..30), 1..120),
+        ) {
+            let mut pool = Pool::new(LAYOUT, 12, true, 0);
+            let mut running: Vec<(KvCache, Vec<u32>)> = Vec::new();
+            for (action, number, length) in actions {
+                let place = number as usize % running.len().max(1);
+                match action {
+                    0 => {
+                        let tokens = (0..length).map(|at| number >> (at % 32) & 1).collect::<Vec<u32>>();
+                        let mut cache = KvCache::new(LAYOUT);
+                        pool.attach(&mut cache, &tokens);
+                        prop_assert!(cache.length() < tokens.len());
+                        running.push((cache, tokens));
+                    }
+                    1 if !running.is_empty() => {
+                        let (cache, tokens) = &mut running[place];
+                        if pool.reserve(cache, tokens.len()) {
+                            compute(&mut pool, cache, tokens);
+                            tokens.push(number & 1);
+                        }
+                    }
+                    _ if !running.is_empty() => pool.release(running.swap_remove(place).0),
+                    _ => {}
+                }
+                pool.check(running.iter().map(|(cache, _)| cache));
+                prop_assert!(running.iter().all(|(cache, tokens)| holds(cache, tokens)));
+                prop_assert!(pool.available() + pool.held() == 12);
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The keys and values of one sequence.
+
+use std::sync::Arc;
+
+use super::index::BlockId;
+use super::layout::PageLayout;
+use crate::model::AlignedBuffer;
+
+/// A page as one sequence holds it.
+pub(super) enum Page {
+    /// Written by this sequence, seen by nobody else.
+    Own(AlignedBuffer),
+    /// Published: full, and never written again.
+    Shared(Arc<AlignedBuffer>),
+}
+
+/// A sequence's cache: published pages first, then its own. A [`Pool`](super::Pool) lends the pages.
+pub(crate) struct KvCache {
+    layout: PageLayout,
+    pub(super) pages: Vec<Page>,
+    /// Names of the published pages, which are the first of `pages`.
+    pub(super) blocks: Vec<BlockId>,
+    length: usize,
+}
+
+impl KvCache {
+    pub(crate) fn new(layout: PageLayout) -> Self {
+        Self { layout, pages: Vec::new(), blocks: Vec::new(), length: 0 }
+    }
+
+    pub(crate) fn layout(&self) -> &PageLayout {
+        &self.layout
+    }
+
+    /// Positions that are filled in.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Pages held, published or not.
+    pub(crate) fn page_count(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Positions in published pages.
+    pub(crate) fn published(&self) -> usize {
+        self.blocks.len() * self.layout.positions
+    }
+
+    /// Whether two sequences hold the same published pages.
+    pub(crate) fn same_prefix(&self, other: &Self) -> bool {
+        self.blocks.len() == other.blocks.len() && self.blocks.last() == other.blocks.last()
+    }
+
+    /// Marks `count` more positions as filled in.
+    pub(crate) fn advance(&mut self, count: usize) {
+        self.length += count;
+    }
+
+    /// Stores key and value (`head_size` each) of one head at `position`, which must lie in a page of its own.
+    pub(crate) fn store(&mut self, layer: usize, head: usize, position: usize, key: &[f32], value: &[f32]) {
+        let layout = &self.layout;
+        let (page, slot) = (position / layout.positions, position % layout.positions);
+        let Page::Own(page) = &mut self.pages[page] else {
+            panic!("position {position} lies in a published page, which is never written again");
+        };
+        let (keys, values) = page[layout.start(layer, head)..][..layout.head()].split_at_mut(layout.keys());
+        let (size, tile) = (layout.shape.head_size, layout.tile());
+        let columns = &mut keys[slot / tile * size * tile..][..size * tile];
+        for (column, key) in columns.chunks_exact_mut(tile).zip(key) {
+            column[slot % tile] = *key;
+        }
+        values[slot * layout.padded_head()..][..size].copy_from_slice(value);
+    }
+
+    /// Keys and values of one head in the page that holds `position`.
+    #[inline(always)]
+    pub(crate) fn head(&self, layer: usize, head: usize, position: usize) -> (&[f32], &[f32]) {
+        let layout = &self.layout;
+        let page: &[f32] = match &self.pages[position / layout.positions] {
+            Page::Own(page) => page,
+            Page::Shared(page) => page,
+        };
+        page[layout.start(layer, head)..][..layout.head()].split_at(layout.keys())
+    }
+}

@@ -1,0 +1,127 @@
+//! Weights out of a seed, each tensor by its name.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+use half::{bf16, f16};
+use rayon::prelude::*;
+use safetensors::{Dtype, SafeTensorError, View};
+use sha2::{Digest, Sha256};
+
+use crate::options::DType;
+
+/// Standard deviation, as models are initialised.
+const SCALE: f32 = 0.02;
+/// Values made at a time.
+const CHUNK: usize = 1 << 16;
+
+/// A tensor of random weights; a vector is a norm's and holds ones.
+pub(super) fn tensor(name: &str, shape: &[usize], seed: u64) -> candle_core::Result<Tensor> {
+    Tensor::from_vec(values(name, shape, seed), shape, &Device::Cpu)
+}
+
+/// Its values, in order. Nearly normal, and exact in bfloat16.
+fn values(name: &str, shape: &[usize], seed: u64) -> Vec<bf16> {
+    let count = shape.iter().product();
+    if shape.len() == 1 {
+        return vec![bf16::ONE; count];
+    }
+    let digest = Sha256::new().chain_update(seed.to_le_bytes()).chain_update(name).finalize();
+    let key = digest.iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte));
+    let mut values = vec![bf16::ZERO; count];
+    values.par_chunks_mut(CHUNK).enumerate().for_each(|(chunk, values)| {
+        for (value, index) in values.iter_mut().zip((chunk * CHUNK) as u64..) {
+            *value = bf16::from_f32(
+                normal(mix(key.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))) * SCALE,
+            );
+        }
+    });
+    values
+}
+
+/// The finaliser of splitmix64.
+fn mix(state: u64) -> u64 {
+    let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    state ^ (state >> 31)
+}
+
+/// About normal, with mean 0 and deviation 1: the sum of four uniform numbers of 16 bits.
+fn normal(bits: u64) -> f32 {
+    let sum: u64 = (0..4).map(|part| bits >> (16 * part) & 0xffff).sum();
+    (sum as f32 - 131_070.0) / 37_837.2
+}
+
+/// A tensor that is made when it is written.
+struct Lazy<'a> {
+    name: &'a str,
+    shape: &'a [usize],
+    seed: u64,
+    dtype: DType,
+}
+
+impl View for Lazy<'_> {
+    fn dtype(&self) -> Dtype {
+        match self.dtype {
+            DType::F32 => Dtype::F32,
+            DType::Bf16 => Dtype::BF16,
+            DType::F16 => Dtype::F16,
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let values = values(self.name, self.shape, self.seed);
+        let bytes = match self.dtype {
+            DType::F32 => values.par_iter().flat_map_iter(|value| value.to_f32().to_le_bytes()).collect(),
+            DType::Bf16 => values.par_iter().flat_map_iter(|value| value.to_le_bytes()).collect(),
+            DType::F16 => {
+                values.par_iter().flat_map_iter(|value| f16::from_f32(value.to_f32()).to_le_bytes()).collect()
+            }
+        };
+        Cow::Owned(bytes)
+    }
+
+    fn data_len(&self) -> usize {
+        let width = match self.dtype {
+            DType::F32 => 4,
+            DType::Bf16 | DType::F16 => 2,
+        };
+        self.shape.iter().product::<usize>() * width
+    }
+}
+
+/// Writes tensors as safetensors, one after the other: memory is needed for the largest only.
+pub(crate) fn write(
+    tensors: &[(String, Vec<usize>)],
+    seed: u64,
+    dtype: DType,
+    file: &Path,
+) -> Result<(), SafeTensorError> {
+    let views = tensors.iter().map(|(name, shape)| (name, Lazy { name, shape, seed, dtype }));
+    let metadata = std::collections::HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    safetensors::serialize_to_file(views, Some(metadata), file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_normal_and_depend_on_name_and_seed() {
+        let shape = [300, 1000];
+        let values: Vec<f32> = values("a", &shape, 1).iter().map(|value| value.to_f32()).collect();
+        let mean = values.iter().sum::<f32>() / 3e5;
+        let deviation = (values.iter().map(|value| value * value).sum::<f32>() / 3e5).sqrt();
+        assert!(mean.abs() < 2e-4 && (deviation - SCALE).abs() < 2e-4, "{mean} {deviation}");
+        let first = |name, seed| super::values(name, &[2, 2], seed);
+        assert_eq!(first("a", 1), first("a", 1));
+        assert_ne!(first("a", 1), first("a", 2));
+        assert_ne!(first("a", 1), first("b", 1));
+        assert_eq!(super::values("norm", &[3], 1), [bf16::ONE; 3]);
+    }
+}

@@ -1,0 +1,122 @@
+//! How much memory models may take.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a cache is given where the machine does not say how much memory is free.
+const WITHOUT_KNOWLEDGE: u64 = 1 << 30;
+/// What the cache of a small model may take however little its sequences need.
+const SMALL_CACHE: u64 = 256 << 20;
+
+/// Memory that the weights and caches of several engines share. Clones stand for the same budget.
+///
+/// An engine takes its part when it is loaded, whether or not its cache is full yet, and gives it back when its last
+/// handle is dropped.
+#[derive(Clone, Debug)]
+pub struct MemoryBudget {
+    inner: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    total: u64,
+    used: AtomicU64,
+}
+
+impl MemoryBudget {
+    /// A budget of so many bytes.
+    pub fn new(bytes: u64) -> Self {
+        Self { inner: Arc::new(Shared { total: bytes, used: AtomicU64::new(0) }) }
+    }
+
+    /// Bytes in all.
+    pub fn total(&self) -> u64 {
+        self.inner.total
+    }
+
+    /// Bytes that engines have taken.
+    pub fn used(&self) -> u64 {
+        self.inner.used.load(Ordering::Acquire)
+    }
+
+    /// Bytes that are left.
+    pub fn free(&self) -> u64 {
+        self.total().saturating_sub(self.used())
+    }
+
+    /// Takes a part, if as much is left.
+    pub(crate) fn reserve(&self, bytes: u64) -> Option<Reservation> {
+        let total = self.inner.total;
+        let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= total);
+        self.inner.used.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).ok()?;
+        Some(Reservation { budget: self.clone(), bytes })
+    }
+}
+
+/// A part of a budget, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    budget: MemoryBudget,
+    bytes: u64,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.inner.used.fetch_sub(self.bytes, Ordering::AcqRel);
+    }
+}
+
+/// Bytes that a cache gets when none are given: half of what is free, or what `wanted` for all sequences at once if
+/// that is less.
+pub(crate) fn cache_share(budget: Option<&MemoryBudget>, wanted: u64) -> u64 {
+    let machine = free_memory().unwrap_or(WITHOUT_KNOWLEDGE);
+    let free = budget.map_or(machine, |budget| budget.free().min(machine));
+    wanted.max(SMALL_CACHE).min(free / 2)
+}
+
+/// Bytes that this process could still take, as far as Linux says: what is available in the machine and in the
+/// control group.
+fn free_memory() -> Option<u64> {
+    let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
+    let number = |path: &str| read(path)?.trim().parse::<u64>().ok();
+    let machine = available(&read("/proc/meminfo")?)?;
+    let group = number("/sys/fs/cgroup/memory.max")
+        .zip(number("/sys/fs/cgroup/memory.current"))
+        .map_or(u64::MAX, |(most, current)| most.saturating_sub(current));
+    Some(machine.min(group))
+}
+
+/// `MemAvailable` of `/proc/meminfo`, in bytes.
+fn available(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_taken_and_given_back() {
+        let budget = MemoryBudget::new(100);
+        let first = budget.reserve(60).unwrap();
+        assert!(budget.reserve(41).is_none());
+        let second = budget.clone().reserve(40).unwrap();
+        assert_eq!((budget.total(), budget.used(), budget.free()), (100, 100, 0));
+        drop(first);
+        assert_eq!(budget.free(), 60);
+        drop(second);
+        assert_eq!(budget.used(), 0);
+        assert!(budget.reserve(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn a_cache_gets_what_it_wants_or_half_of_what_is_free() {
+        let budget = MemoryBudget::new(1 << 20);
+        assert_eq!(cache_share(Some(&budget), 5), 1 << 19);
+        assert!(cache_share(None, 5) <= SMALL_CACHE);
+        assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    1000 kB\n"), Some(1_024_000));
+        assert_eq!(available("MemTotal: 9 kB\n"), None);
+    }
+}

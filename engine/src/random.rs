@@ -1,0 +1,181 @@
+//! Models of known shapes with random weights: for measurements and tests, without any files.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::error::LoadError;
+use crate::load::random;
+use crate::options::DType;
+
+/// The sizes of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum RandomShape {
+    /// Llama 2 with 7 billion parameters: `llama2-7b`.
+    #[serde(rename = "llama2-7b")]
+    Llama2With7B,
+    /// Llama 2 with 13 billion parameters: `llama2-13b`.
+    #[serde(rename = "llama2-13b")]
+    Llama2With13B,
+    /// TinyLlama with 1.1 billion parameters: `tinyllama`.
+    #[serde(rename = "tinyllama")]
+    TinyLlama,
+    /// A Llama of the size of GPT-2, with tied embeddings: `110m`.
+    #[serde(rename = "110m")]
+    With110M,
+    /// One million parameters, for tests: `1m`.
+    #[serde(rename = "1m")]
+    With1M,
+}
+
+struct Sizes {
+    hidden: usize,
+    intermediate: usize,
+    layers: usize,
+    heads: usize,
+    key_value_heads: usize,
+    vocabulary: usize,
+    context: usize,
+    tied: bool,
+}
+
+impl RandomShape {
+    /// All shapes.
+    pub const ALL: [Self; 5] =
+        [Self::Llama2With7B, Self::Llama2With13B, Self::TinyLlama, Self::With110M, Self::With1M];
+
+    /// The name that [`FromStr`] reads.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Llama2With7B => "llama2-7b",
+            Self::Llama2With13B => "llama2-13b",
+            Self::TinyLlama => "tinyllama",
+            Self::With110M => "110m",
+            Self::With1M => "1m",
+        }
+    }
+
+    fn sizes(self) -> Sizes {
+        let (hidden, intermediate, layers, heads, key_value_heads, vocabulary, context, tied) = match self {
+            Self::Llama2With7B => (4096, 11_008, 32, 32, 32, 32_000, 4096, false),
+            Self::Llama2With13B => (5120, 13_824, 40, 40, 40, 32_000, 4096, false),
+            Self::TinyLlama => (2048, 5632, 22, 32, 4, 32_000, 2048, false),
+            Self::With110M => (768, 2048, 12, 12, 12, 32_000, 2048, true),
+            Self::With1M => (128, 352, 4, 4, 2, 1024, 1024, false),
+        };
+        Sizes { hidden, intermediate, layers, heads, key_value_heads, vocabulary, context, tied }
+    }
+
+    /// config.json.
+    pub fn config(self) -> Value {
+        let sizes = self.sizes();
+        json!({
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_act": "silu",
+            "hidden_size": sizes.hidden,
+            "intermediate_size": sizes.intermediate,
+            "num_hidden_layers": sizes.layers,
+            "num_attention_heads": sizes.heads,
+            "num_key_value_heads": sizes.key_value_heads,
+            "vocab_size": sizes.vocabulary,
+            "max_position_embeddings": sizes.context,
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 10_000.0,
+            "tie_word_embeddings": sizes.tied,
+            "bos_token_id": 1,
+            "eos_token_id": 2,
+        })
+    }
+
+    /// Names and shapes of all tensors, in the order of the layers.
+    pub(crate) fn tensors(self) -> Vec<(String, Vec<usize>)> {
+        let Sizes { hidden, intermediate, layers, heads, key_value_heads, vocabulary, tied, .. } =
+            self.sizes();
+        let keys = hidden / heads * key_value_heads;
+        let mut tensors = vec![("model.embed_tokens.weight".to_owned(), vec![vocabulary, hidden])];
+        for layer in 0..layers {
+            for (name, shape) in [
+                ("input_layernorm", vec![hidden]),
+                ("self_attn.q_proj", vec![hidden, hidden]),
+                ("self_attn.k_proj", vec![keys, hidden]),
+                ("self_attn.v_proj", vec![keys, hidden]),
+                ("self_attn.o_proj", vec![hidden, hidden]),
+                ("post_attention_layernorm", vec![hidden]),
+                ("mlp.gate_proj", vec![intermediate, hidden]),
+                ("mlp.up_proj", vec![intermediate, hidden]),
+                ("mlp.down_proj", vec![hidden, intermediate]),
+            ] {
+                tensors.push((format!("model.layers.{layer}.{name}.weight"), shape));
+            }
+        }
+        tensors.push(("model.norm.weight".to_owned(), vec![hidden]));
+        if !tied {
+            tensors.push(("lm_head.weight".to_owned(), vec![vocabulary, hidden]));
+        }
+        tensors
+    }
+
+    /// Number of trained values.
+    pub fn parameters(self) -> u64 {
+        self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
+    }
+
+    /// Writes the model that [`ModelSource::Random`](crate::ModelSource::Random) makes in memory as config.json and
+    /// model.safetensors, so that other programs compute with the very same weights. They are bfloat16 numbers, which
+    /// `dtype` stores exactly, except that half precision rounds the smallest.
+    ///
+    /// # Errors
+    /// When a file cannot be written.
+    pub fn write(self, seed: u64, dtype: DType, folder: &Path) -> Result<(), LoadError> {
+        let unwritable = |file: &Path, source| LoadError::FileNotWritten { file: file.to_owned(), source };
+        std::fs::create_dir_all(folder).map_err(|source| unwritable(folder, source))?;
+        let mut config = self.config();
+        config["torch_dtype"] = json!(match dtype {
+            DType::F32 => "float32",
+            DType::Bf16 => "bfloat16",
+            DType::F16 => "float16",
+        });
+        let file = folder.join("config.json");
+        std::fs::write(&file, format!("{config:#}\n")).map_err(|source| unwritable(&file, source))?;
+        let file = folder.join("model.safetensors");
+        random::write(&self.tensors(), seed, dtype, &file)
+            .map_err(|error| unwritable(&file, std::io::Error::other(error)))
+    }
+}
+
+impl fmt::Display for RandomShape {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for RandomShape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|shape| shape.name() == text).ok_or_else(|| {
+            let known: Vec<&str> = Self::ALL.into_iter().map(Self::name).collect();
+            format!("unknown shape {text:?}; known are {}", known.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_have_the_published_sizes() {
+        let millions = RandomShape::ALL.map(|shape| shape.parameters() / 1_000_000);
+        assert_eq!(millions, [6738, 13_015, 1100, 109, 1]);
+        for shape in RandomShape::ALL {
+            assert_eq!(shape.to_string().parse(), Ok(shape));
+            assert_eq!(serde_json::to_value(shape).unwrap(), json!(shape.name()));
+        }
+        assert!("gpt2".parse::<RandomShape>().unwrap_err().contains("tinyllama"));
+    }
+}

@@ -1,0 +1,103 @@
+//! What is computed in a step: who joins, who gets pages, who has to give them up.
+
+use crate::model::LanguageModel;
+use crate::statistics::Counters;
+
+use super::Scheduler;
+use super::sequence::Sequence;
+
+impl<M: LanguageModel> Scheduler<M> {
+    /// Gives free places to those who wait longest, as far as there is memory for what they start with. Nobody
+    /// overtakes.
+    pub(super) fn admit(&mut self) {
+        while self.running.len() < self.limits.max_batch.max(1)
+            && self.waiting.front().is_some_and(|next| self.fits(next))
+            && let Some(next) = self.waiting.pop_front()
+        {
+            self.running.push(next);
+        }
+    }
+
+    /// Whether a sequence can be computed up to its next token beside those that run.
+    fn fits(&self, next: &Sequence) -> bool {
+        let layout = self.pool.layout();
+        let promised: usize = self
+            .running
+            .iter()
+            .map(|sequence| {
+                layout.pages(sequence.positions_ahead()).saturating_sub(sequence.cache.page_count())
+            })
+            .sum();
+        let needed = layout.pages(next.positions_ahead()) - self.pool.shared_with_others(next.known());
+        promised + needed <= self.pool.available()
+    }
+
+    /// Decides how many tokens of each sequence are computed: one of each that generates, then prompts in order of
+    /// arrival.
+    pub(super) fn plan(&mut self) {
+        for sequence in &mut self.running {
+            sequence.in_step = 0;
+        }
+        let mut budget = self.limits.max_step_tokens.max(1);
+        let mut index = 0;
+        while index < self.running.len() {
+            if self.running[index].remaining() == 1 && self.make_room(index, 1) {
+                self.running[index].in_step = 1;
+                budget = budget.saturating_sub(1);
+            }
+            index += 1;
+        }
+        let mut index = 0;
+        while index < self.running.len() && budget > 0 {
+            if self.running[index].in_step == 0 {
+                budget -= self.plan_prompt(index, budget);
+            }
+            index += 1;
+        }
+    }
+
+    /// The same for a sequence with tokens to catch up on; at most `budget`.
+    fn plan_prompt(&mut self, index: usize, budget: usize) -> usize {
+        let (before, others) = self.running.split_at_mut(index);
+        let Some(sequence) = others.first_mut() else { return 0 };
+        let found = sequence.attach(&mut self.pool);
+        Counters::add(&self.counters.reused_tokens, found);
+        // What an older sequence computes in this step is there for the taking in the next one.
+        let computes_it =
+            |other: &Sequence| other.in_step > 0 && other.remaining() > 1 && sequence.follows(other);
+        if self.pool.reuses() && before.iter().any(computes_it) {
+            return 0;
+        }
+        let count = sequence.remaining().min(self.limits.prefill_chunk.max(1)).min(budget);
+        if !self.make_room(index, count) {
+            return 0;
+        }
+        self.running[index].in_step = count;
+        count
+    }
+
+    /// Makes room for `count` more positions, preempting the youngest sequences if need be. False if that took
+    /// the sequence itself.
+    fn make_room(&mut self, index: usize, count: usize) -> bool {
+        loop {
+            let cache = &mut self.running[index].cache;
+            if self.pool.reserve(cache, cache.length() + count) {
+                return true;
+            }
+            let youngest = self.running.len() - 1;
+            debug_assert!(youngest > 0, "the oldest sequence fits alone: it was refused otherwise");
+            self.preempt(youngest);
+            if youngest == index {
+                return false;
+            }
+        }
+    }
+
+    /// Takes the pages of the youngest sequence and lets it wait before everyone else, all of whom came later.
+    fn preempt(&mut self, youngest: usize) {
+        let mut sequence = self.running.remove(youngest);
+        self.pool.release(sequence.preempt());
+        self.waiting.push_front(sequence);
+        Counters::add(&self.counters.preemptions, 1);
+    }
+}

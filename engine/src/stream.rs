@@ -1,0 +1,167 @@
+//! A generation as it comes.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::error::GenerateError;
+use crate::request::{Generation, after, generation};
+use crate::scheduler::Completion;
+use crate::tokenizer::Tokenizer;
+
+/// What decoding gives for bytes that are no whole character yet.
+const INCOMPLETE: char = '\u{FFFD}';
+
+/// New tokens of a sequence.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delta {
+    /// The new ids, the stop or end-of-sequence token excepted.
+    pub tokens: Vec<u32>,
+    /// The new text. It may lag behind the tokens: whole characters only, and nothing that may turn out to belong to
+    /// the stop text. The pieces add up to the generation's text, except around bytes that are no valid text, where
+    /// the replacement characters depend on what follows.
+    pub text: String,
+}
+
+/// What a [`GenerationStream`] yields.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StreamEvent {
+    /// More tokens.
+    Delta(Delta),
+    /// The end: the same generation that [`Engine::generate`](crate::Engine::generate) gives.
+    Done(Generation),
+}
+
+/// A sequence that is being generated, from [`Engine::stream`](crate::Engine::stream). Dropping it cancels the sequence.
+///
+/// A slow reader holds nobody up, its own sequence included: it gets several tokens at a time.
+pub struct GenerationStream {
+    tokens: mpsc::Receiver<Vec<u32>>,
+    completion: Option<oneshot::Receiver<Result<Completion, GenerateError>>>,
+    tokenizer: Arc<Tokenizer>,
+    text: GrowingText,
+    received: usize,
+    /// What is yielded after the last delta.
+    done: Option<Generation>,
+}
+
+impl fmt::Debug for GenerationStream {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("GenerationStream").field("received", &self.received).finish_non_exhaustive()
+    }
+}
+
+impl GenerationStream {
+    pub(crate) fn new(
+        tokens: mpsc::Receiver<Vec<u32>>,
+        completion: oneshot::Receiver<Result<Completion, GenerateError>>,
+        tokenizer: Arc<Tokenizer>,
+        prompt: &[u32],
+        stop_text: Option<String>,
+    ) -> Self {
+        let text = GrowingText::new(prompt, stop_text);
+        Self { tokens, completion: Some(completion), tokenizer, text, received: 0, done: None }
+    }
+
+    /// The next event; `None` after the end or an error. Cancel safe.
+    pub async fn next(&mut self) -> Option<Result<StreamEvent, GenerateError>> {
+        if let Some(generation) = self.done.take() {
+            return Some(Ok(StreamEvent::Done(generation)));
+        }
+        let completion = self.completion.as_mut()?;
+        if let Some(tokens) = self.tokens.recv().await {
+            self.received += tokens.len();
+            return Some(match self.text.push(&tokens, &self.tokenizer) {
+                Ok(text) => Ok(StreamEvent::Delta(Delta { tokens, text })),
+                Err(error) => {
+                    self.completion = None;
+                    Err(error)
+                }
+            });
+        }
+        let completion = completion.await.unwrap_or(Err(GenerateError::ShutDown));
+        self.completion = None;
+        Some(completion.and_then(|completion| self.end(completion)))
+    }
+
+    /// What is left when the sequence is over: perhaps a last delta, then the end.
+    fn end(&mut self, completion: Completion) -> Result<StreamEvent, GenerateError> {
+        let generation = generation(&self.tokenizer, completion, self.text.stop.as_deref())?;
+        let tokens = generation.tokens[self.received..].to_vec();
+        let text = after(&generation.text, &self.text.given).to_owned();
+        if tokens.is_empty() && text.is_empty() {
+            return Ok(StreamEvent::Done(generation));
+        }
+        self.done = Some(generation);
+        Ok(StreamEvent::Delta(Delta { tokens, text }))
+    }
+}
+
+/// The text of a growing sequence, piece by piece. Decodes a window of the last tokens only.
+struct GrowingText {
+    tokens: Vec<u32>,
+    /// `tokens[..settled]` are context; the text up to `read` is known.
+    settled: usize,
+    read: usize,
+    stop: Option<String>,
+    /// Known, but perhaps a part of the stop text.
+    held: String,
+    given: String,
+}
+
+impl GrowingText {
+    fn new(prompt: &[u32], stop: Option<String>) -> Self {
+        let tokens = prompt[prompt.len().saturating_sub(8)..].to_vec();
+        let read = tokens.len();
+        Self { tokens, settled: 0, read, stop, held: String::new(), given: String::new() }
+    }
+
+    /// The text that these tokens add, as far as it is certain.
+    fn push(&mut self, tokens: &[u32], tokenizer: &Tokenizer) -> Result<String, GenerateError> {
+        self.tokens.extend(tokens);
+        let before = tokenizer.decode(&self.tokens[self.settled..self.read])?;
+        let whole = tokenizer.decode(&self.tokens[self.settled..])?;
+        if whole.ends_with(INCOMPLETE) {
+            return Ok(String::new());
+        }
+        self.held.push_str(after(&whole, &before));
+        (self.settled, self.read) = (self.read, self.tokens.len());
+        let certain = match &self.stop {
+            Some(stop) => self.held.find(&**stop).unwrap_or_else(|| {
+                self.held.floor_char_boundary((self.held.len() + 1).saturating_sub(stop.len()))
+            }),
+            None => self.held.len(),
+        };
+        let text: String = self.held.drain(..certain).collect();
+        self.given.push_str(&text);
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::byte_tokenizer;
+
+    #[test]
+    fn pieces_are_whole_characters_and_add_up() {
+        let json = byte_tokenizer().to_string();
+        let tokenizer = Tokenizer::from_json(json.as_bytes(), "tokenizer.json".as_ref()).unwrap();
+        let prompt = tokenizer.encode("the inn").unwrap();
+        let all = tokenizer.encode("the inn in the é 漢字 🙂 a thin hat").unwrap();
+        let pieces = |stop: Option<&str>| -> (Vec<String>, String) {
+            let mut growing = GrowingText::new(&prompt, stop.map(str::to_owned));
+            let new = &all[prompt.len()..];
+            let pieces = new.iter().map(|token| growing.push(&[*token], &tokenizer).unwrap()).collect();
+            (pieces, growing.given)
+        };
+        let (free, given) = pieces(None);
+        assert_eq!(given, " in the é 漢字 🙂 a thin hat");
+        assert_eq!(free.concat(), given);
+        assert!(free.len() > 15 && free.contains(&"漢".to_owned()) && !given.contains(INCOMPLETE));
+        // What may be the beginning of the stop text is held back; what is before it is not.
+        assert_eq!(pieces(Some("thin")).1, " in the é 漢字 🙂 a ");
+        assert_eq!(pieces(Some("never")).1, " in the é 漢字 🙂 a thin");
+    }
+}
