@@ -29,6 +29,7 @@ mod fixtures;
 pub use description::{ModelDescription, WeightFile};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
+pub use model::linear_path;
 pub use models::Models;
 pub use options::{DType, LoadOptions, ModelFiles, ModelSource, RotaryPrecision};
 pub use request::{Finish, GenerateRequest, Generation, Input, Sampling, Stop, Usage};

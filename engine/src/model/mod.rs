@@ -9,8 +9,10 @@ mod linear;
 mod llama;
 mod rope;
 mod runner;
+mod simd;
 
 pub(crate) use cache::KvCache;
+pub use linear::linear_path;
 pub(crate) use llama::Llama;
 pub(crate) use runner::Runner;
 
