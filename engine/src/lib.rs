@@ -36,6 +36,7 @@ pub use description::{ModelDescription, WeightFile};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
 pub use memory::MemoryBudget;
+pub use model::linear_path;
 pub use models::Models;
 pub use options::{DType, LoadOptions, ModelFiles, ModelSource, RotaryPrecision};
 pub use random::RandomShape;

@@ -1,48 +1,59 @@
-//! Float buffers that start on a cache line, so that a vector load never straddles two.
+//! Buffers that start on a cache line, so that a vector load never straddles two.
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-/// Floats in one cache line.
-const LINE: usize = 16;
+use bytemuck::Pod;
 
-/// One cache line of floats.
+/// Bytes of one cache line.
+const LINE: usize = 64;
+
+/// One cache line.
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C, align(64))]
-struct Line([f32; LINE]);
+struct Line([u8; LINE]);
 
-/// A growable `[f32]` aligned to 64 bytes.
-#[derive(Clone, Default)]
-pub(crate) struct AlignedBuffer {
+/// A growable `[T]` aligned to 64 bytes, for numbers whose size divides 64.
+#[derive(Clone)]
+pub(crate) struct AlignedBuffer<T = f32> {
     lines: Vec<Line>,
     length: usize,
+    number: PhantomData<T>,
 }
 
-impl AlignedBuffer {
+impl<T: Pod> AlignedBuffer<T> {
     /// A buffer of `length` zeros.
     pub(crate) fn zeros(length: usize) -> Self {
-        Self { lines: vec![Line([0.0; LINE]); length.div_ceil(LINE)], length }
+        let lines = (length * size_of::<T>()).div_ceil(LINE);
+        Self { lines: vec![Line([0; LINE]); lines], length, number: PhantomData }
     }
 
     /// Changes the length; what the buffer held before is kept only as unspecified values.
     pub(crate) fn resize(&mut self, length: usize) {
-        let lines = length.div_ceil(LINE);
+        let lines = (length * size_of::<T>()).div_ceil(LINE);
         if self.lines.len() < lines {
-            self.lines.resize(lines, Line([0.0; LINE]));
+            self.lines.resize(lines, Line([0; LINE]));
         }
         self.length = length;
     }
 }
 
-impl Deref for AlignedBuffer {
-    type Target = [f32];
+impl<T: Pod> Default for AlignedBuffer<T> {
+    fn default() -> Self {
+        Self::zeros(0)
+    }
+}
 
-    fn deref(&self) -> &[f32] {
+impl<T: Pod> Deref for AlignedBuffer<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
         &bytemuck::cast_slice(&self.lines)[..self.length]
     }
 }
 
-impl DerefMut for AlignedBuffer {
-    fn deref_mut(&mut self) -> &mut [f32] {
+impl<T: Pod> DerefMut for AlignedBuffer<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
         &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.length]
     }
 }

@@ -1,152 +1,218 @@
-//! The matrix product at the bottom of every linear layer.
+//! The matrix product at the bottom of every linear layer: packing, blocking and threads around the vector kernels.
 //!
-//! Weights are packed into panels of [`PANEL`] outputs. Every output is one chain of fused multiply-adds over
-//! [`DEPTH`] inputs, and the sums of the blocks are added in order. The order depends neither on the number of
-//! rows nor on the width of the machine's vectors, so a row's result is the same to the bit whatever is
-//! computed beside it.
+//! Weights are packed once into panels of [`PANEL`] outputs, activations at every call into blocks of rows. A
+//! stretch of a panel's weights stays in the first-level cache while all rows pass by. How an output is reduced
+//! is a property of the [`Path`]; it depends neither on the number of rows nor on the threads, so a row's result
+//! is the same to the bit whatever is computed beside it.
 
-use pulp::{Arch, Simd, WithSimd};
+use half::{bf16, f16};
+use pulp::Arch;
+use rayon::prelude::*;
+
+use super::aligned::AlignedBuffer;
+use super::simd::{Columns, Element, Kernel, LINE, PANEL, Path, Unit, Weights, for_each_window, round_line};
 
 /// Where something is computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Execution {
-    /// Instruction set, detected at run time.
+    /// Instruction set of everything but linear layers, detected at run time.
     pub(crate) arch: Arch,
     /// Whether the current rayon pool may share the work.
     pub(crate) parallel: bool,
 }
 
-/// Outputs in one packed panel.
-pub(crate) const PANEL: usize = 64;
-/// Inputs summed in one chain.
-pub(crate) const DEPTH: usize = 256;
-/// The most rows one tile works on.
-const TILE_ROWS: usize = 6;
+/// Panels that one piece of work goes through for every stretch when there are many rows, so that the rows of a
+/// stretch are read from the second-level cache.
+const GROUP: usize = 4;
+/// Rows from which panels are grouped.
+const MANY_ROWS: usize = 64;
+/// Multiply-adds from which a product is worth waking other threads for.
+const PARALLEL_WORK: usize = 1 << 20;
+/// Activations from which packing is worth waking other threads for.
+const PARALLEL_ACTIVATIONS: usize = 1 << 17;
 
-/// How many rows each tile takes when `rows` are shared out evenly over as few tiles as possible.
-pub(crate) fn row_blocks(rows: usize) -> impl Iterator<Item = usize> + Clone {
-    let blocks = rows.div_ceil(TILE_ROWS);
-    let (base, larger) = (rows / blocks.max(1), rows % blocks.max(1));
-    (0..blocks).map(move |block| base + usize::from(block < larger))
+/// Packed weights of a product `activations · weightsᵀ`.
+pub(crate) struct PanelWeights {
+    path: Path,
+    inputs: usize,
+    /// Inputs filled up with zeros to whole lines.
+    padded: usize,
+    outputs: usize,
+    added: usize,
+    storage: Storage,
 }
 
-/// Interleaves row-major activations (`rows` × `inputs`) block by block, so that a tile reads them in order.
-pub(crate) fn pack_rows(activations: &[f32], inputs: usize, packed: &mut [f32]) {
-    if inputs == 0 {
-        return;
+/// Panel by panel: `padded` × [`PANEL`] numbers, those of bfloat16 in pairs of inputs.
+enum Storage {
+    F32(AlignedBuffer<f32>),
+    Bf16(AlignedBuffer<u16>),
+    F16(AlignedBuffer<u16>),
+}
+
+impl PanelWeights {
+    /// Zeros, to be replaced by [`Self::add`].
+    pub(crate) fn new(element: Element, inputs: usize, outputs: usize) -> Self {
+        let line = if element == Element::Bf16 { 2 * LINE } else { LINE };
+        let padded = inputs.next_multiple_of(line);
+        let length = outputs.next_multiple_of(PANEL) * padded;
+        let storage = match element {
+            Element::F32 => Storage::F32(AlignedBuffer::zeros(length)),
+            Element::Bf16 => Storage::Bf16(AlignedBuffer::zeros(length)),
+            Element::F16 => Storage::F16(AlignedBuffer::zeros(length)),
+        };
+        Self { path: Path::best(element), inputs, padded, outputs, added: 0, storage }
     }
-    let rows = activations.len() / inputs;
-    let (mut source, mut target) = (activations, packed);
-    for count in row_blocks(rows) {
-        let (block, rest) = source.split_at(count * inputs);
-        let (block_packed, rest_packed) = target.split_at_mut(count * inputs);
-        if count == 1 {
-            block_packed.copy_from_slice(block);
-        } else {
-            for (row, values) in block.chunks_exact(inputs).enumerate() {
-                for (slot, value) in block_packed.chunks_exact_mut(count).zip(values) {
-                    slot[row] = *value;
+
+    /// Packs weights of the next outputs, row-major (outputs × inputs), rounded to the nearest of the stored type.
+    pub(crate) fn add(&mut self, weights: &[f32]) {
+        for values in weights.chunks_exact(self.inputs.max(1)) {
+            let (panel, column) = (self.added / PANEL, self.added % PANEL);
+            let range = panel * self.padded * PANEL..(panel + 1) * self.padded * PANEL;
+            match &mut self.storage {
+                Storage::F32(numbers) => {
+                    for (slot, value) in numbers[range].chunks_exact_mut(PANEL).zip(values) {
+                        slot[column] = *value;
+                    }
+                }
+                Storage::Bf16(numbers) => {
+                    for (slot, pair) in numbers[range].chunks_exact_mut(2 * PANEL).zip(values.chunks(2)) {
+                        for (slot, value) in slot[2 * column..].iter_mut().zip(pair) {
+                            *slot = bf16::from_f32(*value).to_bits();
+                        }
+                    }
+                }
+                Storage::F16(numbers) => {
+                    for (slot, value) in numbers[range].chunks_exact_mut(PANEL).zip(values) {
+                        slot[column] = f16::from_f32(*value).to_bits();
+                    }
                 }
             }
-        }
-        (source, target) = (rest, rest_packed);
-    }
-}
-
-/// One panel of weights times all packed rows.
-pub(crate) struct PanelProduct<'a> {
-    /// `depth` × [`PANEL`] weights, where `depth` is the part of the inputs that starts at `start`.
-    pub(crate) weights: &'a [f32],
-    /// First input of this part, a multiple of [`DEPTH`]. Later parts are added to what `output` holds.
-    pub(crate) start: usize,
-    /// Rows as [`pack_rows`] leaves them.
-    pub(crate) packed: &'a [f32],
-    /// Inputs of a whole row.
-    pub(crate) inputs: usize,
-    /// Number of rows.
-    pub(crate) rows: usize,
-    /// `rows` × [`PANEL`].
-    pub(crate) output: &'a mut [f32],
-}
-
-impl WithSimd for PanelProduct<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        // Vectors per panel, then vectors per tile for one row, two rows, and more: as many
-        // accumulators as fit the registers.
-        match S::F32_LANES {
-            16 => self.run::<S, 4, 4, 4, 4>(simd),
-            8 => self.run::<S, 8, 8, 4, 2>(simd),
-            4 => self.run::<S, 16, 8, 4, 2>(simd),
-            _ => self.run::<S, 64, 8, 4, 2>(simd),
+            self.added += 1;
         }
     }
-}
 
-impl PanelProduct<'_> {
-    #[inline(always)]
-    fn run<S: Simd, const VECTORS: usize, const ONE: usize, const TWO: usize, const MORE: usize>(
-        self,
-        simd: S,
+    /// The same weights for another path, if this processor has it for them.
+    #[allow(dead_code)] // tests and the bench run every path
+    pub(crate) fn with_path(mut self, path: Path) -> Option<Self> {
+        self.path = path;
+        path.available(self.element()).then_some(self)
+    }
+
+    /// What computes the product.
+    #[allow(dead_code)] // tests and the bench report it
+    pub(crate) fn path(&self) -> Path {
+        self.path
+    }
+
+    /// Outputs of one row.
+    pub(crate) fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Bytes that one product reads.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.storage {
+            Storage::F32(numbers) => numbers.len() * 4,
+            Storage::Bf16(numbers) | Storage::F16(numbers) => numbers.len() * 2,
+        }
+    }
+
+    fn element(&self) -> Element {
+        match &self.storage {
+            Storage::F32(_) => Element::F32,
+            Storage::Bf16(_) => Element::Bf16,
+            Storage::F16(_) => Element::F16,
+        }
+    }
+
+    /// Computes `output` (rows × outputs) from `input` (rows × inputs), both row-major. `packed` is scratch space.
+    pub(crate) fn multiply(
+        &self,
+        parallel: bool,
+        input: &[f32],
+        output: &mut [f32],
+        packed: &mut AlignedBuffer,
     ) {
-        let (all_weights, _) = S::as_simd_f32s(self.weights).0.as_chunks::<VECTORS>();
-        let depth = self.inputs.min(self.weights.len() / PANEL);
-        let mut done = 0;
-        while done < depth {
-            let length = DEPTH.min(depth - done);
-            let weights = &all_weights[done..done + length];
-            let input = self.start + done;
-            let add = input > 0;
-            let mut first_row = 0;
-            for count in row_blocks(self.rows) {
-                let block = &self.packed[first_row * self.inputs..][..count * self.inputs];
-                let rows = &block[input * count..][..length * count];
-                let output = &mut self.output[first_row * PANEL..][..count * PANEL];
-                match count {
-                    1 => tile::<S, VECTORS, ONE, 1>(simd, weights, rows, output, add),
-                    2 => tile::<S, VECTORS, TWO, 2>(simd, weights, rows, output, add),
-                    3 => tile::<S, VECTORS, MORE, 3>(simd, weights, rows, output, add),
-                    4 => tile::<S, VECTORS, MORE, 4>(simd, weights, rows, output, add),
-                    5 => tile::<S, VECTORS, MORE, 5>(simd, weights, rows, output, add),
-                    _ => tile::<S, VECTORS, MORE, 6>(simd, weights, rows, output, add),
-                }
-                first_row += count;
+        let rows = output.len().checked_div(self.outputs).unwrap_or(0);
+        if rows == 0 {
+            return;
+        }
+        self.pack(parallel, &input[..rows * self.inputs], packed);
+        let threads = if parallel { rayon::current_num_threads() } else { 1 };
+        let parallel = threads > 1 && rows * self.inputs * self.outputs >= PARALLEL_WORK;
+        let group = if rows < MANY_ROWS { 1 } else { (self.outputs / PANEL / (4 * threads)).clamp(1, GROUP) };
+        for_each_window(output, self.outputs, group * PANEL, parallel, |index, mut window| {
+            self.panels(index * group, packed, &mut window);
+        });
+    }
+
+    /// The panels of one window, from `first` on.
+    fn panels(&self, first: usize, packed: &[f32], window: &mut Columns<'_>) {
+        let line_inputs = self.path.line_inputs();
+        let lines = self.padded / line_inputs;
+        if lines == 0 {
+            window.fill(0.0);
+        }
+        let stretch = self.path.stretch_lines();
+        let kernel = Kernel::new(self.path);
+        for first_line in (0..lines).step_by(stretch) {
+            let count = stretch.min(lines - first_line);
+            for panel in 0..window.width().div_ceil(PANEL) {
+                let start = ((first + panel) * self.padded + first_line * line_inputs) * PANEL;
+                let range = start..start + count * line_inputs * PANEL;
+                let weights = match &self.storage {
+                    Storage::F32(numbers) => Weights::F32(&numbers[range]),
+                    Storage::Bf16(numbers) => Weights::Bf16(&numbers[range]),
+                    Storage::F16(numbers) => Weights::F16(&numbers[range]),
+                };
+                let output = window.narrow(panel * PANEL, PANEL);
+                kernel.multiply(Unit { weights, activations: packed, first_line, lines: count, output });
             }
-            done += length;
+        }
+    }
+
+    /// Packs activations as the kernels read them, in blocks of rows, each [line][row][word].
+    fn pack(&self, parallel: bool, input: &[f32], packed: &mut AlignedBuffer) {
+        let line_inputs = self.path.line_inputs();
+        let words = self.padded / line_inputs * LINE;
+        let rows = input.len().checked_div(self.inputs).unwrap_or(0);
+        packed.resize(self.path.packed_rows(rows) * words);
+        if packed.is_empty() {
+            return;
+        }
+        let block = self.path.block_rows();
+        let run = |(block, input): (&mut [f32], &[f32])| {
+            let rows = self.path.packed_rows(input.len() / self.inputs);
+            for (row, values) in input.chunks_exact(self.inputs).enumerate() {
+                let lines = block.chunks_exact_mut(LINE).skip(row).step_by(rows);
+                for (line, values) in lines.zip(values.chunks(line_inputs)) {
+                    pack_line(self.path, values, line);
+                }
+            }
+        };
+        if parallel && input.len() >= PARALLEL_ACTIVATIONS {
+            let blocks = packed.par_chunks_mut(block * words);
+            blocks.zip(input.par_chunks(block * self.inputs)).for_each(run);
+        } else {
+            packed.chunks_mut(block * words).zip(input.chunks(block * self.inputs)).for_each(run);
         }
     }
 }
 
-/// `ROWS` rows times one panel, `TILE` vectors of it at a time.
-#[inline(always)]
-fn tile<S: Simd, const VECTORS: usize, const TILE: usize, const ROWS: usize>(
-    simd: S,
-    weights: &[[S::f32s; VECTORS]],
-    rows: &[f32],
-    output: &mut [f32],
-    add: bool,
-) {
-    let (rows, _) = rows.as_chunks::<ROWS>();
-    let (output, _) = S::as_mut_simd_f32s(output).0.as_chunks_mut::<VECTORS>();
-    let mut first = 0;
-    while first + TILE <= VECTORS {
-        let mut sums = [[simd.splat_f32s(0.0); TILE]; ROWS];
-        for (weights, values) in weights.iter().zip(rows) {
-            let weights: &[S::f32s] = &weights[first..first + TILE];
-            for row in 0..ROWS {
-                let value = simd.splat_f32s(values[row]);
-                for vector in 0..TILE {
-                    sums[row][vector] = simd.mul_add_f32s(value, weights[vector], sums[row][vector]);
-                }
-            }
+/// Writes one line of activations, filled up with zeros.
+#[inline]
+fn pack_line(path: Path, values: &[f32], line: &mut [f32]) {
+    if path.rounds() {
+        let Ok(line) = bytemuck::cast_slice_mut(line).try_into() else { unreachable!("a line is 32 halves") };
+        if let Ok(values) = values.try_into() {
+            round_line(values, line);
+        } else {
+            let mut filled = [0.0; 2 * LINE];
+            filled[..values.len()].copy_from_slice(values);
+            round_line(&filled, line);
         }
-        for (output, sums) in output.iter_mut().zip(&sums) {
-            for (output, sum) in output[first..first + TILE].iter_mut().zip(sums) {
-                *output = if add { simd.add_f32s(*output, *sum) } else { *sum };
-            }
-        }
-        first += TILE;
+    } else {
+        line[..values.len()].copy_from_slice(values);
+        line[values.len()..].fill(0.0);
     }
 }

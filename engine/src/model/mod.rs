@@ -8,9 +8,11 @@ mod linear;
 mod llama;
 mod rope;
 mod runner;
+mod simd;
 
 pub(crate) use aligned::AlignedBuffer;
 pub(crate) use kernel::Execution;
+pub use linear::linear_path;
 pub(crate) use linear::{Linear, LinearScratch};
 pub(crate) use llama::{Llama, Matrices};
 pub(crate) use runner::Runner;

@@ -1,0 +1,284 @@
+//! Linear layers of the 110M and 1.1B shapes on every path of this processor, beside what the machine can do.
+//!
+//! `cargo bench -p lumos-engine --bench linear [-- WORD…]` keeps the lines that contain one of the words (`768x4096`,
+//! `Bf16`, `amx`). Every number is the best of several rounds, because other work disturbs single ones. One thread
+//! is timed by its processor time, several by the clock on the wall. Weights rotate through more memory than the caches
+//! have. `share` is the time that the limits allow over the time taken; the limits are measured in the same run:
+//! reading memory (eight streams at once, on as many threads) and the rate of the path's own kernel on what
+//! lies in the first-level cache.
+
+#[allow(dead_code, unreachable_pub)]
+#[path = "../src/model/aligned.rs"]
+mod aligned;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../src/model/kernel.rs"]
+mod kernel;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../src/model/simd/mod.rs"]
+mod simd;
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use aligned::AlignedBuffer;
+use candle_core::{DType, Device, Tensor};
+use kernel::PanelWeights;
+use pulp::{Arch, Simd, WithSimd};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use rustix::time::{ClockId, clock_gettime};
+use simd::{Element, Kernel, PANEL, Path, Unit, Weights, for_each_window};
+use support::Uniform;
+
+/// Inputs × outputs.
+const SHAPES: [(usize, usize); 7] =
+    [(768, 2304), (768, 4096), (2048, 768), (768, 32000), (2048, 2560), (2048, 11264), (5632, 2048)];
+const ROWS: [usize; 4] = [1, 8, 32, 256];
+const THREADS: [usize; 2] = [1, 2];
+/// Rounds, the best of which counts.
+const ROUNDS: usize = 9;
+/// Bytes that the weights of one shape take up altogether.
+const WEIGHT_BYTES: usize = 192 << 20;
+/// Multiply-adds of one round, after which no further weights are taken.
+const ROUND_WORK: usize = 1 << 31;
+
+/// Seconds of the best round: processor time of this thread, or wall-clock time.
+fn best(rounds: usize, wall: bool, mut work: impl FnMut()) -> f64 {
+    let processor = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
+    let mut best = f64::INFINITY;
+    for _ in 0..rounds {
+        let (start, start_processor) = (Instant::now(), processor());
+        work();
+        let took = if wall { start.elapsed() } else { processor() - start_processor };
+        best = best.min(took.as_secs_f64());
+    }
+    best
+}
+
+/// Sums of a buffer, read in `STREAMS` streams at once.
+struct Read<'a, const STREAMS: usize>(&'a [f32]);
+
+impl<const STREAMS: usize> WithSimd for Read<'_, STREAMS> {
+    type Output = f32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> f32 {
+        const UNROLL: usize = 8;
+        let (vectors, _) = S::as_simd_f32s(self.0);
+        let (groups, _) = vectors.as_chunks::<UNROLL>();
+        let part = groups.len() / STREAMS;
+        let mut sums = [simd.splat_f32s(0.0); UNROLL];
+        for index in 0..part {
+            for stream in 0..STREAMS {
+                for (sum, vector) in sums.iter_mut().zip(&groups[stream * part + index]) {
+                    *sum = simd.add_f32s(*sum, *vector);
+                }
+            }
+        }
+        sums.into_iter().map(|sum| simd.reduce_sum_f32s(sum)).sum()
+    }
+}
+
+/// Independent chains of fused multiply-adds in registers.
+struct MultiplyAdd(usize);
+
+impl WithSimd for MultiplyAdd {
+    type Output = (usize, f32);
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> (usize, f32) {
+        const CHAINS: usize = 12;
+        let factor = simd.splat_f32s(std::hint::black_box(0.999));
+        let mut sums = [simd.splat_f32s(1.0); CHAINS];
+        for _ in 0..self.0 {
+            for sum in &mut sums {
+                *sum = simd.mul_add_f32s(*sum, factor, factor);
+            }
+        }
+        let sum = sums.into_iter().map(|sum| simd.reduce_sum_f32s(sum)).sum();
+        (self.0 * CHAINS * S::F32_LANES * 2, sum)
+    }
+}
+
+/// GB/s of reading memory on all threads of the pool.
+fn bandwidth<const STREAMS: usize>(pool: &ThreadPool) -> f64 {
+    let buffer = AlignedBuffer::<f32>::zeros(WEIGHT_BYTES / 4);
+    let arch = Arch::new();
+    let share = buffer.len() / pool.current_num_threads();
+    let seconds = best(ROUNDS, pool.current_num_threads() > 1, || {
+        if pool.current_num_threads() == 1 {
+            std::hint::black_box(arch.dispatch(Read::<STREAMS>(&buffer)));
+        } else {
+            pool.broadcast(|thread| {
+                let part = &buffer[thread.index() * share..][..share];
+                std::hint::black_box(arch.dispatch(Read::<STREAMS>(part)));
+            });
+        }
+    });
+    WEIGHT_BYTES as f64 * 1e-9 / seconds
+}
+
+/// GFLOP/s of one thread's kernel where everything lies in the first-level cache.
+fn rate(path: Path, element: Element) -> f64 {
+    const LINES: usize = 8;
+    const REPEAT: usize = 100;
+    let rows = path.block_rows() * if path == Path::Amx { 2 } else { 4 };
+    let inputs = LINES * path.line_inputs();
+    let activations = AlignedBuffer::<f32>::zeros(rows * LINES * simd::LINE);
+    let (wide, narrow) =
+        (AlignedBuffer::<f32>::zeros(inputs * PANEL), AlignedBuffer::<u16>::zeros(inputs * PANEL));
+    let weights = match element {
+        Element::F32 => Weights::F32(&wide),
+        Element::Bf16 => Weights::Bf16(&narrow),
+        Element::F16 => Weights::F16(&narrow),
+    };
+    let mut output = AlignedBuffer::<f32>::zeros(rows * PANEL);
+    let seconds = best(50 * ROUNDS, false, || {
+        for_each_window(&mut output, PANEL, PANEL, false, |_, mut window| {
+            let kernel = Kernel::new(path);
+            for _ in 0..REPEAT {
+                let output = window.narrow(0, PANEL);
+                kernel.multiply(Unit {
+                    weights,
+                    activations: &activations,
+                    first_line: 0,
+                    lines: LINES,
+                    output,
+                });
+            }
+        });
+    });
+    (2 * rows * inputs * PANEL * REPEAT) as f64 * 1e-9 / seconds
+}
+
+/// Layers of one shape that together take up [`WEIGHT_BYTES`].
+fn layers(element: Element, inputs: usize, outputs: usize) -> Vec<PanelWeights> {
+    let mut random = Uniform::new(1);
+    let rows = random.values(PANEL * inputs, 1.0);
+    let mut layers: Vec<PanelWeights> = Vec::new();
+    while layers.iter().map(PanelWeights::bytes).sum::<usize>() < WEIGHT_BYTES {
+        let mut layer = PanelWeights::new(element, inputs, outputs);
+        for _ in 0..outputs / PANEL {
+            layer.add(&rows);
+        }
+        layers.push(layer);
+    }
+    layers
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
+    let wanted = |line: &str| words.is_empty() || words.iter().any(|word| line.contains(word.as_str()));
+    let pools = THREADS.map(|threads| {
+        ThreadPoolBuilder::new().num_threads(threads).build().expect("the system gives us threads")
+    });
+    let arch = Arch::new();
+    let mut operations = 0;
+    let seconds = best(50 * ROUNDS, false, || {
+        let (count, sum) = arch.dispatch(MultiplyAdd(std::hint::black_box(20_000)));
+        std::hint::black_box(sum);
+        operations = count;
+    });
+    println!("fused multiply-adds in registers, 1 thread: {:.0} GFLOP/s", operations as f64 * 1e-9 / seconds);
+    let mut bandwidths = Vec::new();
+    for pool in &pools {
+        let (one, eight) = (pool.install(|| bandwidth::<1>(pool)), pool.install(|| bandwidth::<8>(pool)));
+        println!(
+            "reading memory, {} threads: {one:.1} GB/s in one stream, {eight:.1} GB/s in eight",
+            pool.current_num_threads()
+        );
+        bandwidths.push(one.max(eight));
+    }
+    println!(
+        "{:<11} {:<5} {:<10} {:>4} {:>7} {:>9} {:>9} {:>7} {:>6}",
+        "shape", "type", "path", "rows", "threads", "ms", "GFLOP/s", "GB/s", "share"
+    );
+    for element in [Element::F32, Element::Bf16, Element::F16] {
+        for (inputs, outputs) in SHAPES {
+            let name = format!("{:<11} {:<5}", format!("{inputs}x{outputs}"), format!("{element:?}"));
+            let paths: Vec<Path> = Path::ALL
+                .into_iter()
+                .filter(|path| *path != Path::Portable && path.available(element))
+                .filter(|path| wanted(&format!("{name} {path}")))
+                .collect();
+            let mut layers = if paths.is_empty() { Vec::new() } else { layers(element, inputs, outputs) };
+            for path in paths {
+                let rate = rate(path, element);
+                layers = layers.into_iter().filter_map(|layer| layer.with_path(path)).collect();
+                for (pool, bandwidth) in pools.iter().zip(&bandwidths) {
+                    for rows in ROWS {
+                        let threads = pool.current_num_threads();
+                        let seconds = product(&layers, inputs, outputs, rows, pool);
+                        let operations = (2 * rows * inputs * outputs) as f64 * 1e-9;
+                        let bytes = layers[0].bytes() as f64 * 1e-9;
+                        let limit = (operations / rate / threads as f64).max(bytes / bandwidth);
+                        println!(
+                            "{name} {:<10} {rows:>4} {threads:>7} {:>9.3} {:>9.1} {:>7.2} {:>5.0}%",
+                            path.to_string(),
+                            seconds * 1e3,
+                            operations / seconds,
+                            bytes / seconds,
+                            100.0 * limit / seconds
+                        );
+                    }
+                }
+            }
+            if wanted(&format!("{name} candle")) {
+                candle(&name, element, inputs, outputs);
+            }
+        }
+    }
+}
+
+/// Seconds of one product.
+fn product(layers: &[PanelWeights], inputs: usize, outputs: usize, rows: usize, pool: &ThreadPool) -> f64 {
+    let parallel = pool.current_num_threads() > 1;
+    let input = Uniform::new(2).values(rows * inputs, 1.0);
+    let mut output = vec![0.0; rows * outputs];
+    let mut packed = AlignedBuffer::default();
+    let count = (ROUND_WORK / (rows * inputs * outputs)).clamp(1, layers.len());
+    let mut round = || {
+        for layer in &layers[..count] {
+            layer.multiply(parallel, &input, &mut output, &mut packed);
+        }
+    };
+    let seconds = if parallel {
+        pool.install(|| best(ROUNDS, true, &mut round))
+    } else {
+        best(ROUNDS, false, &mut round)
+    };
+    seconds / count as f64
+}
+
+/// Candle's product of the same shape, on as many threads as it takes.
+fn candle(name: &str, element: Element, inputs: usize, outputs: usize) {
+    let dtype = match element {
+        Element::F32 => DType::F32,
+        Element::Bf16 => DType::BF16,
+        Element::F16 => DType::F16,
+    };
+    let size = dtype.size_in_bytes() * inputs * outputs;
+    let tensor = |rows: usize| Tensor::ones((rows, inputs), dtype, &Device::Cpu).expect("memory suffices");
+    let layers: Vec<Tensor> = (0..WEIGHT_BYTES.div_ceil(size)).map(|_| tensor(outputs)).collect();
+    for rows in ROWS {
+        let input = tensor(rows);
+        let count = (ROUND_WORK / (rows * inputs * outputs)).clamp(1, layers.len());
+        let seconds = best(ROUNDS, true, || {
+            for layer in &layers[..count] {
+                let weights = layer.t().expect("a matrix has a transpose");
+                std::hint::black_box(input.matmul(&weights).expect("the shapes fit"));
+            }
+        }) / count as f64;
+        println!(
+            "{name} {:<10} {rows:>4} {:>7} {:>9.3} {:>9.1} {:>7.2}",
+            "candle",
+            "all",
+            seconds * 1e3,
+            (2 * rows * inputs * outputs) as f64 * 1e-9 / seconds,
+            size as f64 * 1e-9 / seconds
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! Advanced matrix extensions: tiles of 16 rows × 32 bfloat16, multiplied into tiles of 16 × 16 float32.
+//!
+//! Stable Rust has no intrinsics for them, so every instruction is one line of assembly. The compiler never uses the
+//! tile registers itself; they keep what they hold from one line to the next.
+
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+use super::tile::{RawUnit, prefetch_next};
+use super::x86::Avx512;
+use super::{LINE, PANEL};
+
+/// Rows of one tile.
+pub(super) const TILE_ROWS: usize = 16;
+/// Outputs of one tile.
+const TILE_OUTPUTS: usize = 16;
+/// Bytes of one tile row.
+const ROW_BYTES: usize = 64;
+
+/// Whether the processor has the instructions and Linux lets this process use them; asks it the first time.
+pub(super) fn available() -> bool {
+    static AVAILABLE: OnceLock<bool> = OnceLock::new();
+    *AVAILABLE.get_or_init(|| {
+        const ARCH_REQ_XCOMP_PERM: libc::c_long = 0x1023;
+        const XFEATURE_XTILEDATA: libc::c_long = 18;
+        const AMX_BF16: u32 = 1 << 22;
+        const AMX_TILE: u32 = 1 << 24;
+        if __cpuid(0).eax < 7 || __cpuid_count(7, 0).edx & (AMX_BF16 | AMX_TILE) != AMX_BF16 | AMX_TILE {
+            return false;
+        }
+        // SAFETY: this request takes two integers and touches no memory of the process. Linux grants it to all
+        // threads, those that start later too, or refuses it.
+        let status = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) };
+        status == 0
+    })
+}
+
+/// What LDTILECFG reads.
+#[repr(C, align(64))]
+struct Configuration {
+    palette: u8,
+    start_row: u8,
+    reserved: [u8; 14],
+    row_bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+thread_local! {
+    /// How many guards live on this thread.
+    static GUARDS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// This thread's tile registers, all of 16 rows × 64 bytes: 0 and 1 are sums of the upper rows, 2 and 3 of the lower
+/// rows, 4 and 5 activations of the upper and lower rows, 6 and 7 weights. The last guard of a thread to be dropped
+/// gives them back, so that switching threads saves nothing for them.
+pub(super) struct Tiles {
+    /// A guard belongs to its thread.
+    thread: PhantomData<*const ()>,
+}
+
+impl Tiles {
+    /// Configures the registers. Panics where they are not [`available`].
+    pub(super) fn new() -> Self {
+        assert!(available());
+        let mut configuration =
+            Configuration { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
+        configuration.row_bytes[..8].fill(ROW_BYTES as u16);
+        configuration.rows[..8].fill(TILE_ROWS as u8);
+        if GUARDS.replace(GUARDS.get() + 1) == 0 {
+            // SAFETY: the instruction reads the 64 bytes of a valid configuration.
+            unsafe {
+                asm!(
+                    "ldtilecfg [{}]", in(reg) &raw const configuration,
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack, preserves_flags, readonly),
+                );
+            }
+        }
+        Self { thread: PhantomData }
+    }
+}
+
+impl Drop for Tiles {
+    fn drop(&mut self) {
+        if GUARDS.replace(GUARDS.get() - 1) == 1 {
+            // SAFETY: a guard only exists where the instructions do.
+            unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) };
+        }
+    }
+}
+
+/// Loads the rows of a tile, `stride` bytes apart.
+macro_rules! load {
+    ($tile:literal, $pointer:expr, $stride:expr) => {
+        asm!(
+            concat!("tileloadd tmm", $tile, ", [{pointer} + {stride}*1]"),
+            pointer = in(reg) $pointer, stride = in(reg) $stride,
+            options(nostack, preserves_flags, readonly),
+        )
+    };
+}
+
+/// Stores the rows of a tile, `stride` bytes apart.
+macro_rules! store {
+    ($tile:literal, $pointer:expr, $stride:expr) => {
+        asm!(
+            concat!("tilestored [{pointer} + {stride}*1], tmm", $tile),
+            pointer = in(reg) $pointer, stride = in(reg) $stride,
+            options(nostack, preserves_flags),
+        )
+    };
+}
+
+/// Sets a tile to zeros.
+macro_rules! zero {
+    ($tile:literal) => {
+        asm!(concat!("tilezero tmm", $tile), options(nostack, preserves_flags, nomem))
+    };
+}
+
+/// Adds activations times weights to sums.
+macro_rules! multiply {
+    ($sums:literal, $activations:literal, $weights:literal) => {
+        asm!(
+            concat!("tdpbf16ps tmm", $sums, ", tmm", $activations, ", tmm", $weights),
+            options(nostack, preserves_flags, nomem)
+        )
+    };
+}
+
+impl Tiles {
+    /// One panel times all rows, 32 rows at a time.
+    ///
+    /// # Safety
+    /// See [`RawUnit`] for the pointers; every block has [`TILE_ROWS`] rows, the last one filled up.
+    pub(super) unsafe fn multiply(&self, mut unit: RawUnit<'_, f32>) {
+        let rows = unit.output.rows();
+        for first in (0..rows).step_by(2 * TILE_ROWS) {
+            // SAFETY: the caller's promise; there is a second block where more rows than one block's are left.
+            unsafe {
+                if rows - first > TILE_ROWS {
+                    self.block::<true>(&mut unit, first);
+                } else {
+                    self.block::<false>(&mut unit, first);
+                }
+            }
+        }
+    }
+
+    /// One block of rows from `first` on or, if `BOTH`, two.
+    ///
+    /// # Safety
+    /// As for [`Self::multiply`]; the unit has that many blocks.
+    #[inline(always)]
+    unsafe fn block<const BOTH: bool>(&self, unit: &mut RawUnit<'_, f32>, first: usize) {
+        let all = if BOTH { 2 * TILE_ROWS } else { TILE_ROWS };
+        let (width, rows) = (unit.output.width(), all.min(unit.output.rows() - first));
+        let mut partial;
+        let direct = width == PANEL && rows == all;
+        let (output, stride) = if direct {
+            (unit.output.row(first), unit.output.stride())
+        } else {
+            partial = [0.0; 2 * TILE_ROWS * PANEL];
+            if unit.add {
+                unit.output.read(first, partial[..rows * PANEL].as_chunks_mut().0);
+            }
+            (partial.as_mut_ptr(), PANEL)
+        };
+        // SAFETY: the caller's promise. Tiles of weights are 16 rows of `PANEL` words, of which they take 16; tiles of
+        // activations are the rows of one block, `LINE` words each, which lie one after the other; tiles of sums are
+        // 16 floats of as many rows of the output or of `partial`, which have `PANEL` floats each.
+        unsafe {
+            let output_bytes = stride * size_of::<f32>();
+            let lower = output.wrapping_add(TILE_ROWS * stride);
+            if unit.add {
+                load!(0, output, output_bytes);
+                load!(1, output.add(TILE_OUTPUTS), output_bytes);
+                if BOTH {
+                    load!(2, lower, output_bytes);
+                    load!(3, lower.add(TILE_OUTPUTS), output_bytes);
+                }
+            } else {
+                zero!(0);
+                zero!(1);
+                if BOTH {
+                    zero!(2);
+                    zero!(3);
+                }
+            }
+            let block = unit.activations.add((first * unit.row_lines + unit.first_line * TILE_ROWS) * LINE);
+            for line in 0..unit.lines {
+                let weights = unit.weights.add(line * LINE * PANEL);
+                let weight_bytes = PANEL * size_of::<f32>();
+                if first == 0 {
+                    prefetch_next::<Avx512>(weights.cast(), LINE * weight_bytes / ROW_BYTES);
+                }
+                let activations = block.add(line * TILE_ROWS * LINE);
+                load!(4, activations, ROW_BYTES);
+                load!(6, weights, weight_bytes);
+                load!(7, weights.add(TILE_OUTPUTS), weight_bytes);
+                multiply!(0, 4, 6);
+                multiply!(1, 4, 7);
+                if BOTH {
+                    load!(5, activations.add(TILE_ROWS * unit.row_lines * LINE), ROW_BYTES);
+                    multiply!(2, 5, 6);
+                    multiply!(3, 5, 7);
+                }
+            }
+            store!(0, output, output_bytes);
+            store!(1, output.add(TILE_OUTPUTS), output_bytes);
+            if BOTH {
+                store!(2, lower, output_bytes);
+                store!(3, lower.add(TILE_OUTPUTS), output_bytes);
+            }
+        }
+        if !direct {
+            // SAFETY: not direct, so `output` is `partial`'s `rows` × `PANEL` floats and more.
+            let sums = unsafe { std::slice::from_raw_parts(output, rows * PANEL) };
+            unit.output.write(first, sums.as_chunks().0);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Windows of columns into a row-major matrix, so that threads write their outputs in place.
+
+use std::marker::PhantomData;
+
+use rayon::prelude::*;
+
+use super::PANEL;
+
+/// Exclusive access to `width` neighbouring columns of a row-major matrix of floats.
+pub(crate) struct Columns<'a> {
+    pointer: *mut f32,
+    stride: usize,
+    width: usize,
+    rows: usize,
+    matrix: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: a window stands for an exclusive borrow of the floats in it, which may be sent like `&mut [f32]`.
+unsafe impl Send for Columns<'_> {}
+
+impl Columns<'_> {
+    /// Number of columns.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Number of rows.
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Floats from one row to the next.
+    pub(super) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// First float of a row; `width` floats from it may be read and written.
+    pub(super) fn row(&mut self, row: usize) -> *mut f32 {
+        assert!(row < self.rows);
+        // SAFETY: the row is inside the matrix by the line above.
+        unsafe { self.pointer.add(row * self.stride) }
+    }
+
+    /// Copies rows from `first` on; what is beyond the window's width stays as it is.
+    pub(super) fn read(&mut self, first: usize, rows: &mut [[f32; PANEL]]) {
+        for (index, row) in rows.iter_mut().enumerate() {
+            let width = self.width.min(PANEL);
+            // SAFETY: a row of the window has `self.width` floats, to which this is the only access.
+            let source = unsafe { std::slice::from_raw_parts(self.row(first + index), width) };
+            row[..width].copy_from_slice(source);
+        }
+    }
+
+    /// Overwrites rows from `first` on, up to the window's width.
+    pub(super) fn write(&mut self, first: usize, rows: &[[f32; PANEL]]) {
+        for (index, row) in rows.iter().enumerate() {
+            let width = self.width.min(PANEL);
+            // SAFETY: as above.
+            let target = unsafe { std::slice::from_raw_parts_mut(self.row(first + index), width) };
+            target.copy_from_slice(&row[..width]);
+        }
+    }
+
+    /// Sets every number to `value`.
+    pub(crate) fn fill(&mut self, value: f32) {
+        for row in 0..self.rows {
+            // SAFETY: a row of the window has `width` floats, to which this is the only access.
+            unsafe { std::slice::from_raw_parts_mut(self.row(row), self.width) }.fill(value);
+        }
+    }
+
+    /// At most `width` columns from `first` on.
+    pub(crate) fn narrow(&mut self, first: usize, width: usize) -> Columns<'_> {
+        assert!(first < self.width);
+        Columns {
+            // SAFETY: the first row has `self.width` floats in this window, more than `first`.
+            pointer: unsafe { self.pointer.add(first) },
+            stride: self.stride,
+            width: width.min(self.width - first),
+            rows: self.rows,
+            matrix: PhantomData,
+        }
+    }
+}
+
+/// Cuts `matrix` (rows of `stride` floats) into windows of `width` columns, the last one perhaps narrower, and hands
+/// each with its index to `work`: on the current rayon pool if `parallel`.
+pub(crate) fn for_each_window(
+    matrix: &mut [f32],
+    stride: usize,
+    width: usize,
+    parallel: bool,
+    work: impl Fn(usize, Columns<'_>) + Sync,
+) {
+    struct Shared(*mut f32);
+    // SAFETY: the pointer is only used to make windows that do not overlap, see below.
+    unsafe impl Sync for Shared {}
+    impl Shared {
+        fn get(&self) -> *mut f32 {
+            self.0
+        }
+    }
+
+    assert!(width > 0 && stride > 0 && matrix.len().is_multiple_of(stride));
+    let rows = matrix.len() / stride;
+    if rows == 0 {
+        return;
+    }
+    let shared = Shared(matrix.as_mut_ptr());
+    let run = |index: usize| {
+        let first = index * width;
+        let window = Columns {
+            // SAFETY: `first` is below `stride` for every index of the loops below, and there is at least one row.
+            // Every index comes up once while `matrix` is borrowed, so no two windows share a float.
+            pointer: unsafe { shared.get().add(first) },
+            stride,
+            width: width.min(stride - first),
+            rows,
+            matrix: PhantomData,
+        };
+        work(index, window);
+    };
+    let windows = stride.div_ceil(width);
+    if parallel {
+        (0..windows).into_par_iter().for_each(run);
+    } else {
+        (0..windows).for_each(run);
+    }
+}

@@ -1,0 +1,184 @@
+//! Vector kernels under the linear layers, chosen at run time by what the processor has.
+//!
+//! Weights lie in panels of [`PANEL`] outputs, activations in lines of [`LINE`] words of 32 bits: a word is one float32
+//! or, on the paths that multiply bfloat16 ([`Path::rounds`]), a pair of them. Every output of every row is reduced on
+//! its own in an order that depends on the path alone:
+//!
+//! - `portable`, `avx2`, `avx512`: weights are widened to float32 exactly and activations stay float32. One chain of
+//!   fused multiply-adds over the inputs of a stretch in ascending order from zero; the sums of the stretches are added
+//!   in order. The three agree to the bit.
+//! - `avx512bf16`: activations are rounded to bfloat16 (nearest, ties to even, subnormal numbers to zero). The same
+//!   chain over pairs of inputs, the second of a pair before the first, subnormal numbers being zero.
+//! - `amx`: the same rounding. For each 32 inputs, one chain over the even and one over the odd ones; their sum is added
+//!   to the output's. All inputs are one such series.
+//!
+//! All unsafe code of the kernels is below this module.
+#![allow(unsafe_code)]
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx;
+mod columns;
+mod lanes;
+mod path;
+mod tile;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub(crate) use columns::{Columns, for_each_window};
+pub(crate) use path::{Element, Path};
+
+use lanes::{Bfloat16Pairs, Float16, Portable, Words};
+use tile::RawUnit;
+
+/// Outputs in one panel.
+pub(crate) const PANEL: usize = 32;
+/// Words in one line of activations: 64 bytes.
+pub(crate) const LINE: usize = 16;
+
+/// Weights of one panel over a stretch of the inputs, in ascending order of the inputs.
+#[derive(Clone, Copy)]
+pub(crate) enum Weights<'a> {
+    /// [`PANEL`] numbers per input.
+    F32(&'a [f32]),
+    /// [`PANEL`] pairs per two inputs.
+    Bf16(&'a [u16]),
+    /// [`PANEL`] numbers per input.
+    F16(&'a [u16]),
+}
+
+/// One panel of weights times all rows, over a stretch of the inputs.
+pub(crate) struct Unit<'a> {
+    /// Weights of the stretch.
+    pub(crate) weights: Weights<'a>,
+    /// Activations of all rows and inputs, [`Path::packed_rows`] in blocks of [`Path::block_rows`]; each block is
+    /// [line][row][word].
+    pub(crate) activations: &'a [f32],
+    /// First line of the stretch.
+    pub(crate) first_line: usize,
+    /// Lines of the stretch.
+    pub(crate) lines: usize,
+    /// At most [`PANEL`] outputs of all rows. The first stretch overwrites them, later ones are added.
+    pub(crate) output: Columns<'a>,
+}
+
+/// A path made ready on this thread.
+pub(crate) struct Kernel(Ready);
+
+/// Paths that the processor has.
+enum Ready {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    Amx(amx::Tiles),
+}
+
+impl Kernel {
+    /// Makes `path` ready. Panics where the processor lacks it.
+    pub(crate) fn new(path: Path) -> Self {
+        assert!(path.available(Element::Bf16), "the processor lacks {path}");
+        Self(match path {
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx2 => Ready::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512 => Ready::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Path::Avx512Bf16 => Ready::Avx512Bf16,
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Path::Amx => Ready::Amx(amx::Tiles::new()),
+            _ => Ready::Portable,
+        })
+    }
+
+    fn path(&self) -> Path {
+        match &self.0 {
+            Ready::Portable => Path::Portable,
+            #[cfg(target_arch = "x86_64")]
+            Ready::Avx2 => Path::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Ready::Avx512 => Path::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Ready::Avx512Bf16 => Path::Avx512Bf16,
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            Ready::Amx(_) => Path::Amx,
+        }
+    }
+
+    /// Computes a unit. Panics if the path is not one for the weights or a length does not fit.
+    pub(crate) fn multiply(&self, unit: Unit<'_>) {
+        let (path, weights) = (self.path(), unit.weights);
+        let length = match weights {
+            Weights::F32(numbers) => numbers.len(),
+            Weights::Bf16(numbers) | Weights::F16(numbers) => numbers.len(),
+        };
+        let rows = path.packed_rows(unit.output.rows());
+        let row_lines = unit.activations.len() / LINE / rows;
+        assert_eq!(length, unit.lines * path.line_inputs() * PANEL);
+        assert_eq!(unit.activations.len(), rows * row_lines * LINE);
+        assert!(unit.first_line + unit.lines <= row_lines && unit.output.width() <= PANEL);
+        // SAFETY: the lengths are right by the lines above, and a kernel is only made where the processor has the
+        // instructions. A pair of bfloat16 is a word; no kernel needs alignment.
+        unsafe {
+            match (&self.0, weights) {
+                (Ready::Portable, Weights::F32(weights)) => {
+                    tile::run::<Portable, Words, 4, 3>(raw(weights, row_lines, unit));
+                }
+                (Ready::Portable, Weights::Bf16(weights)) => {
+                    tile::run::<Portable, Bfloat16Pairs, 4, 3>(raw(weights, row_lines, unit));
+                }
+                (Ready::Portable, Weights::F16(weights)) => {
+                    tile::run::<Portable, Float16, 4, 3>(raw(weights, row_lines, unit));
+                }
+                #[cfg(target_arch = "x86_64")]
+                (Ready::Avx2, Weights::F32(weights)) => x86::avx2_f32(raw(weights, row_lines, unit)),
+                #[cfg(target_arch = "x86_64")]
+                (Ready::Avx2, Weights::Bf16(weights)) => x86::avx2_bf16(raw(weights, row_lines, unit)),
+                #[cfg(target_arch = "x86_64")]
+                (Ready::Avx2, Weights::F16(weights)) => x86::avx2_f16(raw(weights, row_lines, unit)),
+                #[cfg(target_arch = "x86_64")]
+                (Ready::Avx512, Weights::F32(weights)) => x86::avx512_f32(raw(weights, row_lines, unit)),
+                #[cfg(target_arch = "x86_64")]
+                (Ready::Avx512, Weights::Bf16(weights)) => x86::avx512_bf16(raw(weights, row_lines, unit)),
+                #[cfg(target_arch = "x86_64")]
+                (Ready::Avx512, Weights::F16(weights)) => x86::avx512_f16(raw(weights, row_lines, unit)),
+                #[cfg(target_arch = "x86_64")]
+                (Ready::Avx512Bf16, Weights::Bf16(weights)) => {
+                    x86::avx512_pairs(raw(weights, row_lines, unit));
+                }
+                #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+                (Ready::Amx(tiles), Weights::Bf16(weights)) => tiles.multiply(raw(weights, row_lines, unit)),
+                #[cfg(target_arch = "x86_64")]
+                _ => panic!("{path} is not for these weights"),
+            }
+        }
+    }
+}
+
+fn raw<'a, S, E>(weights: &[S], row_lines: usize, unit: Unit<'a>) -> RawUnit<'a, E> {
+    RawUnit {
+        weights: weights.as_ptr().cast(),
+        activations: unit.activations.as_ptr(),
+        row_lines,
+        first_line: unit.first_line,
+        lines: unit.lines,
+        add: unit.first_line > 0,
+        output: unit.output,
+    }
+}
+
+/// Rounds 32 activations to bfloat16 as the paths that round want it: to nearest, ties to even, subnormal numbers to
+/// zero. Panics where the processor has no such path.
+pub(crate) fn round_line(values: &[f32; 2 * LINE], rounded: &mut [u16; 2 * LINE]) {
+    assert!(Path::Avx512Bf16.available(Element::Bf16));
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the processor has the instructions by the line above.
+    unsafe {
+        x86::round_line(values, rounded);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    unreachable!("no such path: {values:?} {rounded:?}");
+}

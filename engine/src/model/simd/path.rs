@@ -1,0 +1,124 @@
+//! Which instructions compute a product.
+
+use std::fmt;
+
+use super::LINE;
+
+/// Type of the stored weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Element {
+    /// 32-bit floats.
+    F32,
+    /// The upper halves of 32-bit floats.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+}
+
+/// Instructions that compute a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// Plain Rust.
+    Portable,
+    /// AVX2 with FMA and F16C.
+    Avx2,
+    /// AVX-512 F.
+    Avx512,
+    /// AVX-512 BF16: dot products of pairs.
+    Avx512Bf16,
+    /// Advanced matrix extensions on bfloat16.
+    Amx,
+}
+
+impl Path {
+    /// All paths, those that are usually faster last.
+    pub(crate) const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
+
+    /// The fastest path of this processor for such weights.
+    pub(crate) fn best(element: Element) -> Self {
+        let best = Self::ALL.into_iter().rev().find(|path| path.available(element)).unwrap_or(Self::Portable);
+        // Intel's cores take two cycles for a dot product of pairs and half a cycle for a fused multiply-add.
+        if best == Self::Avx512Bf16 && intel() { Self::Avx512 } else { best }
+    }
+
+    /// Whether this processor has the path, and it is one for such weights.
+    pub(crate) fn available(self, element: Element) -> bool {
+        (element == Element::Bf16 || !self.rounds()) && self.detected()
+    }
+
+    /// Whether activations are rounded to bfloat16.
+    pub(crate) fn rounds(self) -> bool {
+        matches!(self, Self::Avx512Bf16 | Self::Amx)
+    }
+
+    /// Inputs in one line of activations.
+    pub(crate) fn line_inputs(self) -> usize {
+        if self.rounds() { 2 * LINE } else { LINE }
+    }
+
+    /// Rows in one block of activations.
+    pub(crate) fn block_rows(self) -> usize {
+        match self {
+            Self::Portable | Self::Avx2 => 3,
+            Self::Avx512 | Self::Avx512Bf16 => 12,
+            Self::Amx => 16,
+        }
+    }
+
+    /// Rows of activations that are packed for `rows`.
+    pub(crate) fn packed_rows(self, rows: usize) -> usize {
+        if self == Self::Amx { rows.next_multiple_of(self.block_rows()) } else { rows }
+    }
+
+    /// Lines of activations in one stretch of the inputs. Either a panel's weights of one stretch stay in the
+    /// first-level cache, or reading sums again would cost more than that is worth.
+    pub(crate) fn stretch_lines(self) -> usize {
+        if self == Self::Amx { 64 } else { 16 }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn detected(self) -> bool {
+        match self {
+            Self::Portable => true,
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
+            Self::Avx512 => is_x86_feature_detected!("avx512f"),
+            Self::Avx512Bf16 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bf16"),
+            #[cfg(target_os = "linux")]
+            Self::Amx => Self::Avx512Bf16.detected() && super::amx::available(),
+            #[cfg(not(target_os = "linux"))]
+            Self::Amx => false,
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn detected(self) -> bool {
+        self == Self::Portable
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn intel() -> bool {
+    let vendor = std::arch::x86_64::__cpuid(0);
+    [vendor.ebx, vendor.edx, vendor.ecx].map(u32::to_le_bytes).concat() == b"GenuineIntel"
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn intel() -> bool {
+    false
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Avx512Bf16 => "avx512bf16",
+            Self::Amx => "amx",
+        })
+    }
+}

@@ -1,0 +1,241 @@
+//! AVX2, AVX-512 and its bfloat16 dot products.
+
+use std::arch::x86_64::*;
+
+use super::lanes::{Bfloat16Pairs, Float16, Lanes, Widen, Words};
+use super::tile::{RawUnit, run};
+
+/// AVX2, FMA and F16C.
+struct Avx2;
+
+impl Lanes for Avx2 {
+    type Vector = __m256;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(word: *const f32) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_broadcast_ss(&*word) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(words: *const f32) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_loadu_ps(words) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(words: *mut f32, vector: __m256) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_storeu_ps(words, vector) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(left: __m256, right: __m256) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_add_ps(left, right) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(activation: __m256, weight: __m256, sum: __m256) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_fmadd_ps(activation, weight, sum) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(line: *const u8) {
+        // SAFETY: the caller's promise; a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
+    }
+}
+
+impl Widen for Avx2 {
+    #[inline(always)]
+    unsafe fn load_f16(values: *const u16) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(values.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_even(pairs: *const u16) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_loadu_si256(pairs.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_odd(pairs: *const u16) -> __m256 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let upper = _mm256_set1_epi32(0xffff_0000_u32.cast_signed());
+            _mm256_castsi256_ps(_mm256_and_si256(_mm256_loadu_si256(pairs.cast()), upper))
+        }
+    }
+}
+
+/// AVX-512 F.
+pub(super) struct Avx512;
+
+impl Lanes for Avx512 {
+    type Vector = __m512;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_setzero_ps() }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(word: *const f32) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_set1_ps(*word) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(words: *const f32) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_loadu_ps(words) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(words: *mut f32, vector: __m512) {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_storeu_ps(words, vector) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(left: __m512, right: __m512) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_add_ps(left, right) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(activation: __m512, weight: __m512, sum: __m512) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_fmadd_ps(activation, weight, sum) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(line: *const u8) {
+        // SAFETY: the caller's promise; a prefetch never faults.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) }
+    }
+}
+
+impl Widen for Avx512 {
+    #[inline(always)]
+    unsafe fn load_f16(values: *const u16) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(values.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_even(pairs: *const u16) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_loadu_si512(pairs.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_odd(pairs: *const u16) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let upper = _mm512_set1_epi32(0xffff_0000_u32.cast_signed());
+            _mm512_castsi512_ps(_mm512_and_si512(_mm512_loadu_si512(pairs.cast()), upper))
+        }
+    }
+}
+
+/// AVX-512 BF16: a word is a pair of bfloat16, and one instruction adds both products of a pair to the sum, the second
+/// one first.
+struct Avx512Pairs;
+
+impl Lanes for Avx512Pairs {
+    type Vector = __m512;
+
+    #[inline(always)]
+    unsafe fn zero() -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { Avx512::zero() }
+    }
+
+    #[inline(always)]
+    unsafe fn splat(word: *const f32) -> __m512 {
+        // SAFETY: the caller's promise; read as an integer, the pair keeps its bits.
+        unsafe { _mm512_castsi512_ps(_mm512_set1_epi32(*word.cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn load(words: *const f32) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { Avx512::load(words) }
+    }
+
+    #[inline(always)]
+    unsafe fn store(words: *mut f32, vector: __m512) {
+        // SAFETY: the caller's promise.
+        unsafe { Avx512::store(words, vector) }
+    }
+
+    #[inline(always)]
+    unsafe fn add(left: __m512, right: __m512) -> __m512 {
+        // SAFETY: the caller's promise.
+        unsafe { Avx512::add(left, right) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply_add(activation: __m512, weight: __m512, sum: __m512) -> __m512 {
+        // SAFETY: the caller's promise; the casts only rename 64 bytes.
+        unsafe {
+            let (activation, weight) = (std::mem::transmute(activation), std::mem::transmute(weight));
+            _mm512_dpbf16_ps(sum, activation, weight)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(line: *const u8) {
+        // SAFETY: the caller's promise.
+        unsafe { Avx512::prefetch(line) }
+    }
+}
+
+/// Rounds float32 to bfloat16, to nearest, ties to even; subnormal numbers become zero.
+///
+/// # Safety
+/// The processor has AVX-512 F and BF16.
+#[target_feature(enable = "avx512f,avx512bf16")]
+pub(super) unsafe fn round_line(values: &[f32; 32], rounded: &mut [u16; 32]) {
+    // SAFETY: both sides have 64 bytes for each of the accesses.
+    unsafe {
+        let first = _mm512_loadu_ps(values.as_ptr());
+        let second = _mm512_loadu_ps(values.as_ptr().add(16));
+        let line: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(second, first));
+        _mm512_storeu_si512(rounded.as_mut_ptr().cast(), line);
+    }
+}
+
+/// One function per instruction set and stored type, so that the generic code is compiled for that instruction set.
+macro_rules! products {
+    ($($name:ident: $features:literal, $element:ty, $lanes:ty, $weight:ty, $vectors:literal, $rows:literal;)*) => {$(
+        /// # Safety
+        /// The processor has the features that the function is compiled for; see [`RawUnit`] for the pointers.
+        #[target_feature(enable = $features)]
+        pub(super) unsafe fn $name(unit: RawUnit<'_, $element>) {
+            // SAFETY: the caller's promise.
+            unsafe { run::<$lanes, $weight, $vectors, $rows>(unit) }
+        }
+    )*};
+}
+
+products! {
+    avx2_f32: "avx2,fma,f16c", f32, Avx2, Words, 4, 3;
+    avx2_bf16: "avx2,fma,f16c", u16, Avx2, Bfloat16Pairs, 4, 3;
+    avx2_f16: "avx2,fma,f16c", u16, Avx2, Float16, 4, 3;
+    avx512_f32: "avx512f", f32, Avx512, Words, 2, 12;
+    avx512_bf16: "avx512f", u16, Avx512, Bfloat16Pairs, 2, 12;
+    avx512_f16: "avx512f", u16, Avx512, Float16, 2, 12;
+    avx512_pairs: "avx512f,avx512bf16", f32, Avx512Pairs, Words, 2, 12;
+}
