@@ -117,7 +117,8 @@ fn a_byte_order_mark_and_other_line_ends_do_no_harm() {
 fn samples_load_and_their_gold_answers_follow_from_their_solutions() {
     for benchmark in all() {
         let items: Vec<_> = benchmark.open(DataSource::Samples).unwrap().collect::<Result<_, _>>().unwrap();
-        assert_eq!(items.len(), 30, "{}", benchmark.name());
+        let expected = if matches!(benchmark.name(), "gsm8k" | "svamp") { 30 } else { 20 };
+        assert_eq!(items.len(), expected, "{}", benchmark.name());
         assert!(items.iter().enumerate().all(|(index, item)| item.index == index as u64));
         for item in &items {
             assert!(item.id.occurrence == 0 && item.record.is_object());
@@ -161,19 +162,21 @@ proptest! {
     }
 
     #[test]
-    fn a_bad_record_costs_only_itself(bad in 0usize..30, rubbish in "[a-z{\":]{1,20}") {
+    fn a_bad_record_costs_only_itself(bad in 0usize..20, rubbish in "[a-z{\":]{1,20}") {
         for benchmark in all() {
             let records = benchmark.open(DataSource::Samples).unwrap().map(|item| item.unwrap().record.to_string());
             let mut records: Vec<String> = records.collect();
+            let count = records.len();
             // A quote or brace without its partner would swallow what follows in an array.
             records[bad] = rubbish.replace(['{', '"'], "x");
-            let content = match benchmark.name() {
-                "svamp" => format!("[{}]", records.join(",\n")),
-                _ => records.join("\n"),
+            let content = if benchmark.samples().starts_with(b"[") {
+                format!("[{}]", records.join(",\n"))
+            } else {
+                records.join("\n")
             };
             let written = Written::new(benchmark.name(), content.as_bytes());
             let items: Vec<_> = benchmark.open(written.source()).unwrap().collect();
-            prop_assert_eq!(items.len(), 30);
+            prop_assert_eq!(items.len(), count);
             for (index, item) in items.iter().enumerate() {
                 prop_assert_eq!(item.is_err(), index == bad);
             }

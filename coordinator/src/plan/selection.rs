@@ -74,7 +74,7 @@ pub fn select<E: std::error::Error + 'static>(
         selected.records += 1;
         match item {
             Ok(Item { index, id, .. }) if choice.keeps(index) => {
-                selected.items.push(SelectedItem { index, id })
+                selected.items.push(SelectedItem { index, id });
             }
             Ok(_) => {}
             Err(error) if skippable(&error) => selected.invalid += 1,

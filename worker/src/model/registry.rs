@@ -295,6 +295,7 @@ fn weights(source: &ModelSource) -> io::Result<u64> {
     match source {
         ModelSource::Memory(files) => Ok(files.weights.len() as u64),
         ModelSource::Folder(folder) => files::weights_in(folder),
+        ModelSource::Random { shape, .. } => Ok(shape.parameters() * size_of::<f32>() as u64),
     }
 }
 
