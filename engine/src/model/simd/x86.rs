@@ -190,8 +190,8 @@ impl Lanes for Avx512Pairs {
     unsafe fn multiply_add(activation: __m512, weight: __m512, sum: __m512) -> __m512 {
         // SAFETY: the caller's promise; the casts only rename 64 bytes.
         unsafe {
-            let (activation, weight) = (std::mem::transmute(activation), std::mem::transmute(weight));
-            _mm512_dpbf16_ps(sum, activation, weight)
+            let pairs = std::mem::transmute::<__m512, __m512bh>;
+            _mm512_dpbf16_ps(sum, pairs(activation), pairs(weight))
         }
     }
 
