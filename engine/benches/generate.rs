@@ -18,7 +18,8 @@ fn engine(shape: &Shape) -> Engine {
         tokenizer: leak(files.tokenizer),
         weights: leak(files.weights),
     };
-    let options = LoadOptions { max_batch: 64, ..LoadOptions::default() };
+    // Each round has the same prompts, which are to be computed.
+    let options = LoadOptions { max_batch: 64, reuse_prefixes: false, ..LoadOptions::default() };
     Engine::load(ModelSource::Memory(files), options).expect("the random model loads")
 }
 
