@@ -128,3 +128,29 @@ fn the_real_data_sets_load() {
         assert_eq!(groups.len(), expected, "{groups:?}");
     }
 }
+
+#[test]
+fn the_question_answering_files_load_in_every_form() {
+    let Some(data) = shared("data") else { return };
+    for (name, file, count, first) in [
+        ("hotpotqa", "lumos_test.json", 7405, "yes"),
+        ("hotpotqa", "dev_distractor_first100.json", 100, "yes"),
+        ("hotpotqa", "dev_first500_titles.jsonl", 500, "yes"),
+        ("hotpotqa", "sample_hard100.jsonl", 100, ""),
+        ("strategyqa", "test.json", 2290, "True"),
+        ("strategyqa", "strategy_qa.json", 2290, "True"),
+        ("strategyqa", "official_train.jsonl", 2061, ""),
+        ("strategyqa", "official_dev.jsonl", 229, "False"),
+    ] {
+        let source = DataSource::File(data.join(name).join(file));
+        let items: Vec<_> = find(name).unwrap().open(source).unwrap().collect::<Result<_, _>>().unwrap();
+        assert_eq!(items.len(), count, "{file}");
+        assert!(first.is_empty() || items[0].target.text() == first, "{file}");
+    }
+    let read = |file: &str| {
+        let source = DataSource::File(data.join("strategyqa").join(file));
+        let items = find("strategyqa").unwrap().open(source).unwrap();
+        items.map(|item| item.unwrap().target).collect::<Vec<_>>()
+    };
+    assert_eq!(read("test.json"), read("strategy_qa.json"));
+}

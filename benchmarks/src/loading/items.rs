@@ -64,11 +64,15 @@ pub(crate) fn open(
     }
 }
 
-/// Whether the first line is a record by itself. One too long to be seen whole is taken for one.
+/// Whether the first line is a record by itself, well-formed or not, and not the beginning of an object that goes on. One
+/// too long to be seen whole is taken for a record.
 fn starts_with_a_record(start: &[u8]) -> bool {
     let mut lines = start.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     match (lines.next(), lines.next()) {
-        (Some(line), Some(_)) => serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok(),
+        (Some(line), Some(_)) => {
+            let read = serde_json::from_slice::<serde::de::IgnoredAny>(line);
+            !(line.trim_ascii_start().starts_with(b"{") && read.is_err_and(|error| error.is_eof()))
+        }
         _ => true,
     }
 }
