@@ -122,7 +122,11 @@ fn every_sample_corpus_is_one_of_pages() {
         assert!(lines.len() >= 20);
         for line in lines {
             let page: serde_json::Value = serde_json::from_slice(line).unwrap();
-            assert!(["title", "text"].iter().all(|field| page[field].as_str().is_some_and(|text| !text.is_empty())));
+            assert!(
+                ["title", "text"]
+                    .iter()
+                    .all(|field| page[field].as_str().is_some_and(|text| !text.is_empty()))
+            );
         }
     }
 }
