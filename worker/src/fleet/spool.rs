@@ -29,13 +29,16 @@ const PROMPT: Duration = Duration::from_secs(2);
 /// The longest pause between two attempts.
 const LONGEST: Duration = Duration::from_secs(10);
 
+/// The publishing ends of runs' results.
+type Publishers = BTreeMap<RunToken, Arc<dyn Queue<Arc<ResultMessage>>>>;
+
 /// The way of results to the server.
 pub struct Spool {
     sink: Arc<dyn ResultsSink>,
     folder: Option<PathBuf>,
     meter: Arc<Meter>,
     waiting: AtomicU64,
-    runs: Mutex<BTreeMap<RunToken, Arc<dyn Queue<Arc<ResultMessage>>>>>,
+    runs: Mutex<Publishers>,
 }
 
 /// A result that waits.
@@ -193,7 +196,7 @@ impl Spool {
         }
     }
 
-    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunToken, Arc<dyn Queue<Arc<ResultMessage>>>>> {
+    fn runs(&self) -> MutexGuard<'_, Publishers> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

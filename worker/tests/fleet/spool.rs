@@ -21,7 +21,7 @@ use super::support::LONG;
 struct Sink {
     here: Arc<AtomicBool>,
     small: Arc<AtomicBool>,
-    arrived: Arc<Mutex<Vec<(String, Arc<ResultMessage>)>>>,
+    arrived: Arc<Mutex<Vec<(String, ResultMessage)>>>,
 }
 
 #[async_trait]
@@ -40,7 +40,7 @@ impl Queue<Arc<ResultMessage>> for Sink {
         if self.small.load(Ordering::SeqCst) && !body.outcome.is_fault() {
             return Err(QueueError::TooLarge { id: id.to_owned(), bytes: 9, limit: 5 });
         }
-        self.arrived.lock().unwrap().push((id.to_owned(), body));
+        self.arrived.lock().unwrap().push((id.to_owned(), ResultMessage::clone(&body)));
         Ok(())
     }
 
@@ -99,7 +99,7 @@ async fn publishing_answers_once_the_server_has_the_result() {
     assert_eq!((spool.waiting(), files(folder.path()).len()), (0, 0));
     let arrived = sink.arrived.lock().unwrap();
     assert_eq!(arrived[0].0, finished(1).message_id());
-    assert_eq!(Finished::from(ResultMessage::clone(&arrived[0].1)), finished(1));
+    assert_eq!(Finished::from(arrived[0].1.clone()), finished(1));
 }
 
 #[tokio::test]
