@@ -80,7 +80,8 @@ impl KeyValue {
     /// Writes a key that is not there; its revision.
     ///
     /// # Errors
-    /// [`KeyValueError::Conflict`] if it is there. [`NatsError::Unreachable`] leaves open whether it was written.
+    /// [`KeyValueError::Conflict`] if it is there.
+    /// [`NatsError::Unreachable`](super::NatsError::Unreachable) leaves open whether it was written.
     pub async fn create(&self, key: &str, value: &[u8]) -> Result<u64, KeyValueError> {
         match self.swap(key, value, 0).await {
             Err(KeyValueError::Conflict(key)) => match self.last(&key).await? {
@@ -97,7 +98,7 @@ impl KeyValue {
     ///
     /// # Errors
     /// [`KeyValueError::Conflict`] if it was written or deleted since, or its age ran out.
-    /// [`NatsError::Unreachable`] leaves open whether it was written.
+    /// [`NatsError::Unreachable`](super::NatsError::Unreachable) leaves open whether it was written.
     pub async fn update(&self, key: &str, value: &[u8], revision: u64) -> Result<u64, KeyValueError> {
         self.swap(key, value, revision).await
     }
