@@ -1,6 +1,9 @@
 //! Norms and activations on rows of floats, each with one fixed order of reduction.
 
-use pulp::Arch;
+use pulp::{Simd, WithSimd};
+use rayon::prelude::*;
+
+use super::kernel::Execution;
 
 /// Partial sums of a reduction: element `i` goes to sum `i % LANES` on every machine.
 pub(crate) const LANES: usize = 16;
@@ -40,62 +43,154 @@ pub(crate) fn exponential(x: f32) -> f32 {
     value * f32::from_bits((rounded.to_bits() << 23).wrapping_add(1.0f32.to_bits()))
 }
 
-/// Root-mean-square norm of each row of `input`, scaled by `weight`.
-pub(crate) fn rms_norm(arch: Arch, input: &[f32], weight: &[f32], epsilon: f32, output: &mut [f32]) {
-    arch.dispatch(
-        #[inline(always)]
-        || {
-            let width = weight.len();
-            for (input, output) in input.chunks_exact(width).zip(output.chunks_exact_mut(width)) {
-                let (blocks, rest) = input.as_chunks::<LANES>();
-                let mut lanes = [0.0f32; LANES];
-                for block in blocks {
-                    for lane in 0..LANES {
-                        lanes[lane] = block[lane].mul_add(block[lane], lanes[lane]);
-                    }
-                }
-                for (lane, value) in lanes.iter_mut().zip(rest) {
-                    *lane = value.mul_add(*value, *lane);
-                }
-                let scale = 1.0 / (add_lanes(lanes) / width as f32 + epsilon).sqrt();
-                for ((output, input), weight) in output.iter_mut().zip(input).zip(weight) {
-                    *output = input * scale * weight;
-                }
-            }
-        },
-    );
+/// Numbers from which an operation is worth waking other threads for.
+const PARALLEL_NUMBERS: usize = 1 << 15;
+
+/// Applies `run` to corresponding rows of `input` and `output`, on all threads where that pays.
+fn by_rows(
+    execution: Execution,
+    (input, input_width): (&[f32], usize),
+    (output, output_width): (&mut [f32], usize),
+    run: impl Fn(&[f32], &mut [f32]) + Sync,
+) {
+    let rows = output.len().checked_div(output_width).unwrap_or(0);
+    if execution.parallel && input.len() >= PARALLEL_NUMBERS && rows > 1 {
+        let part = rows.div_ceil(rayon::current_num_threads());
+        let parts = output.par_chunks_mut(part * output_width).zip(input.par_chunks(part * input_width));
+        parts.for_each(|(output, input)| run(input, output));
+    } else {
+        run(input, output);
+    }
 }
 
-/// Adds `addend` to `target`, element by element.
-pub(crate) fn add(arch: Arch, target: &mut [f32], addend: &[f32]) {
-    arch.dispatch(
-        #[inline(always)]
-        || {
-            for (target, addend) in target.iter_mut().zip(addend) {
-                *target += addend;
-            }
-        },
-    );
+/// Root-mean-square norm of each row of `input`, scaled by `weight`.
+pub(crate) fn rms_norm(
+    execution: Execution,
+    input: &[f32],
+    weight: &[f32],
+    epsilon: f32,
+    output: &mut [f32],
+) {
+    by_rows(execution, (input, weight.len()), (output, weight.len()), |input, output| {
+        execution.arch.dispatch(RmsNorm { input, weight, epsilon, output });
+    });
+}
+
+/// Adds `addend` to `target`, element by element; rows have `width` elements.
+pub(crate) fn add(execution: Execution, target: &mut [f32], addend: &[f32], width: usize) {
+    by_rows(execution, (addend, width), (target, width), |addend, target| {
+        execution.arch.dispatch(Add { target, addend });
+    });
 }
 
 /// `silu(gate) · up`, where each row of `input` holds `width` gates and then `width` values.
-pub(crate) fn gated(arch: Arch, input: &[f32], width: usize, output: &mut [f32]) {
-    arch.dispatch(
-        #[inline(always)]
-        || {
-            for (input, output) in input.chunks_exact(2 * width).zip(output.chunks_exact_mut(width)) {
-                let (gates, values) = input.split_at(width);
-                for ((output, gate), value) in output.iter_mut().zip(gates).zip(values) {
-                    *output = gate / (1.0 + exponential(-gate)) * value;
+pub(crate) fn gated(execution: Execution, input: &[f32], width: usize, output: &mut [f32]) {
+    by_rows(execution, (input, 2 * width), (output, width), |input, output| {
+        execution.arch.dispatch(Gated { input, width, output });
+    });
+}
+
+// Types and no closures: what is inlined into a dispatch is compiled for its instruction set, and closures are not
+// inlined reliably. A fused multiply-add outside of it is a function call.
+
+struct RmsNorm<'a> {
+    input: &'a [f32],
+    weight: &'a [f32],
+    epsilon: f32,
+    output: &'a mut [f32],
+}
+
+impl WithSimd for RmsNorm<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let width = self.weight.len();
+        for (input, output) in self.input.chunks_exact(width).zip(self.output.chunks_exact_mut(width)) {
+            let (blocks, rest) = input.as_chunks::<LANES>();
+            let mut lanes = [0.0f32; LANES];
+            for block in blocks {
+                for lane in 0..LANES {
+                    lanes[lane] = block[lane].mul_add(block[lane], lanes[lane]);
                 }
             }
-        },
-    );
+            for (lane, value) in lanes.iter_mut().zip(rest) {
+                *lane = value.mul_add(*value, *lane);
+            }
+            let scale = 1.0 / (add_lanes(lanes) / width as f32 + self.epsilon).sqrt();
+            for ((output, input), weight) in output.iter_mut().zip(input).zip(self.weight) {
+                *output = input * scale * weight;
+            }
+        }
+    }
+}
+
+struct Add<'a> {
+    target: &'a mut [f32],
+    addend: &'a [f32],
+}
+
+impl WithSimd for Add<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        for (target, addend) in self.target.iter_mut().zip(self.addend) {
+            *target += addend;
+        }
+    }
+}
+
+struct Gated<'a> {
+    input: &'a [f32],
+    width: usize,
+    output: &'a mut [f32],
+}
+
+impl WithSimd for Gated<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let width = self.width;
+        for (input, output) in self.input.chunks_exact(2 * width).zip(self.output.chunks_exact_mut(width)) {
+            let (gates, values) = input.split_at(width);
+            for ((output, gate), value) in output.iter_mut().zip(gates).zip(values) {
+                *output = gate / (1.0 + exponential(-gate)) * value;
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pulp::Arch;
+
+    fn execution(parallel: bool) -> Execution {
+        Execution { arch: Arch::new(), parallel }
+    }
+
+    #[test]
+    fn rows_are_the_same_on_all_threads() {
+        let (rows, width) = (300, 131);
+        let mut random = crate::fixtures::Uniform::new(3);
+        let input = random.values(rows * 2 * width, 3.0);
+        let weight = random.values(width, 1.0);
+        let all = |parallel: bool| {
+            let execution = execution(parallel);
+            let (mut product, mut normed) = (vec![0.0; rows * width], vec![0.0; rows * width]);
+            gated(execution, &input, width, &mut product);
+            rms_norm(execution, &product, &weight, 1e-5, &mut normed);
+            add(execution, &mut normed, &product, width);
+            (product, normed)
+        };
+        assert_eq!(all(true), all(false));
+        // What vectors compute is what single numbers give.
+        let (product, _) = all(true);
+        let (gate, value) = (input[2 * width * 7 + 9], input[2 * width * 7 + width + 9]);
+        assert_eq!(product[7 * width + 9], gate / (1.0 + exponential(-gate)) * value);
+    }
 
     #[test]
     fn exponential_is_close() {
@@ -113,7 +208,7 @@ mod tests {
     fn norm_of_ones_is_the_weight() {
         let weight: Vec<f32> = (0..37).map(|index| index as f32).collect();
         let mut output = vec![0.0; 37];
-        rms_norm(Arch::new(), &[1.0; 37], &weight, 0.0, &mut output);
+        rms_norm(execution(false), &[1.0; 37], &weight, 0.0, &mut output);
         assert_eq!(output, weight);
     }
 }

@@ -175,8 +175,7 @@ impl Llama {
         scratch: &mut Scratch,
         logits: &mut [f32],
     ) {
-        let arch = self.arch;
-        let execution = Execution { arch, parallel };
+        let execution = Execution { arch: self.arch, parallel };
         let size = self.shape.head_size;
         let queries = self.shape.query_heads * size;
         let keys = self.shape.key_value_heads * size;
@@ -199,7 +198,7 @@ impl Llama {
             hidden.copy_from_slice(&self.embedding[*token as usize * self.hidden..][..self.hidden]);
         }
         for (index, layer) in self.layers.iter().enumerate() {
-            rms_norm(arch, hidden, &layer.attention_norm, self.epsilon, normed);
+            rms_norm(execution, hidden, &layer.attention_norm, self.epsilon, normed);
             layer.query_key_value.forward(execution, normed, query_key_value, linear);
             let mut remaining = query_key_value.chunks_exact_mut(stride);
             for chunk in chunks.iter_mut() {
@@ -222,12 +221,12 @@ impl Llama {
             });
             attention(execution, &self.shape, index, places, query_key_value, stride, attended);
             layer.attention_output.forward(execution, attended, update, linear);
-            add(arch, hidden, update);
-            rms_norm(arch, hidden, &layer.feed_forward_norm, self.epsilon, normed);
+            add(execution, hidden, update, self.hidden);
+            rms_norm(execution, hidden, &layer.feed_forward_norm, self.epsilon, normed);
             layer.gate_up.forward(execution, normed, gate_up, linear);
-            gated(arch, gate_up, self.intermediate, product);
+            gated(execution, gate_up, self.intermediate, product);
             layer.down.forward(execution, product, update, linear);
-            add(arch, hidden, update);
+            add(execution, hidden, update, self.hidden);
         }
         let mut wanted = 0;
         let mut row = 0;
@@ -242,7 +241,7 @@ impl Llama {
         }
         let update = &update[..wanted * self.hidden];
         let normed = &mut normed[..wanted * self.hidden];
-        rms_norm(arch, update, &self.norm, self.epsilon, normed);
+        rms_norm(execution, update, &self.norm, self.epsilon, normed);
         self.head.forward(execution, normed, logits, linear);
     }
 }
