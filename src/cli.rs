@@ -4,6 +4,7 @@
     reason = "doc comments are help texts here: `<folder>` is a placeholder"
 )]
 
+mod engine;
 mod fleet;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lumos_coordinator::report::Format;
 
+pub(crate) use engine::{BenchArgs, BenchCommand, BenchEngineArgs, EstimateArgs, VerifyArgs};
 pub(crate) use fleet::{CancelArgs, FleetArgs, MergeArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
 
 /// Evaluate Lumos language agents: planning, grounding, execution.
@@ -100,6 +102,12 @@ pub(crate) enum Command {
     Tool(ToolArgs),
     /// Generate with a model by hand
     Complete(CompleteArgs),
+    /// Measure this machine
+    Bench(BenchArgs),
+    /// Predict time and memory of a run
+    Estimate(EstimateArgs),
+    /// Compute a sample of a run again at another batch size and compare
+    Verify(VerifyArgs),
     /// Download benchmark data
     Fetch(FetchArgs),
     /// Print a shell's completion script
@@ -143,7 +151,7 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What to run")]
 pub(crate) struct SelectionArgs {
-    /// Benchmarks, comma-separated: gsm8k, svamp.
+    /// Benchmarks, comma-separated: gsm8k, svamp, hotpotqa, strategyqa.
     #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_TASKS")]
     pub(crate) tasks: Vec<String>,
     /// iterative, onetime, cot, direct, integrated [default: iterative]
@@ -255,9 +263,22 @@ pub(crate) struct EngineArgs {
     /// them, or `full` [default: stored]
     #[arg(long, value_name = "PRECISION", env = "LUMOS_ROTARY")]
     pub(crate) rotary: Option<String>,
+    /// Whether what a prompt has in common with an earlier one's beginning is taken from the cache: on or off; changes no
+    /// result [default: on]
+    #[arg(long, value_name = "on|off", env = "LUMOS_PREFIX_CACHE")]
+    pub(crate) prefix_cache: Option<Switch>,
     /// Threads that compute [default: all cores]
     #[arg(long, value_name = "N", env = "LUMOS_THREADS")]
     pub(crate) threads: Option<usize>,
+}
+
+/// On or off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
 }
 
 /// When an item, or the run, is given up.
@@ -430,7 +451,7 @@ pub(crate) struct CompleteArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FetchArgs {
-    /// Benchmarks to download: gsm8k, svamp.
+    /// Benchmarks to download: gsm8k, svamp, hotpotqa, strategyqa.
     #[arg(required = true)]
     pub(crate) tasks: Vec<String>,
     /// Folder to put them in, one folder per benchmark.

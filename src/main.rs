@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod estimate;
 mod exit;
 mod fetch;
 mod fleet;
@@ -81,6 +82,9 @@ async fn run(cli: Cli) -> Outcome {
         Command::Replay(arguments) => commands::replay::run(&arguments),
         Command::Tool(arguments) => commands::tool::run(&arguments).await,
         Command::Complete(arguments) => commands::complete::run(arguments).await,
+        Command::Bench(arguments) => commands::bench::run(&arguments).await,
+        Command::Estimate(arguments) => commands::estimate::run(&arguments).await,
+        Command::Verify(arguments) => commands::verify::run(&arguments).await,
         Command::Fetch(arguments) => commands::fetch::run(&arguments, quiet).await,
         Command::Completions(arguments) => commands::completions::run(&arguments),
     }

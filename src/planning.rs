@@ -195,6 +195,13 @@ fn read(spec: &ResolvedSpec, task: &str) -> Result<Data, Failure> {
     Ok(Data { benchmark, path, source, sha256, selected })
 }
 
+/// How many items of a benchmark a run would take.
+pub(crate) fn count(spec: &ResolvedSpec, task: &str) -> Result<u64, Failure> {
+    let items = read(spec, task)?.selected.items;
+    let kept = |id: &ItemId| spec.partition.is_none_or(|partition| partition.keeps(id));
+    Ok(items.iter().filter(|item| kept(&item.id)).count() as u64)
+}
+
 fn hash(path: &Path) -> Result<ContentHash, Failure> {
     hash_file(path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))
 }

@@ -12,7 +12,7 @@ use lumos_engine::{DType, RotaryPrecision};
 use lumos_tasks::{Behaviour, Formulation};
 use lumos_worker::model::EngineSettings;
 
-use crate::cli::{EngineArgs, ModelArgs, RunArgs};
+use crate::cli::{EngineArgs, ModelArgs, RunArgs, Switch};
 use crate::exit::Failure;
 
 /// The benchmark of a name.
@@ -171,6 +171,7 @@ fn engine_settings(
         threads: arguments.threads,
         dtype: dtype.map(parse::<DType>).transpose()?.unwrap_or_default(),
         rotary,
+        reuse_prefixes: arguments.prefix_cache != Some(Switch::Off),
     })
 }
 

@@ -31,6 +31,7 @@ fn request(prompt: Vec<u32>, max_new_tokens: usize) -> GenerateRequest {
         sampling: Sampling::GREEDY,
         ignore_eos: true,
         first_logits: 0,
+        forced: Vec::new(),
         deadline: None,
     }
 }

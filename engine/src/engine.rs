@@ -216,8 +216,16 @@ impl Engine {
     }
 
     fn order(&self, request: GenerateRequest) -> Result<Order, GenerateError> {
-        let GenerateRequest { input, stop, max_new_tokens, sampling, ignore_eos, first_logits, deadline } =
-            request;
+        let GenerateRequest {
+            input,
+            stop,
+            max_new_tokens,
+            sampling,
+            ignore_eos,
+            first_logits,
+            forced,
+            deadline,
+        } = request;
         sampling.check()?;
         let vocabulary = self.inner.description.vocabulary;
         let prompt = match input {
@@ -245,7 +253,9 @@ impl Engine {
             Stop::Text(text) => (Vec::new(), Some(text)),
             Stop::Never => (Vec::new(), None),
         };
-        if let Some(token) = prompt.iter().chain(&stop_tokens).find(|token| **token as usize >= vocabulary) {
+        if let Some(token) =
+            prompt.iter().chain(&stop_tokens).chain(&forced).find(|token| **token as usize >= vocabulary)
+        {
             return Err(GenerateError::UnknownToken { token: *token, vocabulary });
         }
         let end_of_sequence = if ignore_eos { Vec::new() } else { self.inner.end_of_sequence.clone() };
@@ -257,6 +267,7 @@ impl Engine {
             max_new_tokens,
             sampling,
             first_logits,
+            forced,
             deadline,
         };
         let needed = self.inner.layout.pages(order.most_positions(limit));

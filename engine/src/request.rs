@@ -67,6 +67,9 @@ pub struct GenerateRequest {
     pub ignore_eos: bool,
     /// How many of the highest logits after the prompt to return; 0 for none.
     pub first_logits: usize,
+    /// Tokens taken in place of the chosen ones, in order: logits are computed and a token is chosen as ever, then this one
+    /// is taken. For measurements on recorded sequences.
+    pub forced: Vec<u32>,
     /// Give up at this time.
     pub deadline: Option<Instant>,
 }
@@ -81,6 +84,7 @@ impl GenerateRequest {
             sampling: Sampling::GREEDY,
             ignore_eos: false,
             first_logits: 0,
+            forced: Vec::new(),
             deadline: None,
         }
     }

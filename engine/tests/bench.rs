@@ -8,6 +8,7 @@ fn settings() -> BenchSettings {
         source: ModelSource::Random { shape: RandomShape::With1M, seed: 1 },
         options: LoadOptions::default(),
         batch_sizes: vec![1, 4],
+        reuse: vec![false, true],
         prompt_tokens: 40,
         new_tokens: 20,
     }
@@ -37,6 +38,7 @@ async fn settings_are_checked() {
         BenchSettings { prompt_tokens: 0, ..settings() },
         BenchSettings { new_tokens: 1, ..settings() },
         BenchSettings { batch_sizes: vec![1, 0], ..settings() },
+        BenchSettings { reuse: Vec::new(), ..settings() },
     ] {
         assert!(matches!(measure(&settings).await, Err(BenchError::Settings(_))));
     }

@@ -33,6 +33,7 @@ async fn generation(engine: &Engine) -> Generation {
         sampling: Sampling::GREEDY,
         ignore_eos: true,
         first_logits: 300,
+        forced: Vec::new(),
         deadline: None,
     };
     engine.generate(request).await.unwrap()

@@ -47,6 +47,7 @@ fn request(random: &mut Uniform) -> GenerateRequest {
         sampling: Sampling { temperature, seed: random.integer(), ..Sampling::GREEDY },
         ignore_eos: true,
         first_logits: 5,
+        forced: Vec::new(),
         deadline: None,
     }
 }

@@ -108,6 +108,7 @@ fn request(arguments: &CompleteArgs, prompt: &str) -> GenerateRequest {
         sampling: Sampling { temperature: arguments.temperature, seed: arguments.seed, ..Sampling::GREEDY },
         ignore_eos: arguments.ignore_eos,
         first_logits: arguments.logits,
+        forced: Vec::new(),
         deadline: None,
     }
 }

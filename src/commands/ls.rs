@@ -104,10 +104,14 @@ fn tasks(json: bool) -> io::Result<()> {
     let mut table = table(&["task", "title", "data file", "formulations", "published"]);
     for benchmark in lumos_benchmarks::all() {
         let formulations: Vec<_> = benchmark.formulations().iter().map(|one| one.name()).collect();
+        let main = benchmark.metrics().first().map_or("", |metric| metric.name);
         let published: Vec<_> = benchmark
             .published()
             .iter()
-            .map(|figure| format!("{} {}", figure.system, figure.percent))
+            .map(|figure| match figure.metric {
+                metric if metric == main => format!("{} {}", figure.system, figure.percent),
+                metric => format!("{} {} ({metric})", figure.system, figure.percent),
+            })
             .collect();
         if json {
             writeln!(

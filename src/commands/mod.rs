@@ -1,8 +1,10 @@
 //! The commands, one file each.
 
+pub(crate) mod bench;
 pub(crate) mod cancel;
 pub(crate) mod complete;
 pub(crate) mod completions;
+pub(crate) mod estimate;
 pub(crate) mod fetch;
 pub(crate) mod ls;
 pub(crate) mod merge;
@@ -13,4 +15,5 @@ pub(crate) mod score;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod tool;
+pub(crate) mod verify;
 pub(crate) mod worker;

@@ -124,16 +124,16 @@ pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
         return start(spec, &EngineArgs::default(), &arguments.fleet, &output).await;
     }
     let means = Means::of(&manifest.spec, &EngineArgs::default())?.with_fleet(&arguments.fleet).await?;
-    verify(&manifest, &means).await?;
+    check_models(&manifest, &means.models).await?;
     go_on(manifest, folder, checkpoint, &means, &output).await
 }
 
 /// The models are still what the run was planned with.
-async fn verify(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
+pub(super) async fn check_models(manifest: &Manifest, models: &Arc<Models>) -> Result<(), Failure> {
     for planned in &manifest.configurations {
         let configuration = &planned.configuration;
         for (role, planned) in &configuration.models {
-            let (models, name, role) = (Arc::clone(&means.models), planned.name.clone(), *role);
+            let (models, name, role) = (Arc::clone(models), planned.name.clone(), *role);
             let formulation = configuration.formulation;
             let found = tokio::task::spawn_blocking(move || models.identify(&name, role, formulation))
                 .await?

@@ -6,9 +6,10 @@ use crate::support::{expect, fed, rows, shared};
 
 #[test]
 fn help_reads_well() {
-    for command in
-        ["run", "report", "replay", "tool", "complete", "fetch", "show", "worker", "status", "merge"]
-    {
+    for command in [
+        "run", "report", "replay", "tool", "complete", "fetch", "show", "worker", "status", "merge", "bench",
+        "estimate", "verify",
+    ] {
         let (stdout, _) = expect(0, &[command, "--help"]);
         insta::assert_snapshot!(format!("help_{command}"), stdout);
     }

@@ -26,8 +26,10 @@ pub struct BenchSettings {
     pub source: ModelSource,
     /// How it is run. The batch size is that of each cell, and prefixes are reused or not as each cell says.
     pub options: LoadOptions,
-    /// Sequences computed together, one pair of cells each.
+    /// Sequences computed together, one cell each for every element of `reuse`.
     pub batch_sizes: Vec<usize>,
+    /// Without reuse of prefixes, with it, or both one after the other.
+    pub reuse: Vec<bool>,
     /// Tokens of each prompt.
     pub prompt_tokens: usize,
     /// Tokens generated for each; at least two, as the first belongs to the prompt.
@@ -47,6 +49,8 @@ pub struct BenchReport {
     pub new_tokens: usize,
     /// Bytes of the weights in memory.
     pub weight_bytes: u64,
+    /// Bytes of keys and values of one token.
+    pub cache_bytes_per_token: u64,
     /// What the machine can do, measured in the same run.
     pub limits: MachineLimits,
     /// One for each batch size with and without reuse of prefixes.
@@ -78,6 +82,14 @@ pub struct BenchCell {
     pub decode_share_of_compute: f64,
     /// Operations per second of prompts as a share of the kernel's best rate.
     pub prefill_share_of_compute: f64,
+}
+
+impl BenchCell {
+    /// Share of what the machine allows for generation. Memory and arithmetic work at the same time, so the one that
+    /// takes longer is the limit.
+    pub fn decode_share_of_limit(&self) -> f64 {
+        self.decode_share_of_bandwidth.max(self.decode_share_of_compute)
+    }
 }
 
 /// Why nothing was measured.
@@ -114,7 +126,7 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
     let largest = settings.batch_sizes.iter().copied().max().unwrap_or(1);
     let mut cells = Vec::new();
     let mut loaded = None;
-    for reuse in [false, true] {
+    for reuse in settings.reuse.iter().copied() {
         // The batch is as large as what is asked for at once; one engine serves all sizes.
         let options = LoadOptions { max_batch: largest, reuse_prefixes: reuse, ..settings.options.clone() };
         drop(loaded.take());
@@ -123,11 +135,22 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
         for batch_size in &settings.batch_sizes {
             cells.push(cell(&engine, settings, *batch_size, reuse, &limits).await?);
         }
-        loaded = Some((engine.description().clone(), engine.weight_bytes()));
+        let cache_bytes_per_token = (engine.statistics().page_bytes / engine.page_size()) as u64;
+        loaded = Some((engine.description().clone(), engine.weight_bytes(), cache_bytes_per_token));
     }
-    let (model, weight_bytes) = loaded.ok_or(BenchError::Settings("nothing to measure"))?;
+    let (model, weight_bytes, cache_bytes_per_token) =
+        loaded.ok_or(BenchError::Settings("nothing to measure"))?;
     let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
-    Ok(BenchReport { model, threads, prompt_tokens, new_tokens, weight_bytes, limits, cells })
+    Ok(BenchReport {
+        model,
+        threads,
+        prompt_tokens,
+        new_tokens,
+        weight_bytes,
+        cache_bytes_per_token,
+        limits,
+        cells,
+    })
 }
 
 async fn cell(
@@ -257,6 +280,7 @@ async fn turn(
             sampling: Sampling::GREEDY,
             ignore_eos: true,
             first_logits: 0,
+            forced: Vec::new(),
             deadline: None,
         };
         tasks.spawn(async move { follow(&engine, request, start).await });

@@ -24,6 +24,8 @@ pub(crate) struct Order {
     pub(crate) max_new_tokens: usize,
     pub(crate) sampling: Sampling,
     pub(crate) first_logits: usize,
+    /// Tokens taken in place of the chosen ones.
+    pub(crate) forced: Vec<u32>,
     pub(crate) deadline: Option<Instant>,
 }
 
@@ -177,9 +179,10 @@ impl Sequence {
             return Some(Ok(Finish::Length));
         }
         let position = self.known.len();
-        let Some(token) = sample(logits, &self.order.sampling, index) else {
+        let Some(chosen) = sample(logits, &self.order.sampling, index) else {
             return Some(Err(GenerateError::NotFinite { position }));
         };
+        let token = self.order.forced.get(index).copied().unwrap_or(chosen);
         self.known.push(token);
         if self.order.stop_tokens.contains(&token) {
             return Some(Ok(Finish::Stop));

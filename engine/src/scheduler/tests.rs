@@ -88,6 +88,7 @@ pub(super) fn order(prompt: &[u32], max_new_tokens: usize) -> Order {
         max_new_tokens,
         sampling: Sampling::GREEDY,
         first_logits: 0,
+        forced: Vec::new(),
         deadline: None,
     }
 }

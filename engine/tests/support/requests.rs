@@ -12,6 +12,7 @@ pub fn greedy(input: Input, max_new_tokens: usize, first_logits: usize) -> Gener
         sampling: Sampling::GREEDY,
         ignore_eos: true,
         first_logits,
+        forced: Vec::new(),
         deadline: None,
     }
 }

@@ -20,11 +20,19 @@ pub struct EngineSettings {
     /// Precision of the rotary frequencies of models in folders. By default as a model that was cast as a whole
     /// has them, which is how the reference figures were made; `docs/fidelity.md` says what speaks against it.
     pub rotary: RotaryPrecision,
+    /// Whether what a prompt has in common with an earlier one's beginning is taken from the cache. Changes no result.
+    pub reuse_prefixes: bool,
 }
 
 impl Default for EngineSettings {
     fn default() -> Self {
-        Self { batch_size: None, threads: None, dtype: DType::F32, rotary: RotaryPrecision::Stored }
+        Self {
+            batch_size: None,
+            threads: None,
+            dtype: DType::F32,
+            rotary: RotaryPrecision::Stored,
+            reuse_prefixes: true,
+        }
     }
 }
 
@@ -56,6 +64,7 @@ impl EngineSettings {
             dtype: self.dtype,
             threads: self.threads,
             rotary_precision: self.rotary,
+            reuse_prefixes: self.reuse_prefixes,
             // The manifest's identity hashes the files; once is enough.
             hash_weights: false,
             ..LoadOptions::default()
@@ -132,6 +141,7 @@ fn engine_request(request: Request) -> Result<GenerateRequest, ModelError> {
         sampling,
         ignore_eos: false,
         first_logits: 0,
+        forced: Vec::new(),
         deadline: None,
     })
 }

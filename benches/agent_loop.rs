@@ -1,0 +1,190 @@
+//! Items per second of the agent's loop: recorded episodes driven by a random model whose replies are forced to the
+//! recorded ones, so that the work is that of a trained model of the shape.
+//!
+//! `lumos run --tasks gsm8k --data … --limit 200 --model builtin:tiny --record cases.jsonl`, then
+//! `cargo bench --bench agent_loop -- --cases cases.jsonl --tokenizer tokenizer.json [--shape 110m] [--dtype f32]`.
+//! `benches/peers/loop.py` alternates it with the original's procedure.
+//!
+//! One JSON object is printed. Figures are never asserted.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use clap::Parser;
+use futures::{StreamExt, stream};
+use lumos_benchmarks::DataSource;
+use lumos_benchmarks::replay::{Recorded, read_cases};
+use lumos_engine::{
+    DType, Engine, GenerateRequest, Input, LoadOptions, ModelSource, RandomShape, Sampling, Stop, Tokenizer,
+};
+use lumos_tasks::{
+    Behaviour, Completion, Configuration, EpisodeUnit, Finish, Formulation, GenerationSettings, Request, Role,
+};
+use lumos_worker::drive::{Backends, Progress};
+use lumos_worker::tools::ToolSets;
+use lumos_worker::{Limits, ModelBackend, ModelError, Models, drive};
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Recorded cases of one benchmark and formulation.
+    #[arg(long)]
+    cases: Option<PathBuf>,
+    /// tokenizer.json of the model that is stood in for.
+    #[arg(long)]
+    tokenizer: Option<PathBuf>,
+    /// Shape of the planner and of the grounder, which are two models.
+    #[arg(long, default_value = "110m")]
+    shape: RandomShape,
+    /// Type of the weights.
+    #[arg(long, default_value = "f32")]
+    dtype: DType,
+    /// Sequences computed together.
+    #[arg(long, default_value_t = 32)]
+    batch_size: usize,
+    /// Episodes side by side.
+    #[arg(long, default_value_t = 64)]
+    places: usize,
+    /// Threads that compute.
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Compute every prompt as a whole.
+    #[arg(long)]
+    no_reuse: bool,
+    /// What cargo adds.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// A model that computes what a recorded reply would have cost and gives it.
+struct Forced {
+    script: Arc<dyn ModelBackend>,
+    engine: Engine,
+    tokenizer: Arc<Tokenizer>,
+    newline: u32,
+}
+
+#[async_trait]
+impl ModelBackend for Forced {
+    async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
+        let failed = |error: lumos_engine::GenerateError| ModelError::Failed(error.to_string());
+        let prompt = self.tokenizer.encode(request.prompt()).map_err(failed)?;
+        let completion = self.script.complete(request).await?;
+        let mut forced = self.tokenizer.encode(&completion.text).map_err(failed)?;
+        forced.push(self.newline);
+        let request = GenerateRequest {
+            input: Input::Tokens(prompt),
+            stop: Stop::Tokens(vec![self.newline]),
+            max_new_tokens: 512,
+            sampling: Sampling::GREEDY,
+            ignore_eos: true,
+            first_logits: 0,
+            forced,
+            deadline: None,
+        };
+        let usage = self.engine.generate(request).await.map_err(failed)?.usage;
+        let count = |tokens: usize| u32::try_from(tokens).ok();
+        Ok(Completion {
+            prompt_tokens: count(usage.prompt_tokens),
+            completion_tokens: count(usage.completion_tokens),
+            cached_tokens: count(usage.cached_tokens),
+            finish: Finish::Stop,
+            ..completion
+        })
+    }
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    let (Some(cases), Some(tokenizer)) = (&arguments.cases, &arguments.tokenizer) else {
+        println!(
+            "give --cases and --tokenizer; the beginning of benches/agent_loop.rs says where they come from"
+        );
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(run(&arguments, cases, tokenizer));
+}
+
+async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
+    let bytes = std::fs::read(tokenizer).expect("the tokenizer can be read");
+    let tokenizer = Arc::new(Tokenizer::from_json(&bytes, tokenizer).expect("it is one"));
+    let newline = tokenizer.newline().expect("it has a newline");
+    let (benchmark, formulation, items) = items(cases);
+    let tools = ToolSets::default();
+    let recorded = format!("recorded:{}", cases.display());
+    let configuration = Configuration {
+        benchmark: benchmark.to_owned(),
+        formulation,
+        behaviour: Behaviour::Paper,
+        max_rounds: lumos_benchmarks::find(benchmark).expect("known").max_rounds(Behaviour::Paper),
+        models: Default::default(),
+        tools: vec![tools.identify("maths", &recorded).expect("the cases hold tool calls")],
+        generation: GenerationSettings::default(),
+        seed: 0,
+        prompts: lumos_benchmarks::find(benchmark).expect("known").prompts_hash(),
+    };
+    let scripts = Models::new(lumos_worker::model::EngineSettings::default());
+    let mut models: std::collections::BTreeMap<Role, Arc<dyn ModelBackend>> = Default::default();
+    let mut engines = Vec::new();
+    for (seed, role) in [(1, Role::Planner), (2, Role::Grounder)] {
+        let name = format!("script:{}", cases.display());
+        let identity = scripts.identify(&name, role, formulation).expect("the script is there").identity;
+        let script = scripts.get(&identity, role, &configuration).await.expect("the script is read");
+        let options = LoadOptions {
+            dtype: arguments.dtype,
+            threads: arguments.threads,
+            max_batch: arguments.batch_size,
+            max_sequence_length: Some(2048),
+            reuse_prefixes: !arguments.no_reuse,
+            ..LoadOptions::default()
+        };
+        let source = ModelSource::Random { shape: arguments.shape, seed };
+        let engine = Engine::load(source, options).expect("the random model loads");
+        engines.push(engine.clone());
+        models.insert(role, Arc::new(Forced { script, engine, tokenizer: Arc::clone(&tokenizer), newline }));
+    }
+    let backends = Backends { models, tools: tools.of(&configuration).expect("the recorded tool") };
+    let configuration = Arc::new(configuration);
+    let units: Vec<EpisodeUnit> = items
+        .into_iter()
+        .map(|item| EpisodeUnit::new(item.id, item.task, item.setup, Arc::clone(&configuration)))
+        .collect();
+    let count = units.len();
+    let start = Instant::now();
+    let outcomes: Vec<_> = stream::iter(&units)
+        .map(|unit| async { drive(unit, &backends, Limits::default(), &Progress::default()).await })
+        .buffer_unordered(arguments.places)
+        .collect()
+        .await;
+    let seconds = start.elapsed().as_secs_f64();
+    let faults = outcomes.iter().filter(|(outcome, _)| outcome.is_fault()).count();
+    let tokens = outcomes.iter().map(|(outcome, _)| outcome.tokens());
+    let (read, written) = tokens.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    let cached: u64 = outcomes.iter().map(|(_, telemetry)| telemetry.cached_tokens).sum();
+    let steps: u64 = engines.iter().map(|engine| engine.statistics().steps).sum();
+    println!(
+        "{}",
+        serde_json::json!({
+            "items": count, "faults": faults, "seconds": seconds, "items_per_second": count as f64 / seconds,
+            "prompt_tokens": read, "cached_tokens": cached, "written_tokens": written, "steps": steps,
+        })
+    );
+}
+
+/// The items of a file of cases, all of one benchmark and formulation.
+fn items(cases: &Path) -> (&'static str, Formulation, Vec<lumos_tasks::Item>) {
+    let mut lines = tempfile::NamedTempFile::new().expect("a temporary file");
+    let mut kind = None;
+    for case in read_cases(cases).expect("the cases can be read") {
+        let Ok(Recorded::Case(case)) = case else { continue };
+        assert!(kind.get_or_insert((case.benchmark.clone(), case.formulation)).0 == case.benchmark);
+        writeln!(lines, "{}", case.item).expect("the item is written");
+    }
+    let (benchmark, formulation) = kind.expect("there is a case");
+    let benchmark = lumos_benchmarks::find(&benchmark).expect("a known benchmark");
+    let items = benchmark.open(DataSource::File(lines.path().to_owned())).expect("the items are read");
+    (benchmark.name(), formulation, items.map(|item| item.expect("an item")).collect())
+}

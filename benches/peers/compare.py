@@ -1,0 +1,161 @@
+"""Alternates the three engines over the same random weights and prints the table of ratios."""
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BATCH_SIZES = [1, 8, 32]
+DECODE_PROMPT = 16
+PREFILL_PROMPT = 256
+# Tokens generated for each sequence: a second or more for every cell.
+NEW_TOKENS = {"110m": 48, "tinyllama": 16}
+# Processors that other programs may take during a measurement.
+MOST_FOREIGN = 0.05
+ENGINES = ["lumos", "transformers", "llama.cpp"]
+
+
+def busy_seconds():
+    """Seconds that all processors were busy, for whomever, or taken away by the host."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    user, nice, system, _idle, _waiting, irq, softirq, steal = fields
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def measured(command):
+    """The command's JSON, and the processors that others took meanwhile."""
+    start, busy, own = time.perf_counter(), busy_seconds(), own_seconds()
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
+    wall = time.perf_counter() - start
+    foreign = ((busy_seconds() - busy) - (own_seconds() - own)) / wall
+    return json.loads(done.stdout.strip().splitlines()[-1]), foreign
+
+
+def lumos(binary, shape, dtype, threads):
+    common = [binary, "bench", "engine", "--random-weights", shape, "--dtype", dtype]
+    common += ["--threads", str(threads), "--reuse", "off", "--json"]
+    sizes = ",".join(map(str, BATCH_SIZES))
+    decode = ["--batch-sizes", sizes, "--prompt-tokens", str(DECODE_PROMPT)]
+    decode += ["--new-tokens", str(NEW_TOKENS[shape] + 1)]
+    decoded, foreign = measured(common + decode)
+    prefill = ["--batch-sizes", "1,1,1", "--prompt-tokens", str(PREFILL_PROMPT), "--new-tokens", "2"]
+    prefilled, also_foreign = measured(common + prefill)
+    limit = lambda cell: max(cell["decode_share_of_bandwidth"], cell["decode_share_of_compute"])
+    middle = sorted(prefilled["cells"], key=lambda cell: cell["prefill_tokens_per_second"])[1]
+    return {
+        "decode": {str(c["batch_size"]): c["decode_tokens_per_second"] for c in decoded["cells"]},
+        "prefill": middle["prefill_tokens_per_second"],
+        "limit": {str(c["batch_size"]): limit(c) for c in decoded["cells"]}
+        | {"prefill": middle["prefill_share_of_compute"]},
+        "limits": decoded["limits"],
+    }, max(foreign, also_foreign)
+
+
+def peer(engine, folder, dtype, threads, shape):
+    common = ["--batch-sizes", ",".join(map(str, BATCH_SIZES)), "--decode-prompt", str(DECODE_PROMPT)]
+    common += ["--new-tokens", str(NEW_TOKENS[shape]), "--prefill-prompt", str(PREFILL_PROMPT)]
+    common += ["--threads", str(threads)]
+    if engine == "transformers":
+        program = [HERE / "measure_transformers.py", "--model", folder, "--dtype", dtype]
+    else:
+        program = [HERE / "measure_llama_cpp.py", "--model", folder / "model.gguf"]
+    return measured([sys.executable, *program, *common])
+
+
+def prepared(binary, where, shape, dtype):
+    folder = where / f"{shape}-{dtype}"
+    if not (folder / "model.gguf").exists():
+        save = [binary, "bench", "engine", "--random-weights", shape, "--dtype", dtype, "--save-weights", folder]
+        subprocess.run(save, check=True)
+        subprocess.run([sys.executable, HERE / "to_gguf.py", folder, folder / "model.gguf"], check=True)
+    return folder
+
+
+def rounds(binary, folder, shape, dtype, threads, count):
+    """Undisturbed figures of each engine: a list as long as there are rounds."""
+    figures = {engine: [] for engine in ENGINES}
+    for turn in range(count):
+        # Another one begins each time.
+        order = ENGINES[turn % 3 :] + ENGINES[: turn % 3]
+        for engine in order:
+            for attempt in range(1, 11):
+                if engine == "lumos":
+                    figure, foreign = lumos(binary, shape, dtype, threads)
+                else:
+                    figure, foreign = peer(engine, folder, dtype, threads, shape)
+                told = f"{shape} {dtype} round {turn + 1} {engine}: others took {foreign:.2f} processors"
+                if foreign <= MOST_FOREIGN:
+                    print(told, file=sys.stderr)
+                    break
+                print(f"{told}, again", file=sys.stderr)
+            else:
+                sys.exit("the machine is too busy to measure anything")
+            figures[engine].append(figure)
+    return figures
+
+
+def median(figures, cell):
+    value = lambda one: one["prefill"] if cell == "prefill" else one["decode"][cell]
+    return statistics.median(map(value, figures))
+
+
+def rows(shape, dtype, figures):
+    for cell in [*map(str, BATCH_SIZES), "prefill"]:
+        ours, transformers, llama_cpp = (median(figures[engine], cell) for engine in ENGINES)
+        share = statistics.median(one["limit"][cell] for one in figures["lumos"])
+        yield {
+            "shape": shape,
+            "dtype": dtype,
+            "cell": "prefill" if cell == "prefill" else f"decode, batch {cell}",
+            "lumos": ours,
+            "transformers": transformers,
+            "llama.cpp": llama_cpp,
+            "ratio": ours / max(transformers, llama_cpp),
+            "share_of_limit": share,
+        }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lumos", required=True, help="the binary")
+    parser.add_argument("--folder", type=Path, required=True, help="where weights are kept")
+    parser.add_argument("--shapes", default="110m,tinyllama")
+    parser.add_argument("--dtypes", default="f32,bf16")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--output", type=Path, help="the figures as JSON")
+    arguments = parser.parse_args()
+    table = []
+    print("| shape | weights | cell | lumos tok/s | transformers | llama.cpp | ratio to the faster | of our limit |")
+    print("|---|---|---|---:|---:|---:|---:|---:|", flush=True)
+    for shape in arguments.shapes.split(","):
+        for dtype in arguments.dtypes.split(","):
+            folder = prepared(arguments.lumos, arguments.folder, shape, dtype)
+            figures = rounds(arguments.lumos, folder, shape, dtype, arguments.threads, arguments.rounds)
+            for row in rows(shape, dtype, figures):
+                table.append(row)
+                rates = " | ".join(f"{row[engine]:.1f}" for engine in ENGINES)
+                print(
+                    f"| {shape} | {dtype} | {row['cell']} | {rates} "
+                    f"| {row['ratio']:.2f} | {100 * row['share_of_limit']:.0f} % |",
+                    flush=True,
+                )
+    if arguments.output:
+        arguments.output.write_text(json.dumps(table, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""The original's procedure on recorded episodes, in transformers: items per second as one JSON object.
+
+What `eval/gsm/run_eval.py` (`lumos_iterative`) and `eval/utils.py` (`generate_completions`) do: sixteen half-steps, planner
+and grounder in turn, unless every item is solved before; at each, the prompts of all items grow (those of solved items
+too), batches of 16 in the order of the items are padded on the left and generated as a whole until each has a newline,
+and nothing is kept from the half-step before. Replies are forced to the recorded ones; an item that was solved or given
+up gets its last reply again. Loading the model anew at every half-step is left out.
+"""
+
+import argparse
+import gzip
+import json
+import time
+
+import torch
+from tokenizers import Tokenizer
+from transformers import AutoModelForCausalLM, LogitsProcessor, LogitsProcessorList, StoppingCriteria
+
+HALF_STEPS = 16
+BATCH = 16
+STOP = "Yes, I will stop planning"
+
+
+class Force(LogitsProcessor):
+    """Makes the recorded token the most likely one."""
+
+    def __init__(self, replies, start):
+        self.replies, self.start = replies, start
+
+    def __call__(self, input_ids, scores):
+        index = input_ids.shape[1] - self.start
+        tokens = [reply[min(index, len(reply) - 1)] for reply in self.replies]
+        scores[torch.arange(len(tokens)), torch.tensor(tokens)] = torch.finfo(scores.dtype).max
+        return scores
+
+
+class KeyWordsCriteria(StoppingCriteria):
+    """As in the original: the batch goes on until the last token of each is the newline."""
+
+    def __init__(self, stop):
+        self.stop = stop
+
+    def __call__(self, input_ids, scores, **kwargs):
+        return all(row[-1].item() == self.stop for row in input_ids)
+
+
+def read(path):
+    opened = gzip.open(path, "rt") if path.endswith(".gz") else open(path)
+    return [json.loads(line) for line in opened if line.strip()]
+
+
+class Episode:
+    """One item's prompts and replies, as the original would have them at each half-step."""
+
+    def __init__(self, case):
+        self.prompts = case["prompts"]
+        self.replies = case["script"]
+        self.solved = False
+        self.now = {"plan": None, "ground": None}
+        self.last = {"plan": "", "ground": ""}
+
+    def prompt(self, role, turn):
+        known = self.prompts.get(role) or []
+        if turn < len(known):
+            self.now[role] = known[turn]
+        elif role == "plan":
+            # The result that the prompt before told stays the last one.
+            told = self.now[role].rsplit("The executed result for Subgoal ", 1)
+            result = told[1].split(" is ", 1)[1] if len(told) > 1 else "None. Should we stop planning?\n<|assistant|>\n"
+            after = f"\n\n<|user|>\nThe executed result for Subgoal {turn} is {result}"
+            self.now[role] += self.last[role].strip() + after
+        elif self.now[role] is None:
+            task = self.now["plan"].split("Task: ", 1)[1].split("; Initial Environment", 1)[0]
+            self.now[role] = f"<|user|>\nTask: {task} \nSubgoal to be grounded: {self.last['plan'].strip()}\n<|assistant|>\n"
+        else:
+            after = f"\n\n<|user|>\nSubgoal to be grounded: {self.last['plan'].strip()}\n<|assistant|>\n"
+            self.now[role] += self.last[role].strip() + after
+        return self.now[role]
+
+    def reply(self, role, turn):
+        known = self.replies.get(role) or []
+        if turn < len(known):
+            self.last[role] = known[turn]
+        return self.last[role]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--planner", required=True)
+    parser.add_argument("--grounder", required=True)
+    parser.add_argument("--tokenizer", required=True)
+    parser.add_argument("--cases", required=True)
+    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32")
+    parser.add_argument("--items", type=int, default=200)
+    parser.add_argument("--threads", type=int, required=True)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[arguments.dtype]
+    load = lambda path: AutoModelForCausalLM.from_pretrained(path, dtype=dtype).eval()
+    models = {"plan": load(arguments.planner), "ground": load(arguments.grounder)}
+    tokenizer = Tokenizer.from_file(arguments.tokenizer)
+    encode = lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+    newline = encode("\n")[-1]
+    episodes = [Episode(case) for case in read(arguments.cases)][: arguments.items]
+    rows = {"prefill": 0, "decode": 0}
+    start = time.perf_counter()
+    half_steps = 0
+    for half_step in range(HALF_STEPS):
+        if all(episode.solved for episode in episodes):
+            break
+        half_steps += 1
+        role, turn = ("plan", "ground")[half_step % 2], half_step // 2
+        for first in range(0, len(episodes), BATCH):
+            batch = episodes[first : first + BATCH]
+            prompts = [encode(episode.prompt(role, turn)) for episode in batch]
+            replies = [encode(episode.reply(role, turn)) + [newline] for episode in batch]
+            longest = max(map(len, prompts))
+            ids = torch.tensor([[2] * (longest - len(one)) + one for one in prompts])
+            mask = torch.tensor([[0] * (longest - len(one)) + [1] * len(one) for one in prompts])
+            with torch.inference_mode():
+                output = models[role].generate(
+                    input_ids=ids,
+                    attention_mask=mask,
+                    max_new_tokens=512,
+                    do_sample=False,
+                    eos_token_id=None,
+                    pad_token_id=2,
+                    logits_processor=LogitsProcessorList([Force(replies, longest)]),
+                    stopping_criteria=[KeyWordsCriteria(newline)],
+                )
+            rows["prefill"] += ids.numel()
+            rows["decode"] += (output.shape[1] - longest) * len(batch)
+        if role == "plan":
+            for episode in episodes:
+                episode.solved = episode.solved or STOP in episode.last["plan"]
+    seconds = time.perf_counter() - start
+    count = len(episodes)
+    result = {"items": count, "seconds": seconds, "items_per_second": count / seconds, "half_steps": half_steps}
+    print(json.dumps(result | {f"{name}_rows": number for name, number in rows.items()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+//! `lumos bench engine`: what a model does on this machine, beside what the machine can do.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use bytesize::ByteSize;
+use comfy_table::{CellAlignment, Table, presets};
+use lumos_engine::bench::{BenchCell, BenchReport, BenchSettings, measure};
+use lumos_engine::{DType, LoadOptions, ModelSource, RandomShape};
+use lumos_tasks::{Formulation, Role};
+use lumos_worker::ModelName;
+use lumos_worker::model::builtin_source;
+
+use crate::cli::{BenchArgs, BenchCommand, BenchEngineArgs};
+use crate::exit::{Exit, Failure, Outcome};
+
+/// Seed of random weights: the same for what is measured and what is saved.
+const SEED: u64 = 1;
+
+pub(crate) async fn run(arguments: &BenchArgs) -> Outcome {
+    let BenchCommand::Engine(arguments) = &arguments.what;
+    if let (Some(folder), Some(shape)) = (&arguments.save_weights, arguments.random_weights) {
+        shape.write(SEED, arguments.dtype, folder).map_err(Failure::usage)?;
+        eprintln!("{shape} as {} in {}", arguments.dtype, folder.display());
+        return Ok(Exit::Complete);
+    }
+    let settings = BenchSettings {
+        source: source(arguments)?,
+        options: LoadOptions {
+            dtype: arguments.dtype,
+            threads: arguments.threads,
+            hash_weights: false,
+            ..LoadOptions::default()
+        },
+        batch_sizes: arguments.batch_sizes.clone(),
+        reuse: arguments.reuse.rounds(),
+        prompt_tokens: arguments.prompt_tokens,
+        new_tokens: arguments.new_tokens,
+    };
+    let report = measure(&settings).await.map_err(Failure::usage)?;
+    if let Some(path) = &arguments.output {
+        write(path, &report)?;
+    }
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer(&mut out, &report)?;
+        writeln!(out)?;
+    } else {
+        let name = arguments.random_weights.map_or_else(
+            || arguments.model.clone().unwrap_or_default(),
+            |shape| format!("{shape}, random weights"),
+        );
+        write!(out, "{}", text(&name, &report))?;
+    }
+    Ok(Exit::Complete)
+}
+
+/// Measures a shape with random weights as the default settings say: for predictions.
+pub(super) async fn measure_shape(shape: RandomShape, dtype: DType) -> Result<BenchReport, Failure> {
+    let settings = BenchSettings {
+        source: ModelSource::Random { shape, seed: SEED },
+        options: LoadOptions { dtype, hash_weights: false, ..LoadOptions::default() },
+        batch_sizes: vec![1, 8, 32],
+        reuse: vec![true],
+        prompt_tokens: 256,
+        new_tokens: 32,
+    };
+    measure(&settings).await.map_err(Failure::usage)
+}
+
+fn source(arguments: &BenchEngineArgs) -> Result<ModelSource, Failure> {
+    if let Some(shape) = arguments.random_weights {
+        return Ok(ModelSource::Random { shape, seed: SEED });
+    }
+    let name: ModelName = arguments.model.as_deref().unwrap_or_default().parse().map_err(Failure::usage)?;
+    match name {
+        ModelName::Candle(folder) => Ok(ModelSource::Folder(folder)),
+        ModelName::BuiltinTiny => builtin_source(Role::Planner, Formulation::Iterative)
+            .ok_or_else(|| Failure::input("this build has no builtin:tiny")),
+        name => Err(Failure::input(format!(
+            "{name} is not computed by the engine; give candle:<folder>, builtin:tiny or --random-weights"
+        ))),
+    }
+}
+
+fn write(path: &Path, report: &BenchReport) -> Result<(), Failure> {
+    let json = serde_json::to_vec_pretty(report)?;
+    std::fs::write(path, json)
+        .map_err(|error| Failure::input(format!("cannot write {}: {error}", path.display())))
+}
+
+/// The report for people.
+fn text(name: &str, report: &BenchReport) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header([
+        "batch",
+        "reuse",
+        "prefill tok/s",
+        "of limit",
+        "decode tok/s",
+        "of limit",
+        "first token",
+        "second turn",
+        "cached",
+        "KV cache",
+    ]);
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for cell in &report.cells {
+        table.add_row(row(cell));
+    }
+    let limits = &report.limits;
+    format!(
+        "{name}: {:.1} M parameters, {}, {} of weights, {} threads\n\
+         prompts of {} tokens, {} tokens generated for each\n\
+         limits: reading memory {:.1} GB/s, products {:.0} GFLOP/s\n\n{table}\n\n\
+         first token: mean over a batch that asks at once; second turn: the same for prompt, reply and 16 more tokens\n",
+        report.model.parameters as f64 / 1e6,
+        report.model.dtype,
+        ByteSize(report.weight_bytes),
+        report.threads,
+        report.prompt_tokens,
+        report.new_tokens,
+        limits.read_bytes_per_second / 1e9,
+        limits.operations_per_second / 1e9,
+    )
+}
+
+fn row(cell: &BenchCell) -> [String; 10] {
+    let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+    let seconds = |seconds: f64| {
+        if seconds < 1.0 { format!("{:.0} ms", 1e3 * seconds) } else { format!("{seconds:.2} s") }
+    };
+    [
+        cell.batch_size.to_string(),
+        if cell.reuse { "on" } else { "off" }.to_owned(),
+        format!("{:.1}", cell.prefill_tokens_per_second),
+        percent(cell.prefill_share_of_compute),
+        format!("{:.1}", cell.decode_tokens_per_second),
+        percent(cell.decode_share_of_limit()),
+        seconds(cell.first_token_seconds),
+        seconds(cell.second_turn_first_token_seconds),
+        cell.second_turn_cached_tokens.to_string(),
+        ByteSize(cell.cache_bytes).to_string(),
+    ]
+}

@@ -1,0 +1,185 @@
+//! `lumos verify`: a sample of a run, computed once more at another batch size and compared with the record.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use futures::{StreamExt, stream};
+use lumos_coordinator::Checkpoint;
+use lumos_coordinator::manifest::Manifest;
+use lumos_coordinator::spec::BatchSize;
+use lumos_coordinator::walk::{UnitState, walk};
+use lumos_tasks::{EpisodeUnit, Item, Outcome as Episode, Step, UnitId};
+use lumos_worker::drive::Progress;
+use lumos_worker::tools::ToolSets;
+use lumos_worker::{Limits, Models, drive};
+use serde::Serialize;
+
+use super::report::open;
+use super::run::check_models;
+use crate::cli::{EngineArgs, VerifyArgs};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::settings;
+
+/// Batch size where the run had another and none is asked for.
+const ALONE: u32 = 1;
+/// Batch size where the run computed one sequence at a time.
+const TOGETHER: u32 = 8;
+
+/// One unit of the sample and what is recorded of it.
+struct Sampled {
+    label: String,
+    item: u64,
+    unit: EpisodeUnit,
+    recorded: Episode,
+}
+
+/// How a unit came out the second time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Comparison {
+    /// As recorded, in every step.
+    Equal,
+    /// Another reply of a model, and yet the same ending.
+    Reply,
+    /// Another ending.
+    Ending,
+    /// It could not be computed.
+    Fault,
+}
+
+pub(crate) async fn run(arguments: &VerifyArgs) -> Outcome {
+    let (manifest, checkpoint) = open(&arguments.run)?;
+    let sample = sample(&manifest, &checkpoint, arguments.sample)?;
+    drop(checkpoint);
+    if sample.is_empty() {
+        return Err(Failure {
+            exit: Exit::NothingSelected,
+            ..Failure::input(format!("{} has no settled unit", arguments.run.display()))
+        });
+    }
+    let batch_size = match arguments.batch_size.as_deref() {
+        Some(size) => size.parse::<BatchSize>().map_err(Failure::input)?,
+        None if manifest.spec.batch_size == BatchSize::Fixed(ALONE) => BatchSize::Fixed(TOGETHER),
+        None => BatchSize::Fixed(ALONE),
+    };
+    let mut spec = manifest.spec.clone();
+    spec.batch_size = batch_size;
+    let engine = EngineArgs { threads: arguments.threads, ..EngineArgs::default() };
+    let models = Arc::new(Models::new(settings::engine_of(&spec, &engine)?));
+    check_models(&manifest, &models).await?;
+    let tools = ToolSets::default();
+    let total = sample.len();
+    let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let mut out = io::stdout().lock();
+    let again = stream::iter(sample).map(|sampled| again(sampled, &models, &tools));
+    let mut compared = std::pin::pin!(again.buffered(settings::places(&spec)));
+    while let Some(result) = compared.next().await {
+        let (sampled, comparison) = result?;
+        *counts.entry(comparison.name()).or_default() += 1;
+        if arguments.json {
+            let line = serde_json::json!({
+                "unit": sampled.unit.id, "configuration": sampled.label, "item": sampled.item, "comparison": comparison,
+            });
+            writeln!(out, "{line}")?;
+        } else if comparison != Comparison::Equal {
+            writeln!(out, "{}, item {}: {}", sampled.label, sampled.item, comparison.words())?;
+        }
+    }
+    let count = |comparison: Comparison| counts.get(comparison.name()).copied().unwrap_or(0);
+    let (equal, faults) = (count(Comparison::Equal), count(Comparison::Fault));
+    let (replies, endings) = (count(Comparison::Reply), count(Comparison::Ending));
+    if arguments.json {
+        let totals = serde_json::json!({
+            "units": total, "equal": equal, "reply_flips": replies, "ending_flips": endings, "faults": faults,
+            "batch_size": batch_size,
+        });
+        writeln!(out, "{totals}")?;
+    } else {
+        writeln!(
+            out,
+            "{total} units at batch size {batch_size}: {equal} equal, {endings} with another ending, {replies} with \
+             another reply and the same ending, {faults} faulted"
+        )?;
+    }
+    Ok(match (replies + endings, faults) {
+        (0, 0) => Exit::Complete,
+        (0, _) => Exit::Outstanding,
+        _ => Exit::CheckFailed,
+    })
+}
+
+impl Comparison {
+    fn of(recorded: &Episode, again: &Episode) -> Self {
+        let replies = |outcome: &Episode| -> Vec<String> {
+            let reply = |step: &Step| match step {
+                Step::Generate { reply, .. } => Some(reply.clone()),
+                _ => None,
+            };
+            outcome.steps.iter().filter_map(reply).collect()
+        };
+        if again.is_fault() {
+            Self::Fault
+        } else if recorded.ending != again.ending || recorded.evidence != again.evidence {
+            Self::Ending
+        } else if replies(recorded) != replies(again) {
+            Self::Reply
+        } else {
+            Self::Equal
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Equal => "equal",
+            Self::Reply => "reply",
+            Self::Ending => "ending",
+            Self::Fault => "fault",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Self::Equal => "as recorded",
+            Self::Reply => "another reply, the same ending",
+            Self::Ending => "another ending",
+            Self::Fault => "faulted",
+        }
+    }
+}
+
+/// The settled units with the smallest identities, which are hashes: the same ones every time, and spread evenly.
+fn sample(manifest: &Manifest, checkpoint: &Checkpoint, size: usize) -> Result<Vec<Sampled>, Failure> {
+    let mut chosen: BTreeMap<UnitId, Sampled> = BTreeMap::new();
+    walk(manifest, checkpoint, |visit| {
+        let UnitState::Settled(record) = &visit.state else { return Ok::<_, Failure>(()) };
+        if chosen.len() >= size && chosen.last_key_value().is_none_or(|(last, _)| visit.unit >= *last) {
+            return Ok(());
+        }
+        let Item { id, task, setup, .. } = visit.item.clone();
+        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&visit.configuration.configuration));
+        let sampled = Sampled {
+            label: visit.configuration.label.clone(),
+            item: visit.item.index,
+            unit,
+            recorded: record.outcome.clone(),
+        };
+        chosen.insert(visit.unit.clone(), sampled);
+        if chosen.len() > size {
+            chosen.pop_last();
+        }
+        Ok(())
+    })?;
+    Ok(chosen.into_values().collect())
+}
+
+async fn again(
+    sampled: Sampled,
+    models: &Models,
+    tools: &ToolSets,
+) -> Result<(Sampled, Comparison), Failure> {
+    let backends = models.backends(&sampled.unit.configuration, tools).await.map_err(Failure::usage)?;
+    let (outcome, _) = drive(&sampled.unit, &backends, Limits::default(), &Progress::default()).await;
+    let comparison = Comparison::of(&sampled.recorded, &outcome);
+    Ok((sampled, comparison))
+}

@@ -1,0 +1,141 @@
+//! How long a run takes and how much memory it needs, from measured rates and tokens per item. Pure.
+
+use lumos_engine::bench::{BenchCell, BenchReport};
+use lumos_tasks::Formulation;
+use serde::Serialize;
+
+/// Tokens that an item costs the models of its episode, on average.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct TokensPerItem {
+    /// Tokens of all prompts that are computed, those taken from the cache left out.
+    pub(crate) computed: f64,
+    /// Tokens of all replies.
+    pub(crate) written: f64,
+    /// Tokens of the longest prompt and its reply.
+    pub(crate) longest: u32,
+}
+
+/// Means over the plain recorded cases of the original (40 or 66 for each), in tokens of Llama 2; a prompt's beginning
+/// counts as cached in pages of 16 tokens when an earlier turn or item began the same.
+const RECORDED: [(&str, Formulation, f64, f64, u32); 16] = [
+    ("gsm8k", Formulation::Iterative, 464.8, 110.8, 724),
+    ("gsm8k", Formulation::OneTime, 237.7, 104.3, 517),
+    ("gsm8k", Formulation::Cot, 82.1, 10.6, 149),
+    ("gsm8k", Formulation::Direct, 78.5, 7.6, 187),
+    ("svamp", Formulation::Iterative, 253.0, 45.9, 374),
+    ("svamp", Formulation::OneTime, 156.7, 29.1, 315),
+    ("svamp", Formulation::Cot, 58.4, 10.9, 96),
+    ("svamp", Formulation::Direct, 61.2, 6.3, 107),
+    ("hotpotqa", Formulation::Iterative, 592.2, 192.8, 815),
+    ("hotpotqa", Formulation::OneTime, 134.3, 143.4, 535),
+    ("hotpotqa", Formulation::Cot, 37.4, 26.4, 103),
+    ("hotpotqa", Formulation::Direct, 38.1, 4.9, 62),
+    ("strategyqa", Formulation::Iterative, 500.5, 166.1, 833),
+    ("strategyqa", Formulation::OneTime, 119.1, 142.4, 515),
+    ("strategyqa", Formulation::Cot, 28.6, 10.9, 63),
+    ("strategyqa", Formulation::Direct, 29.4, 6.0, 50),
+];
+
+/// Tokens per item as recorded from the original.
+pub(crate) fn recorded(benchmark: &str, formulation: Formulation) -> Option<TokensPerItem> {
+    let found = RECORDED.iter().find(|(name, one, ..)| *name == benchmark && *one == formulation);
+    found.map(|&(_, _, computed, written, longest)| TokensPerItem { computed, written, longest })
+}
+
+/// What a run, or a part of it, comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Prediction {
+    /// Seconds of one worker.
+    pub(crate) seconds: f64,
+    /// Bytes of the weights.
+    pub(crate) weight_bytes: u64,
+    /// Bytes of keys and values with all sequences of the batch at their longest.
+    pub(crate) cache_bytes: u64,
+}
+
+/// The measured cell that is nearest to a batch size: the largest that is not above it, or else the smallest there is.
+/// With reuse of prefixes where that was measured.
+pub(crate) fn nearest(report: &BenchReport, batch_size: Option<usize>) -> Option<&BenchCell> {
+    let most = batch_size.unwrap_or(usize::MAX);
+    let reuse = report.cells.iter().any(|cell| cell.reuse);
+    let cells = || report.cells.iter().filter(|cell| cell.reuse == reuse);
+    cells()
+        .filter(|cell| cell.batch_size <= most)
+        .max_by_key(|cell| cell.batch_size)
+        .or_else(|| cells().min_by_key(|cell| cell.batch_size))
+}
+
+/// Time and memory of so many items. Prompts and replies take turns on the same processor, so their times add up.
+pub(crate) fn predict(
+    report: &BenchReport,
+    cell: &BenchCell,
+    tokens: TokensPerItem,
+    items: u64,
+    models: u64,
+) -> Prediction {
+    let per_item =
+        tokens.computed / cell.prefill_tokens_per_second + tokens.written / cell.decode_tokens_per_second;
+    Prediction {
+        seconds: items as f64 * per_item,
+        weight_bytes: models * report.weight_bytes,
+        cache_bytes: models
+            * cell.batch_size as u64
+            * u64::from(tokens.longest)
+            * report.cache_bytes_per_token,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn report() -> BenchReport {
+        let cell = |batch_size: usize, reuse: bool| {
+            json!({
+                "batch_size": batch_size, "reuse": reuse, "prefill_tokens_per_second": 100.0,
+                "decode_tokens_per_second": 10.0 * batch_size as f64, "first_token_seconds": 1.0,
+                "second_turn_first_token_seconds": 1.0, "second_turn_cached_tokens": 0, "cache_bytes": 1,
+                "decode_share_of_bandwidth": 0.5, "decode_share_of_compute": 0.1, "prefill_share_of_compute": 0.5,
+            })
+        };
+        let report = json!({
+            "model": {
+                "architecture": "LlamaForCausalLM", "parameters": 1, "vocabulary": 1, "dtype": "f32",
+                "weight_files": [], "tokenizer_sha256": "", "context_length": 1,
+            },
+            "threads": 2, "prompt_tokens": 1, "new_tokens": 2, "weight_bytes": 1000, "cache_bytes_per_token": 3,
+            "limits": { "read_bytes_per_second": 1.0, "operations_per_second": 1.0 },
+            "cells": [cell(1, false), cell(1, true), cell(8, true)],
+        });
+        serde_json::from_value(report).unwrap()
+    }
+
+    #[test]
+    fn the_nearest_cell_is_not_above_the_batch_size() {
+        let report = report();
+        let size = |batch_size| nearest(&report, batch_size).map(|cell| (cell.batch_size, cell.reuse));
+        assert_eq!(size(None), Some((8, true)));
+        assert_eq!(size(Some(7)), Some((1, true)));
+        assert_eq!(size(Some(0)), Some((1, true)));
+    }
+
+    #[test]
+    fn times_add_up_and_memory_is_that_of_a_full_batch() {
+        let report = report();
+        let cell = nearest(&report, Some(8)).unwrap();
+        let tokens = TokensPerItem { computed: 200.0, written: 40.0, longest: 50 };
+        let prediction = predict(&report, cell, tokens, 10, 2);
+        assert!((prediction.seconds - 25.0).abs() < 1e-9, "{prediction:?}");
+        assert_eq!((prediction.weight_bytes, prediction.cache_bytes), (2000, 2400));
+    }
+
+    #[test]
+    fn every_recorded_benchmark_is_one() {
+        for (name, formulation, ..) in RECORDED {
+            let benchmark = lumos_benchmarks::find(name).unwrap();
+            assert!(benchmark.formulations().contains(&formulation), "{name} {formulation}");
+        }
+        assert!(recorded("gsm8k", Formulation::Integrated).is_none());
+    }
+}
