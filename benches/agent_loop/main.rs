@@ -1,12 +1,14 @@
 //! Items per second of the agent's loop: recorded episodes driven by a random model whose replies are forced to the
 //! recorded ones, so that the work is that of a trained model of the shape.
 //!
-//! `lumos run --tasks gsm8k --data … --limit 200 --model builtin:tiny --record cases.jsonl`, then
-//! `cargo bench --bench agent_loop -- --cases cases.jsonl --tokenizer tokenizer.json [--shape 110m] [--dtype f32]`.
-//! `benches/peers/loop.py` alternates it with the original's procedure.
-//!
-//! One JSON object is printed. Figures are never asserted.
+//! `cargo bench --bench agent_loop -- --write cases.jsonl [--data gsm8k/test.jsonl] [--items 200]` makes episodes of
+//! GSM8K's worked solutions, and `cargo bench --bench agent_loop -- --cases cases.jsonl --tokenizer tokenizer.json
+//! [--shape 110m] [--dtype f32]` measures them, or any other recorded cases. One JSON object is printed; figures are
+//! never asserted. `benches/peers/loop.py` alternates it with the original's procedure.
 
+mod rationale;
+
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,23 +17,35 @@ use std::time::Instant;
 use async_trait::async_trait;
 use clap::Parser;
 use futures::{StreamExt, stream};
-use lumos_benchmarks::DataSource;
 use lumos_benchmarks::replay::{Recorded, read_cases};
+use lumos_benchmarks::{Benchmark, DataSource};
 use lumos_engine::{
     DType, Engine, GenerateRequest, Input, LoadOptions, ModelSource, RandomShape, Sampling, Stop, Tokenizer,
 };
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, EpisodeUnit, Finish, Formulation, GenerationSettings, Request, Role,
+    Behaviour, Completion, Configuration, EpisodeUnit, Finish, Formulation, GenerationSettings, Item,
+    Request, Role,
 };
 use lumos_worker::drive::{Backends, Progress};
 use lumos_worker::tools::ToolSets;
 use lumos_worker::{Limits, ModelBackend, ModelError, Models, drive};
+
+use rationale::Rationales;
 
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Recorded cases of one benchmark and formulation.
     #[arg(long)]
     cases: Option<PathBuf>,
+    /// Write cases to this file and measure nothing.
+    #[arg(long)]
+    write: Option<PathBuf>,
+    /// GSM8K's test.jsonl, for --write; the shipped samples where there is none.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Items, for --write.
+    #[arg(long, default_value_t = 200)]
+    items: usize,
     /// tokenizer.json of the model that is stood in for.
     #[arg(long)]
     tokenizer: Option<PathBuf>,
@@ -98,13 +112,17 @@ impl ModelBackend for Forced {
 
 fn main() {
     let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    if let Some(path) = &arguments.write {
+        runtime.block_on(write(&arguments, path));
+        return;
+    }
     let (Some(cases), Some(tokenizer)) = (&arguments.cases, &arguments.tokenizer) else {
         println!(
             "give --cases and --tokenizer; the beginning of benches/agent_loop.rs says where they come from"
         );
         return;
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(run(&arguments, cases, tokenizer));
 }
 
@@ -114,20 +132,10 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
     let newline = tokenizer.newline().expect("it has a newline");
     let (benchmark, formulation, items) = items(cases);
     let tools = ToolSets::default();
-    let recorded = format!("recorded:{}", cases.display());
-    let configuration = Configuration {
-        benchmark: benchmark.to_owned(),
-        formulation,
-        behaviour: Behaviour::Paper,
-        max_rounds: lumos_benchmarks::find(benchmark).expect("known").max_rounds(Behaviour::Paper),
-        models: Default::default(),
-        tools: vec![tools.identify("maths", &recorded).expect("the cases hold tool calls")],
-        generation: GenerationSettings::default(),
-        seed: 0,
-        prompts: lumos_benchmarks::find(benchmark).expect("known").prompts_hash(),
-    };
+    let configuration =
+        configuration(benchmark, formulation, &tools, &format!("recorded:{}", cases.display()));
     let scripts = Models::new(lumos_worker::model::EngineSettings::default());
-    let mut models: std::collections::BTreeMap<Role, Arc<dyn ModelBackend>> = Default::default();
+    let mut models: BTreeMap<Role, Arc<dyn ModelBackend>> = BTreeMap::new();
     let mut engines = Vec::new();
     for (seed, role) in [(1, Role::Planner), (2, Role::Grounder)] {
         let name = format!("script:{}", cases.display());
@@ -174,8 +182,50 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
     );
 }
 
+fn configuration(
+    benchmark: &dyn Benchmark,
+    formulation: Formulation,
+    tools: &ToolSets,
+    maths: &str,
+) -> Configuration {
+    Configuration {
+        benchmark: benchmark.name().to_owned(),
+        formulation,
+        behaviour: Behaviour::Paper,
+        max_rounds: benchmark.max_rounds(Behaviour::Paper),
+        models: BTreeMap::new(),
+        tools: vec![tools.identify("maths", maths).expect("the tool is there")],
+        generation: GenerationSettings::default(),
+        seed: 0,
+        prompts: benchmark.prompts_hash(),
+    }
+}
+
+/// Episodes of worked solutions, as recorded cases.
+async fn write(arguments: &Arguments, path: &Path) {
+    let benchmark = lumos_benchmarks::find("gsm8k").expect("known");
+    let source = arguments.data.clone().map_or(DataSource::Samples, DataSource::File);
+    let items = benchmark.open(source).expect("the items are read");
+    let items = items.filter_map(Result::ok).take(arguments.items).collect();
+    let (rationales, items) = Rationales::of(items);
+    let rationales: Arc<dyn ModelBackend> = Arc::new(rationales);
+    let tools = ToolSets::default();
+    let configuration = Arc::new(configuration(benchmark, Formulation::Iterative, &tools, "native"));
+    let models =
+        [Role::Planner, Role::Grounder].map(|role| (role, Arc::clone(&rationales))).into_iter().collect();
+    let backends = Backends { models, tools: tools.of(&configuration).expect("the tool is there") };
+    let mut file = std::fs::File::create(path).expect("the file can be written");
+    for item in items {
+        let Item { id, task, setup, .. } = item.clone();
+        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&configuration));
+        let (outcome, _) = drive(&unit, &backends, Limits::default(), &Progress::default()).await;
+        let case = lumos_benchmarks::replay::record(&item, &unit, &outcome).expect("the episode is no fault");
+        writeln!(file, "{}", serde_json::to_string(&case).expect("JSON")).expect("the case is written");
+    }
+}
+
 /// The items of a file of cases, all of one benchmark and formulation.
-fn items(cases: &Path) -> (&'static str, Formulation, Vec<lumos_tasks::Item>) {
+fn items(cases: &Path) -> (&'static dyn Benchmark, Formulation, Vec<Item>) {
     let mut lines = tempfile::NamedTempFile::new().expect("a temporary file");
     let mut kind = None;
     for case in read_cases(cases).expect("the cases can be read") {
@@ -186,5 +236,5 @@ fn items(cases: &Path) -> (&'static str, Formulation, Vec<lumos_tasks::Item>) {
     let (benchmark, formulation) = kind.expect("there is a case");
     let benchmark = lumos_benchmarks::find(&benchmark).expect("a known benchmark");
     let items = benchmark.open(DataSource::File(lines.path().to_owned())).expect("the items are read");
-    (benchmark.name(), formulation, items.map(|item| item.expect("an item")).collect())
+    (benchmark, formulation, items.map(|item| item.expect("an item")).collect())
 }
