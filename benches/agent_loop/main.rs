@@ -84,9 +84,15 @@ struct Forced {
 impl ModelBackend for Forced {
     async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
         let failed = |error: lumos_engine::GenerateError| ModelError::Failed(error.to_string());
-        let prompt = self.tokenizer.encode(request.prompt()).map_err(failed)?;
+        let text = request.prompt().to_owned();
         let completion = self.script.complete(request).await?;
-        let mut forced = self.tokenizer.encode(&completion.text).map_err(failed)?;
+        let prompt = self.tokenizer.encode(&text).map_err(failed)?;
+        // As a model that was trained on whole conversations writes it: the next turn's prompt has the same tokens.
+        let whole = self.tokenizer.encode(&format!("{text}{}", completion.text)).map_err(failed)?;
+        let mut forced = match whole.strip_prefix(&prompt[..]) {
+            Some(rest) => rest.to_vec(),
+            None => self.tokenizer.encode(&completion.text).map_err(failed)?,
+        };
         forced.push(self.newline);
         let request = GenerateRequest {
             input: Input::Tokens(prompt),

@@ -101,6 +101,12 @@ def main():
     tokenizer = Tokenizer.from_file(arguments.tokenizer)
     encode = lambda text: tokenizer.encode(text, add_special_tokens=False).ids
     newline = encode("\n")[-1]
+
+    def forced(prompt, reply):
+        """The reply as a model that was trained on whole conversations writes it."""
+        known, whole = encode(prompt), encode(prompt + reply)
+        return (whole[len(known) :] if whole[: len(known)] == known else encode(reply)) + [newline]
+
     episodes = [Episode(case) for case in read(arguments.cases)][: arguments.items]
     rows = {"prefill": 0, "decode": 0}
     start = time.perf_counter()
@@ -112,8 +118,9 @@ def main():
         role, turn = ("plan", "ground")[half_step % 2], half_step // 2
         for first in range(0, len(episodes), BATCH):
             batch = episodes[first : first + BATCH]
-            prompts = [encode(episode.prompt(role, turn)) for episode in batch]
-            replies = [encode(episode.reply(role, turn)) + [newline] for episode in batch]
+            texts = [episode.prompt(role, turn) for episode in batch]
+            prompts = [encode(text) for text in texts]
+            replies = [forced(text, episode.reply(role, turn)) for text, episode in zip(texts, batch)]
             longest = max(map(len, prompts))
             ids = torch.tensor([[2] * (longest - len(one)) + one for one in prompts])
             mask = torch.tensor([[0] * (longest - len(one)) + [1] * len(one) for one in prompts])
