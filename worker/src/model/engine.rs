@@ -6,6 +6,7 @@ use lumos_engine::{
 };
 use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop};
 
+use super::chat::ChatTemplate;
 use super::{ModelBackend, ModelError};
 
 /// How engines are loaded; the same for all models of a worker.
@@ -79,25 +80,32 @@ impl EngineSettings {
 
 pub(super) struct EngineBackend {
     engine: Engine,
+    chat: ChatTemplate,
 }
 
 impl EngineBackend {
     /// Loads a model. Blocks: weights are read and converted.
     pub(super) fn load(source: ModelSource, settings: EngineSettings) -> Result<Self, LoadError> {
-        Engine::load(source, settings.options()).map(|engine| Self { engine })
+        let chat = match &source {
+            ModelSource::Folder(folder) => ChatTemplate::of_folder(folder)
+                .map_err(|source| LoadError::FolderUnreadable { folder: folder.clone(), source })?,
+            _ => ChatTemplate::plain(),
+        };
+        Engine::load(source, settings.options()).map(|engine| Self { engine, chat })
     }
 }
 
 #[async_trait]
 impl ModelBackend for EngineBackend {
     async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
-        let generation =
-            self.engine.generate(engine_request(request)?).await.map_err(|error| match error {
+        let generation = self.engine.generate(engine_request(request, &self.chat)?).await.map_err(
+            |error| match error {
                 GenerateError::EmptyPrompt
                 | GenerateError::PromptTooLong { .. }
                 | GenerateError::UnknownToken { .. } => ModelError::Refused(error.to_string()),
                 error => ModelError::Failed(error.to_string()),
-            })?;
+            },
+        )?;
         let count = |tokens: usize| u32::try_from(tokens).ok();
         Ok(Completion {
             text: generation.text,
@@ -113,7 +121,7 @@ impl ModelBackend for EngineBackend {
     }
 }
 
-fn engine_request(request: Request) -> Result<GenerateRequest, ModelError> {
+fn engine_request(request: Request, chat: &ChatTemplate) -> Result<GenerateRequest, ModelError> {
     let sampling = match request.sampling {
         Sampling::Greedy => lumos_engine::Sampling::GREEDY,
         Sampling::Random { temperature, top_p, top_k } => lumos_engine::Sampling {
@@ -127,8 +135,8 @@ fn engine_request(request: Request) -> Result<GenerateRequest, ModelError> {
         input: match request.input {
             Input::Raw(text) => lumos_engine::Input::Text(text),
             Input::Tokens(tokens) => lumos_engine::Input::Tokens(tokens),
-            Input::Chat(_) => {
-                return Err(ModelError::Refused("this backend takes raw text, no chat messages".to_owned()));
+            Input::Chat(messages) => {
+                lumos_engine::Input::Text(chat.render(&messages).map_err(ModelError::Refused)?)
             }
         },
         stop: match request.stop {

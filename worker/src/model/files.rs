@@ -72,7 +72,7 @@ pub(super) fn weights_in(folder: &Path) -> io::Result<u64> {
 
 /// Whether a file of a model's holds weights, or recorded replies: what takes memory.
 fn is_weights(name: &str) -> bool {
-    !(name.ends_with(".json") || name.ends_with(".model"))
+    !(name.ends_with(".json") || name.ends_with(".model") || name.ends_with(".jinja"))
 }
 
 /// Names and paths of the files that matter. Safetensors are preferred to PyTorch's files where both are there, as
@@ -87,7 +87,11 @@ fn listed(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     }
     let has_safetensors = files.iter().any(|(name, _)| name.ends_with(".safetensors"));
     let matters = |name: &str| {
-        matches!(name, "config.json" | "tokenizer.json" | "tokenizer.model" | "added_tokens.json")
+        let described = ["config.json", "tokenizer.json", "tokenizer.model", "added_tokens.json"];
+        // What lays conversations out.
+        let chats = ["chat_template.jinja", "tokenizer_config.json"];
+        described.contains(&name)
+            || chats.contains(&name)
             || name.ends_with(".safetensors")
             || (!has_safetensors && name.starts_with("pytorch_model") && name.ends_with(".bin"))
     };

@@ -1,6 +1,7 @@
 //! Model backends: who answers an episode's requests.
 
 mod builtin;
+mod chat;
 mod engine;
 mod files;
 mod name;

@@ -1,0 +1,172 @@
+//! Conversations as text, by the model's own template: `chat_template.jinja`, or `chat_template` in
+//! `tokenizer_config.json`, as Hugging Face's tokenizers lay them out
+//! (<https://huggingface.co/docs/transformers/chat_templating>).
+
+use std::io;
+use std::path::Path;
+
+use lumos_tasks::Message;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, Error, ErrorKind, context};
+use serde_json::Value;
+
+/// Steps that a template may take: a folder may come from anywhere.
+const FUEL: u64 = 1_000_000;
+
+/// What models without a template get: the layout that Lumos's own models are trained on.
+const PLAIN: &str = "{% for message in messages %}<|{{ message.role }}|>\n{{ message.content | trim }}\n{% endfor %}\
+                     {{ '<|assistant|>\n' }}";
+
+/// A model's layout of conversations.
+#[derive(Debug)]
+pub(super) struct ChatTemplate {
+    environment: Environment<'static>,
+    bos_token: String,
+    eos_token: String,
+}
+
+impl ChatTemplate {
+    /// The layout of Lumos's own models.
+    pub(super) fn plain() -> Self {
+        // The text above is a template, as the tests show.
+        Self::parse(PLAIN.to_owned(), &Value::Null)
+            .unwrap_or_else(|_| unreachable!("the plain template is one"))
+    }
+
+    /// The layout of a folder's model; the plain one where it has none.
+    ///
+    /// # Errors
+    /// If a file cannot be read or holds no template.
+    pub(super) fn of_folder(folder: &Path) -> io::Result<Self> {
+        let invalid = |file: &str, error: &dyn std::fmt::Display| {
+            let message = format!("{}: {error}", folder.join(file).display());
+            io::Error::new(io::ErrorKind::InvalidData, message)
+        };
+        let configuration = match optional(&folder.join("tokenizer_config.json"))? {
+            Some(text) => {
+                serde_json::from_str(&text).map_err(|error| invalid("tokenizer_config.json", &error))?
+            }
+            None => Value::Null,
+        };
+        let (file, template) = match optional(&folder.join("chat_template.jinja"))? {
+            Some(template) => ("chat_template.jinja", template),
+            None => match template_in(&configuration) {
+                Some(template) => ("tokenizer_config.json", template),
+                None => return Ok(Self::plain()),
+            },
+        };
+        Self::parse(template, &configuration).map_err(|error| invalid(file, &error))
+    }
+
+    fn parse(template: String, configuration: &Value) -> Result<Self, Error> {
+        let mut environment = Environment::new();
+        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+        environment.set_fuel(Some(FUEL));
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, message))
+        });
+        environment.add_template_owned("chat", template)?;
+        // A special token is its text, or an object that holds it.
+        let token = |name: &str| {
+            let token = &configuration[name];
+            token.as_str().or_else(|| token["content"].as_str()).unwrap_or_default().to_owned()
+        };
+        Ok(Self { environment, bos_token: token("bos_token"), eos_token: token("eos_token") })
+    }
+
+    /// The text that asks for the assistant's next reply.
+    ///
+    /// # Errors
+    /// If the template refuses the conversation (two of a role after one another, no place for a system message).
+    pub(super) fn render(&self, messages: &[Message]) -> Result<String, String> {
+        let messages: Vec<minijinja::Value> = messages
+            .iter()
+            .map(|Message { role, content }| context! { role => role.as_str(), content => content.as_str() })
+            .collect();
+        let render = || {
+            self.environment.get_template("chat")?.render(context! {
+                messages,
+                bos_token => self.bos_token.as_str(),
+                eos_token => self.eos_token.as_str(),
+                add_generation_prompt => true,
+            })
+        };
+        render().map_err(|error| format!("the model's chat template refuses the conversation: {error}"))
+    }
+}
+
+fn optional(path: &Path) -> io::Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// One template, or the one called `default` of several.
+fn template_in(configuration: &Value) -> Option<String> {
+    let template = &configuration["chat_template"];
+    let named = || {
+        let default = template.as_array()?.iter().find(|one| one["name"] == "default")?;
+        default["template"].as_str()
+    };
+    template.as_str().or_else(named).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conversation(turns: &[(&str, &str)]) -> Vec<Message> {
+        turns
+            .iter()
+            .map(|(role, text)| Message { role: (*role).to_owned(), content: (*text).to_owned() })
+            .collect()
+    }
+
+    #[test]
+    fn models_without_a_template_get_the_layout_of_lumos() {
+        let folder = tempfile::tempdir().unwrap();
+        let template = ChatTemplate::of_folder(folder.path()).unwrap();
+        let text = template.render(&conversation(&[("system", "Be brief. "), ("user", "Who?")])).unwrap();
+        assert_eq!(text, "<|system|>\nBe brief.\n<|user|>\nWho?\n<|assistant|>\n");
+    }
+
+    #[test]
+    fn a_folders_template_is_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let template = "{% for message in messages %}{% if message['role'] == 'user' %}\
+                        {{ bos_token + '[INST] ' + message['content'].strip() + ' [/INST]' }}\
+                        {% elif message['role'] == 'assistant' %}{{ ' ' + message['content'] + eos_token }}\
+                        {% else %}{{ raise_exception('no system messages') }}{% endif %}{% endfor %}";
+        let configuration = serde_json::json!({
+            "bos_token": {"content": "<s>"}, "eos_token": "</s>", "chat_template": template,
+        });
+        write("tokenizer_config.json", &configuration.to_string());
+        let chat = ChatTemplate::of_folder(folder.path()).unwrap();
+        let turns = [("user", " a "), ("assistant", "b"), ("user", "c")];
+        assert_eq!(
+            chat.render(&conversation(&turns)).unwrap(),
+            "<s>[INST] a [/INST] b</s><s>[INST] c [/INST]"
+        );
+        let refused = chat.render(&conversation(&[("system", "x")])).unwrap_err();
+        assert!(refused.contains("no system messages"), "{refused}");
+        // A file of its own goes before.
+        write("chat_template.jinja", "{{ messages[-1].content }}");
+        let chat = ChatTemplate::of_folder(folder.path()).unwrap();
+        assert_eq!(chat.render(&conversation(&turns)).unwrap(), "c");
+        write("chat_template.jinja", "{% for %}");
+        let error = ChatTemplate::of_folder(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("chat_template.jinja"), "{error}");
+    }
+
+    #[test]
+    fn a_template_ends() {
+        let template =
+            "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}".to_owned();
+        let chat = ChatTemplate::parse(template, &Value::Null).unwrap();
+        assert!(chat.render(&[]).is_err());
+    }
+}
