@@ -4,5 +4,6 @@ mod architecture;
 mod bad_input;
 mod commands;
 mod crash;
+mod openai;
 mod run;
 mod support;
