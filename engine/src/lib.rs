@@ -2,7 +2,8 @@
 //!
 //! [`Engine::load`] takes a folder as published on the Hugging Face hub (Llama 1 to 3, Mistral, TinyLlama and
 //! their fine-tunes; safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) and
-//! [`Engine::generate`] continues sequences, many at once. [`Models`] shares engines between roles.
+//! [`Engine::generate`] continues sequences, many at once. [`Models`] shares engines between roles. A [`Reader`] scores
+//! passages with a BERT encoder.
 //!
 //! Candle reads and converts the weights; the forward pass is this crate's own, because batches must not
 //! change results: a sequence's float32 logits are the same to the bit whatever is computed beside it and however
@@ -13,6 +14,7 @@
 pub mod bench;
 mod cache;
 mod description;
+mod encoder;
 mod engine;
 mod error;
 mod load;
@@ -33,6 +35,7 @@ mod tokenizer;
 mod fixtures;
 
 pub use description::{ModelDescription, WeightFile};
+pub use encoder::{ReadError, Reader, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
 pub use memory::MemoryBudget;

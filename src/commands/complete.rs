@@ -83,6 +83,11 @@ async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
         ModelName::Candle(folder) => ModelSource::Folder(folder),
         ModelName::BuiltinTiny => builtin_source(role, formulation)
             .ok_or_else(|| Failure::input(format!("builtin:tiny has no {role} for {formulation}")))?,
+        ModelName::OpenAi(_) => {
+            return Err(Failure::input(
+                "complete runs models in this process; give candle:<folder> or builtin:tiny",
+            ));
+        }
         ModelName::Script(_) => {
             return Err(Failure::input("a script generates nothing; give candle:<folder> or builtin:tiny"));
         }

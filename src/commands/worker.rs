@@ -94,6 +94,7 @@ fn models_settings(arguments: &WorkerArgs) -> Result<ModelsSettings, Failure> {
     let latency = Duration::from_millis(arguments.script_latency);
     Ok(ModelsSettings {
         engine: settings::engine(&arguments.engine)?,
+        openai: None,
         script_latency: (!latency.is_zero()).then_some(latency),
         names,
     })

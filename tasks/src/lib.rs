@@ -26,5 +26,5 @@ pub use formulation::{Behaviour, Formulation};
 pub use identity::{ContentHash, ItemId, UnitId};
 pub use item::{AnswerForm, Item, Setup, Target, Task};
 pub use outcome::{Ending, Evidence, Fault, FaultKind, Outcome, Reason, Stage, Step, Telemetry};
-pub use request::{Completion, Finish, Input, Message, Request, Role, Sampling, Stop};
+pub use request::{Completion, Finish, Input, Message, NanoDollars, Request, Role, Sampling, Stop};
 pub use unit::{Assignment, EpisodeUnit, Finished, WorkUnit};

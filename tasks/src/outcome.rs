@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::call::{ToolCall, ToolReply};
-use crate::request::{Finish, Role};
+use crate::request::{Finish, NanoDollars, Role};
 
 /// The record of one episode. Equal for equal units wherever and whenever they run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -276,6 +276,9 @@ pub struct Telemetry {
     pub tool_seconds: f64,
     /// Prompt tokens that a cache already held.
     pub cached_tokens: u64,
+    /// What models of priced servers cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<NanoDollars>,
     /// The attempt this was, counted from 1.
     pub attempt: u32,
     /// The worker's name.

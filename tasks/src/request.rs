@@ -131,6 +131,25 @@ pub enum Finish {
     Length,
 }
 
+/// US dollars in billionths: sums of whole numbers do not depend on their order.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NanoDollars(pub u64);
+
+impl NanoDollars {
+    /// In whole dollars.
+    #[expect(clippy::cast_precision_loss, reason = "exact up to nine million dollars")]
+    pub fn dollars(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+}
+
+impl std::ops::AddAssign for NanoDollars {
+    fn add_assign(&mut self, other: Self) {
+        self.0 = self.0.saturating_add(other.0);
+    }
+}
+
 /// A model's reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Completion {
@@ -145,6 +164,9 @@ pub struct Completion {
     /// Tokens of the prompt that a cache already held: depends on the schedule, so it goes to telemetry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_tokens: Option<u32>,
+    /// What the reply cost, where prices are set: not the agent's doing either, so it goes to telemetry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<NanoDollars>,
 }
 
 impl Completion {
@@ -156,6 +178,7 @@ impl Completion {
             prompt_tokens: None,
             completion_tokens: None,
             cached_tokens: None,
+            cost: None,
         }
     }
 }

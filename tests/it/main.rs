@@ -5,5 +5,6 @@ mod bad_input;
 mod commands;
 mod crash;
 mod engine;
+mod openai;
 mod run;
 mod support;

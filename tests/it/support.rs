@@ -10,7 +10,8 @@ use serde_json::Value;
 pub(crate) fn lumos() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lumos"));
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("LUMOS_") || name.to_string_lossy().starts_with("WOLFRAM_") {
+        let text = name.to_string_lossy();
+        if ["LUMOS_", "WOLFRAM_", "OPENAI_"].iter().any(|prefix| text.starts_with(prefix)) {
             command.env_remove(&name);
         }
     }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lumos_tasks::{
-    ChatReply, Completion, Episode, EpisodeUnit, Fault, FaultKind, Finish, Input, Next, Outcome, Reply,
-    Request, Role, Sampling, Stop, Telemetry, ToolCall, ToolReply,
+    ChatReply, Completion, Episode, EpisodeUnit, Fault, FaultKind, Finish, Input, NanoDollars, Next, Outcome,
+    Reply, Request, Role, Sampling, Stop, Telemetry, ToolCall, ToolReply,
 };
 use tokio::time::timeout_at;
 
@@ -35,6 +35,18 @@ struct Clock {
     model: Duration,
     tool: Duration,
     cached_tokens: u64,
+    cost: Option<NanoDollars>,
+}
+
+impl Clock {
+    /// A model has replied.
+    fn count(&mut self, asked: Instant, completion: &Completion) {
+        self.model += asked.elapsed();
+        self.cached_tokens += u64::from(completion.cached_tokens.unwrap_or(0));
+        if let Some(cost) = completion.cost {
+            *self.cost.get_or_insert_default() += cost;
+        }
+    }
 }
 
 /// When an episode last got a reply: one that gets none for long hangs, whatever its process says.
@@ -82,6 +94,7 @@ pub async fn drive(
         model_seconds: clock.model.as_secs_f64(),
         tool_seconds: clock.tool.as_secs_f64(),
         cached_tokens: clock.cached_tokens,
+        cost: clock.cost,
         ..Telemetry::default()
     };
     (outcome, telemetry)
@@ -102,8 +115,7 @@ async fn advance(
             Next::Done => return Ok(()),
             Next::Generate(request) => {
                 let completion = within(deadline, generate(request.clone(), backends)).await??;
-                clock.model += asked.elapsed();
-                clock.cached_tokens += u64::from(completion.cached_tokens.unwrap_or(0));
+                clock.count(asked, &completion);
                 Reply::Completion(completion)
             }
             Next::Call(ToolCall::Chat { role, messages, max_new_tokens }) => {
@@ -116,8 +128,7 @@ async fn advance(
                     seed: 0,
                 };
                 let completion = within(deadline, generate(request, backends)).await??;
-                clock.model += asked.elapsed();
-                clock.cached_tokens += u64::from(completion.cached_tokens.unwrap_or(0));
+                clock.count(asked, &completion);
                 Reply::Tool(ToolReply::Chat(ChatReply {
                     text: completion.text,
                     prompt_tokens: completion.prompt_tokens,

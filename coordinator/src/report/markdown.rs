@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::model::Report;
 use super::render::Render;
-use super::rows::{SPLITS, attributions, faults, figures, groups, ledgers, splits, usages};
+use super::rows::{SPLITS, attributions, costs, faults, figures, groups, ledgers, splits, usages};
 
 /// Markdown with tables.
 #[derive(Debug, Clone, Copy)]
@@ -61,8 +61,8 @@ impl Render for Markdown {
                 )?;
             }
         }
-        for line in faults(report) {
-            writeln!(out, "- {}\n", escaped(&line))?;
+        for line in faults(report).iter().chain(&costs(report)) {
+            writeln!(out, "- {}\n", escaped(line))?;
         }
         writeln!(out, "## What units came to\n")?;
         table(out, &["configuration", "came to", "units", "%"], 2, &attributions(report))?;

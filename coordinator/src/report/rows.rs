@@ -120,6 +120,16 @@ pub(super) fn usages(report: &Report) -> Vec<Vec<String>> {
     report.configurations.iter().map(row).collect()
 }
 
+/// One line for each configuration whose models cost something.
+pub(super) fn costs(report: &Report) -> Vec<String> {
+    let line = |configuration: &ConfigurationReport| {
+        let cost = configuration.usage.telemetry.cost?;
+        let units = thousands(configuration.usage.units);
+        Some(format!("{}: models cost {cost:.4} US dollars for {units} items", configuration.label))
+    };
+    report.configurations.iter().filter_map(line).collect()
+}
+
 /// One line for each configuration with faults: what failed, and what that could make of the figure.
 pub(super) fn faults(report: &Report) -> Vec<String> {
     report

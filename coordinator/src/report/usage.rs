@@ -1,6 +1,6 @@
 //! Tokens and time.
 
-use lumos_tasks::{Outcome, Telemetry};
+use lumos_tasks::{NanoDollars, Outcome, Telemetry};
 use serde::Serialize;
 
 /// What the settled units of a configuration took.
@@ -23,6 +23,9 @@ pub struct Times {
     pub seconds_median: Option<f64>,
     /// Nine of ten took at most this.
     pub seconds_p90: Option<f64>,
+    /// What the models cost in US dollars, where a price was set when they were asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
 }
 
 impl Usage {
@@ -47,6 +50,7 @@ fn each(tokens: u64, units: u64) -> f64 {
 pub(super) struct UsageSum {
     usage: Usage,
     seconds: Vec<f64>,
+    cost: Option<NanoDollars>,
 }
 
 impl UsageSum {
@@ -56,12 +60,18 @@ impl UsageSum {
         self.usage.prompt_tokens += read;
         self.usage.completion_tokens += written;
         self.seconds.push(telemetry.seconds);
+        if let Some(cost) = telemetry.cost {
+            *self.cost.get_or_insert_default() += cost;
+        }
     }
 
     pub(super) fn finish(mut self) -> Usage {
         self.seconds.sort_by(f64::total_cmp);
-        let telemetry =
-            Times { seconds_median: rank(&self.seconds, 50), seconds_p90: rank(&self.seconds, 90) };
+        let telemetry = Times {
+            seconds_median: rank(&self.seconds, 50),
+            seconds_p90: rank(&self.seconds, 90),
+            cost: self.cost.map(NanoDollars::dollars),
+        };
         Usage { telemetry, ..self.usage }
     }
 }

@@ -151,6 +151,25 @@ impl Opened {
     }
 }
 
+/// What the folder of any model holds, the configuration unread.
+pub(crate) struct Contents {
+    pub(crate) config: Vec<u8>,
+    pub(crate) config_file: PathBuf,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) weights: Weights,
+}
+
+/// Opens the folder of a model that is no Llama.
+pub(crate) fn contents(path: &Path) -> Result<Contents, LoadError> {
+    let folder = ModelFolder::open(path)?;
+    let config_file = folder.required("config.json", "copy it from where the model was published")?;
+    let config = std::fs::read(&config_file)
+        .map_err(|source| LoadError::FileUnreadable { file: config_file.clone(), source })?;
+    let tokenizer = folder.tokenizer()?;
+    let weights = Weights::open(&folder.weights()?)?;
+    Ok(Contents { config, config_file, tokenizer, weights })
+}
+
 /// The tokenizer of a model folder.
 pub(crate) fn tokenizer(path: &Path) -> Result<Tokenizer, LoadError> {
     ModelFolder::open(path)?.tokenizer()

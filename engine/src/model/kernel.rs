@@ -104,6 +104,11 @@ impl PanelWeights {
         self.path
     }
 
+    /// Inputs of one row.
+    pub(crate) fn inputs(&self) -> usize {
+        self.inputs
+    }
+
     /// Outputs of one row.
     pub(crate) fn outputs(&self) -> usize {
         self.outputs

@@ -45,6 +45,11 @@ impl Linear {
         self.weights.path()
     }
 
+    /// Inputs of one row.
+    pub(crate) fn inputs(&self) -> usize {
+        self.weights.inputs()
+    }
+
     /// Outputs of one row.
     pub(crate) fn outputs(&self) -> usize {
         self.weights.outputs()

@@ -11,9 +11,10 @@ mod runner;
 mod simd;
 
 pub(crate) use aligned::AlignedBuffer;
+pub(crate) use elementwise::{LANES, add_lanes, exponential};
 pub(crate) use kernel::Execution;
 pub use linear::linear_path;
-pub(crate) use linear::{Linear, LinearScratch};
+pub(crate) use linear::{Linear, LinearScratch, to_f32};
 pub(crate) use llama::{Llama, Matrices};
 pub(crate) use runner::Runner;
 

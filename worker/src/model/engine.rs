@@ -117,6 +117,7 @@ impl ModelBackend for EngineBackend {
             prompt_tokens: count(generation.usage.prompt_tokens),
             completion_tokens: count(generation.usage.completion_tokens),
             cached_tokens: count(generation.usage.cached_tokens),
+            cost: None,
         })
     }
 }

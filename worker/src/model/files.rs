@@ -53,6 +53,14 @@ pub fn hash_file(path: &Path) -> io::Result<ContentHash> {
     Ok(ContentHash::from_hex(hex::encode(hasher.finalize())))
 }
 
+/// What a Hugging Face folder's model is: the hash of its identity.
+///
+/// # Errors
+/// If the folder or one of the files cannot be read.
+pub(crate) fn hash_folder(folder: &Path) -> io::Result<ContentHash> {
+    Ok(identity(&of_folder(folder)?))
+}
+
 /// The files of a Hugging Face folder that a loaded model depends on, sorted by name.
 ///
 /// # Errors

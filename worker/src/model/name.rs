@@ -6,11 +6,15 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A model's name: `candle:<folder>`, `builtin:tiny`, `script:<cases file>`.
+use super::openai::OpenAiName;
+
+/// A model's name: `candle:<folder>`, `openai:<model>@<base url>`, `builtin:tiny`, `script:<cases file>`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelName {
     /// A Hugging Face folder, run by the engine in this process.
     Candle(PathBuf),
+    /// A model of an OpenAI-compatible server.
+    OpenAi(OpenAiName),
     /// The small trained planner and grounder that ship with lumos.
     BuiltinTiny,
     /// Recorded replies.
@@ -19,7 +23,9 @@ pub enum ModelName {
 
 /// A name that names no model.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{name}` names no model: {why}; write candle:<folder>, builtin:tiny or script:<cases file>")]
+#[error(
+    "`{name}` names no model: {why}; write candle:<folder>, openai:<model>@<base url>, builtin:tiny or script:<cases file>"
+)]
 pub struct NameError {
     name: String,
     why: String,
@@ -33,7 +39,11 @@ impl FromStr for ModelName {
         match name.split_once(':') {
             Some(("candle", folder)) if !folder.is_empty() => Ok(Self::Candle(folder.into())),
             Some(("script", file)) if !file.is_empty() => Ok(Self::Script(file.into())),
-            Some(("candle" | "script", _)) => Err(error("nothing stands after the colon")),
+            // The name is not shown: it may hold what should not stand in it.
+            Some(("openai", rest)) if !rest.is_empty() => {
+                rest.parse().map(Self::OpenAi).map_err(|why| NameError { name: "openai:…".to_owned(), why })
+            }
+            Some(("candle" | "script" | "openai", _)) => Err(error("nothing stands after the colon")),
             Some(("builtin", "tiny")) => Ok(Self::BuiltinTiny),
             Some(("builtin", other)) => Err(error(&format!("there is no built-in model `{other}`"))),
             Some((backend, _)) => Err(error(&format!("there is no backend `{backend}`"))),
@@ -46,6 +56,7 @@ impl fmt::Display for ModelName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Candle(folder) => write!(formatter, "candle:{}", folder.display()),
+            Self::OpenAi(name) => name.fmt(formatter),
             Self::BuiltinTiny => formatter.write_str("builtin:tiny"),
             Self::Script(file) => write!(formatter, "script:{}", file.display()),
         }
@@ -58,14 +69,20 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        for name in ["candle:models/planner", "builtin:tiny", "script:cases.jsonl.gz"] {
+        for name in [
+            "candle:models/planner",
+            "builtin:tiny",
+            "script:cases.jsonl.gz",
+            "openai:gpt-4",
+            "openai:org/model@http://host:8000/v1",
+        ] {
             assert_eq!(name.parse::<ModelName>().unwrap().to_string(), name);
         }
     }
 
     #[test]
     fn wrong_names_say_what_is_known() {
-        for name in ["tiny", "builtin:huge", "gpt:4", "candle:"] {
+        for name in ["tiny", "builtin:huge", "gpt:4", "candle:", "openai:"] {
             let error = name.parse::<ModelName>().unwrap_err().to_string();
             assert!(error.contains(name) && error.contains("candle:<folder>"), "{error}");
         }

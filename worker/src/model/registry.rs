@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, OnceCell};
 use super::engine::{EngineBackend, EngineSettings};
 use super::files::ModelFile;
 use super::name::{ModelName, NameError};
+use super::openai::{OpenAiBackend, OpenAiName, Servers};
 use super::script::{Script, ScriptBackend};
 use super::settings::ModelsSettings;
 use super::{ModelBackend, builtin, files};
@@ -45,6 +46,14 @@ pub enum IdentifyError {
         path: PathBuf,
         /// What the system said.
         source: io::Error,
+    },
+    /// What the model's server is asked by is none.
+    #[error("model {name}: {message}")]
+    Settings {
+        /// The model's name.
+        name: String,
+        /// What is wrong.
+        message: String,
     },
     /// The folder is no model's.
     #[error("model {name}: {} holds no weights; copy *.safetensors or pytorch_model*.bin into it", path.display())]
@@ -122,12 +131,20 @@ pub struct Models {
     settings: ModelsSettings,
     engines: Mutex<HashMap<Key, Slot<EngineBackend>>>,
     scripts: Mutex<HashMap<ContentHash, Slot<Script>>>,
+    remotes: Mutex<HashMap<ContentHash, Slot<OpenAiBackend>>>,
+    servers: Arc<Servers>,
 }
 
 impl Models {
     /// No model is loaded yet.
     pub fn new(settings: impl Into<ModelsSettings>) -> Self {
-        Self { settings: settings.into(), engines: Mutex::default(), scripts: Mutex::default() }
+        Self {
+            settings: settings.into(),
+            engines: Mutex::default(),
+            scripts: Mutex::default(),
+            remotes: Mutex::default(),
+            servers: Arc::default(),
+        }
     }
 
     /// The identity of the model that a name means for a role: hashes of what would be loaded. Reads files, so
@@ -147,7 +164,9 @@ impl Models {
             source,
         };
         let computed_in = |rotary| Some(EngineSettings { rotary, ..self.settings.engine }.computed_in());
-        let (files, dtype) = match self.settings.here(name).parse()? {
+        let here: ModelName = self.settings.here(name).parse()?;
+        let (files, dtype) = match here {
+            ModelName::OpenAi(here) => return self.identify_remote(name, &here),
             ModelName::BuiltinTiny => {
                 let files = builtin::files(role, formulation)
                     .ok_or_else(|| IdentifyError::NoSuchRole { name: name.to_owned(), role })?;
@@ -168,6 +187,21 @@ impl Models {
         };
         let identity = ModelIdentity { name: name.to_owned(), content: files::identity(&files), dtype };
         Ok(Identified { identity, files })
+    }
+
+    /// The identity of a server's model: its name and address, for there is nothing to hash. Where it stands elsewhere
+    /// for this host ([`ModelsSettings::names`]), it is taken for what the run was planned with.
+    fn identify_remote(&self, name: &str, here: &OpenAiName) -> Result<Identified, IdentifyError> {
+        let wrong = |message| IdentifyError::Settings { name: here.to_string(), message };
+        let planned = match name.parse()? {
+            ModelName::OpenAi(planned) => planned,
+            _ => here.clone(),
+        };
+        let (planned, _) = planned.resolved().map_err(wrong)?;
+        // What cannot be asked from here is said before anything runs.
+        self.servers.backend(here.clone(), self.settings.openai.as_ref()).map_err(wrong)?;
+        let identity = ModelIdentity { name: planned.to_string(), content: planned.content(), dtype: None };
+        Ok(Identified { identity, files: Vec::new() })
     }
 
     /// The backends of a configuration; what is not loaded yet is loaded.
@@ -224,6 +258,17 @@ impl Models {
                     latency: self.settings.script_latency,
                 }));
             }
+            ModelName::OpenAi(name) => {
+                let cell = cell(&self.remotes, identity.content.clone(), identity).await;
+                let loaded = cell
+                    .get_or_try_init(|| async {
+                        let backend = self.servers.backend(name, self.settings.openai.as_ref())?;
+                        Ok::<_, String>(Loaded { backend: Arc::new(backend), bytes: 0 })
+                    })
+                    .await
+                    .map_err(failed)?;
+                return Ok(Arc::clone(&loaded.backend) as Arc<dyn ModelBackend>);
+            }
             ModelName::BuiltinTiny => builtin::source(role, configuration.formulation)
                 .ok_or_else(|| failed(format!("it has no {role}")))?,
             ModelName::Candle(folder) => ModelSource::Folder(folder),
@@ -248,7 +293,9 @@ impl Models {
         let key = (identity.content.clone(), identity.dtype.clone());
         let engine = self.engines.lock().await.remove(&key);
         let script = self.scripts.lock().await.remove(&identity.content);
+        let remote = self.remotes.lock().await.remove(&identity.content);
         engine.is_some_and(|slot| slot.loaded.initialized())
+            || remote.is_some_and(|slot| slot.loaded.initialized())
             || script.is_some_and(|slot| slot.loaded.initialized())
     }
 
@@ -256,6 +303,7 @@ impl Models {
     pub async fn list(&self) -> Vec<LoadedModel> {
         let mut listed: Vec<_> = self.engines.lock().await.values().filter_map(Slot::listed).collect();
         listed.extend(self.scripts.lock().await.values().filter_map(Slot::listed));
+        listed.extend(self.remotes.lock().await.values().filter_map(Slot::listed));
         listed.sort_by(|one, other| {
             let key = |model: &LoadedModel| (model.identity.content.clone(), model.identity.dtype.clone());
             key(one).cmp(&key(other))

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::EngineSettings;
+use super::{EngineSettings, OpenAiSettings};
 
 /// How models are found and loaded. Nothing of it but the engine's precision is part of a model's identity.
 #[derive(Debug, Clone, Default)]
 pub struct ModelsSettings {
     /// How engines are loaded.
     pub engine: EngineSettings,
+    /// How servers are asked; by the environment where `None`.
+    pub openai: Option<OpenAiSettings>,
     /// How long each recorded reply takes: rehearses a fleet of slow models without any.
     pub script_latency: Option<Duration>,
     /// Models that lie elsewhere on this host: the name a run was planned with, and the name here.

@@ -1,5 +1,6 @@
 //! Tools: who answers an episode's calls.
 
+mod dpr;
 mod maths;
 mod recorded;
 mod registry;
@@ -10,9 +11,10 @@ use async_trait::async_trait;
 use lumos_tasks::{ToolCall, ToolReply};
 use thiserror::Error;
 
+pub use dpr::DprRanker;
 pub use maths::NativeMaths;
 pub use recorded::RecordedTools;
-pub use registry::{TOOLS, ToolSetError, ToolSets, maths_backend};
+pub use registry::{TOOLS, ToolSetError, ToolSets, maths_backend, rank_backend};
 pub use wolfram::{Wolfram, WolframSettings};
 
 /// Something that answers tool calls.

@@ -8,16 +8,16 @@ use lumos_tasks::{Configuration, ToolBackend};
 use thiserror::Error;
 
 use super::set::ToolSet;
-use super::{NativeMaths, RecordedTools, Tools, Wolfram, WolframSettings};
-use crate::model::hash_file;
+use super::{DprRanker, NativeMaths, RecordedTools, Tools, Wolfram, WolframSettings};
+use crate::model::{hash_file, hash_folder};
 
 /// Why a tool's backend could not be set up.
 #[derive(Debug, Error)]
 pub enum ToolSetError {
     /// The tool has no such backend.
     #[error(
-        "{tool}={backend}: {why}; known are maths=native, maths=wolfram, and for each of maths, wiki and rank \
-         <tool>=recorded:<cases file>"
+        "{tool}={backend}: {why}; known are maths=native, maths=wolfram, rank=dpr:<folder>, and for each of maths, wiki and \
+         rank <tool>=recorded:<cases file>"
     )]
     Unknown {
         /// The tool.
@@ -36,6 +36,16 @@ pub enum ToolSetError {
         backend: String,
         /// What the system said.
         source: std::io::Error,
+    },
+    /// Its model cannot be opened.
+    #[error("{tool}={backend}: {source}")]
+    Model {
+        /// The tool.
+        tool: String,
+        /// The backend asked for.
+        backend: String,
+        /// What is wrong with it.
+        source: Box<lumos_engine::LoadError>,
     },
     /// The WolframAlpha backend has no app id or a bad address.
     #[error("maths=wolfram: {0}")]
@@ -69,6 +79,14 @@ impl ToolSets {
         let (backend, version) = match backend.split_once(':') {
             None if tool == "maths" && backend == "native" => (backend.to_owned(), NativeMaths::VERSION),
             None if tool == "maths" && backend == "wolfram" => (backend.to_owned(), 0),
+            Some(("dpr", folder)) if tool == "rank" => {
+                let hash = hash_folder(folder.as_ref()).map_err(|source| ToolSetError::Unreadable {
+                    tool: tool.to_owned(),
+                    backend: backend.to_owned(),
+                    source,
+                })?;
+                (format!("dpr:{folder}#{}", hash.short()), DprRanker::VERSION)
+            }
             Some(("recorded", file)) => {
                 let hash = hash_file(file.as_ref()).map_err(|source| ToolSetError::Unreadable {
                     tool: tool.to_owned(),
@@ -143,12 +161,32 @@ pub fn maths_backend(backend: &str) -> Result<Arc<dyn Tools>, ToolSetError> {
     build("maths", backend)
 }
 
+/// Builds one backend of the ranking tool: `dpr:<folder>`, or the folder alone.
+///
+/// # Errors
+/// As [`maths_backend`].
+pub fn rank_backend(backend: &str) -> Result<Arc<dyn Tools>, ToolSetError> {
+    if std::path::Path::new(backend).is_dir() {
+        return build("rank", &format!("dpr:{backend}"));
+    }
+    build("rank", backend)
+}
+
 fn build(tool: &str, backend: &str) -> Result<Arc<dyn Tools>, ToolSetError> {
     Ok(match (tool, backend.split_once(':')) {
         ("maths", None) if backend == "native" => Arc::new(NativeMaths),
         ("maths", None) if backend == "wolfram" => {
             let settings = WolframSettings::from_environment().map_err(ToolSetError::Wolfram)?;
             Arc::new(Wolfram::new(settings).map_err(ToolSetError::Wolfram)?)
+        }
+        ("rank", Some(("dpr", folder))) => {
+            let path = folder.rsplit_once('#').map_or(folder, |(path, _)| path);
+            let ranker = DprRanker::open(path.as_ref()).map_err(|source| ToolSetError::Model {
+                tool: tool.to_owned(),
+                backend: backend.to_owned(),
+                source: Box::new(source),
+            })?;
+            Arc::new(ranker)
         }
         (_, Some(("recorded", file))) if TOOLS.contains(&tool) => {
             let path = file.rsplit_once('#').map_or(file, |(path, _)| path);

@@ -1,0 +1,140 @@
+//! `openai:<model>@<base url>`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lumos_tasks::ContentHash;
+use reqwest::Url;
+
+/// Where models are that are named without an address, unless `OPENAI_BASE_URL` says otherwise.
+const USUAL: &str = "https://api.openai.com/v1";
+
+/// A model of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpenAiName {
+    /// What the server calls it.
+    pub model: String,
+    /// The address before `/chat/completions`; `None` for the usual one.
+    pub url: Option<Url>,
+}
+
+impl OpenAiName {
+    /// The same name with its address: that of `OPENAI_BASE_URL`, or the published service's, where it has none.
+    ///
+    /// # Errors
+    /// If `OPENAI_BASE_URL` is no address.
+    pub(in crate::model) fn resolved(self) -> Result<(Self, Url), String> {
+        let url = match self.url {
+            Some(url) => url,
+            None => match std::env::var("OPENAI_BASE_URL") {
+                Ok(set) if !set.is_empty() => {
+                    address(&set).map_err(|why| format!("OPENAI_BASE_URL: {why}"))?
+                }
+                _ => address(USUAL)?,
+            },
+        };
+        Ok((Self { model: self.model, url: Some(url.clone()) }, url))
+    }
+
+    /// What results depend on, as far as it can be known: there are no weights to hash. The number is raised when
+    /// requests change.
+    pub(in crate::model) fn content(&self) -> ContentHash {
+        ContentHash::of_json(&("openai/1", &self.model, self.url.as_ref().map(Url::as_str)))
+    }
+}
+
+/// Reads an address. One that may hold a key is refused, because names are recorded; and what is wrong with one is
+/// said without showing it.
+fn address(text: &str) -> Result<Url, String> {
+    let text = text.trim_end_matches('/');
+    let url = Url::parse(text).map_err(|error| format!("what stands after the @ is no address: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err("the address must begin with http:// or https:// and name a host".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(
+            "the address holds a name or a password; names of models are recorded, so keys stand in \
+                    the environment only (OPENAI_API_KEY)"
+                .to_owned(),
+        );
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("the address must end before ? and #; keys stand in the environment only \
+                    (OPENAI_API_KEY)"
+            .to_owned());
+    }
+    Ok(url)
+}
+
+impl FromStr for OpenAiName {
+    type Err = String;
+
+    /// Reads what stands after `openai:`. Names of models may hold an `@`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        // The scheme of the address marks where it begins; what follows it may hold an @ as well.
+        let at = ["@http://", "@https://"].iter().filter_map(|mark| text.find(mark)).min();
+        let (model, url) = match at {
+            Some(at) => (&text[..at], Some(address(&text[at + 1..])?)),
+            None if text.contains("://") => {
+                return Err("the address must begin with http:// or https://".to_owned());
+            }
+            None => (text, None),
+        };
+        if model.is_empty() {
+            return Err("it names no model of the server".to_owned());
+        }
+        Ok(Self { model: model.to_owned(), url })
+    }
+}
+
+impl fmt::Display for OpenAiName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "openai:{}", self.model)?;
+        match &self.url {
+            Some(url) => write!(formatter, "@{}", url.as_str().trim_end_matches('/')),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_a_model_and_perhaps_an_address() {
+        for (text, model, url) in [
+            ("gpt-4", "gpt-4", None),
+            ("org/model@main@http://host:8000/v1/", "org/model@main", Some("http://host:8000/v1")),
+            ("m@https://host", "m", Some("https://host/")),
+        ] {
+            let name: OpenAiName = text.parse().unwrap();
+            assert_eq!((name.model.as_str(), name.url.as_ref().map(Url::as_str)), (model, url));
+        }
+        let name: OpenAiName = "m@https://host/".parse().unwrap();
+        assert_eq!(name.to_string(), "openai:m@https://host");
+    }
+
+    #[test]
+    fn addresses_hold_no_secrets() {
+        for text in [
+            "m@https://user:hidden@host/v1",
+            "m@https://host/v1?api-key=hidden",
+            "m@https://host/v1#hidden",
+            "m@https://",
+            "m@ftp://hidden",
+            "@https://host/v1",
+        ] {
+            let why = text.parse::<OpenAiName>().unwrap_err();
+            assert!(!why.contains("hidden"), "{why}");
+        }
+    }
+
+    #[test]
+    fn another_server_is_another_model() {
+        let content = |text: &str| text.parse::<OpenAiName>().unwrap().content();
+        assert_eq!(content("m@http://host/v1"), content("m@http://host/v1/"));
+        assert_ne!(content("m@http://host/v1"), content("m@http://other/v1"));
+        assert_ne!(content("m@http://host/v1"), content("n@http://host/v1"));
+    }
+}

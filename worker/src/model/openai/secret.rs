@@ -1,0 +1,89 @@
+//! A key that is never shown.
+
+use std::fmt;
+
+/// What stands in a text where the key, or much of it, stood.
+const MARK: &str = "[key]";
+/// So much of a key is taken out of messages even where the rest is not there: servers like to quote keys in part.
+const QUOTED: usize = 8;
+/// A key this long occurs in a reply by no chance. Local servers take keys such as `EMPTY`, which are words.
+const NO_WORD: usize = 16;
+
+/// The key of a server. Neither shown nor written: its `Debug` hides it, and it cannot be serialised.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps a key.
+    pub fn new(key: impl Into<String>) -> Self {
+        Self(key.into())
+    }
+
+    /// The key, for the header of a request and nothing else.
+    pub(super) fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// A message for people without the key, and without longer pieces of it.
+    pub(super) fn redact(&self, message: &str) -> String {
+        let key = self.0.as_str();
+        let least = QUOTED.min(key.len()).max(1);
+        let mut clean = String::with_capacity(message.len());
+        let mut rest = message;
+        while let Some(character) = rest.chars().next() {
+            let common = rest.char_indices().map(|(at, character)| at + character.len_utf8());
+            let piece = common.take_while(|end| key.contains(&rest[..*end])).last().unwrap_or(0);
+            if piece >= least {
+                clean.push_str(MARK);
+                rest = &rest[piece..];
+            } else {
+                clean.push(character);
+                rest = &rest[character.len_utf8()..];
+            }
+        }
+        clean
+    }
+
+    /// A model's reply without the key: a server may echo what it was sent.
+    pub(super) fn redact_reply(&self, reply: String) -> String {
+        if self.0.len() >= NO_WORD && reply.contains(&self.0) { reply.replace(&self.0, MARK) } else { reply }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(MARK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_taken_out_of_messages() {
+        let secret = Secret::new("sk-0123456789abcdef");
+        assert_eq!(secret.redact("wrong key sk-0123456789abcdef, é"), "wrong key [key], é");
+        assert_eq!(secret.redact("wrong key sk-01234***9abcdef"), "wrong key [key]***9abcdef");
+        assert_eq!(secret.redact("nothing"), "nothing");
+        assert_eq!(format!("{secret:?}"), "[key]");
+    }
+
+    #[test]
+    fn replies_lose_keys_and_no_words() {
+        let secret = Secret::new("sk-0123456789abcdef");
+        assert_eq!(secret.redact_reply("it is sk-0123456789abcdef".to_owned()), "it is [key]");
+        assert_eq!(Secret::new("EMPTY").redact_reply("EMPTY".to_owned()), "EMPTY");
+    }
+
+    proptest! {
+        #[test]
+        fn no_message_holds_the_key(before in any::<String>(), key in "[!-~]{1,40}", after in any::<String>()) {
+            prop_assume!(!MARK.contains(&key));
+            let clean = Secret::new(key.clone()).redact(&format!("{before}{key}{after}"));
+            prop_assert!(!clean.replace(MARK, "\u{0}").contains(&key), "{clean}");
+        }
+    }
+}

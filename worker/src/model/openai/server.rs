@@ -1,0 +1,265 @@
+//! One server: who may ask when, and what its answers mean below the level of models.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response, StatusCode, Url};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
+
+use super::explain::{Explanation, explain};
+use super::settings::{OpenAiSettings, key_variable};
+
+/// How long a server that refused the key is not asked again.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
+/// Bytes of an error's body that are read.
+const ERROR_BODY: usize = 8 << 10;
+/// How long a connection may take to come about.
+const CONNECTING: Duration = Duration::from_secs(20);
+
+/// Why one request came to nothing. Messages hold no key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Attempt {
+    /// Another attempt may succeed, after a pause where the server asks for one.
+    Again { message: String, after: Option<Duration> },
+    /// It will not.
+    Final(String),
+    /// The server takes no such request.
+    Rejected { status: StatusCode, explanation: Explanation },
+}
+
+/// A server, shared by all its models.
+#[derive(Debug)]
+pub(super) struct Server {
+    client: Client,
+    url: Url,
+    pub(super) settings: OpenAiSettings,
+    permits: Semaphore,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Nobody asks before: the server said so.
+    resume: Option<Instant>,
+    /// The next request is not sent before: the pace says so.
+    next: Option<Instant>,
+    /// The key was refused.
+    refused: Option<(Instant, String)>,
+}
+
+impl Server {
+    /// Sets a client up.
+    ///
+    /// # Errors
+    /// If the key cannot stand in a header or the client cannot be built.
+    pub(super) fn new(url: Url, settings: OpenAiSettings) -> Result<Self, String> {
+        let mut headers = HeaderMap::new();
+        if let Some(key) = &settings.key {
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
+                .map_err(|_| "the key holds characters that no key holds".to_owned())?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+            let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+            if url.scheme() == "http" && !local {
+                tracing::warn!(server = authority(&url), "the key is sent unencrypted; use https://");
+            }
+        }
+        let client = Client::builder()
+            .timeout(settings.timeout)
+            .connect_timeout(settings.timeout.min(CONNECTING))
+            .default_headers(headers)
+            // Neither prompts nor keys go where nobody sent them.
+            .redirect(Policy::none())
+            .user_agent(concat!("lumos-eval/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| error.to_string())?;
+        let permits = Semaphore::new(settings.concurrency.clamp(1, Semaphore::MAX_PERMITS));
+        Ok(Self { client, url, settings, permits, state: Mutex::default() })
+    }
+
+    /// Posts a body below the base address and reads the answer.
+    pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Vec<u8>, Attempt> {
+        let _permit =
+            self.permits.acquire().await.map_err(|_| Attempt::Final("the client is closed".to_owned()))?;
+        self.wait().await?;
+        let url = format!("{}/{path}", self.url.as_str().trim_end_matches('/'));
+        let response = self.client.post(url).json(body).send().await.map_err(|error| self.again(error))?;
+        let status = response.status();
+        if status.is_success() {
+            return self.read(response, self.settings.largest_answer).await;
+        }
+        Err(self.judge(status, response).await)
+    }
+
+    /// Waits for the pace and for what the server asked to wait for.
+    async fn wait(&self) -> Result<(), Attempt> {
+        if let Some((when, message)) = &self.state().refused
+            && when.elapsed() < REFUSED_FOR
+        {
+            return Err(Attempt::Final(message.clone()));
+        }
+        loop {
+            match self.turn() {
+                Ok(turn) => {
+                    sleep_until(turn).await;
+                    return Ok(());
+                }
+                Err(resume) => sleep_until(resume).await,
+            }
+        }
+    }
+
+    /// Takes the next turn of the pace; when to ask again, where the server asked to be left alone.
+    fn turn(&self) -> Result<Instant, Instant> {
+        let now = Instant::now();
+        let mut state = self.state();
+        if let Some(resume) = state.resume.filter(|resume| *resume > now) {
+            return Err(resume);
+        }
+        let turn = state.next.map_or(now, |next| next.max(now));
+        state.next = turn.checked_add(self.settings.pace);
+        Ok(turn)
+    }
+
+    /// What an answer that is no success means.
+    async fn judge(&self, status: StatusCode, response: Response) -> Attempt {
+        let server = authority(&self.url);
+        if status.is_redirection() {
+            let to = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+            let to = to.and_then(|to| self.url.join(to).ok()).map(|to| authority(&to));
+            let to = self.clean(&to.unwrap_or_else(|| "an unknown address".to_owned()));
+            return Attempt::Final(format!(
+                "{server} answered {status} and points to {to}, which is not followed; name the new address in the \
+                 model's name if you trust it"
+            ));
+        }
+        let after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let after = after.and_then(retry_after);
+        // The status says enough where the body cannot be read.
+        let body = self.read_some(response).await;
+        let explanation = explain(&body).map(|text| self.clean(text));
+        let message = format!("{server} answered {status}{explanation}");
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                let variable = key_variable(&self.url);
+                let sent = if self.settings.key.is_some() { "refuses the key" } else { "wants a key" };
+                let message = format!(
+                    "{message}: it {sent}; set OPENAI_API_KEY, or {variable} for this server alone, and go on with \
+                     the run"
+                );
+                self.state().refused = Some((Instant::now(), message.clone()));
+                Attempt::Final(message)
+            }
+            StatusCode::TOO_MANY_REQUESTS if explanation.is_quota() => {
+                Attempt::Final(format!("{message}: the quota is used up"))
+            }
+            StatusCode::REQUEST_TIMEOUT
+            | StatusCode::CONFLICT
+            | StatusCode::TOO_EARLY
+            | StatusCode::TOO_MANY_REQUESTS => self.later(message, after),
+            status if status.is_server_error() => self.later(message, after),
+            status => Attempt::Rejected { status, explanation },
+        }
+    }
+
+    /// Another attempt later; where the server says when, all requests wait for that.
+    fn later(&self, message: String, after: Option<Duration>) -> Attempt {
+        match after {
+            Some(after) if after > self.settings.longest_pause => Attempt::Final(format!(
+                "{message}: it asks to be left alone for {} s, which is longer than is waited for",
+                after.as_secs()
+            )),
+            after => {
+                if let Some(resume) = after.and_then(|after| Instant::now().checked_add(after)) {
+                    let mut state = self.state();
+                    state.resume = state.resume.max(Some(resume));
+                }
+                Attempt::Again { message, after }
+            }
+        }
+    }
+
+    /// Reads an answer of at most so many bytes.
+    async fn read(&self, mut response: Response, most: usize) -> Result<Vec<u8>, Attempt> {
+        let mut body = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.again(error))? {
+            if body.len() + chunk.len() > most {
+                let server = authority(&self.url);
+                return Err(Attempt::Final(format!("{server} sends an answer of more than {most} bytes")));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(body)
+    }
+
+    /// The beginning of a body, as far as it comes.
+    async fn read_some(&self, mut response: Response) -> Vec<u8> {
+        let mut body = Vec::new();
+        while body.len() < ERROR_BODY
+            && let Ok(Some(chunk)) = response.chunk().await
+        {
+            body.extend_from_slice(&chunk[..chunk.len().min(ERROR_BODY - body.len())]);
+        }
+        body
+    }
+
+    /// A request that did not come through.
+    fn again(&self, error: reqwest::Error) -> Attempt {
+        let error = error.without_url();
+        let mut message = format!("{}: {error}", authority(&self.url));
+        let mut cause = std::error::Error::source(&error);
+        while let Some(deeper) = cause {
+            message = format!("{message}: {deeper}");
+            cause = deeper.source();
+        }
+        Attempt::Again { message: self.clean(&message), after: None }
+    }
+
+    /// A message without the key.
+    pub(super) fn clean(&self, message: &str) -> String {
+        self.settings.key.as_ref().map_or_else(|| message.to_owned(), |key| key.redact(message))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Host and port.
+fn authority(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}{port}", url.host_str().unwrap_or_default())
+}
+
+/// Seconds, or a date (RFC 9110, 10.2.3).
+fn retry_after(value: &str) -> Option<Duration> {
+    if let Ok(seconds) = value.trim().parse::<f64>() {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value.trim()).ok()?;
+    let left = date.duration_since(jiff::Timestamp::now());
+    Some(Duration::try_from(left).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_seconds_or_dates() {
+        assert_eq!(retry_after("2"), Some(Duration::from_secs(2)));
+        assert_eq!(retry_after("0.5"), Some(Duration::from_millis(500)));
+        assert_eq!(retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        let soon = jiff::Timestamp::now().checked_add(jiff::SignedDuration::from_secs(90)).unwrap();
+        let soon = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&soon).unwrap();
+        let pause = retry_after(&soon).unwrap();
+        assert!((80..=90).contains(&pause.as_secs()), "{soon}: {pause:?}");
+        for nonsense in ["-1", "soon", "", "NaN", "1e300"] {
+            assert_eq!(retry_after(nonsense), None, "{nonsense}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! How servers are asked: from the environment, so that keys stand nowhere else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lumos_tasks::NanoDollars;
+use reqwest::Url;
+
+use super::secret::Secret;
+
+/// How a server is asked.
+#[derive(Debug, Clone)]
+pub struct OpenAiSettings {
+    /// The key, where the server wants one.
+    pub key: Option<Secret>,
+    /// Limit of one request, its answer included.
+    pub timeout: Duration,
+    /// Attempts after the first.
+    pub retries: usize,
+    /// The pause before the second attempt; each further one is twice as long, with jitter.
+    pub first_pause: Duration,
+    /// The longest pause. A server that asks for more is given up.
+    pub longest_pause: Duration,
+    /// Requests in flight together, at most.
+    pub concurrency: usize,
+    /// The least time between two requests.
+    pub pace: Duration,
+    /// Bytes of an answer, at most.
+    pub largest_answer: usize,
+    /// Prices by the server's name of the model.
+    pub prices: BTreeMap<String, Price>,
+}
+
+impl Default for OpenAiSettings {
+    /// No key, 120 s a request, 6 retries within 0.5 to 60 s of each other, 16 requests at once, no pace, no prices.
+    fn default() -> Self {
+        Self {
+            key: None,
+            timeout: Duration::from_secs(120),
+            retries: 6,
+            first_pause: Duration::from_millis(500),
+            longest_pause: Duration::from_secs(60),
+            concurrency: 16,
+            pace: Duration::ZERO,
+            largest_answer: 16 << 20,
+            prices: BTreeMap::new(),
+        }
+    }
+}
+
+/// US dollars for a million tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Price {
+    /// Of prompts.
+    pub read: f64,
+    /// Of replies.
+    pub written: f64,
+}
+
+impl Price {
+    /// What a reply costs.
+    pub fn of(self, prompt_tokens: u32, completion_tokens: u32) -> NanoDollars {
+        let dollars = f64::from(prompt_tokens) * self.read + f64::from(completion_tokens) * self.written;
+        // Dollars for a million tokens are thousands of billionths for one.
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "prices are not negative"
+        )]
+        NanoDollars((dollars * 1000.0).round() as u64)
+    }
+}
+
+impl OpenAiSettings {
+    /// Settings for the server at an address, from the environment:
+    /// - `OPENAI_API_KEY`, or for one server alone `OPENAI_API_KEY_<HOST>`: the host's name, and its port where the
+    ///   address has one, in capitals and with `_` for all that is no letter and no digit. An empty one means no key.
+    /// - `LUMOS_OPENAI_RATE`, requests per second; `LUMOS_OPENAI_CONCURRENCY`, requests in flight;
+    ///   `LUMOS_OPENAI_TIMEOUT`, seconds of one request; `LUMOS_OPENAI_RETRIES`.
+    /// - `LUMOS_OPENAI_PRICES`, US dollars for a million tokens read and written: `gpt-4=30/60,other=0.5/1.5`.
+    ///
+    /// # Errors
+    /// If a value is none. No message shows the key.
+    pub fn from_environment(url: &Url) -> Result<Self, String> {
+        Self::from_values(url, |name| std::env::var(name).ok())
+    }
+
+    fn from_values(url: &Url, value: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let set = |name: &str| value(name).filter(|value| !value.is_empty());
+        let mut settings = Self::default();
+        let own = key_variable(url);
+        // One of its own that is empty keeps the general key from being sent.
+        settings.key = value(&own)
+            .or_else(|| value("OPENAI_API_KEY"))
+            .map(|key| key.trim().to_owned())
+            .filter(|key| !key.is_empty())
+            .map(Secret::new);
+        if let Some(rate) = set("LUMOS_OPENAI_RATE") {
+            settings.pace = positive(&rate)
+                .and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok())
+                .ok_or_else(|| format!("LUMOS_OPENAI_RATE={rate} is no number of requests per second"))?;
+        }
+        if let Some(timeout) = set("LUMOS_OPENAI_TIMEOUT") {
+            settings.timeout = positive(&timeout)
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+                .ok_or_else(|| format!("LUMOS_OPENAI_TIMEOUT={timeout} is no number of seconds"))?;
+        }
+        if let Some(concurrency) = set("LUMOS_OPENAI_CONCURRENCY") {
+            settings.concurrency =
+                concurrency.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
+                    format!("LUMOS_OPENAI_CONCURRENCY={concurrency} is no number of requests")
+                })?;
+        }
+        if let Some(retries) = set("LUMOS_OPENAI_RETRIES") {
+            settings.retries = retries
+                .parse()
+                .map_err(|_| format!("LUMOS_OPENAI_RETRIES={retries} is no number of attempts"))?;
+        }
+        if let Some(prices) = set("LUMOS_OPENAI_PRICES") {
+            settings.prices = prices.split(',').map(price).collect::<Option<_>>().ok_or_else(|| {
+                format!("LUMOS_OPENAI_PRICES={prices} are no prices; write model=READ/WRITTEN, in US dollars for a million tokens")
+            })?;
+        }
+        Ok(settings)
+    }
+}
+
+/// The variable that holds the key of one server alone.
+pub(super) fn key_variable(url: &Url) -> String {
+    let port = url.port().map(|port| format!("_{port}")).unwrap_or_default();
+    let host = format!("{}{port}", url.host_str().unwrap_or_default());
+    let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '_' };
+    format!("OPENAI_API_KEY_{}", host.to_ascii_uppercase().chars().map(plain).collect::<String>())
+}
+
+fn positive(number: &str) -> Option<f64> {
+    number.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0)
+}
+
+fn price(text: &str) -> Option<(String, Price)> {
+    let (model, price) = text.trim().rsplit_once('=')?;
+    let (read, written) = price.split_once('/')?;
+    let dollars = |text: &str| text.parse::<f64>().ok().filter(|price| (0.0..1e9).contains(price));
+    Some((model.to_owned(), Price { read: dollars(read)?, written: dollars(written)? }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(values: &[(&str, &str)]) -> Result<OpenAiSettings, String> {
+        let url: Url = "http://local-host:8000/v1".parse().unwrap();
+        OpenAiSettings::from_values(&url, |name| {
+            values.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn settings_come_from_the_environment() {
+        let settings = read(&[
+            ("OPENAI_API_KEY", "general"),
+            ("LUMOS_OPENAI_RATE", "4"),
+            ("LUMOS_OPENAI_CONCURRENCY", "3"),
+            ("LUMOS_OPENAI_PRICES", "gpt-4=30/60, a=b=0.5/1.5"),
+        ])
+        .unwrap();
+        assert_eq!(settings.key, Some(Secret::new("general")));
+        assert_eq!((settings.pace, settings.concurrency), (Duration::from_millis(250), 3));
+        assert_eq!(settings.prices["a=b"].of(1000, 10), NanoDollars(515_000));
+        assert!(!format!("{settings:?}").contains("general"));
+    }
+
+    #[test]
+    fn a_server_may_have_a_key_of_its_own_or_none() {
+        let own = "OPENAI_API_KEY_LOCAL_HOST_8000";
+        let key = |value| read(&[("OPENAI_API_KEY", "general"), (own, value)]).unwrap().key;
+        assert_eq!(key("special"), Some(Secret::new("special")));
+        assert_eq!(key(""), None);
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused() {
+        for (name, value) in [
+            ("LUMOS_OPENAI_RATE", "0"),
+            ("LUMOS_OPENAI_RATE", "fast"),
+            ("LUMOS_OPENAI_TIMEOUT", "-1"),
+            ("LUMOS_OPENAI_CONCURRENCY", "0"),
+            ("LUMOS_OPENAI_RETRIES", "many"),
+            ("LUMOS_OPENAI_PRICES", "gpt-4=30"),
+            ("LUMOS_OPENAI_PRICES", "gpt-4=-1/2"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.starts_with(name), "{error}");
+        }
+    }
+}

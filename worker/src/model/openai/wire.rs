@@ -1,0 +1,223 @@
+//! Requests and answers of the chat-completions and completions interfaces, with vLLM's extensions.
+
+use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop, python};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// What a server understands, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dialect {
+    /// `add_special_tokens: false` keeps it from putting a BOS before raw text (vLLM). Others know no such field.
+    pub(super) special_tokens: bool,
+    /// The limit of a chat's reply is called `max_tokens`; OpenAI's later models insist on
+    /// `max_completion_tokens`.
+    pub(super) max_tokens: bool,
+}
+
+impl Default for Dialect {
+    fn default() -> Self {
+        Self { special_tokens: true, max_tokens: true }
+    }
+}
+
+/// Whether a request is a chat, and so goes to the chat interface.
+pub(super) fn is_chat(request: &Request) -> bool {
+    matches!(request.input, Input::Chat(_))
+}
+
+/// Where a request goes below the base address.
+pub(super) fn path(request: &Request) -> &'static str {
+    if is_chat(request) { "chat/completions" } else { "completions" }
+}
+
+/// A request's body.
+pub(super) fn body(model: &str, request: &Request, dialect: Dialect) -> Value {
+    let mut body = Map::new();
+    let mut put = |name: &str, value: Value| {
+        body.insert(name.to_owned(), value);
+    };
+    put("model", json!(model));
+    match &request.input {
+        Input::Raw(text) => {
+            put("prompt", json!(text));
+            if dialect.special_tokens {
+                put("add_special_tokens", json!(false));
+            }
+        }
+        Input::Tokens(tokens) => put("prompt", json!(tokens)),
+        Input::Chat(messages) => put("messages", json!(messages)),
+    }
+    let limit = if is_chat(request) && !dialect.max_tokens { "max_completion_tokens" } else { "max_tokens" };
+    put(limit, json!(request.max_new_tokens));
+    match request.sampling {
+        Sampling::Greedy => put("temperature", json!(0)),
+        Sampling::Random { temperature, top_p, top_k } => {
+            put("temperature", json!(temperature));
+            if let Some(top_p) = top_p {
+                put("top_p", json!(top_p));
+            }
+            if let Some(top_k) = top_k {
+                put("top_k", json!(top_k));
+            }
+            // As much of the seed as every reader of JSON keeps.
+            put("seed", json!(request.seed & ((1 << 53) - 1)));
+        }
+    }
+    match &request.stop {
+        Stop::Newline => put("stop", json!(["\n"])),
+        Stop::Text(text) => put("stop", json!([text])),
+        Stop::Tokens(tokens) => put("stop_token_ids", json!(tokens)),
+        Stop::Never => {}
+    }
+    Value::Object(body)
+}
+
+/// An answer, as far as it is read.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    choices: Vec<Choice>,
+    /// Read leniently: an answer is no worse for a strange count.
+    #[serde(default)]
+    usage: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct Choice {
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    message: Option<Message>,
+    #[serde(default)]
+    finish_reason: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Message {
+    #[serde(default)]
+    content: Option<String>,
+}
+
+/// Reads an answer; why it is none, for people.
+pub(super) fn read(answer: &[u8], request: &Request) -> Result<Completion, String> {
+    let Answer { choices, usage } =
+        serde_json::from_slice(answer).map_err(|error| format!("the answer cannot be read: {error}"))?;
+    let choice = choices.into_iter().next().ok_or("the answer holds no choice")?;
+    let text = if is_chat(request) {
+        let message = choice.message.ok_or("the answer holds no message")?;
+        // A model that refuses to answer gives no content.
+        message.content.as_deref().map(python::strip).unwrap_or_default().to_owned()
+    } else {
+        choice.text.ok_or("the answer holds no text")?
+    };
+    // A server may leave the stop in, or know nothing of stops.
+    let stop = match &request.stop {
+        Stop::Newline => Some("\n"),
+        Stop::Text(text) => Some(text.as_str()),
+        Stop::Tokens(_) | Stop::Never => None,
+    };
+    let cut = stop.filter(|stop| !stop.is_empty()).and_then(|stop| text.find(stop));
+    let finish = match (cut, choice.finish_reason.as_deref()) {
+        (Some(_), _) => Finish::Stop,
+        (None, Some("length")) => Finish::Length,
+        // Whether the stop or the end of the sequence came first is not said.
+        (None, _) if request.stop != Stop::Never => Finish::Stop,
+        (None, _) => Finish::EndOfSequence,
+    };
+    let text = match cut {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    };
+    let count = |value: &Value| value.as_u64().and_then(|tokens| u32::try_from(tokens).ok());
+    Ok(Completion {
+        text,
+        finish,
+        prompt_tokens: count(&usage["prompt_tokens"]),
+        completion_tokens: count(&usage["completion_tokens"]),
+        cached_tokens: count(&usage["prompt_tokens_details"]["cached_tokens"]),
+        cost: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::{Message, Role};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn request(input: Input, stop: Stop) -> Request {
+        Request { role: Role::Planner, input, stop, max_new_tokens: 512, sampling: Sampling::Greedy, seed: 7 }
+    }
+
+    fn chat() -> Request {
+        let message = Message { role: "user".to_owned(), content: "Who?".to_owned() };
+        request(Input::Chat(vec![message]), Stop::Never)
+    }
+
+    #[test]
+    fn bodies_say_what_is_asked() {
+        let raw = request(Input::Raw("<|user|>".to_owned()), Stop::Newline);
+        assert_eq!(
+            body("m", &raw, Dialect::default()).to_string(),
+            r#"{"model":"m","prompt":"<|user|>","add_special_tokens":false,"max_tokens":512,"temperature":0,"stop":["\n"]}"#
+        );
+        let sampled = Request {
+            sampling: Sampling::Random { temperature: 0.7, top_p: Some(0.9), top_k: Some(40) },
+            seed: u64::MAX,
+            ..request(Input::Tokens(vec![1, 2]), Stop::Tokens(vec![13]))
+        };
+        assert_eq!(
+            body("m", &sampled, Dialect { special_tokens: false, ..Dialect::default() }).to_string(),
+            r#"{"model":"m","prompt":[1,2],"max_tokens":512,"temperature":0.7,"top_p":0.9,"top_k":40,"seed":9007199254740991,"stop_token_ids":[13]}"#
+        );
+        assert_eq!(
+            body("m", &chat(), Dialect { max_tokens: false, ..Dialect::default() }).to_string(),
+            r#"{"model":"m","messages":[{"role":"user","content":"Who?"}],"max_completion_tokens":512,"temperature":0}"#
+        );
+    }
+
+    #[test]
+    fn answers_are_read() {
+        let (raw, chat) = (request(Input::Raw(String::new()), Stop::Newline), chat());
+        let answer = br#"{"choices":[{"text":" Subgoal 1\nmore","finish_reason":"length"}],
+            "usage":{"prompt_tokens":3,"completion_tokens":-1,"prompt_tokens_details":{"cached_tokens":2}}}"#;
+        let completion = read(answer, &raw).unwrap();
+        assert_eq!((completion.text.as_str(), completion.finish), (" Subgoal 1", Finish::Stop));
+        assert_eq!((completion.prompt_tokens, completion.completion_tokens), (Some(3), None));
+        assert_eq!(completion.cached_tokens, Some(2));
+        let reply =
+            |answer: &str, request| read(answer.as_bytes(), request).map(|read| (read.text, read.finish));
+        assert_eq!(
+            reply(r#"{"choices":[{"message":{"content":" Answer: Ada\n"},"finish_reason":"stop"}]}"#, &chat),
+            Ok(("Answer: Ada".to_owned(), Finish::EndOfSequence))
+        );
+        assert_eq!(
+            reply(r#"{"choices":[{"message":{"content":null},"finish_reason":"content_filter"}]}"#, &chat),
+            Ok((String::new(), Finish::EndOfSequence))
+        );
+        assert_eq!(
+            reply(r#"{"choices":[{"text":"a","finish_reason":"length"}],"usage":null}"#, &raw),
+            Ok(("a".to_owned(), Finish::Length))
+        );
+        for (answer, wanted) in [
+            ("{\"choices\":[{\"text\":\"a", &raw),
+            ("{\"choices\":[]}", &raw),
+            ("{\"choices\":[{}]}", &raw),
+            ("{\"choices\":[{\"text\":\"a\"}]}", &chat),
+            ("[]", &raw),
+        ] {
+            assert!(read(answer.as_bytes(), wanted).is_err(), "{answer}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_answers_are_read(answer in any::<Vec<u8>>(), text in any::<String>()) {
+            let raw = request(Input::Raw(String::new()), Stop::Newline);
+            let _ = read(&answer, &raw);
+            let answer = json!({"choices": [{"text": text}]}).to_string();
+            let cut = read(answer.as_bytes(), &raw).unwrap();
+            prop_assert_eq!(cut.text.as_str(), text.split('\n').next().unwrap());
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Passages ranked by a DPR reader in this process: `--tool rank=dpr:<folder>`.
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use lumos_engine::{LoadError, ReadError, Reader, ReaderPassage};
+use lumos_tasks::{Passage, ToolCall, ToolReply};
+
+use super::set::not_mine;
+use super::{ToolFault, Tools};
+
+/// The reader of the original (`facebook/dpr-reader-multiset-base`), or another of its kind. Calls of many episodes
+/// are scored together.
+#[derive(Debug, Clone)]
+pub struct DprRanker {
+    reader: Reader,
+}
+
+impl DprRanker {
+    /// Raised when scores of the same weights change.
+    pub const VERSION: u32 = 1;
+
+    /// Opens a Hugging Face folder.
+    ///
+    /// # Errors
+    /// If it is no reader's.
+    pub fn open(folder: &Path) -> Result<Self, LoadError> {
+        Ok(Self { reader: Reader::open(folder, None)? })
+    }
+}
+
+#[async_trait]
+impl Tools for DprRanker {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let ToolCall::Rank { question, passages } = call else { return Err(not_mine(call, "dpr")) };
+        let passage =
+            |Passage { title, text }: &Passage| ReaderPassage { title: title.clone(), text: text.clone() };
+        let scores = self
+            .reader
+            .score(question, passages.iter().map(passage).collect())
+            .await
+            .map_err(|error: ReadError| ToolFault { tool: "rank", message: error.to_string() })?;
+        Ok(ToolReply::Rank(scores.into_iter().map(f64::from).collect()))
+    }
+}
