@@ -4,5 +4,6 @@ mod architecture;
 mod bad_input;
 mod commands;
 mod crash;
+mod questions;
 mod run;
 mod support;

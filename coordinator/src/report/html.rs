@@ -8,7 +8,7 @@ use super::attribution::Cause;
 use super::model::{ConfigurationReport, Example, Report};
 use super::numbers::{bounds, dash, distance, figure, interval, items, published};
 use super::render::Render;
-use super::rows::{SPLITS, attributions, faults, groups, ledgers, splits, usages};
+use super::rows::{SPLITS, attributions, faults, groups, ledgers, splits, tools, usages};
 use super::svg;
 
 /// One self-contained page.
@@ -179,6 +179,9 @@ fn section_ledger(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     }
     for line in faults(report) {
         writeln!(out, "<p class=\"alarm\">{}</p>", escaped(&line))?;
+    }
+    for line in tools(report) {
+        writeln!(out, "<p>{}</p>", escaped(&line))?;
     }
     let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
     table(out, "Ledger: planned = answered + gave up + faulted + outstanding", &header, 1, &ledgers(report))?;
