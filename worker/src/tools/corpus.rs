@@ -162,7 +162,7 @@ mod tests {
         let corpus = corpus(PAGES).unwrap();
         let call = ToolCall::Search { query: "biographies of Siberia Wikipedia".to_owned(), most: 3 };
         let ToolReply::Search(addresses) = corpus.call(&call).await.unwrap() else { panic!() };
-        let expected = ["https://en.wikipedia.org/wiki/Who's_Who?", "https://en.wikipedia.org/wiki/Angara"];
+        let expected = ["https://en.wikipedia.org/wiki/Angara", "https://en.wikipedia.org/wiki/Who's_Who?"];
         assert_eq!(addresses, expected);
         for address in addresses {
             assert!(matches!(wiki(&corpus, &address).await, Page::Article { .. }), "{address}");

@@ -72,7 +72,8 @@ impl LiveWiki {
             let address = self.site.search(&words, most);
             let titles = self.client.document(address, Missing::IsFault, found_titles).await?;
             if !titles.is_empty() {
-                return Ok(titles.iter().map(|title| page_address(title)).collect());
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                return Ok(titles.iter().take(most).map(|title| page_address(title)).collect());
             }
         }
         Ok(Vec::new())
