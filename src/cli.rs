@@ -208,7 +208,8 @@ pub(crate) struct ModelArgs {
     /// The chat model of the question-answering tool.
     #[arg(long, value_name = "MODEL", env = "LUMOS_QA")]
     pub(crate) qa: Option<String>,
-    /// A tool's backend: maths=native (default), maths=wolfram, and recorded:<cases file> for maths, wiki and rank.
+    /// A tool's backend: maths=native (default), maths=wolfram, wiki=live, wiki=corpus:<JSON lines of title and text>,
+    /// rank=bm25, and recorded:<cases file> for maths, wiki and rank.
     #[arg(long = "tool", value_name = "NAME=BACKEND", env = "LUMOS_TOOL")]
     pub(crate) tools: Vec<String>,
     /// 0 decodes greedily, above 0 samples [default: 0]
@@ -389,10 +390,12 @@ pub(crate) struct ReplayArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  lumos tool maths '2 * (3 + 4)'\n  lumos tool maths 'Solve x + y = 5, x - y = 1'\n  \
-                        echo '{\"query\": \"Expand (x + 1)^2\"}' | lumos tool maths --jsonl"
+                        echo '{\"query\": \"Expand (x + 1)^2\"}' | lumos tool maths --jsonl\n  \
+                        lumos tool wiki Kyoto\n  lumos tool wiki --backend corpus:pages.jsonl 'rivers of Siberia'\n  \
+                        echo '{\"query\": \"Which sea?\", \"texts\": [\"The Black Sea.\", \"A river.\"]}' | lumos tool rank --model bm25 --jsonl"
 )]
 pub(crate) struct ToolArgs {
-    /// The tool: maths.
+    /// The tool: maths, rank or wiki.
     pub(crate) name: String,
     /// What to give it.
     #[arg(required_unless_present = "jsonl")]
@@ -400,9 +403,13 @@ pub(crate) struct ToolArgs {
     /// One JSON object a line on standard input, one result a line on standard output, in order.
     #[arg(long, conflicts_with = "argument")]
     pub(crate) jsonl: bool,
-    /// The tool's backend: native, wolfram, recorded:<cases file>.
-    #[arg(long, default_value = "native")]
-    pub(crate) backend: String,
+    /// The tool's backend, as behind `--tool NAME=` of `run`: native for maths, bm25 for rank, live for wiki if none is
+    /// named.
+    #[arg(long)]
+    pub(crate) backend: Option<String>,
+    /// The same for rank: bm25.
+    #[arg(long, conflicts_with = "backend")]
+    pub(crate) model: Option<String>,
 }
 
 #[derive(Debug, Args)]

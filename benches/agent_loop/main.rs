@@ -160,7 +160,7 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
         engines.push(engine.clone());
         models.insert(role, Arc::new(Forced { script, engine, tokenizer: Arc::clone(&tokenizer), newline }));
     }
-    let backends = Backends { models, tools: tools.of(&configuration).expect("the recorded tool") };
+    let backends = Backends { models, tools: tools.of(&configuration).await.expect("the recorded tool") };
     let configuration = Arc::new(configuration);
     let units: Vec<EpisodeUnit> = items
         .into_iter()
@@ -219,7 +219,7 @@ async fn write(arguments: &Arguments, path: &Path) {
     let configuration = Arc::new(configuration(benchmark, Formulation::Iterative, &tools, "native"));
     let models =
         [Role::Planner, Role::Grounder].map(|role| (role, Arc::clone(&rationales))).into_iter().collect();
-    let backends = Backends { models, tools: tools.of(&configuration).expect("the tool is there") };
+    let backends = Backends { models, tools: tools.of(&configuration).await.expect("the tool is there") };
     let mut file = std::fs::File::create(path).expect("the file can be written");
     for item in items {
         let Item { id, task, setup, .. } = item.clone();

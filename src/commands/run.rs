@@ -237,7 +237,7 @@ async fn load(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
         for (role, identity) in &planned.configuration.models {
             means.models.get(identity, *role, &planned.configuration).await.map_err(Failure::usage)?;
         }
-        means.tools.of(&planned.configuration).map_err(Failure::usage)?;
+        means.tools.of(&planned.configuration).await.map_err(Failure::usage)?;
     }
     Ok(())
 }

@@ -1,78 +1,182 @@
 //! `lumos tool`: one tool by hand.
 
 use std::io::{self, BufRead, Write};
+use std::path::Path;
 
-use lumos_tasks::{MathsReply, ToolCall, ToolReply};
-use lumos_worker::tools::{ToolFault, Tools, maths_backend};
+use lumos_tasks::families::qa::page::Page;
+use lumos_tasks::{Behaviour, MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
+use lumos_worker::tools::{ToolFault, ToolSets, Tools};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::cli::ToolArgs;
 use crate::exit::{Exit, Failure, Outcome};
 
 /// One line of standard input.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     query: String,
+    /// The passages to be ranked.
+    #[serde(default)]
+    texts: Vec<String>,
+    /// Their titles, where they have any.
+    #[serde(default)]
+    titles: Vec<String>,
     /// Anything a caller wants back beside the result.
     #[serde(default)]
     id: Option<Value>,
 }
 
-pub(crate) async fn run(arguments: &ToolArgs) -> Outcome {
-    if arguments.name != "maths" {
-        return Err(Failure::input(format!("there is no tool `{}`; known is maths", arguments.name)));
+/// A tool that can be used by hand.
+#[derive(Debug, Clone, Copy)]
+enum ByHand {
+    Maths,
+    Rank,
+    Wiki,
+}
+
+impl ByHand {
+    fn named(name: &str) -> Result<Self, Failure> {
+        match name {
+            "maths" => Ok(Self::Maths),
+            "rank" => Ok(Self::Rank),
+            "wiki" => Ok(Self::Wiki),
+            _ => Err(Failure::input(format!("there is no tool `{name}`; known are maths, rank and wiki"))),
+        }
     }
-    let tools = maths_backend(&arguments.backend).map_err(Failure::usage)?;
-    if let Some(query) = &arguments.argument {
-        return match ask(tools.as_ref(), query).await? {
-            Ok(Value::Array(results)) => {
-                for result in results {
-                    println!("{}", result.as_str().unwrap_or("null"));
+
+    /// The backend where none is named.
+    fn usual(self) -> &'static str {
+        match self {
+            Self::Maths => "native",
+            Self::Rank => "bm25",
+            Self::Wiki => "live",
+        }
+    }
+
+    /// What a line asks for.
+    fn call(self, line: &Line) -> Result<ToolCall, String> {
+        let query = line.query.clone();
+        match self {
+            Self::Rank => {
+                let Line { texts, titles, .. } = line;
+                if !titles.is_empty() && titles.len() != texts.len() {
+                    return Err(format!("{} titles stand beside {} texts", titles.len(), texts.len()));
                 }
-                Ok(Exit::Complete)
+                let title = |index: usize| titles.get(index).cloned().unwrap_or_default();
+                let texts = texts.iter().cloned().enumerate();
+                let passages = texts.map(|(index, text)| Passage { title: title(index), text }).collect();
+                Ok(ToolCall::Rank { question: query, passages })
             }
-            Ok(result) => {
-                println!("{}", result.as_str().unwrap_or("null"));
-                Ok(Exit::Complete)
+            _ if !(line.texts.is_empty() && line.titles.is_empty()) => {
+                Err("only rank takes `texts` and `titles`".to_owned())
             }
-            Err(message) => {
-                eprintln!("no result: {message}");
-                Ok(Exit::CheckFailed)
+            Self::Maths => Ok(ToolCall::Maths { query }),
+            Self::Wiki => {
+                Ok(ToolCall::Wiki { request: WikiRequest::of(&query), reading: Behaviour::Corrected })
             }
-        };
+        }
     }
+}
+
+pub(crate) async fn run(arguments: &ToolArgs) -> Outcome {
+    let tool = ByHand::named(&arguments.name)?;
+    let backend = arguments.model.as_ref().or(arguments.backend.as_ref());
+    let backend = backend.map_or_else(|| tool.usual(), String::as_str);
+    // A ranker's model may be named by its folder alone.
+    let folder = matches!(tool, ByHand::Rank) && Path::new(backend).is_dir();
+    let backend = if folder { &format!("dpr:{backend}") } else { backend };
+    let sets = ToolSets::default();
+    let planned = sets.identify(&arguments.name, backend).map_err(Failure::usage)?;
+    let tools = sets.backend(&planned).await.map_err(Failure::usage)?;
+    match &arguments.argument {
+        Some(_) if matches!(tool, ByHand::Rank) => {
+            Err(Failure::input("rank takes its passages from standard input")
+                .hint(r#"echo '{"query": "…", "texts": ["…"]}' | lumos tool rank --jsonl"#))
+        }
+        Some(query) => one(tool, tools.as_ref(), query).await,
+        None => many(tool, tools.as_ref()).await,
+    }
+}
+
+/// One query, its result as text.
+async fn one(tool: ByHand, tools: &dyn Tools, query: &str) -> Outcome {
+    let line = Line { query: query.to_owned(), ..Line::default() };
+    let call = tool.call(&line).map_err(Failure::input)?;
+    match result(tools.call(&call).await?) {
+        Ok((_, result)) => {
+            print_plain(&result);
+            Ok(Exit::Complete)
+        }
+        Err(message) => {
+            eprintln!("no result: {message}");
+            Ok(Exit::CheckFailed)
+        }
+    }
+}
+
+/// A result a line, in order. A query that a tool could not be asked is told in its line, and the others go on.
+async fn many(tool: ByHand, tools: &dyn Tools) -> Outcome {
     let mut out = io::stdout().lock();
+    let mut failed: Option<ToolFault> = None;
     for (index, line) in io::stdin().lock().lines().enumerate() {
         let line = line?;
         if line.trim().is_empty() {
             continue;
         }
-        let Line { query, id } = serde_json::from_str(&line).map_err(|error| {
-            Failure::input(format!("standard input, line {}: {error}", index + 1))
-                .hint(r#"each line is one object: {"query": "2 + 3"}"#)
-        })?;
-        let mut answer = match ask(tools.as_ref(), &query).await? {
-            Ok(result) => json!({ "query": query, "result": result }),
-            Err(message) => json!({ "query": query, "error": message }),
+        let bad = |error: String| {
+            Failure::input(format!("standard input, line {}: {error}", index + 1)).hint(match tool {
+                ByHand::Rank => r#"each line is one object: {"query": "…", "texts": ["…"], "titles": ["…"]}"#,
+                _ => r#"each line is one object: {"query": "2 + 3"}"#,
+            })
         };
-        if let (Some(id), Some(object)) = (id, answer.as_object_mut()) {
-            object.insert("id".to_owned(), id);
+        let line: Line = serde_json::from_str(&line).map_err(|error| bad(error.to_string()))?;
+        let call = tool.call(&line).map_err(bad)?;
+        let mut answer = Map::from_iter([("query".to_owned(), json!(line.query))]);
+        match tools.call(&call).await {
+            Ok(reply) => match result(reply) {
+                Ok((field, result)) => answer.insert(field.to_owned(), result),
+                Err(message) => answer.insert("error".to_owned(), json!(message)),
+            },
+            Err(fault) => {
+                let told = answer.insert("error".to_owned(), json!(fault.to_string()));
+                failed.get_or_insert(fault);
+                told
+            }
+        };
+        if let Some(id) = line.id {
+            answer.insert("id".to_owned(), id);
         }
-        writeln!(out, "{answer}")?;
+        writeln!(out, "{}", Value::Object(answer))?;
+        out.flush()?;
     }
-    Ok(Exit::Complete)
+    failed.map_or(Ok(Exit::Complete), |fault| Err(Failure::from(fault)))
 }
 
-/// A result, or why there is none. A tool that cannot be asked at all is a fault.
-async fn ask(tools: &dyn Tools, query: &str) -> Result<Result<Value, String>, ToolFault> {
-    let call = ToolCall::Maths { query: query.to_owned() };
-    Ok(match tools.call(&call).await? {
-        ToolReply::Maths(MathsReply::One(text)) => Ok(Value::String(text)),
-        ToolReply::Maths(MathsReply::Many(texts)) => Ok(json!(texts)),
-        ToolReply::Maths(MathsReply::Empty) => Ok(Value::Null),
-        ToolReply::Maths(MathsReply::NoResult { message }) => Err(message),
-        _ => Err("the tool gave no result of a query".to_owned()),
+/// A result and the field it is written in, or why there is none.
+fn result(reply: ToolReply) -> Result<(&'static str, Value), String> {
+    Ok(match reply {
+        ToolReply::Maths(MathsReply::One(text)) => ("result", Value::String(text)),
+        ToolReply::Maths(MathsReply::Many(texts)) => ("result", json!(texts)),
+        ToolReply::Maths(MathsReply::Empty) => ("result", Value::Null),
+        ToolReply::Maths(MathsReply::NoResult { message })
+        | ToolReply::Wiki(Page::Unreadable { message })
+        | ToolReply::Raised { message } => return Err(message),
+        ToolReply::Wiki(page) => ("result", json!(page)),
+        ToolReply::Search(addresses) => ("result", json!(addresses)),
+        ToolReply::Rank(scores) => ("scores", json!(scores)),
+        ToolReply::Chat(_) => return Err("the tool gave no result of a query".to_owned()),
     })
+}
+
+/// A result for people: one text a line. Of a page the table comes first, or the titles it lists.
+fn print_plain(result: &Value) {
+    match result {
+        Value::Array(texts) => {
+            texts.iter().for_each(|text| println!("{}", text.as_str().unwrap_or("null")));
+        }
+        Value::Object(page) => page.values().for_each(print_plain),
+        text => println!("{}", text.as_str().unwrap_or("null")),
+    }
 }

@@ -25,10 +25,29 @@ pub struct ModelIdentity {
 pub struct ToolBackend {
     /// The tool: `maths`.
     pub tool: String,
-    /// Its backend: `native`, `wolfram`, `recorded`.
+    /// Its backend: `native`, `wolfram`, `bm25`; of those that read a file with its hash: `recorded:cases.jsonl#1b2c…`.
     pub backend: String,
     /// Raised when the backend's answers change, so that identities change with them.
     pub version: u32,
+}
+
+impl ToolBackend {
+    /// What a backend's name ends in whose answers were made of a benchmark's items.
+    pub const MADE_OF_ITEMS: &'static str = "+items";
+
+    /// Whether its answers were made of a benchmark's items, so that they may hold what answers them: figures with it
+    /// say that things work and nothing more.
+    pub fn is_made_of_items(&self) -> bool {
+        self.backend.ends_with(Self::MADE_OF_ITEMS)
+    }
+
+    /// The backend without the path of its file, which stands between its kind and its hash.
+    fn without_path(&self) -> Self {
+        let content =
+            self.backend.rsplit_once('#').and_then(|(name, hash)| Some((name.split_once(':')?.0, hash)));
+        let backend = content.map_or_else(|| self.backend.clone(), |(kind, hash)| format!("{kind}:#{hash}"));
+        Self { backend, ..self.clone() }
+    }
 }
 
 /// How replies are generated.
@@ -70,11 +89,12 @@ pub struct Configuration {
 }
 
 impl Configuration {
-    /// Hash of all that can influence a trajectory. Names of models (paths) are left out: the same weights in
-    /// another folder are the same model.
+    /// Hash of all that can influence a trajectory. Names of models and paths of tools' files are left out: the same
+    /// weights in another folder are the same model.
     pub fn identity(&self) -> ContentHash {
         let models: Vec<_> =
             self.models.iter().map(|(role, model)| (role, &model.content, &model.dtype)).collect();
+        let tools: Vec<_> = self.tools.iter().map(ToolBackend::without_path).collect();
         ContentHash::of_json(&(
             "configuration/1",
             &self.benchmark,
@@ -82,7 +102,7 @@ impl Configuration {
             self.behaviour,
             self.max_rounds,
             models,
-            &self.tools,
+            tools,
             self.generation,
             self.seed,
             &self.prompts,
@@ -129,6 +149,14 @@ mod tests {
         let here = configuration("candle:/a", b"weights");
         assert_eq!(here.identity(), configuration("candle:/b", b"weights").identity());
         assert_ne!(here.identity(), configuration("candle:/a", b"other").identity());
+        let with = |backend: &str| {
+            let tool = ToolBackend { tool: "wiki".to_owned(), backend: backend.to_owned(), version: 1 };
+            Configuration { tools: vec![tool], ..here.clone() }.identity()
+        };
+        assert_eq!(with("corpus:a.jsonl#0123"), with("corpus:b#c.jsonl#0123"));
+        assert_ne!(with("corpus:a.jsonl#0123"), with("corpus:a.jsonl#4567"));
+        assert_ne!(with("live#http://a"), with("live#http://b"));
+        assert_ne!(with("live"), with("live#http://b"));
         let other_seed = Configuration { seed: 1, ..here.clone() };
         assert_ne!(here.identity(), other_seed.identity());
         assert_eq!(here.lane(), other_seed.lane());

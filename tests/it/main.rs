@@ -6,5 +6,6 @@ mod commands;
 mod crash;
 mod engine;
 mod openai;
+mod questions;
 mod run;
 mod support;

@@ -149,3 +149,27 @@ pub(super) fn faults(report: &Report) -> Vec<String> {
         })
         .collect()
 }
+
+/// What looked things up and ranked them, where something did: figures with other tools are other figures.
+pub(super) fn tools(report: &Report) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for planned in &report.manifest.configurations {
+        let configuration = &planned.configuration;
+        let used: Vec<_> = configuration.tools.iter().filter(|tool| tool.tool != "maths").collect();
+        let named: Vec<_> = used.iter().map(|tool| format!("{}={}", tool.tool, tool.backend)).collect();
+        let warned = used.iter().filter(|tool| tool.is_made_of_items()).map(|tool| {
+            format!(
+                "{}: {}={} was made of a benchmark's own items and may hold what answers them. \
+                 These figures show that things work; they are no result.",
+                configuration.benchmark, tool.tool, tool.backend
+            )
+        });
+        let named = (!named.is_empty()).then(|| format!("{}: {}", configuration.benchmark, named.join(", ")));
+        for line in named.into_iter().chain(warned) {
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
+    }
+    lines
+}

@@ -1,5 +1,6 @@
 //! Every format, against a run with every kind of ending.
 
+use lumos_tasks::{Configuration, ToolBackend};
 use proptest::prelude::*;
 
 use super::html::escaped;
@@ -19,6 +20,30 @@ fn sample() -> Report {
         }
     }
     builder.finish()
+}
+
+#[test]
+fn what_looked_things_up_is_named() {
+    let tool = |tool: &str, backend: &str| ToolBackend {
+        tool: tool.to_owned(),
+        backend: backend.to_owned(),
+        version: 1,
+    };
+    let with = |backend: &str| {
+        let tools = vec![tool("maths", "native"), tool("rank", "bm25"), tool("wiki", backend)];
+        let manifest = manifest_of(&[Configuration { tools, ..configuration(0) }], &[item(0)]);
+        ReportBuilder::new(&manifest, &[]).unwrap().finish()
+    };
+    for format in [Format::Terminal, Format::Markdown, Format::Html] {
+        let plain = rendered(format, &with("corpus:pages.jsonl#0123"));
+        assert!(
+            plain.contains("rank=bm25, wiki=corpus:pages.jsonl") && !plain.contains("own items"),
+            "{plain}"
+        );
+        let warned = rendered(format, &with("corpus:pages.jsonl#0123+items"));
+        assert!(warned.contains("own items and may hold what answers them"), "{warned}");
+        assert!(!rendered(format, &sample()).contains("bm25"));
+    }
 }
 
 fn rendered(format: Format, report: &Report) -> String {

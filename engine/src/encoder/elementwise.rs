@@ -2,7 +2,7 @@
 
 use pulp::Arch;
 
-use crate::model::{LANES, add_lanes, exponential};
+use crate::model::{LANES, add_lanes, compiled, exponential};
 
 /// `output = norm(input + addend) · weight + bias`, row by row, into `input`.
 pub(super) fn add_and_norm(
@@ -12,7 +12,8 @@ pub(super) fn add_and_norm(
     [weight, bias]: [&[f32]; 2],
     epsilon: f32,
 ) {
-    arch.dispatch(
+    compiled(
+        arch,
         #[inline(always)]
         || {
             let width = weight.len();
@@ -28,7 +29,8 @@ pub(super) fn add_and_norm(
 
 /// Layer norm of each row.
 pub(super) fn layer_norm(arch: Arch, rows: &mut [f32], [weight, bias]: [&[f32]; 2], epsilon: f32) {
-    arch.dispatch(
+    compiled(
+        arch,
         #[inline(always)]
         || {
             for row in rows.chunks_exact_mut(weight.len()) {
@@ -66,7 +68,8 @@ fn sum(values: &[f32], of: impl Fn(f32) -> f32) -> f32 {
 
 /// Adds `bias` to each row.
 pub(super) fn add_bias(arch: Arch, rows: &mut [f32], bias: &[f32]) {
-    arch.dispatch(
+    compiled(
+        arch,
         #[inline(always)]
         || {
             for row in rows.chunks_exact_mut(bias.len()) {
@@ -80,7 +83,8 @@ pub(super) fn add_bias(arch: Arch, rows: &mut [f32], bias: &[f32]) {
 
 /// Adds `bias` to each row and takes the Gaussian error linear unit of it, `x · Φ(x)`.
 pub(super) fn add_bias_and_gelu(arch: Arch, rows: &mut [f32], bias: &[f32]) {
-    arch.dispatch(
+    compiled(
+        arch,
         #[inline(always)]
         || {
             for row in rows.chunks_exact_mut(bias.len()) {
@@ -130,7 +134,8 @@ pub(super) fn attention(
     let scale = 1.0 / (size as f32).sqrt();
     scratch.keys.resize(size * length, 0.0);
     scratch.scores.resize(length, 0.0);
-    arch.dispatch(
+    compiled(
+        arch,
         #[inline(always)]
         || {
             for head in 0..heads {
@@ -193,9 +198,9 @@ mod tests {
         for (x, exact) in [
             (0.0, 0.0),
             (0.1, 0.112_462_916),
-            (0.5, 0.520_499_878),
-            (1.0, 0.842_700_793),
-            (2.0, 0.995_322_265),
+            (0.5, 0.520_499_9),
+            (1.0, 0.842_700_8),
+            (2.0, 0.995_322_3),
             (4.0, 0.999_999_985),
         ] {
             assert!((error_function(x) - exact).abs() < 4e-7, "{x}");

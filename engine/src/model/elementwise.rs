@@ -1,6 +1,6 @@
 //! Norms and activations on rows of floats, each with one fixed order of reduction.
 
-use pulp::{Simd, WithSimd};
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::kernel::Execution;
@@ -63,6 +63,24 @@ fn by_rows(
     }
 }
 
+/// Runs `work` compiled for the processor's instruction set. It must be marked `#[inline(always)]`, and so must what it
+/// calls: anything that is not inlined is compiled for the baseline, where each fused multiply-add is a function call.
+pub(crate) fn compiled(arch: Arch, work: impl FnMut()) {
+    struct Compiled<F>(F);
+
+    impl<F: FnMut()> WithSimd for Compiled<F> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(mut self, _: S) {
+            // By reference: taken by value, a closure is called through a function that is not inlined.
+            (self.0)();
+        }
+    }
+
+    arch.dispatch(Compiled(work));
+}
+
 /// Root-mean-square norm of each row of `input`, scaled by `weight`.
 pub(crate) fn rms_norm(
     execution: Execution,
@@ -71,101 +89,69 @@ pub(crate) fn rms_norm(
     epsilon: f32,
     output: &mut [f32],
 ) {
-    by_rows(execution, (input, weight.len()), (output, weight.len()), |input, output| {
-        execution.arch.dispatch(RmsNorm { input, weight, epsilon, output });
+    let width = weight.len();
+    by_rows(execution, (input, width), (output, width), |input, output| {
+        compiled(
+            execution.arch,
+            #[inline(always)]
+            || {
+                for (input, output) in input.chunks_exact(width).zip(output.chunks_exact_mut(width)) {
+                    let (blocks, rest) = input.as_chunks::<LANES>();
+                    let mut lanes = [0.0f32; LANES];
+                    for block in blocks {
+                        for lane in 0..LANES {
+                            lanes[lane] = block[lane].mul_add(block[lane], lanes[lane]);
+                        }
+                    }
+                    for (lane, value) in lanes.iter_mut().zip(rest) {
+                        *lane = value.mul_add(*value, *lane);
+                    }
+                    let scale = 1.0 / (add_lanes(lanes) / width as f32 + epsilon).sqrt();
+                    for ((output, input), weight) in output.iter_mut().zip(input).zip(weight) {
+                        *output = input * scale * weight;
+                    }
+                }
+            },
+        );
     });
 }
 
 /// Adds `addend` to `target`, element by element; rows have `width` elements.
 pub(crate) fn add(execution: Execution, target: &mut [f32], addend: &[f32], width: usize) {
     by_rows(execution, (addend, width), (target, width), |addend, target| {
-        execution.arch.dispatch(Add { target, addend });
+        compiled(
+            execution.arch,
+            #[inline(always)]
+            || {
+                for (target, addend) in target.iter_mut().zip(addend) {
+                    *target += addend;
+                }
+            },
+        );
     });
 }
 
 /// `silu(gate) · up`, where each row of `input` holds `width` gates and then `width` values.
 pub(crate) fn gated(execution: Execution, input: &[f32], width: usize, output: &mut [f32]) {
     by_rows(execution, (input, 2 * width), (output, width), |input, output| {
-        execution.arch.dispatch(Gated { input, width, output });
-    });
-}
-
-// Types and no closures: what is inlined into a dispatch is compiled for its instruction set, and closures are not
-// inlined reliably. A fused multiply-add outside of it is a function call.
-
-struct RmsNorm<'a> {
-    input: &'a [f32],
-    weight: &'a [f32],
-    epsilon: f32,
-    output: &'a mut [f32],
-}
-
-impl WithSimd for RmsNorm<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let width = self.weight.len();
-        for (input, output) in self.input.chunks_exact(width).zip(self.output.chunks_exact_mut(width)) {
-            let (blocks, rest) = input.as_chunks::<LANES>();
-            let mut lanes = [0.0f32; LANES];
-            for block in blocks {
-                for lane in 0..LANES {
-                    lanes[lane] = block[lane].mul_add(block[lane], lanes[lane]);
+        compiled(
+            execution.arch,
+            #[inline(always)]
+            || {
+                for (input, output) in input.chunks_exact(2 * width).zip(output.chunks_exact_mut(width)) {
+                    let (gates, values) = input.split_at(width);
+                    for ((output, gate), value) in output.iter_mut().zip(gates).zip(values) {
+                        *output = gate / (1.0 + exponential(-gate)) * value;
+                    }
                 }
-            }
-            for (lane, value) in lanes.iter_mut().zip(rest) {
-                *lane = value.mul_add(*value, *lane);
-            }
-            let scale = 1.0 / (add_lanes(lanes) / width as f32 + self.epsilon).sqrt();
-            for ((output, input), weight) in output.iter_mut().zip(input).zip(self.weight) {
-                *output = input * scale * weight;
-            }
-        }
-    }
-}
-
-struct Add<'a> {
-    target: &'a mut [f32],
-    addend: &'a [f32],
-}
-
-impl WithSimd for Add<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        for (target, addend) in self.target.iter_mut().zip(self.addend) {
-            *target += addend;
-        }
-    }
-}
-
-struct Gated<'a> {
-    input: &'a [f32],
-    width: usize,
-    output: &'a mut [f32],
-}
-
-impl WithSimd for Gated<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let width = self.width;
-        for (input, output) in self.input.chunks_exact(2 * width).zip(self.output.chunks_exact_mut(width)) {
-            let (gates, values) = input.split_at(width);
-            for ((output, gate), value) in output.iter_mut().zip(gates).zip(values) {
-                *output = gate / (1.0 + exponential(-gate)) * value;
-            }
-        }
-    }
+            },
+        );
+    });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pulp::Arch;
 
     fn execution(parallel: bool) -> Execution {
         Execution { arch: Arch::new(), parallel }

@@ -11,7 +11,7 @@ mod runner;
 mod simd;
 
 pub(crate) use aligned::AlignedBuffer;
-pub(crate) use elementwise::{LANES, add_lanes, exponential};
+pub(crate) use elementwise::{LANES, add_lanes, compiled, exponential};
 pub(crate) use kernel::Execution;
 pub use linear::linear_path;
 pub(crate) use linear::{Linear, LinearScratch, to_f32};

@@ -16,8 +16,8 @@ use thiserror::Error;
 
 pub use builtin::source as builtin_source;
 pub use engine::EngineSettings;
-pub use files::{ModelFile, hash_file};
 pub(crate) use files::hash_folder;
+pub use files::{ModelFile, hash_file};
 pub use name::{ModelName, NameError};
 pub use openai::{OpenAiName, OpenAiSettings, Price, Secret};
 pub use registry::{Identified, IdentifyError, LoadModelError, LoadedModel, Models};

@@ -219,6 +219,7 @@ impl Models {
         }
         let tools = tools
             .of(configuration)
+            .await
             .map_err(|error| Fault { kind: FaultKind::Tool, message: error.to_string() })?;
         Ok(Backends { models, tools })
     }

@@ -1,9 +1,16 @@
 //! Tools: who answers an episode's calls.
 
+mod address;
+mod bm25;
+mod corpus;
 mod dpr;
+mod live;
 mod maths;
+mod name;
+mod pace;
 mod recorded;
 mod registry;
+mod remembering;
 mod set;
 mod wolfram;
 
@@ -11,10 +18,15 @@ use async_trait::async_trait;
 use lumos_tasks::{ToolCall, ToolReply};
 use thiserror::Error;
 
+pub use bm25::Bm25Ranking;
+pub use corpus::Corpus;
 pub use dpr::DprRanker;
+pub use live::{LiveWiki, WikiSettings};
 pub use maths::NativeMaths;
+pub use name::{TOOLS, ToolSetError};
 pub use recorded::RecordedTools;
-pub use registry::{TOOLS, ToolSetError, ToolSets, maths_backend, rank_backend};
+pub use registry::ToolSets;
+pub use remembering::Remembering;
 pub use wolfram::{Wolfram, WolframSettings};
 
 /// Something that answers tool calls.

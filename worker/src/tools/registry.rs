@@ -1,103 +1,36 @@
 //! Tools by backend, built once.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lumos_tasks::{Configuration, ToolBackend};
-use thiserror::Error;
+use tokio::sync::OnceCell;
 
+use super::name::{Named, ToolSetError, identify, without_hash};
 use super::set::ToolSet;
-use super::{DprRanker, NativeMaths, RecordedTools, Tools, Wolfram, WolframSettings};
-use crate::model::{hash_file, hash_folder};
+use super::{
+    Bm25Ranking, Corpus, DprRanker, LiveWiki, NativeMaths, RecordedTools, Remembering, Tools, WikiSettings,
+    Wolfram, WolframSettings,
+};
 
-/// Why a tool's backend could not be set up.
-#[derive(Debug, Error)]
-pub enum ToolSetError {
-    /// The tool has no such backend.
-    #[error(
-        "{tool}={backend}: {why}; known are maths=native, maths=wolfram, rank=dpr:<folder>, and for each of maths, wiki and \
-         rank <tool>=recorded:<cases file>"
-    )]
-    Unknown {
-        /// The tool.
-        tool: String,
-        /// The backend asked for.
-        backend: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Its file cannot be read.
-    #[error("{tool}={backend}: {source}")]
-    Unreadable {
-        /// The tool.
-        tool: String,
-        /// The backend asked for.
-        backend: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Its model cannot be opened.
-    #[error("{tool}={backend}: {source}")]
-    Model {
-        /// The tool.
-        tool: String,
-        /// The backend asked for.
-        backend: String,
-        /// What is wrong with it.
-        source: Box<lumos_engine::LoadError>,
-    },
-    /// The WolframAlpha backend has no app id or a bad address.
-    #[error("maths=wolfram: {0}")]
-    Wolfram(String),
-}
-
-/// The tools there are, sorted. What models answer ([`Role::Qa`](lumos_tasks::Role)) is none of them.
-pub const TOOLS: [&str; 3] = ["maths", "rank", "wiki"];
+/// A backend that is built by whoever asks first.
+type Built = Arc<OnceCell<Arc<dyn Tools>>>;
 
 /// The tools of a worker.
 #[derive(Default)]
 pub struct ToolSets {
     /// By tool and backend.
-    built: Mutex<HashMap<(String, String), Arc<dyn Tools>>>,
+    built: Mutex<HashMap<(String, String), Built>>,
 }
 
 impl ToolSets {
-    /// The identity of a backend: with a version or a hash, so that other answers are another configuration.
+    /// The identity of a backend: with a version or a hash, so that other answers are another configuration. Reads
+    /// files, so it blocks.
     ///
     /// # Errors
     /// If the tool has no such backend or its file cannot be read.
     pub fn identify(&self, tool: &str, backend: &str) -> Result<ToolBackend, ToolSetError> {
-        let unknown = |why: &str| ToolSetError::Unknown {
-            tool: tool.to_owned(),
-            backend: backend.to_owned(),
-            why: why.to_owned(),
-        };
-        if !TOOLS.contains(&tool) {
-            return Err(unknown("there is no such tool"));
-        }
-        let (backend, version) = match backend.split_once(':') {
-            None if tool == "maths" && backend == "native" => (backend.to_owned(), NativeMaths::VERSION),
-            None if tool == "maths" && backend == "wolfram" => (backend.to_owned(), 0),
-            Some(("dpr", folder)) if tool == "rank" => {
-                let hash = hash_folder(folder.as_ref()).map_err(|source| ToolSetError::Unreadable {
-                    tool: tool.to_owned(),
-                    backend: backend.to_owned(),
-                    source,
-                })?;
-                (format!("dpr:{folder}#{}", hash.short()), DprRanker::VERSION)
-            }
-            Some(("recorded", file)) => {
-                let hash = hash_file(file.as_ref()).map_err(|source| ToolSetError::Unreadable {
-                    tool: tool.to_owned(),
-                    backend: backend.to_owned(),
-                    source,
-                })?;
-                (format!("recorded:{file}#{}", hash.short()), 0)
-            }
-            _ => return Err(unknown("there is no such backend")),
-        };
-        Ok(ToolBackend { tool: tool.to_owned(), backend, version })
+        identify(tool, backend)
     }
 
     /// Whether a backend that a run was planned with is here and would answer the same. Reads files, so it blocks.
@@ -106,12 +39,8 @@ impl ToolSets {
     /// Why not, for people.
     pub fn verify(&self, planned: &ToolBackend) -> Result<(), String> {
         let ToolBackend { tool, backend, version } = planned;
-        let here = match backend.rsplit_once('#') {
-            // The hash stands behind the path.
-            Some((file, _)) => self.identify(tool, file),
-            None => self.identify(tool, backend),
-        };
-        let here = here.map_err(|error| format!("tool {tool}={backend} is not here: {error}"))?;
+        let here = identify(tool, without_hash(backend))
+            .map_err(|error| format!("tool {tool}={backend} is not here: {error}"))?;
         if here.version != *version || here.backend != *backend {
             return Err(format!(
                 "tool {tool}={backend} version {version} on this host is not what the run was planned with: \
@@ -126,81 +55,67 @@ impl ToolSets {
         Ok(())
     }
 
-    /// The tools of a configuration.
+    /// The tools of a configuration; what is not set up yet is set up.
     ///
     /// # Errors
     /// If a backend cannot be set up.
-    pub fn of(&self, configuration: &Configuration) -> Result<Arc<dyn Tools>, ToolSetError> {
+    pub async fn of(&self, configuration: &Configuration) -> Result<Arc<dyn Tools>, ToolSetError> {
         let mut set = ToolSet::default();
         let native = ToolBackend { tool: "maths".to_owned(), backend: "native".to_owned(), version: 0 };
         let mathematics = configuration.tools.iter().all(|tool| tool.tool != "maths").then_some(&native);
-        for ToolBackend { tool, backend, .. } in configuration.tools.iter().chain(mathematics) {
-            set.set(tool, self.backend(tool, backend)?);
+        for planned in configuration.tools.iter().chain(mathematics) {
+            set.set(&planned.tool, self.backend(planned).await?);
         }
         Ok(Arc::new(set))
     }
 
-    /// A tool's backend, built once.
-    fn backend(&self, tool: &str, backend: &str) -> Result<Arc<dyn Tools>, ToolSetError> {
-        let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (tool.to_owned(), backend.to_owned());
-        if let Some(tools) = built.get(&key) {
-            return Ok(Arc::clone(tools));
-        }
-        let tools = build(tool, backend)?;
-        built.insert(key, Arc::clone(&tools));
-        Ok(tools)
+    /// One backend, built once however many ask for it together.
+    ///
+    /// # Errors
+    /// If it cannot be set up.
+    pub async fn backend(&self, planned: &ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
+        let key = (planned.tool.clone(), planned.backend.clone());
+        let cell = {
+            let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(built.entry(key).or_default())
+        };
+        cell.get_or_try_init(|| set_up(planned.clone())).await.cloned()
     }
 }
 
-/// Builds one backend of the mathematics tool: `native`, `wolfram`, `recorded:<cases file>`.
-///
-/// # Errors
-/// If there is no such backend or it cannot be set up.
-pub fn maths_backend(backend: &str) -> Result<Arc<dyn Tools>, ToolSetError> {
-    build("maths", backend)
+/// Sets a backend up off the runtime's threads: files are read and indexed.
+async fn set_up(planned: ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
+    let ToolBackend { tool, backend, .. } = planned.clone();
+    tokio::task::spawn_blocking(move || build(&planned)).await.map_err(|error| ToolSetError::Broken {
+        tool,
+        backend,
+        message: error.to_string(),
+    })?
 }
 
-/// Builds one backend of the ranking tool: `dpr:<folder>`, or the folder alone.
-///
-/// # Errors
-/// As [`maths_backend`].
-pub fn rank_backend(backend: &str) -> Result<Arc<dyn Tools>, ToolSetError> {
-    if std::path::Path::new(backend).is_dir() {
-        return build("rank", &format!("dpr:{backend}"));
-    }
-    build("rank", backend)
-}
-
-fn build(tool: &str, backend: &str) -> Result<Arc<dyn Tools>, ToolSetError> {
-    Ok(match (tool, backend.split_once(':')) {
-        ("maths", None) if backend == "native" => Arc::new(NativeMaths),
-        ("maths", None) if backend == "wolfram" => {
+fn build(planned: &ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
+    let ToolBackend { tool, backend, .. } = planned;
+    let unreadable =
+        |source| ToolSetError::Unreadable { tool: tool.clone(), backend: backend.clone(), source };
+    Ok(match Named::parse_planned(tool, backend)? {
+        Named::Native => Arc::new(NativeMaths),
+        Named::Wolfram => {
             let settings = WolframSettings::from_environment().map_err(ToolSetError::Wolfram)?;
-            Arc::new(Wolfram::new(settings).map_err(ToolSetError::Wolfram)?)
+            let wolfram = Wolfram::new(settings).map_err(ToolSetError::Wolfram)?;
+            Arc::new(Remembering::new(Arc::new(wolfram)))
         }
-        ("rank", Some(("dpr", folder))) => {
-            let path = folder.rsplit_once('#').map_or(folder, |(path, _)| path);
-            let ranker = DprRanker::open(path.as_ref()).map_err(|source| ToolSetError::Model {
-                tool: tool.to_owned(),
-                backend: backend.to_owned(),
-                source: Box::new(source),
-            })?;
-            Arc::new(ranker)
+        Named::Bm25 => Arc::new(Bm25Ranking),
+        Named::Dpr(folder) => Arc::new(DprRanker::open(&folder).map_err(|source| ToolSetError::Model {
+            tool: tool.clone(),
+            backend: backend.clone(),
+            source: Box::new(source),
+        })?),
+        Named::Live => {
+            let settings = WikiSettings::from_environment().map_err(ToolSetError::Live)?;
+            let wiki = LiveWiki::new(settings).map_err(ToolSetError::Live)?;
+            Arc::new(Remembering::new(Arc::new(wiki)))
         }
-        (_, Some(("recorded", file))) if TOOLS.contains(&tool) => {
-            let path = file.rsplit_once('#').map_or(file, |(path, _)| path);
-            let tools = RecordedTools::read(&PathBuf::from(path)).map_err(|source| {
-                ToolSetError::Unreadable { tool: tool.to_owned(), backend: backend.to_owned(), source }
-            })?;
-            Arc::new(tools)
-        }
-        _ => {
-            return Err(ToolSetError::Unknown {
-                tool: tool.to_owned(),
-                backend: backend.to_owned(),
-                why: "there is no such backend".to_owned(),
-            });
-        }
+        Named::Corpus(file) => Arc::new(Corpus::read(&file).map_err(unreadable)?),
+        Named::Recorded(file) => Arc::new(RecordedTools::read(&file).map_err(unreadable)?),
     })
 }

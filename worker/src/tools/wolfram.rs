@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::set::not_mine;
-use super::{ToolFault, Tools};
+use super::{ToolFault, Tools, pace};
 
 /// How the service is asked.
 #[derive(Clone)]
@@ -66,13 +66,8 @@ impl WolframSettings {
         if let Some(endpoint) = set("LUMOS_WOLFRAM_ENDPOINT") {
             settings.endpoint = endpoint;
         }
-        if let Some(rate) = set("LUMOS_WOLFRAM_RATE") {
-            settings.pace = rate
-                .parse::<f64>()
-                .ok()
-                .filter(|rate| *rate > 0.0)
-                .and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok())
-                .ok_or_else(|| format!("LUMOS_WOLFRAM_RATE={rate} is no number of requests per second"))?;
+        if let Some(pace) = pace::from_environment("LUMOS_WOLFRAM_RATE")? {
+            settings.pace = pace;
         }
         Ok(settings)
     }

@@ -28,7 +28,8 @@ pub const LISTED_SENTENCES: usize = 15;
 pub const READING_VERSION: u32 = 1;
 
 const MOST_ROWS: usize = 20;
-const MOST_RESULTS: usize = 5;
+/// Titles kept of a list of search results.
+pub const MOST_RESULTS: usize = 5;
 const MOST_MEANINGS: usize = 10;
 /// A paragraph counts from this many words on.
 const LEAST_WORDS: usize = 11;
@@ -49,7 +50,8 @@ pub enum Page {
         /// Its first sentences, at most [`MOST_SENTENCES`].
         sentences: Vec<String>,
     },
-    /// The page's text cannot be read: the original raises. Only in paper reading.
+    /// The page's text cannot be read, which only paper reading comes to, or no page can be asked for at such an
+    /// address: the original raises.
     Unreadable {
         /// Why, for people.
         message: String,

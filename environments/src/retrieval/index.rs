@@ -1,0 +1,322 @@
+//! BM25 (Robertson and Zaragoza, *The Probabilistic Relevance Framework: BM25 and Beyond*, 2009) over an inverted
+//! index in memory.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use super::stem::stem;
+use super::words::{is_stop_word, words};
+
+/// Different words of a query that are looked at: queries are a model's output.
+const MOST_TERMS: usize = 256;
+
+/// The two parameters of BM25. The default is Lucene's: 1.2 and 0.75.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bm25 {
+    /// How soon more occurrences of a word stop to count for more.
+    pub k1: f64,
+    /// How much a text's length counts, from 0 to 1.
+    pub b: f64,
+}
+
+impl Default for Bm25 {
+    fn default() -> Self {
+        Self { k1: 1.2, b: 0.75 }
+    }
+}
+
+impl Bm25 {
+    /// How rare a word is; never negative (Lucene's form).
+    fn rarity(documents: usize, with_the_word: usize) -> f64 {
+        let (all, with) = (documents as f64, with_the_word as f64);
+        (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
+    }
+
+    /// What a word counts for that occurs so often in a text of so many times the average length.
+    fn saturation(self, occurrences: f64, length: f64) -> f64 {
+        occurrences * (self.k1 + 1.0) / (occurrences + self.k1 * (1.0 - self.b + self.b * length))
+    }
+}
+
+/// A document that shares words with a query.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hit {
+    /// The document's position, in the order in which documents were added.
+    pub document: usize,
+    /// Its score, above 0.
+    pub score: f64,
+}
+
+/// An occurrence of a word: in which document, and at first how often, then what that counts for.
+#[derive(Debug, Clone, Copy)]
+struct Posting {
+    document: u32,
+    weight: f32,
+}
+
+/// Documents by their words.
+#[derive(Debug)]
+pub struct Index {
+    vocabulary: Vocabulary,
+    /// By term, each in the order of documents.
+    postings: Vec<Vec<Posting>>,
+    documents: usize,
+}
+
+impl Index {
+    /// The best documents for a query, the best first and among equals the one that was added first.
+    pub fn search(&self, query: &str, most: usize) -> Vec<Hit> {
+        let scores = self.scores(query).into_iter().enumerate();
+        let mut hits: Vec<Hit> = scores
+            .filter(|(_, score)| *score > 0.0)
+            .map(|(document, score)| Hit { document, score })
+            .collect();
+        let best_first = |left: &Hit, right: &Hit| {
+            right.score.total_cmp(&left.score).then(left.document.cmp(&right.document))
+        };
+        if most == 0 {
+            return Vec::new();
+        }
+        if hits.len() > most {
+            hits.select_nth_unstable_by(most - 1, best_first);
+            hits.truncate(most);
+        }
+        hits.sort_unstable_by(best_first);
+        hits
+    }
+
+    /// The score of every document; 0 for those that share no word with the query.
+    pub fn scores(&self, query: &str) -> Vec<f64> {
+        let mut scores = vec![0.0; self.documents];
+        for (term, count) in self.vocabulary.of_query(query) {
+            let Some(postings) = self.postings.get(term as usize) else { continue };
+            let rarity = count * Bm25::rarity(self.documents, postings.len());
+            for posting in postings {
+                if let Some(score) = scores.get_mut(posting.document as usize) {
+                    *score += rarity * f64::from(posting.weight);
+                }
+            }
+        }
+        scores
+    }
+
+    /// How many documents there are.
+    pub fn len(&self) -> usize {
+        self.documents
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.documents == 0
+    }
+}
+
+/// An index that is being filled.
+#[derive(Debug, Default)]
+pub struct IndexBuilder {
+    parameters: Bm25,
+    vocabulary: Vocabulary,
+    postings: Vec<Vec<Posting>>,
+    /// Words in each document.
+    lengths: Vec<f64>,
+    /// Terms of the document at hand.
+    terms: Vec<(u32, u32)>,
+}
+
+impl IndexBuilder {
+    /// An empty index with these parameters.
+    pub fn new(parameters: Bm25) -> Self {
+        Self { parameters, ..Self::default() }
+    }
+
+    /// Adds a document: texts and how often each counts.
+    pub fn add<'a>(&mut self, texts: impl IntoIterator<Item = (&'a str, u32)>) {
+        let document = u32::try_from(self.lengths.len()).unwrap_or(u32::MAX);
+        self.terms.clear();
+        for (text, times) in texts {
+            for word in words(text) {
+                if let Some(term) = self.vocabulary.learn(word) {
+                    self.terms.push((term, times));
+                }
+            }
+        }
+        self.terms.sort_unstable();
+        self.lengths.push(self.terms.iter().map(|(_, times)| f64::from(*times)).sum());
+        self.postings.resize_with(self.vocabulary.terms as usize, Vec::new);
+        for together in self.terms.chunk_by(|left, right| left.0 == right.0) {
+            let weight = together.iter().map(|(_, times)| *times as f32).sum();
+            let term = together.first().map_or(0, |(term, _)| *term);
+            if let Some(postings) = self.postings.get_mut(term as usize) {
+                postings.push(Posting { document, weight });
+            }
+        }
+    }
+
+    /// The index, once all documents are in.
+    pub fn build(self) -> Index {
+        let Self { parameters, vocabulary, mut postings, lengths, .. } = self;
+        let average = (lengths.iter().sum::<f64>() / lengths.len().max(1) as f64).max(1.0);
+        for posting in postings.iter_mut().flatten() {
+            let length = lengths.get(posting.document as usize).copied().unwrap_or(average) / average;
+            posting.weight = parameters.saturation(f64::from(posting.weight), length) as f32;
+        }
+        postings.iter_mut().for_each(Vec::shrink_to_fit);
+        Index { vocabulary, postings, documents: lengths.len() }
+    }
+}
+
+/// The score of each of a few passages for a question, with the passages as the whole collection. A passage is its
+/// texts and how often each counts.
+pub fn scores<'a, T>(question: &str, passages: impl IntoIterator<Item = T>) -> Vec<f64>
+where
+    T: IntoIterator<Item = (&'a str, u32)>,
+{
+    let mut builder = IndexBuilder::default();
+    passages.into_iter().for_each(|passage| builder.add(passage));
+    builder.build().scores(question)
+}
+
+/// Words as they occur, each with the number of its stem; stop words have none.
+#[derive(Debug, Default)]
+struct Vocabulary {
+    words: HashMap<String, Option<u32>>,
+    stems: HashMap<String, u32>,
+    terms: u32,
+    lower: String,
+}
+
+impl Vocabulary {
+    /// The number of a word's stem, a new one where it is new.
+    fn learn(&mut self, word: &str) -> Option<u32> {
+        let mut lower = std::mem::take(&mut self.lower);
+        lower_case(word, &mut lower);
+        let term = match self.words.get(&lower) {
+            Some(term) => *term,
+            None => {
+                let term = (!is_stop_word(&lower)).then(|| match self.stems.entry(stem(&lower)) {
+                    Entry::Occupied(known) => *known.get(),
+                    Entry::Vacant(new) => {
+                        self.terms += 1;
+                        *new.insert(self.terms - 1)
+                    }
+                });
+                self.words.insert(lower.clone(), term);
+                term
+            }
+        };
+        self.lower = lower;
+        term
+    }
+
+    /// The known terms of a query in the order in which they first occur, and how often each does.
+    fn of_query(&self, query: &str) -> Vec<(u32, f64)> {
+        let mut terms: Vec<(u32, f64)> = Vec::new();
+        let mut lower = String::new();
+        for word in words(query) {
+            lower_case(word, &mut lower);
+            let known = match self.words.get(&lower) {
+                Some(term) => *term,
+                None => self.stems.get(&stem(&lower)).copied(),
+            };
+            let Some(term) = known else { continue };
+            if let Some((_, count)) = terms.iter_mut().find(|(known, _)| *known == term) {
+                *count += 1.0;
+            } else if terms.len() < MOST_TERMS {
+                terms.push((term, 1.0));
+            }
+        }
+        terms
+    }
+}
+
+fn lower_case(word: &str, lower: &mut String) {
+    lower.clear();
+    lower.extend(word.chars().flat_map(char::to_lowercase));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn index(texts: &[impl AsRef<str>]) -> Index {
+        let mut builder = IndexBuilder::new(Bm25::default());
+        texts.iter().for_each(|text| builder.add([(text.as_ref(), 1)]));
+        builder.build()
+    }
+
+    fn documents(index: &Index, query: &str, most: usize) -> Vec<usize> {
+        index.search(query, most).into_iter().map(|hit| hit.document).collect()
+    }
+
+    #[test]
+    fn rare_words_count_more_and_long_texts_less() {
+        let index =
+            index(&["a river in Siberia", "a river in Europe with a long description", "a river in Europe"]);
+        assert_eq!(documents(&index, "Which rivers are in Siberia?", 5), [0, 2, 1]);
+        assert_eq!(documents(&index, "Europe's", 5), [2, 1]);
+        assert_eq!(documents(&index, "the of and", 5), [0usize; 0]);
+    }
+
+    #[test]
+    fn scores_are_those_of_the_formula() {
+        let index = index(&["planet", "planet planet moon", "sun"]);
+        let average = 5.0 / 3.0;
+        let rarity = (1.0f64 + (3.0 - 2.0 + 0.5) / (2.0 + 0.5)).ln();
+        let score =
+            |count: f64, length: f64| rarity * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / average));
+        let scores = index.scores("planets");
+        for (found, expected) in scores.iter().zip([score(1.0, 1.0), score(2.0, 3.0), 0.0]) {
+            assert!((found - expected).abs() < 1e-6, "{scores:?}");
+        }
+    }
+
+    #[test]
+    fn passages_are_ranked_among_themselves() {
+        let passages = [[("Kyoto", 1), ("It has temples.", 1)], [("Kyoto", 1), ("It was the capital.", 1)]];
+        let scores = scores("What was once the capital of Japan?", passages);
+        assert!(scores[1] > scores[0] && scores[0] == 0.0, "{scores:?}");
+    }
+
+    fn texts() -> impl Strategy<Value = Vec<String>> {
+        proptest::collection::vec("([a-eé]{1,2}[ ,.']{1,2}){0,8}", 0..12)
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_found_is_what_has_a_score_in_order(texts in texts(), query in "([a-eé]{1,2} ){0,6}", most in 0usize..8) {
+            let index = index(&texts);
+            let scores = index.scores(&query);
+            prop_assert_eq!(scores.len(), texts.len());
+            prop_assert!(scores.iter().all(|score| score.is_finite() && *score >= 0.0));
+            let mut expected: Vec<usize> = (0..texts.len()).filter(|document| scores[*document] > 0.0).collect();
+            expected.sort_by(|left, right| scores[*right].total_cmp(&scores[*left]).then(left.cmp(right)));
+            expected.truncate(most);
+            prop_assert_eq!(documents(&index, &query, most), expected);
+        }
+
+        #[test]
+        fn equal_texts_have_equal_scores_and_the_first_comes_first(texts in texts(), query in "([a-e]{1,2} ){1,6}") {
+            let twice: Vec<&String> = texts.iter().chain(&texts).collect();
+            let index = index(&twice);
+            let scores = index.scores(&query);
+            prop_assert_eq!(&scores[..texts.len()], &scores[texts.len()..]);
+            let found = documents(&index, &query, 100);
+            let (first, second): (Vec<usize>, Vec<usize>) = found.iter().partition(|found| **found < texts.len());
+            prop_assert_eq!(first, second.into_iter().map(|found| found - texts.len()).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn a_document_with_the_word_beats_one_without(texts in texts()) {
+            let with: Vec<String> = texts.iter().cloned().chain(["zz".to_owned()]).collect();
+            prop_assert_eq!(documents(&index(&with), "zz", 3), [texts.len()]);
+        }
+
+        #[test]
+        fn arbitrary_texts_and_queries_never_panic(texts in proptest::collection::vec(any::<String>(), 0..4), query in any::<String>()) {
+            let index = index(&texts);
+            prop_assert!(index.search(&query, 3).len() <= index.len());
+        }
+    }
+}

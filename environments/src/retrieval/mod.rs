@@ -1,0 +1,18 @@
+//! Finding pages and ranking passages by their words: BM25, without a model and without I/O.
+//!
+//! [`Library`] holds pages by title and finds others by their words; [`Index`] is the ranking below it, for any
+//! texts; [`scores`] ranks a handful of passages among themselves. Equal input gives equal output: scores are summed
+//! in a fixed order and ties go to what was added first.
+
+mod index;
+mod library;
+mod stem;
+mod words;
+
+pub use index::{Bm25, Hit, Index, IndexBuilder, scores};
+pub use library::{Library, LibraryBuilder, Listed};
+pub use stem::stem;
+pub use words::{is_stop_word, words};
+
+/// Raised when rankings change, so that results under old and new ones are not mixed.
+pub const VERSION: u32 = 1;

@@ -1,0 +1,242 @@
+//! Stems of English words: M. F. Porter, *An algorithm for suffix stripping*, Program 14 (3), 1980, which Lucene's
+//! English analyser uses as well.
+
+/// Words longer than this are left as they are; none of English is.
+const LONGEST: usize = 40;
+
+/// The stem of a word in lower case. Words with other letters than a to z are left as they are.
+///
+/// ```
+/// use lumos_environments::retrieval::stem;
+///
+/// assert_eq!(stem("relational"), "relat");
+/// assert_eq!(stem("山"), "山");
+/// ```
+pub fn stem(word: &str) -> String {
+    let mut word = word.to_owned();
+    if word.len() > 2 && word.len() <= LONGEST && word.bytes().all(|letter| letter.is_ascii_lowercase()) {
+        plural(&mut word);
+        past(&mut word);
+        if word.strip_suffix('y').is_some_and(has_vowel) {
+            set(&mut word, 1, "i");
+        }
+        first_match(&mut word, &STEP_2, 1);
+        first_match(&mut word, &STEP_3, 1);
+        ending(&mut word);
+        last_e(&mut word);
+    }
+    word
+}
+
+/// Suffixes and what stands for them; of those that a word may end in at once the longer come first.
+type Rules = [(&'static str, &'static str)];
+
+const STEP_2: [(&str, &str); 20] = [
+    ("ational", "ate"),
+    ("tional", "tion"),
+    ("enci", "ence"),
+    ("anci", "ance"),
+    ("izer", "ize"),
+    ("abli", "able"),
+    ("alli", "al"),
+    ("entli", "ent"),
+    ("eli", "e"),
+    ("ousli", "ous"),
+    ("ization", "ize"),
+    ("ation", "ate"),
+    ("ator", "ate"),
+    ("alism", "al"),
+    ("iveness", "ive"),
+    ("fulness", "ful"),
+    ("ousness", "ous"),
+    ("aliti", "al"),
+    ("iviti", "ive"),
+    ("biliti", "ble"),
+];
+
+const STEP_3: [(&str, &str); 7] = [
+    ("icate", "ic"),
+    ("ative", ""),
+    ("alize", "al"),
+    ("iciti", "ic"),
+    ("ical", "ic"),
+    ("ful", ""),
+    ("ness", ""),
+];
+
+/// Endings that fall where enough is left. Of `ion` only what follows an `s` or a `t` falls.
+const STEP_4: [&str; 19] = [
+    "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism",
+    "ate", "iti", "ous", "ive", "ize",
+];
+
+/// Which letters are consonants: `y` is one at the beginning and after a vowel.
+fn consonants(word: &str) -> impl Iterator<Item = bool> {
+    word.bytes().scan(false, |before, letter| {
+        *before = match letter {
+            b'a' | b'e' | b'i' | b'o' | b'u' => false,
+            b'y' => !*before,
+            _ => true,
+        };
+        Some(*before)
+    })
+}
+
+/// How often vowels are followed by consonants: `m` in the article.
+fn measure(stem: &str) -> usize {
+    let mut vowel = false;
+    consonants(stem).filter(|consonant| std::mem::replace(&mut vowel, !consonant) && *consonant).count()
+}
+
+fn has_vowel(stem: &str) -> bool {
+    consonants(stem).any(|consonant| !consonant)
+}
+
+/// Whether it ends in the same consonant twice.
+fn ends_doubled(stem: &str) -> bool {
+    let letters = stem.as_bytes();
+    letters.len() > 1
+        && letters[letters.len() - 1] == letters[letters.len() - 2]
+        && consonants(stem).last() == Some(true)
+}
+
+/// Whether it ends in consonant, vowel, consonant, the last of them not `w`, `x` or `y`: `hop`.
+fn ends_short(stem: &str) -> bool {
+    let kinds: Vec<bool> = consonants(stem).collect();
+    kinds.ends_with(&[true, false, true]) && !stem.ends_with(['w', 'x', 'y'])
+}
+
+/// Cuts so many letters off and puts others in their place.
+fn set(word: &mut String, cut: usize, replacement: &str) {
+    word.truncate(word.len() - cut);
+    word.push_str(replacement);
+}
+
+/// Applies the first rule whose suffix the word has, if what stands before it measures enough.
+fn first_match(word: &mut String, rules: &Rules, least: usize) {
+    let rule = rules.iter().find_map(|(suffix, by)| Some((suffix, by, word.strip_suffix(suffix)?)));
+    if let Some((suffix, by, stem)) = rule
+        && measure(stem) >= least
+    {
+        set(word, suffix.len(), by);
+    }
+}
+
+/// Step 1a.
+fn plural(word: &mut String) {
+    if word.ends_with("sses") || word.ends_with("ies") {
+        set(word, 2, "");
+    } else if word.ends_with('s') && !word.ends_with("ss") {
+        set(word, 1, "");
+    }
+}
+
+/// Step 1b.
+fn past(word: &mut String) {
+    if let Some(stem) = word.strip_suffix("eed") {
+        if measure(stem) > 0 {
+            set(word, 1, "");
+        }
+        return;
+    }
+    let Some(suffix) =
+        ["ed", "ing"].into_iter().find(|suffix| word.strip_suffix(suffix).is_some_and(has_vowel))
+    else {
+        return;
+    };
+    set(word, suffix.len(), "");
+    if ["at", "bl", "iz"].iter().any(|end| word.ends_with(end)) {
+        word.push('e');
+    } else if ends_doubled(word) && !word.ends_with(['l', 's', 'z']) {
+        set(word, 1, "");
+    } else if measure(word) == 1 && ends_short(word) {
+        word.push('e');
+    }
+}
+
+/// Step 4.
+fn ending(word: &mut String) {
+    let found = STEP_4.iter().find_map(|suffix| Some((*suffix, word.strip_suffix(suffix)?)));
+    if let Some((suffix, stem)) = found
+        && measure(stem) > 1
+        && (suffix != "ion" || stem.ends_with(['s', 't']))
+    {
+        set(word, suffix.len(), "");
+    }
+}
+
+/// Step 5.
+fn last_e(word: &mut String) {
+    if let Some(stem) = word.strip_suffix('e') {
+        let measure = measure(stem);
+        if measure > 1 || measure == 1 && !ends_short(stem) {
+            set(word, 1, "");
+        }
+    }
+    if word.ends_with("ll") && measure(word) > 1 {
+        set(word, 1, "");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The article's own examples, each taken through all steps.
+    #[test]
+    fn examples_of_the_article() {
+        for (word, expected) in [
+            ("caresses", "caress"),
+            ("ponies", "poni"),
+            ("cats", "cat"),
+            ("feed", "feed"),
+            ("agreed", "agre"),
+            ("plastered", "plaster"),
+            ("bled", "bled"),
+            ("motoring", "motor"),
+            ("sing", "sing"),
+            ("conflated", "conflat"),
+            ("troubled", "troubl"),
+            ("sized", "size"),
+            ("hopping", "hop"),
+            ("falling", "fall"),
+            ("hissing", "hiss"),
+            ("filing", "file"),
+            ("happy", "happi"),
+            ("sky", "sky"),
+            ("relational", "relat"),
+            ("conditional", "condit"),
+            ("vietnamization", "vietnam"),
+            ("operator", "oper"),
+            ("hopefulness", "hope"),
+            ("triplicate", "triplic"),
+            ("electrical", "electr"),
+            ("revival", "reviv"),
+            ("replacement", "replac"),
+            ("adoption", "adopt"),
+            ("probate", "probat"),
+            ("rate", "rate"),
+            ("cease", "ceas"),
+            ("controll", "control"),
+            ("roll", "roll"),
+            ("generalizations", "gener"),
+            ("oscillators", "oscil"),
+        ] {
+            assert_eq!(stem(word), expected, "{word}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_stem_is_no_longer_than_its_word(word in "[a-z]{0,45}") {
+            prop_assert!(stem(&word).len() <= word.len());
+        }
+
+        #[test]
+        fn arbitrary_words_never_panic(word in any::<String>()) {
+            stem(&word);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! An agent without wits: it looks up the names that a question holds, one after the other, and takes the first name
+//! of the best evidence for the answer. What it says depends on what it is asked and on nothing else.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::Arc;
+
+use lumos_benchmarks::{Benchmark, replay};
+use lumos_tasks::recorded::Case;
+use lumos_tasks::{
+    Behaviour, ChatReply, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings,
+    Item, Next, Reply, Role, Task, ToolBackend, ToolCall, ToolReply,
+};
+use lumos_worker::Tools;
+
+/// Names that are looked up for a question.
+const MOST_NAMES: usize = 2;
+
+/// What the agent runs under. Models are none: their replies are written here.
+pub(crate) fn configuration(
+    benchmark: &dyn Benchmark,
+    formulation: Formulation,
+    tools: Vec<ToolBackend>,
+) -> Arc<Configuration> {
+    let behaviour = Behaviour::Paper;
+    Arc::new(Configuration {
+        benchmark: benchmark.name().to_owned(),
+        formulation,
+        behaviour,
+        max_rounds: benchmark.max_rounds(behaviour),
+        models: BTreeMap::new(),
+        tools,
+        generation: GenerationSettings::default(),
+        seed: 0,
+        prompts: benchmark.prompts_hash(),
+    })
+}
+
+/// One item's episode, written as a case.
+pub(crate) async fn case(
+    item: &Item,
+    configuration: &Arc<Configuration>,
+    tools: &dyn Tools,
+) -> Result<Case, Box<dyn Error>> {
+    let Task::Qa { question, .. } = &item.task else { return Err("no item of question answering".into()) };
+    let agent = Agent::of(question, configuration.formulation);
+    let unit =
+        EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
+    let mut episode = Episode::start(&unit);
+    let (mut planned, mut grounded) = (0, 0);
+    loop {
+        let reply = match episode.next() {
+            Next::Done => break,
+            Next::Generate(request) => {
+                let text = match request.role {
+                    Role::Planner => agent.plan(&mut planned),
+                    Role::Grounder => agent.ground(&mut grounded),
+                    role => return Err(format!("the {role} has no script").into()),
+                };
+                Reply::Completion(Completion::recorded(text))
+            }
+            Next::Call(ToolCall::Chat { messages, .. }) => {
+                let asked = messages.last().map_or("", |message| message.content.as_str());
+                Reply::Tool(ToolReply::Chat(ChatReply::recorded(answer(asked))))
+            }
+            Next::Call(call) => Reply::Tool(tools.call(call).await?),
+        };
+        episode.feed(reply)?;
+    }
+    Ok(replay::record(item, &unit, &episode.finish())?)
+}
+
+/// The agent before one question.
+struct Agent {
+    question: String,
+    names: Vec<String>,
+    formulation: Formulation,
+}
+
+impl Agent {
+    fn of(question: &str, formulation: Formulation) -> Self {
+        // Actions are separated by `; ` and variables look like `R1`.
+        let question = question.replace(';', ",");
+        let mut names = names(&question);
+        names.truncate(MOST_NAMES);
+        if names.is_empty() {
+            names.push(question.trim_end_matches('?').to_owned());
+        }
+        Self { question, names, formulation }
+    }
+
+    fn subgoal(&self, index: usize) -> String {
+        let name = self.names.get(index).map_or("", String::as_str);
+        format!("Subgoal {}: Find what is known about {name}.", index + 1)
+    }
+
+    fn plan(&self, turn: &mut usize) -> String {
+        let index = *turn;
+        *turn += 1;
+        if self.formulation == Formulation::OneTime {
+            return (0..self.names.len()).map(|index| self.subgoal(index)).collect::<Vec<_>>().join("; ");
+        }
+        match index {
+            0 => self.subgoal(0),
+            _ if index < self.names.len() => format!("No, I will keep planning. {}", self.subgoal(index)),
+            _ => "Yes, I will stop planning.".to_owned(),
+        }
+    }
+
+    fn ground(&self, turn: &mut usize) -> String {
+        let index = *turn;
+        *turn += 1;
+        if self.formulation == Formulation::OneTime {
+            return (0..self.names.len()).map(|index| self.actions(index)).collect::<Vec<_>>().join("; ");
+        }
+        self.actions(index)
+    }
+
+    fn actions(&self, index: usize) -> String {
+        let Self { question, names, .. } = self;
+        let name = names.get(index).map_or("", String::as_str);
+        let (page, passages, answer) = (3 * index + 1, 3 * index + 2, 3 * index + 3);
+        format!(
+            "R{page} = KnowledgeQuery({name}); R{passages} = ParagraphRetrieve(R{page}, Query: {question}); \
+             R{answer} = QA([R{passages}], Question: {question})"
+        )
+    }
+}
+
+/// The QA tool: the first name of the best evidence that the question does not hold. Without evidence it answers
+/// questions that begin in the first half of the alphabet, so that some go on to a search.
+fn answer(asked: &str) -> String {
+    let question = asked.split("Question: ").nth(1).unwrap_or_default();
+    let (question, context) = question.split_once("\nContext: ").unwrap_or((question, ""));
+    let found =
+        names(context).into_iter().find(|name| !name.starts_with("Evidence") && !question.contains(name));
+    match found {
+        Some(name) => format!("Answer: {name}"),
+        None if context.is_empty() && question.to_lowercase().as_str() < "n" => "Answer: yes".to_owned(),
+        None => "No answer".to_owned(),
+    }
+}
+
+/// Runs of words with capitals, the first word of a text left out where it stands alone.
+fn names(text: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut name: Vec<&str> = Vec::new();
+    for (index, word) in text.split_whitespace().chain([""]).enumerate() {
+        let bare = word.trim_matches(|character: char| !character.is_alphanumeric());
+        let capital = bare.chars().next().is_some_and(char::is_uppercase);
+        if capital && !(index == 0 && bare.len() < 6) {
+            name.push(bare);
+        }
+        let ends = !capital || word.ends_with(['.', ',', '?', '!', ':', ')']);
+        if ends && !name.is_empty() {
+            let whole = std::mem::take(&mut name).join(" ");
+            if !names.contains(&whole) {
+                names.push(whole);
+            }
+        }
+    }
+    names
+}

@@ -1,0 +1,63 @@
+//! Writes a cases file that drives a question-answering run from end to end without a model: every item of a
+//! benchmark under a scripted agent, with real tools.
+//!
+//! `cargo run --release --example script_questions -- --tasks hotpotqa --data data --limit 500 \
+//! --tool wiki=corpus:pages.jsonl --tool rank=bm25 > cases.jsonl`, and then
+//! `lumos run --tasks hotpotqa --data data --limit 500 --model script:cases.jsonl` with the same tools.
+//!
+//! The agent has no wits ([`author`]): its figures show that things work and nothing else.
+
+mod author;
+
+use std::error::Error;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Parser;
+use lumos_benchmarks::{DataSource, get};
+use lumos_tasks::Formulation;
+use lumos_worker::tools::ToolSets;
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// hotpotqa or strategyqa.
+    #[arg(long)]
+    tasks: String,
+    /// The data folder; without it the samples that ship are taken.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// The first so many items.
+    #[arg(long)]
+    limit: Option<usize>,
+    /// iterative or onetime.
+    #[arg(long, default_value = "iterative")]
+    formulation: Formulation,
+    /// A tool's backend, as `lumos run` takes it.
+    #[arg(long = "tool")]
+    tools: Vec<String>,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let benchmark = get(&arguments.tasks)?;
+    let sets = ToolSets::default();
+    let mut planned = Vec::new();
+    for tool in &arguments.tools {
+        let (tool, backend) = tool.split_once('=').ok_or("write --tool wiki=BACKEND")?;
+        planned.push(sets.identify(tool, backend)?);
+    }
+    let source = match &arguments.data {
+        Some(folder) => DataSource::File(folder.join(benchmark.data_file())),
+        None => DataSource::Samples,
+    };
+    let configuration = author::configuration(benchmark, arguments.formulation, planned);
+    let tools = sets.of(&configuration).await?;
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for item in benchmark.open(source)?.take(arguments.limit.unwrap_or(usize::MAX)) {
+        let case = author::case(&item?, &configuration, tools.as_ref()).await?;
+        serde_json::to_writer(&mut out, &case)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,180 @@
+//! Pages out of a file in the place of the encyclopaedia: `--tool wiki=corpus:<JSON lines of title and text>`.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lumos_environments::retrieval::{self, Library, LibraryBuilder};
+use lumos_tasks::families::qa::page::{self, MOST_RESULTS, Page};
+use lumos_tasks::{ToolCall, ToolReply, WikiRequest};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use super::address::{page_address, titles_of};
+use super::set::not_mine;
+use super::{ToolFault, Tools};
+use crate::model::recorded_lines;
+
+/// What the original appends to a question that it searches for.
+pub(super) const SEARCHED_SITE: &str = " Wikipedia";
+
+/// The pages of a corpus.
+#[derive(Debug)]
+pub struct Corpus {
+    library: Arc<Library>,
+}
+
+/// A line of the file. Other fields are left out of account.
+#[derive(Debug, Deserialize)]
+struct Line {
+    title: String,
+    text: String,
+}
+
+/// The field by which a line names an item of StrategyQA.
+#[derive(Debug, Deserialize)]
+struct Origin {
+    qid: Option<IgnoredAny>,
+}
+
+impl Corpus {
+    /// Raised when answers change beyond what [`retrieval::VERSION`] and [`page::READING_VERSION`] tell.
+    const OWN_VERSION: u32 = 1;
+
+    /// What of the code the answers depend on.
+    pub(super) const VERSION: u32 =
+        Self::OWN_VERSION * 10_000 + retrieval::VERSION * 100 + page::READING_VERSION;
+
+    /// Reads and indexes a file, compressed or not. Blocks.
+    ///
+    /// # Errors
+    /// If it cannot be read, a line is no page, or there is none.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let mut builder = LibraryBuilder::default();
+        for (index, line) in recorded_lines(path)?.enumerate() {
+            let line = line?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let Line { title, text } = serde_json::from_str(&line).map_err(|error| {
+                io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {error}", index + 1))
+            })?;
+            builder.add(&title, &text);
+        }
+        let library = builder.build();
+        if library.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no page in it"));
+        }
+        Ok(Self { library: Arc::new(library) })
+    }
+
+    /// Whether a file's pages were made of a benchmark's items, so that they may hold what answers them: its first line
+    /// names an item in `qid`.
+    pub(super) fn is_made_of_items(path: &Path) -> io::Result<bool> {
+        let first =
+            recorded_lines(path)?.find(|line| line.as_ref().is_ok_and(|line| !line.trim().is_empty()));
+        let origin = first.transpose()?.and_then(|line| serde_json::from_str::<Origin>(&line).ok());
+        Ok(origin.is_some_and(|origin| origin.qid.is_some()))
+    }
+}
+
+/// The page asked for; where none has its title, a list of those that fit best, as the encyclopaedia's search gives.
+fn page(library: &Library, request: &WikiRequest) -> Page {
+    let titles = titles_of(request);
+    if let Some(found) = titles.iter().find_map(|title| library.titled(title)) {
+        return Page::of_text(found.text);
+    }
+    let words = titles.last().map_or("", String::as_str);
+    let found = library.search(words, MOST_RESULTS);
+    if found.is_empty() {
+        // A page without text, as that of a search without results.
+        return Page::of_text("");
+    }
+    Page::Listed(found.iter().map(|page| page.title.to_owned()).collect())
+}
+
+/// Addresses of the pages that fit best.
+fn search(library: &Library, query: &str, most: u32) -> Vec<String> {
+    let words = query.strip_suffix(SEARCHED_SITE).unwrap_or(query);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    library.search(words, most).iter().map(|page| page_address(page.title)).collect()
+}
+
+#[async_trait]
+impl Tools for Corpus {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let (library, call) = (Arc::clone(&self.library), call.clone());
+        // Over millions of pages a search takes milliseconds: too long for a thread that others wait for.
+        tokio::task::spawn_blocking(move || match &call {
+            ToolCall::Wiki { request, .. } => Ok(ToolReply::Wiki(page(&library, request))),
+            ToolCall::Search { query, most } => Ok(ToolReply::Search(search(&library, query, *most))),
+            _ => Err(not_mine(&call, "corpus")),
+        })
+        .await
+        .map_err(|error| ToolFault { tool: "wiki", message: error.to_string() })?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use lumos_tasks::Behaviour;
+
+    use super::*;
+
+    const PAGES: &str = r#"
+{"title": "Angara", "text": "The Angara is a river in Siberia. It flows into the Yenisei.", "sources": ["x"]}
+{"title": "Danube", "text": "The Danube is a river in Europe."}
+{"title": "Who's Who?", "text": "A book of 50% biographies."}
+"#;
+
+    fn corpus(content: &str) -> io::Result<Corpus> {
+        let mut file = tempfile::NamedTempFile::new()?;
+        file.write_all(content.as_bytes())?;
+        Corpus::read(file.path())
+    }
+
+    async fn wiki(corpus: &Corpus, query: &str) -> Page {
+        let call = ToolCall::Wiki { request: WikiRequest::of(query), reading: Behaviour::Paper };
+        match corpus.call(&call).await.unwrap() {
+            ToolReply::Wiki(page) => page,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_title_gives_its_page_and_other_words_a_list() {
+        let corpus = corpus(PAGES).unwrap();
+        let angara = Page::of_text("The Angara is a river in Siberia. It flows into the Yenisei.");
+        for query in ["Angara", "angara", "/wiki/Angara", "https://en.wikipedia.org/wiki/Angara#Course"] {
+            assert_eq!(wiki(&corpus, query).await, angara, "{query}");
+        }
+        let list = |titles: &[&str]| Page::Listed(titles.iter().map(|title| (*title).to_owned()).collect());
+        assert_eq!(wiki(&corpus, "rivers of Siberia").await, list(&["Angara", "Danube"]));
+        assert_eq!(wiki(&corpus, "https://en.wikipedia.org/wiki/Europe").await, list(&["Danube"]));
+        assert_eq!(wiki(&corpus, "of the").await, Page::of_text(""));
+    }
+
+    #[tokio::test]
+    async fn addresses_that_a_search_gives_are_those_of_pages() {
+        let corpus = corpus(PAGES).unwrap();
+        let call = ToolCall::Search { query: "biographies of Siberia Wikipedia".to_owned(), most: 3 };
+        let ToolReply::Search(addresses) = corpus.call(&call).await.unwrap() else { panic!() };
+        let expected = ["https://en.wikipedia.org/wiki/Angara", "https://en.wikipedia.org/wiki/Who's_Who?"];
+        assert_eq!(addresses, expected);
+        for address in addresses {
+            assert!(matches!(wiki(&corpus, &address).await, Page::Article { .. }), "{address}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_page_is_named_and_other_calls_are_refused() {
+        let message = |content: &str| corpus(content).unwrap_err().to_string();
+        assert!(message("{\"title\": \"A\", \"text\": \"b\"}\n{\"title\": 1}").starts_with("line 2: "));
+        assert!(message("\n").contains("no page"));
+        let call = ToolCall::Maths { query: "1".to_owned() };
+        assert!(corpus(PAGES).unwrap().call(&call).await.unwrap_err().message.contains("corpus"));
+    }
+}

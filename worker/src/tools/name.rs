@@ -1,0 +1,210 @@
+//! How backends are named: on the command line, and in a run's configurations with what their answers depend on.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lumos_tasks::ToolBackend;
+use thiserror::Error;
+
+use super::bm25::Bm25Ranking;
+use super::corpus::Corpus;
+use super::dpr::DprRanker;
+use super::live::{LiveWiki, WikiSettings};
+use super::maths::NativeMaths;
+use crate::model::{hash_file, hash_folder};
+
+/// The tools there are, sorted. What models answer ([`Role::Qa`](lumos_tasks::Role)) is none of them.
+pub const TOOLS: [&str; 3] = ["maths", "rank", "wiki"];
+
+/// Why a tool's backend could not be set up.
+#[derive(Debug, Error)]
+pub enum ToolSetError {
+    /// The tool has no such backend.
+    #[error(
+        "{tool}={backend}: {why}; known are maths=native, maths=wolfram, rank=bm25, rank=dpr:<folder>, \
+         wiki=live, wiki=corpus:<JSON lines>, and for each of maths, rank and wiki <tool>=recorded:<cases file>"
+    )]
+    Unknown {
+        /// The tool.
+        tool: String,
+        /// The backend asked for.
+        backend: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Its file cannot be read.
+    #[error("{tool}={backend}: {source}")]
+    Unreadable {
+        /// The tool.
+        tool: String,
+        /// The backend asked for.
+        backend: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Its model cannot be opened.
+    #[error("{tool}={backend}: {source}")]
+    Model {
+        /// The tool.
+        tool: String,
+        /// The backend asked for.
+        backend: String,
+        /// What is wrong with it.
+        source: Box<lumos_engine::LoadError>,
+    },
+    /// The WolframAlpha backend has no app id or a bad address.
+    #[error("maths=wolfram: {0}")]
+    Wolfram(String),
+    /// The encyclopaedia cannot be asked as the environment says.
+    #[error("wiki=live: {0}")]
+    Live(String),
+    /// Setting it up was broken off.
+    #[error("{tool}={backend} could not be set up: {message}")]
+    Broken {
+        /// The tool.
+        tool: String,
+        /// The backend asked for.
+        backend: String,
+        /// What happened.
+        message: String,
+    },
+}
+
+/// What stands behind a backend's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Named {
+    Native,
+    Wolfram,
+    Bm25,
+    Dpr(PathBuf),
+    Live,
+    Corpus(PathBuf),
+    Recorded(PathBuf),
+}
+
+impl Named {
+    /// Reads a name as it is given on the command line.
+    pub(super) fn parse(tool: &str, backend: &str) -> Result<Self, ToolSetError> {
+        let unknown = |why: &str| ToolSetError::Unknown {
+            tool: tool.to_owned(),
+            backend: backend.to_owned(),
+            why: why.to_owned(),
+        };
+        if !TOOLS.contains(&tool) {
+            return Err(unknown("there is no such tool"));
+        }
+        match (tool, backend.split_once(':')) {
+            ("maths", None) if backend == "native" => Ok(Self::Native),
+            ("maths", None) if backend == "wolfram" => Ok(Self::Wolfram),
+            ("rank", None) if backend == "bm25" => Ok(Self::Bm25),
+            ("rank", Some(("dpr", folder))) => Ok(Self::Dpr(PathBuf::from(folder))),
+            ("wiki", None) if backend == "live" => Ok(Self::Live),
+            ("wiki", Some(("corpus", file))) => Ok(Self::Corpus(PathBuf::from(file))),
+            (_, Some(("recorded", file))) => Ok(Self::Recorded(PathBuf::from(file))),
+            _ => Err(unknown("there is no such backend")),
+        }
+    }
+
+    /// Reads a name as it stands in a configuration.
+    pub(super) fn parse_planned(tool: &str, backend: &str) -> Result<Self, ToolSetError> {
+        Self::parse(tool, without_hash(backend))
+    }
+
+    /// The version of its answers.
+    fn version(&self) -> u32 {
+        match self {
+            Self::Native => NativeMaths::VERSION,
+            Self::Bm25 => Bm25Ranking::VERSION,
+            Self::Dpr(_) => DprRanker::VERSION,
+            Self::Live => LiveWiki::VERSION,
+            Self::Corpus(_) => Corpus::VERSION,
+            Self::Wolfram | Self::Recorded(_) => 0,
+        }
+    }
+
+    /// What stands behind its name in a configuration. Blocks.
+    fn content(&self, tool: &str, backend: &str) -> Result<String, ToolSetError> {
+        let unreadable =
+            |source| ToolSetError::Unreadable { tool: tool.to_owned(), backend: backend.to_owned(), source };
+        match self {
+            Self::Native | Self::Wolfram | Self::Bm25 => Ok(String::new()),
+            Self::Live => {
+                let settings = WikiSettings::from_environment().map_err(ToolSetError::Live)?;
+                Ok(settings.other_site().map(|site| format!("#{site}")).unwrap_or_default())
+            }
+            Self::Dpr(folder) => {
+                let hash = hash_folder(folder).map_err(unreadable)?;
+                Ok(format!("#{}", hash.short()))
+            }
+            Self::Recorded(file) => hashed(file).map_err(unreadable),
+            Self::Corpus(file) => {
+                let hash = hashed(file).map_err(unreadable)?;
+                let is_made_of_items = Corpus::is_made_of_items(file).map_err(unreadable)?;
+                Ok(if is_made_of_items { hash + ToolBackend::MADE_OF_ITEMS } else { hash })
+            }
+        }
+    }
+}
+
+/// The identity of a backend: with a version or a hash, so that other answers are another configuration. Blocks.
+pub(super) fn identify(tool: &str, backend: &str) -> Result<ToolBackend, ToolSetError> {
+    let named = Named::parse(tool, backend)?;
+    let content = named.content(tool, backend)?;
+    Ok(ToolBackend {
+        tool: tool.to_owned(),
+        backend: format!("{backend}{content}"),
+        version: named.version(),
+    })
+}
+
+/// A name without what stands behind it in a configuration: the hash of its file, or another site.
+pub(super) fn without_hash(backend: &str) -> &str {
+    backend.rsplit_once('#').map_or(backend, |(name, _)| name)
+}
+
+fn hashed(file: &Path) -> io::Result<String> {
+    Ok(format!("#{}", hash_file(file)?.short()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_backends() {
+        let parse = |tool, backend| Named::parse(tool, backend).ok();
+        assert_eq!(parse("rank", "bm25"), Some(Named::Bm25));
+        assert_eq!(parse("rank", "dpr:reader"), Some(Named::Dpr(PathBuf::from("reader"))));
+        assert_eq!(parse("wiki", "live"), Some(Named::Live));
+        assert_eq!(
+            Named::parse_planned("wiki", "live#http://127.0.0.1:80").ok(),
+            Some(Named::Live),
+            "the environment says where, never the run"
+        );
+        assert_eq!(parse("wiki", "corpus:a#b"), Some(Named::Corpus(PathBuf::from("a#b"))));
+        assert_eq!(
+            Named::parse_planned("wiki", "corpus:a#b#0123").ok(),
+            Some(Named::Corpus(PathBuf::from("a#b")))
+        );
+        for (tool, backend) in [("wiki", "bm25"), ("rank", "corpus:a"), ("maths", "bm25"), ("sql", "native")]
+        {
+            assert_eq!(parse(tool, backend), None, "{tool}={backend}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_known_by_its_content_and_one_made_of_items_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pages.jsonl");
+        let identity = |content: &str| {
+            std::fs::write(&path, content).unwrap();
+            identify("wiki", &format!("corpus:{}", path.display())).unwrap()
+        };
+        let plain = identity("{\"title\": \"A\", \"text\": \"b\"}\n");
+        let other = identity("{\"title\": \"A\", \"text\": \"c\"}\n");
+        let items = identity("\n{\"qid\": \"1\", \"title\": \"A\", \"text\": \"b\"}\n");
+        assert_ne!(plain, other);
+        assert!(items.is_made_of_items() && !plain.is_made_of_items());
+        assert_eq!(without_hash(&items.backend), format!("corpus:{}", path.display()));
+    }
+}

@@ -1,0 +1,204 @@
+//! Identical calls across a sweep are made once: those under way are waited for, earlier replies are remembered.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use lumos_tasks::families::qa::page::Page;
+use lumos_tasks::{MathsReply, ToolCall, ToolReply};
+use tokio::sync::OnceCell;
+
+use super::{ToolFault, Tools};
+
+/// Bytes of replies that are remembered, about.
+const MOST_BYTES: usize = 64 << 20;
+
+/// A backend whose replies are remembered. Faults are not: the next call is made again.
+pub struct Remembering {
+    tools: Arc<dyn Tools>,
+    memory: Mutex<Memory>,
+    most_bytes: usize,
+}
+
+#[derive(Default)]
+struct Memory {
+    replies: HashMap<ToolCall, Arc<OnceCell<ToolReply>>>,
+    /// What was replied to, the oldest first, with its size.
+    order: VecDeque<(ToolCall, usize)>,
+    bytes: usize,
+}
+
+impl Remembering {
+    /// A backend with an empty memory.
+    pub fn new(tools: Arc<dyn Tools>) -> Self {
+        Self { tools, memory: Mutex::default(), most_bytes: MOST_BYTES }
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a reply and forgets the oldest ones where there are too many.
+    fn keep(&self, call: &ToolCall, reply: &ToolReply) {
+        let size = size_of_call(call) * 2 + size_of_reply(reply);
+        let mut memory = self.memory();
+        memory.bytes += size;
+        memory.order.push_back((call.clone(), size));
+        while memory.bytes > self.most_bytes {
+            let Some((oldest, size)) = memory.order.pop_front() else { break };
+            memory.bytes -= size;
+            memory.replies.remove(&oldest);
+        }
+    }
+}
+
+/// A call under way. Where it comes to nothing and nobody else waits for it, its place is cleared.
+struct UnderWay<'a> {
+    remembering: &'a Remembering,
+    call: &'a ToolCall,
+    cell: Arc<OnceCell<ToolReply>>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        if self.cell.initialized() {
+            return;
+        }
+        let mut memory = self.remembering.memory();
+        // One is the memory's own, the other this one.
+        let alone = Arc::strong_count(&self.cell) <= 2;
+        if alone && memory.replies.get(self.call).is_some_and(|kept| Arc::ptr_eq(kept, &self.cell)) {
+            memory.replies.remove(self.call);
+        }
+    }
+}
+
+#[async_trait]
+impl Tools for Remembering {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let cell = Arc::clone(self.memory().replies.entry(call.clone()).or_default());
+        let under_way = UnderWay { remembering: self, call, cell };
+        let reply = under_way.cell.get_or_try_init(|| async {
+            let reply = self.tools.call(call).await?;
+            self.keep(call, &reply);
+            Ok(reply)
+        });
+        reply.await.cloned()
+    }
+}
+
+/// Room that an entry takes beside its texts.
+const ENTRY: usize = 256;
+
+fn size_of_call(call: &ToolCall) -> usize {
+    let texts = match call {
+        ToolCall::Maths { query } | ToolCall::Search { query, .. } => query.len(),
+        ToolCall::Wiki { request, .. } => request.text().len(),
+        ToolCall::Rank { question, passages } => {
+            let passages = passages.iter().map(|passage| passage.title.len() + passage.text.len() + ENTRY);
+            question.len() + passages.sum::<usize>()
+        }
+        ToolCall::Chat { messages, .. } => messages.iter().map(|message| message.content.len() + ENTRY).sum(),
+    };
+    texts + ENTRY
+}
+
+fn size_of_reply(reply: &ToolReply) -> usize {
+    let all = |texts: &[String]| texts.iter().map(|text| text.len() + 32).sum::<usize>();
+    let texts = match reply {
+        ToolReply::Maths(MathsReply::One(text)) => text.len(),
+        ToolReply::Maths(MathsReply::Many(texts)) => {
+            texts.iter().map(|text| text.as_ref().map_or(0, String::len) + 32).sum()
+        }
+        ToolReply::Maths(MathsReply::Empty) => 0,
+        ToolReply::Maths(MathsReply::NoResult { message })
+        | ToolReply::Wiki(Page::Unreadable { message })
+        | ToolReply::Raised { message } => message.len(),
+        ToolReply::Wiki(Page::Listed(entries)) => all(entries),
+        ToolReply::Wiki(Page::Article { table, sentences }) => {
+            table.as_ref().map_or(0, String::len) + all(sentences)
+        }
+        ToolReply::Search(addresses) => all(addresses),
+        ToolReply::Rank(scores) => size_of_val(scores.as_slice()),
+        ToolReply::Chat(reply) => reply.text.len(),
+    };
+    texts + ENTRY
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use futures::future::join_all;
+
+    use super::*;
+
+    /// Takes a while; fails the first time it is asked for `fails`.
+    #[derive(Default)]
+    struct Slow {
+        calls: AtomicU32,
+    }
+
+    #[async_trait]
+    impl Tools for Slow {
+        async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+            let before = self.calls.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let ToolCall::Maths { query } = call else { panic!("{call:?}") };
+            if query == "fails" && before == 0 {
+                return Err(ToolFault { tool: "maths", message: "not now".to_owned() });
+            }
+            Ok(ToolReply::Maths(MathsReply::One(query.clone())))
+        }
+    }
+
+    fn maths(query: &str) -> ToolCall {
+        ToolCall::Maths { query: query.to_owned() }
+    }
+
+    fn remembering() -> (Arc<Slow>, Remembering) {
+        let slow = Arc::new(Slow::default());
+        (Arc::clone(&slow), Remembering::new(slow))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn identical_calls_are_made_once() {
+        let (slow, tools) = remembering();
+        let calls = [maths("1"), maths("2"), maths("1")];
+        for _ in 0..2 {
+            let replies = join_all(calls.iter().map(|call| tools.call(call))).await;
+            assert_eq!(replies[0], replies[2]);
+            assert_ne!(replies[0], replies[1]);
+        }
+        assert_eq!(slow.calls.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn faults_and_calls_that_are_broken_off_are_made_again() {
+        let (slow, tools) = remembering();
+        let call = maths("fails");
+        // Of two that wait together the second asks itself once the first has failed.
+        let (first, second) = tokio::join!(tools.call(&call), tools.call(&call));
+        assert!(first.is_err() && second.is_ok());
+        let other = maths("slow");
+        let limit = Duration::from_millis(10);
+        assert!(tokio::time::timeout(limit, tools.call(&other)).await.is_err());
+        assert_eq!(tools.memory().replies.len(), 1, "what came to nothing takes no room");
+        assert!(tools.call(&other).await.is_ok());
+        assert_eq!(slow.calls.load(Ordering::SeqCst), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_replies_are_forgotten() {
+        let (slow, mut tools) = remembering();
+        tools.most_bytes = 4_000;
+        for index in 0..20 {
+            tools.call(&maths(&index.to_string())).await.unwrap();
+        }
+        let memory = tools.memory();
+        assert!(memory.bytes <= 4_000 && memory.replies.len() == memory.order.len());
+        assert!(!memory.replies.contains_key(&maths("0")) && memory.replies.contains_key(&maths("19")));
+        assert_eq!(slow.calls.load(Ordering::SeqCst), 20);
+    }
+}
