@@ -119,8 +119,8 @@ fn a_corpus_that_is_none_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let corpus = folder.path().join("corpus.jsonl");
     let given = format!("wiki=corpus:{}", corpus.display());
-    let base =
-        ["run", "--tasks", "hotpotqa", "--model", "builtin:tiny", "--tool", &given, "--tool", "rank=bm25"];
+    let cases = concat!("script:", env!("CARGO_MANIFEST_DIR"), "/tests/cases/qa.jsonl");
+    let base = ["run", "--tasks", "hotpotqa", "--model", cases, "--tool", &given, "--tool", "rank=bm25"];
     let base = [&base[..], &["--output-path", folder.path().to_str().unwrap()]].concat();
     let (_, stderr) = expect(2, &base);
     assert!(stderr.contains("corpus.jsonl"), "{stderr}");
