@@ -88,7 +88,7 @@ pub(crate) enum Command {
     Validate(RunArgs),
     /// Print a run's report
     Report(ReportArgs),
-    /// Score a run's record anew, without a model
+    /// Score a run's record anew, without a model or by a judge
     Score(ScoreArgs),
     /// Show one item's trajectory
     Show(ShowArgs),
@@ -185,7 +185,8 @@ pub(crate) struct SelectionArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Models and tools")]
 pub(crate) struct ModelArgs {
-    /// One model for planner and grounder (and answerer and QA tool): candle:<folder>, builtin:tiny, script:<cases file>.
+    /// One model for planner and grounder (and answerer and QA tool): candle:<folder>,
+    /// openai:<model>@<base url>, builtin:tiny, script:<cases file>.
     #[arg(long, value_name = "MODEL", env = "LUMOS_MODEL")]
     pub(crate) model: Option<String>,
     /// The planner's model.
@@ -197,10 +198,11 @@ pub(crate) struct ModelArgs {
     /// The single model of cot and direct.
     #[arg(long, value_name = "MODEL", env = "LUMOS_ANSWERER")]
     pub(crate) answerer: Option<String>,
-    /// The chat model of the question-answering tool.
+    /// The chat model of the question-answering tool: openai:<model>@<base url>, script:<cases file>.
     #[arg(long, value_name = "MODEL", env = "LUMOS_QA")]
     pub(crate) qa: Option<String>,
-    /// A tool's backend: maths=native (default), maths=wolfram, and recorded:<cases file> for maths, wiki and rank.
+    /// A tool's backend: maths=native (default), maths=wolfram, rank=dpr:<folder>, and recorded:<cases file> for maths,
+    /// wiki and rank.
     #[arg(long = "tool", value_name = "NAME=BACKEND", env = "LUMOS_TOOL")]
     pub(crate) tools: Vec<String>,
     /// 0 decodes greedily, above 0 samples [default: 0]
@@ -307,13 +309,32 @@ pub(crate) struct ReportArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
+const SCORE_EXAMPLES: &str = "\
+Examples:
+  lumos score runs/<name>
+      figures from the record, without any model
+  lumos score runs/<name> --judge openai:gpt-4@https://api.openai.com/v1 --max-cost 5
+      asks a model whether each prediction is correct; the same command goes on with what was interrupted";
+
 #[derive(Debug, Args)]
+#[command(after_help = SCORE_EXAMPLES)]
 pub(crate) struct ScoreArgs {
     /// The run's folder.
     pub(crate) run: PathBuf,
     /// paper, corrected [default: both]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) scoring: Vec<String>,
+    /// The chat model that says which predictions are correct: openai:<model>@<base url>, script:<cases file>.
+    #[arg(long, value_name = "MODEL", env = "LUMOS_JUDGE")]
+    pub(crate) judge: Option<String>,
+    /// With --judge: stop when its verdicts, those at hand included, have cost so many US dollars.
+    #[arg(long, value_name = "DOLLARS", requires = "judge")]
+    pub(crate) max_cost: Option<f64>,
+    /// With --judge: questions put to it together.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub(crate) concurrency: u64,
+    #[command(flatten)]
+    pub(crate) fleet: FleetArgs,
 }
 
 #[derive(Debug, Args)]
@@ -371,10 +392,10 @@ pub(crate) struct ReplayArgs {
                         echo '{\"query\": \"Expand (x + 1)^2\"}' | lumos tool maths --jsonl"
 )]
 pub(crate) struct ToolArgs {
-    /// The tool: maths.
+    /// The tool: maths, rank.
     pub(crate) name: String,
     /// What to give it.
-    #[arg(required_unless_present = "jsonl")]
+    #[arg(required_unless_present_any = ["jsonl", "model"])]
     pub(crate) argument: Option<String>,
     /// One JSON object a line on standard input, one result a line on standard output, in order.
     #[arg(long, conflicts_with = "argument")]
@@ -382,6 +403,9 @@ pub(crate) struct ToolArgs {
     /// The tool's backend: native, wolfram, recorded:<cases file>.
     #[arg(long, default_value = "native")]
     pub(crate) backend: String,
+    /// What ranks: dpr:<folder>, a DPR reader. Takes {"query", "texts", "titles"?} a line, gives {"scores"} a line.
+    #[arg(long, value_name = "MODEL", conflicts_with = "argument")]
+    pub(crate) model: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -21,8 +21,15 @@ struct Line {
 }
 
 pub(crate) async fn run(arguments: &ToolArgs) -> Outcome {
+    if arguments.name == "rank" {
+        let model = arguments.model.as_deref().ok_or_else(|| {
+            Failure::input("which model ranks?").hint("name one: lumos tool rank --model dpr:<folder>")
+        })?;
+        return super::rank::run(model).await;
+    }
     if arguments.name != "maths" {
-        return Err(Failure::input(format!("there is no tool `{}`; known is maths", arguments.name)));
+        let name = &arguments.name;
+        return Err(Failure::input(format!("there is no tool `{name}`; known are maths and rank")));
     }
     let tools = maths_backend(&arguments.backend).map_err(Failure::usage)?;
     if let Some(query) = &arguments.argument {

@@ -119,8 +119,9 @@ fn engine_request(request: Request) -> Result<GenerateRequest, ModelError> {
         input: match request.input {
             Input::Raw(text) => lumos_engine::Input::Text(text),
             Input::Tokens(tokens) => lumos_engine::Input::Tokens(tokens),
+            // Nothing about the agent: no prompt would do.
             Input::Chat(_) => {
-                return Err(ModelError::Refused("this backend takes raw text, no chat messages".to_owned()));
+                return Err(ModelError::Failed("this backend takes raw text, no chat messages".to_owned()));
             }
         },
         stop: match request.stop {
