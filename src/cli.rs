@@ -90,7 +90,7 @@ pub(crate) enum Command {
     Validate(RunArgs),
     /// Print a run's report
     Report(ReportArgs),
-    /// Score a run's record anew, without a model
+    /// Score a run's record anew, without a model or by a judge
     Score(ScoreArgs),
     /// Show one item's trajectory
     Show(ShowArgs),
@@ -193,7 +193,8 @@ pub(crate) struct SelectionArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Models and tools")]
 pub(crate) struct ModelArgs {
-    /// One model for planner and grounder (and answerer and QA tool): candle:<folder>, builtin:tiny, script:<cases file>.
+    /// One model for planner and grounder (and answerer and QA tool): candle:<folder>,
+    /// openai:<model>@<base url>, builtin:tiny, script:<cases file>.
     #[arg(long, value_name = "MODEL", env = "LUMOS_MODEL")]
     pub(crate) model: Option<String>,
     /// The planner's model.
@@ -205,11 +206,11 @@ pub(crate) struct ModelArgs {
     /// The single model of cot and direct.
     #[arg(long, value_name = "MODEL", env = "LUMOS_ANSWERER")]
     pub(crate) answerer: Option<String>,
-    /// The chat model of the question-answering tool.
+    /// The chat model of the question-answering tool: openai:<model>@<base url>, script:<cases file>.
     #[arg(long, value_name = "MODEL", env = "LUMOS_QA")]
     pub(crate) qa: Option<String>,
     /// A tool's backend: maths=native (default), maths=wolfram, wiki=live, wiki=corpus:<JSON lines of title and text>,
-    /// rank=bm25, and recorded:<cases file> for maths, wiki and rank.
+    /// rank=dpr:<folder>, rank=bm25, and recorded:<cases file> for maths, wiki and rank.
     #[arg(long = "tool", value_name = "NAME=BACKEND", env = "LUMOS_TOOL")]
     pub(crate) tools: Vec<String>,
     /// 0 decodes greedily, above 0 samples [default: 0]
@@ -329,13 +330,32 @@ pub(crate) struct ReportArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
+const SCORE_EXAMPLES: &str = "\
+Examples:
+  lumos score runs/<name>
+      figures from the record, without any model
+  lumos score runs/<name> --judge openai:gpt-4@https://api.openai.com/v1 --max-cost 5
+      asks a model whether each prediction is correct; the same command goes on with what was interrupted";
+
 #[derive(Debug, Args)]
+#[command(after_help = SCORE_EXAMPLES)]
 pub(crate) struct ScoreArgs {
     /// The run's folder.
     pub(crate) run: PathBuf,
     /// paper, corrected [default: both]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) scoring: Vec<String>,
+    /// The chat model that says which predictions are correct: openai:<model>@<base url>, script:<cases file>.
+    #[arg(long, value_name = "MODEL", env = "LUMOS_JUDGE")]
+    pub(crate) judge: Option<String>,
+    /// With --judge: stop when its verdicts, those at hand included, have cost so many US dollars.
+    #[arg(long, value_name = "DOLLARS", requires = "judge")]
+    pub(crate) max_cost: Option<f64>,
+    /// With --judge: questions put to it together.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    pub(crate) concurrency: u64,
+    #[command(flatten)]
+    pub(crate) fleet: FleetArgs,
 }
 
 #[derive(Debug, Args)]
@@ -398,7 +418,7 @@ pub(crate) struct ToolArgs {
     /// The tool: maths, rank or wiki.
     pub(crate) name: String,
     /// What to give it.
-    #[arg(required_unless_present = "jsonl")]
+    #[arg(required_unless_present_any = ["jsonl", "model"])]
     pub(crate) argument: Option<String>,
     /// One JSON object a line on standard input, one result a line on standard output, in order.
     #[arg(long, conflicts_with = "argument")]
@@ -407,7 +427,7 @@ pub(crate) struct ToolArgs {
     /// named.
     #[arg(long)]
     pub(crate) backend: Option<String>,
-    /// The same for rank: bm25.
+    /// The same for rank: bm25, or dpr:<folder> or the folder alone for a DPR reader.
     #[arg(long, conflicts_with = "backend")]
     pub(crate) model: Option<String>,
 }
@@ -420,7 +440,7 @@ pub(crate) struct CompleteArgs {
     #[arg(long, env = "LUMOS_MODEL")]
     pub(crate) model: String,
     /// The prompt, raw text; `-` reads standard input.
-    #[arg(required_unless_present = "jsonl")]
+    #[arg(required_unless_present_any = ["jsonl", "model"])]
     pub(crate) prompt: Option<String>,
     /// {"prompt": …} a line on standard input; results a line each on standard output, in order.
     #[arg(long, conflicts_with = "prompt")]

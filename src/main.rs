@@ -1,5 +1,6 @@
 //! Distributed batch evaluation of Lumos language agents: planning, grounding, execution.
 
+mod budget;
 mod cli;
 mod commands;
 mod estimate;
@@ -76,7 +77,7 @@ async fn run(cli: Cli) -> Outcome {
         Command::Merge(arguments) => commands::merge::run(&arguments).await,
         Command::Validate(arguments) => commands::run::validate(&arguments).await,
         Command::Report(arguments) => commands::report::run(&arguments),
-        Command::Score(arguments) => commands::score::run(&arguments),
+        Command::Score(arguments) => commands::score::run(&arguments, quiet).await,
         Command::Show(arguments) => commands::show::run(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),
         Command::Replay(arguments) => commands::replay::run(&arguments),

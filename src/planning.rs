@@ -159,7 +159,7 @@ fn tool_backends(spec: &ResolvedSpec, tools: &ToolSets) -> Result<Vec<ToolBacken
     Ok(backends.into_values().collect())
 }
 
-fn model_record(model: Identified) -> ModelRecord {
+pub(crate) fn model_record(model: Identified) -> ModelRecord {
     let file = |file: lumos_worker::model::ModelFile| FileRecord {
         name: file.name,
         bytes: file.bytes,

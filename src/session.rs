@@ -22,6 +22,7 @@ use lumos_worker::{Limits, Models, Worker};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::budget::Budget;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupts;
 use crate::progress::Progress;
@@ -84,7 +85,7 @@ impl Session {
     /// Runs what is outstanding, writes the results and says how it stands.
     pub(crate) async fn run(self, output: &Output) -> Outcome {
         let interrupts = Interrupts::watch();
-        let dispatched = self.dispatch(output, &interrupts).await;
+        let dispatched = self.dispatch(output, &interrupts, None).await;
         let summary = match dispatched {
             Ok(summary) => summary,
             Err(failure) => {
@@ -108,13 +109,39 @@ impl Session {
         }
     }
 
-    async fn dispatch(&self, output: &Output, interrupts: &Interrupts) -> Result<Summary, Failure> {
+    /// Runs what is outstanding, or as much of it as the budget allows.
+    pub(crate) async fn dispatch(
+        &self,
+        output: &Output,
+        interrupts: &Interrupts,
+        budget: Option<&Arc<Budget>>,
+    ) -> Result<Summary, Failure> {
         let (events, received) = mpsc::channel(1024);
-        let watching = tokio::spawn(watch(received, output.quiet, output.json));
-        let ended = match &self.means {
+        let at_hand = match &self.means {
+            Means::Here { places, .. } => *places,
+            // What is on a queue is somebody's already.
+            Means::Fleet { .. } => 0,
+        };
+        if budget.is_some_and(|budget| budget.is_reached()) {
+            interrupts.drain.cancel();
+        }
+        let spending = budget.map(|budget| (Arc::clone(budget), at_hand, interrupts.drain.clone()));
+        let watching = tokio::spawn(watch(received, output.quiet, output.json, spending));
+        let ended = self.dispatch_by(&events, interrupts).await;
+        drop(events);
+        watching.await??;
+        ended
+    }
+
+    async fn dispatch_by(
+        &self,
+        events: &mpsc::Sender<Event>,
+        interrupts: &Interrupts,
+    ) -> Result<Summary, Failure> {
+        match &self.means {
             Means::Here { models, tools, places } => {
                 let worker = self.worker(models, tools, *places);
-                self.dispatch_here(worker, &events, &interrupts.drain).await
+                self.dispatch_here(worker, events, &interrupts.drain).await
             }
             Means::Fleet { server, settings } => run_fleet(Fleet {
                 manifest: &self.manifest,
@@ -122,15 +149,12 @@ impl Session {
                 server,
                 terms: Terms::of(&self.manifest),
                 settings: settings.clone(),
-                events: &events,
+                events,
                 drain: &interrupts.drain,
             })
             .await
             .map_err(fleet_failure),
-        };
-        drop(events);
-        watching.await??;
-        ended
+        }
     }
 
     fn worker(&self, models: &Arc<Models>, tools: &Arc<ToolSets>, places: usize) -> Arc<Worker> {
@@ -194,8 +218,14 @@ fn fleet_failure(error: FleetError) -> Failure {
     }
 }
 
-/// Shows events as progress or as JSON lines, until the run drops its end.
-async fn watch(mut events: mpsc::Receiver<Event>, quiet: bool, json: bool) -> std::io::Result<()> {
+/// Shows events as progress or as JSON lines, until the run drops its end; and ends the session when its budget is
+/// used up.
+async fn watch(
+    mut events: mpsc::Receiver<Event>,
+    quiet: bool,
+    json: bool,
+    spending: Option<(Arc<Budget>, usize, CancellationToken)>,
+) -> std::io::Result<()> {
     let mut progress = Progress::new(quiet || json);
     let mut gathered = Vec::with_capacity(EVENTS);
     let mut lines = Vec::new();
@@ -204,6 +234,11 @@ async fn watch(mut events: mpsc::Receiver<Event>, quiet: bool, json: bool) -> st
             if json {
                 serde_json::to_writer(&mut lines, &event)?;
                 lines.push(b'\n');
+            }
+            if let (Event::Settled { cost, .. }, Some((budget, at_hand, drain))) = (&event, &spending)
+                && budget.spend(*cost, *at_hand)
+            {
+                drain.cancel();
             }
             progress.see(&event);
         }

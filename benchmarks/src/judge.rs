@@ -37,6 +37,7 @@ pub fn prompt_hash() -> ContentHash {
 pub fn question_about(task: &Task, target: &Target, outcome: &Outcome) -> Option<Vec<Message>> {
     let asked = match task {
         Task::Qa { question, .. } | Task::Maths { question } => question,
+        Task::Judge { .. } => return None,
     };
     let asked = lumos_tasks::python::strip(asked);
     prediction(outcome).map(|prediction| question(asked, prediction, target.text()))

@@ -1,7 +1,7 @@
 //! What happens in a run, as one stream of events: progress bars, JSON lines and logs all read this and nothing
 //! else.
 
-use lumos_tasks::{Fault, UnitId};
+use lumos_tasks::{Fault, NanoDollars, UnitId};
 use serde::Serialize;
 
 /// One event.
@@ -39,6 +39,9 @@ pub enum Event {
         completion_tokens: u64,
         /// Seconds the episode took.
         seconds: f64,
+        /// What models of priced servers cost, in billionths of a US dollar.
+        #[serde(rename = "cost_nanodollars", skip_serializing_if = "Option::is_none")]
+        cost: Option<NanoDollars>,
     },
     /// A unit's attempt failed by no doing of the agent.
     Faulted {

@@ -11,6 +11,7 @@ pub mod events;
 pub mod export;
 pub mod fleet;
 pub mod identity;
+pub mod judge;
 pub mod ledger;
 pub mod manifest;
 pub mod merge;

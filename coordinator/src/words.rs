@@ -8,6 +8,7 @@ use lumos_tasks::{Ending, MathsReply, Outcome, Task, ToolCall, ToolReply};
 pub(crate) fn task_text(task: &Task) -> &str {
     match task {
         Task::Maths { question } | Task::Qa { question, .. } => question.trim(),
+        Task::Judge { messages, .. } => messages.last().map_or("", |message| message.content.trim()),
     }
 }
 

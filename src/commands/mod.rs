@@ -6,6 +6,7 @@ pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod estimate;
 pub(crate) mod fetch;
+pub(crate) mod judge;
 pub(crate) mod ls;
 pub(crate) mod merge;
 pub(crate) mod replay;

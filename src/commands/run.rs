@@ -40,22 +40,27 @@ impl Means {
 
     /// With the workers of a queue, where one is named.
     async fn with_fleet(self, arguments: &FleetArgs) -> Result<Self, Failure> {
-        let Some(access) = fleet::access(&arguments.queue)? else { return Ok(self) };
-        let server = fleet::connect_to(
-            &access,
-            &arguments.queue,
-            "lumos coordinator",
-            Some(Duration::from_secs(10)),
-            Duration::try_from_secs_f64(arguments.lease).ok(),
-        )
-        .await?;
-        let settings = FleetSettings {
-            priority: arguments.priority,
-            address: access.url().to_owned(),
-            ..FleetSettings::default()
-        };
-        Ok(Self { fleet: Some((server, settings)), ..self })
+        Ok(Self { fleet: fleet_of(arguments).await?, ..self })
     }
+}
+
+/// The queue that is named, and how a run is spread over its workers.
+pub(super) async fn fleet_of(arguments: &FleetArgs) -> Result<Option<(Server, FleetSettings)>, Failure> {
+    let Some(access) = fleet::access(&arguments.queue)? else { return Ok(None) };
+    let server = fleet::connect_to(
+        &access,
+        &arguments.queue,
+        "lumos coordinator",
+        Some(Duration::from_secs(10)),
+        Duration::try_from_secs_f64(arguments.lease).ok(),
+    )
+    .await?;
+    let settings = FleetSettings {
+        priority: arguments.priority,
+        address: access.url().to_owned(),
+        ..FleetSettings::default()
+    };
+    Ok(Some((server, settings)))
 }
 
 pub(crate) async fn run(arguments: &RunArgs, quiet: bool) -> Outcome {

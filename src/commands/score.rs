@@ -1,4 +1,5 @@
-//! `lumos score`: scores anew, from the record, without a model; the results files are written again.
+//! `lumos score`: scores anew, from the record; without a model, or with a judge's verdicts. The results files are
+//! written again.
 
 use std::io::{self, Write};
 
@@ -10,7 +11,10 @@ use crate::cli::ScoreArgs;
 use crate::exit::{Exit, Outcome};
 use crate::settings;
 
-pub(crate) fn run(arguments: &ScoreArgs) -> Outcome {
+pub(crate) async fn run(arguments: &ScoreArgs, quiet: bool) -> Outcome {
+    if let Some(judge) = &arguments.judge {
+        return super::judge::run(arguments, judge, quiet).await;
+    }
     let (manifest, checkpoint) = open(&arguments.run)?;
     let scorings = settings::scorings(&arguments.scoring)?;
     let exported = export::export(&arguments.run, &manifest, &checkpoint, &scorings, jiff::Timestamp::now())?;

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 
+use futures::{StreamExt, TryStreamExt, stream};
 use lumos_tasks::families::qa::page::Page;
 use lumos_tasks::{Behaviour, MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
 use lumos_worker::tools::{ToolFault, ToolSets, Tools};
@@ -22,7 +23,7 @@ struct Line {
     texts: Vec<String>,
     /// Their titles, where they have any.
     #[serde(default)]
-    titles: Vec<String>,
+    titles: Option<Vec<String>>,
     /// Anything a caller wants back beside the result.
     #[serde(default)]
     id: Option<Value>,
@@ -55,21 +56,48 @@ impl ByHand {
         }
     }
 
+    /// Lines that are answered together: a reader model scores the passages of several questions at once. Others are
+    /// answered as they come.
+    fn together(self) -> usize {
+        match self {
+            Self::Rank => 64,
+            Self::Maths | Self::Wiki => 1,
+        }
+    }
+
+    /// Reads a line of standard input.
+    fn read(self, line: &str, number: usize) -> Result<(Line, ToolCall), Failure> {
+        let bad = |error: String| {
+            Failure::input(format!("standard input, line {number}: {error}")).hint(match self {
+                Self::Rank => r#"each line is one object: {"query": "…", "texts": ["…"], "titles": ["…"]}"#,
+                _ => r#"each line is one object: {"query": "2 + 3"}"#,
+            })
+        };
+        let line: Line = serde_json::from_str(line).map_err(|error| bad(error.to_string()))?;
+        let call = self.call(&line).map_err(bad)?;
+        Ok((line, call))
+    }
+
     /// What a line asks for.
     fn call(self, line: &Line) -> Result<ToolCall, String> {
         let query = line.query.clone();
         match self {
             Self::Rank => {
                 let Line { texts, titles, .. } = line;
-                if !titles.is_empty() && titles.len() != texts.len() {
+                if texts.is_empty() {
+                    return Err("`texts` holds no passage to rank".to_owned());
+                }
+                let titles = titles.as_deref();
+                if let Some(titles) = titles.filter(|titles| titles.len() != texts.len()) {
                     return Err(format!("{} titles stand beside {} texts", titles.len(), texts.len()));
                 }
-                let title = |index: usize| titles.get(index).cloned().unwrap_or_default();
+                let title =
+                    |index: usize| titles.and_then(|titles| titles.get(index)).cloned().unwrap_or_default();
                 let texts = texts.iter().cloned().enumerate();
                 let passages = texts.map(|(index, text)| Passage { title: title(index), text }).collect();
                 Ok(ToolCall::Rank { question: query, passages })
             }
-            _ if !(line.texts.is_empty() && line.titles.is_empty()) => {
+            _ if !line.texts.is_empty() || line.titles.is_some() => {
                 Err("only rank takes `texts` and `titles`".to_owned())
             }
             Self::Maths => Ok(ToolCall::Maths { query }),
@@ -118,23 +146,24 @@ async fn one(tool: ByHand, tools: &dyn Tools, query: &str) -> Outcome {
 
 /// A result a line, in order. A query that a tool could not be asked is told in its line, and the others go on.
 async fn many(tool: ByHand, tools: &dyn Tools) -> Outcome {
+    let lines = io::stdin().lock().lines().enumerate().filter_map(|(index, line)| match line {
+        Ok(line) if line.trim().is_empty() => None,
+        Ok(line) => Some(tool.read(&line, index + 1)),
+        Err(error) => Some(Err(error.into())),
+    });
+    let asked = stream::iter(lines).map(|read| async {
+        let (line, call) = read?;
+        Ok::<_, Failure>((line, tools.call(&call).await))
+    });
+    let mut replies = asked.buffered(tool.together());
     let mut out = io::stdout().lock();
     let mut failed: Option<ToolFault> = None;
-    for (index, line) in io::stdin().lock().lines().enumerate() {
-        let line = line?;
-        if line.trim().is_empty() {
-            continue;
+    while let Some((line, reply)) = replies.try_next().await? {
+        let mut answer = Map::new();
+        if !matches!(tool, ByHand::Rank) {
+            answer.insert("query".to_owned(), json!(line.query));
         }
-        let bad = |error: String| {
-            Failure::input(format!("standard input, line {}: {error}", index + 1)).hint(match tool {
-                ByHand::Rank => r#"each line is one object: {"query": "…", "texts": ["…"], "titles": ["…"]}"#,
-                _ => r#"each line is one object: {"query": "2 + 3"}"#,
-            })
-        };
-        let line: Line = serde_json::from_str(&line).map_err(|error| bad(error.to_string()))?;
-        let call = tool.call(&line).map_err(bad)?;
-        let mut answer = Map::from_iter([("query".to_owned(), json!(line.query))]);
-        match tools.call(&call).await {
+        match reply {
             Ok(reply) => match result(reply) {
                 Ok((field, result)) => answer.insert(field.to_owned(), result),
                 Err(message) => answer.insert("error".to_owned(), json!(message)),

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::call::{ToolCall, ToolReply};
 use crate::configuration::Configuration;
-use crate::families::{maths, qa};
+use crate::families::{judge, maths, qa};
 use crate::identity::UnitId;
 use crate::item::Task;
 use crate::outcome::{Ending, Evidence, Fault, Outcome, Step};
@@ -55,6 +55,7 @@ pub(crate) enum Want {
 enum Machine {
     Maths(maths::Machine),
     Qa(qa::Machine),
+    Judge(judge::Machine),
 }
 
 impl Machine {
@@ -62,13 +63,16 @@ impl Machine {
         match self {
             Self::Maths(machine) => machine.turn(),
             Self::Qa(machine) => machine.turn(),
+            Self::Judge(_) => 1,
         }
     }
 
-    fn completed(&mut self, reply: &str, steps: &mut Vec<Step>) -> Want {
+    /// Takes a module's reply; `None` where the family asked none.
+    fn completed(&mut self, reply: &str, steps: &mut Vec<Step>) -> Option<Want> {
         match self {
-            Self::Maths(machine) => machine.completed(reply, steps),
-            Self::Qa(machine) => machine.completed(reply, steps),
+            Self::Maths(machine) => Some(machine.completed(reply, steps)),
+            Self::Qa(machine) => Some(machine.completed(reply, steps)),
+            Self::Judge(_) => None,
         }
     }
 
@@ -78,6 +82,7 @@ impl Machine {
             (Self::Maths(machine), ToolReply::Maths(reply)) => Some(machine.called(reply, steps)),
             (Self::Maths(_), _) => None,
             (Self::Qa(machine), reply) => Some(machine.called(reply, steps)),
+            (Self::Judge(machine), reply) => machine.called(reply),
         }
     }
 }
@@ -120,6 +125,10 @@ impl Episode {
             Task::Qa { question, answer } => {
                 let (machine, want) = qa::Machine::start(question, *answer, configuration);
                 (Machine::Qa(machine), want)
+            }
+            Task::Judge { messages, max_new_tokens } => {
+                let (machine, want) = judge::Machine::start(messages, *max_new_tokens);
+                (Machine::Judge(machine), want)
             }
         };
         let mut episode = Self {
@@ -167,7 +176,10 @@ impl Episode {
                     prompt_tokens: completion.prompt_tokens,
                     completion_tokens: completion.completion_tokens,
                 });
-                self.machine.completed(&completion.text, &mut self.steps)
+                match self.machine.completed(&completion.text, &mut self.steps) {
+                    Some(want) => want,
+                    None => return Err(Misfit { asked: "a tool's reply", got: "a completion" }),
+                }
             }
             (Next::Call(call), Reply::Tool(reply)) if answers(call, &reply) => {
                 let step = Step::Call { turn, call: call.clone(), reply: reply.clone() };

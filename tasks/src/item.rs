@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::identity::ItemId;
+use crate::request::Message;
 
 /// One item of a benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -40,6 +41,13 @@ pub enum Task {
         question: String,
         /// The form its answer has.
         answer: AnswerForm,
+    },
+    /// What a judge is asked about a prediction, in a pass of its own.
+    Judge {
+        /// The conversation; it holds the gold answer.
+        messages: Vec<Message>,
+        /// The most tokens of the reply.
+        max_new_tokens: u32,
     },
 }
 

@@ -183,6 +183,11 @@ pub enum Evidence {
     Maths(PlanEvidence),
     /// Of a question-answering episode.
     Qa(PlanEvidence),
+    /// Of a judge's question.
+    Judge {
+        /// The judge's reply.
+        reply: String,
+    },
 }
 
 impl Evidence {
@@ -190,6 +195,7 @@ impl Evidence {
     pub fn plan(&self) -> Option<&PlanEvidence> {
         match self {
             Self::Maths(evidence) | Self::Qa(evidence) => Some(evidence),
+            Self::Judge { .. } => None,
         }
     }
 }

@@ -69,7 +69,7 @@ impl Session<'_> {
 
     /// Draws the consequences of a recorded result and says what happened.
     pub(super) async fn conclude(&mut self, note: Note, recorded: Recorded) {
-        let Note { seat, unit, attempt, settlement, fault, correct, tokens, seconds, worker } = note;
+        let Note { seat, unit, attempt, settlement, fault, correct, tokens, seconds, cost, worker } = note;
         let place = seat.and_then(|seat| Some((seat, self.board.place(seat)?)));
         let Some((seat, (configuration, item))) = place else {
             return self.say(Event::Duplicate { unit }).await;
@@ -87,6 +87,7 @@ impl Session<'_> {
                 prompt_tokens: tokens.0,
                 completion_tokens: tokens.1,
                 seconds,
+                cost,
             },
             (Consequence::Faulted { will_retry }, Some(fault)) => {
                 self.voice.with(|sheet| {

@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 use lumos_queue::Lease;
-use lumos_tasks::{Ending, Fault, UnitId};
+use lumos_tasks::{Ending, Fault, NanoDollars, UnitId};
 
 use super::board::Seat;
 use crate::checkpoint::{Checkpoint, CheckpointError, Record, Recorded, Settlement};
@@ -19,6 +19,7 @@ pub(super) struct Note {
     pub(super) correct: Option<bool>,
     pub(super) tokens: (u64, u64),
     pub(super) seconds: f64,
+    pub(super) cost: Option<NanoDollars>,
     pub(super) worker: String,
 }
 
@@ -37,6 +38,7 @@ impl Note {
             correct,
             tokens: record.outcome.tokens(),
             seconds: record.telemetry.seconds,
+            cost: record.telemetry.cost,
             worker: record.telemetry.worker.clone(),
         }
     }

@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::atomic_file::{sync_folder, write_whole};
 use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::judge::Verdicts;
 use crate::manifest::Manifest;
 use crate::report::{Format, Report, report};
 use crate::score::ScoreError;
@@ -67,6 +68,7 @@ pub fn export(
     now: Timestamp,
 ) -> Result<Exported, ExportError> {
     let report = report(manifest, checkpoint, scorings)?;
+    let verdicts = Verdicts::beside(checkpoint)?;
     let scorings: Vec<Scoring> =
         if scorings.is_empty() { manifest.spec.scoring.clone() } else { scorings.to_vec() };
     // lm-eval's form of a time, which any file system takes.
@@ -86,7 +88,7 @@ pub fn export(
         report.configurations.iter().map(|configuration| configuration.benchmark.as_str()).collect();
     for benchmark in benchmarks {
         let file = folder.join(format!("samples_{benchmark}_{time}.jsonl"));
-        samples(&file, benchmark, manifest, checkpoint, &scorings)?;
+        samples(&file, benchmark, manifest, checkpoint, (&scorings, verdicts.as_ref()))?;
         files.push(file);
     }
     remove_older(folder, &files).map_err(|source| ExportError::Io { file: folder.to_owned(), source })?;
@@ -98,7 +100,7 @@ fn samples(
     benchmark: &str,
     manifest: &Manifest,
     checkpoint: &Checkpoint,
-    scorings: &[Scoring],
+    (scorings, verdicts): (&[Scoring], Option<&Verdicts>),
 ) -> Result<(), ExportError> {
     // What fails while the file is being filled is told apart from the file's own failures.
     let mut failed = None;
@@ -106,7 +108,7 @@ fn samples(
     chosen.configurations.retain(|configuration| configuration.configuration.benchmark == benchmark);
     let written = write_whole(file, |out| {
         walk(&chosen, checkpoint, |visit| {
-            let Some(line) = sample(visit, scorings)? else { return Ok(()) };
+            let Some(line) = sample(visit, scorings, verdicts)? else { return Ok(()) };
             serde_json::to_writer(&mut *out, &line).map_err(|error| Stop::Write(error.into()))?;
             out.write_all(b"\n").map_err(Stop::Write)
         })

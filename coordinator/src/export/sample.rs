@@ -4,6 +4,7 @@ use lumos_benchmarks::Scoring;
 use lumos_tasks::{ContentHash, Ending, Step};
 use serde_json::{Map, Value, json};
 
+use crate::judge::Verdicts;
 use crate::score::{ScoreError, benchmark};
 use crate::walk::{UnitState, Visit};
 use crate::words::{prediction_text, status};
@@ -14,7 +15,11 @@ use crate::words::{prediction_text, status};
 ///
 /// # Errors
 /// If its benchmark is not known.
-pub fn sample(visit: &Visit<'_>, scorings: &[Scoring]) -> Result<Option<Value>, ScoreError> {
+pub fn sample(
+    visit: &Visit<'_>,
+    scorings: &[Scoring],
+    verdicts: Option<&Verdicts>,
+) -> Result<Option<Value>, ScoreError> {
     let Some(record) = visit.state.record() else { return Ok(None) };
     let item = visit.item;
     let configuration = &visit.configuration.configuration;
@@ -58,11 +63,19 @@ pub fn sample(visit: &Visit<'_>, scorings: &[Scoring]) -> Result<Option<Value>, 
     put("doc_hash", json!(item.id.content));
     put("prompt_hash", json!(ContentHash::of_bytes(first_prompt.unwrap_or_default().as_bytes())));
     put("target_hash", json!(ContentHash::of_bytes(target.as_bytes())));
+    let is_judged = benchmark.metrics().iter().any(|metric| metric.judged);
+    let verdict = verdicts
+        .filter(|_| is_judged && matches!(visit.state, UnitState::Settled(_)))
+        .and_then(|verdicts| verdicts.of(&visit.unit, item, outcome));
     let mut scores = Map::new();
     for (index, &scoring) in scorings.iter().enumerate() {
         let score = match &visit.state {
             UnitState::Settled(_) => benchmark.score(&item.target, outcome, scoring),
             UnitState::Faulted(_) | UnitState::Outstanding => None,
+        };
+        let score = match &verdict {
+            Some(verdict) => score.map(|score| verdict.add_to(score, scoring)),
+            None => score,
         };
         if index == 0 {
             for metric in &metrics {
@@ -83,6 +96,13 @@ pub fn sample(visit: &Visit<'_>, scorings: &[Scoring]) -> Result<Option<Value>, 
     put("status", json!(status(&outcome.ending)));
     put("error", error);
     put("scores", Value::Object(scores));
+    if let Some(verdict) = &verdict {
+        let judgements: Map<_, _> = scorings
+            .iter()
+            .map(|&scoring| (scoring.name().to_owned(), json!(verdict.judgement(scoring))))
+            .collect();
+        put("judge", json!({ "verdict": verdict, "judgement": judgements }));
+    }
     put("evidence", json!(outcome.evidence));
     put("trajectory", json!(outcome.steps));
     put("telemetry", json!(record.telemetry));

@@ -23,7 +23,9 @@ pub enum MatrixError<E: std::error::Error + 'static> {
         role: Role,
     },
     /// A model cannot be had.
-    #[error("the {role} `{name}`: {source}")]
+    ///
+    /// The name is not shown here, for one that is none may hold a key; the source shows it where it may be seen.
+    #[error("the {role}: {source}")]
     Model {
         /// The role.
         role: Role,
@@ -142,9 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_cannot_be_had_is_named() {
+    fn the_role_of_a_model_that_cannot_be_had_is_named() {
         let spec = spec().resolve().unwrap();
         let error = expand(&spec, |_, _, _| Err(std::fmt::Error), tools).unwrap_err();
-        assert!(error.to_string().starts_with("the planner `a`: "), "{error}");
+        assert!(error.to_string().starts_with("the planner: "), "{error}");
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use lumos_benchmarks::{Benchmark, GroupedTally, MetricDefinition, Scoring};
-use lumos_tasks::{Ending, Item, Outcome};
+use lumos_tasks::{Ending, Item, Outcome, UnitId};
 
 use crate::checkpoint::{Checkpoint, Record};
+use crate::judge::Verdicts;
 use crate::ledger::{Ledger, Split};
 use crate::manifest::{Manifest, PlannedConfiguration};
 use crate::score::{ScoreError, benchmark};
@@ -32,9 +33,10 @@ pub fn report(
     checkpoint: &Checkpoint,
     scorings: &[Scoring],
 ) -> Result<Report, ScoreError> {
-    let mut builder = ReportBuilder::new(manifest, scorings)?;
+    let verdicts = Verdicts::beside(checkpoint)?;
+    let mut builder = ReportBuilder::new(manifest, scorings)?.judged_by(verdicts);
     walk(manifest, checkpoint, |visit| {
-        builder.add(visit.position, visit.item, visit.unit.short(), &visit.state);
+        builder.add(visit.position, visit.item, &visit.unit, &visit.state);
         Ok::<_, ScoreError>(())
     })?;
     let mut report = builder.finish();
@@ -46,6 +48,7 @@ pub fn report(
 pub struct ReportBuilder {
     manifest: Manifest,
     configurations: Vec<ConfigurationSum>,
+    verdicts: Option<Verdicts>,
 }
 
 impl ReportBuilder {
@@ -60,13 +63,19 @@ impl ReportBuilder {
             .iter()
             .map(|configuration| ConfigurationSum::new(configuration, scorings))
             .collect::<Result<_, _>>()?;
-        Ok(Self { manifest: manifest.clone(), configurations })
+        Ok(Self { manifest: manifest.clone(), configurations, verdicts: None })
+    }
+
+    /// Takes a judge's verdicts into account.
+    #[must_use]
+    pub fn judged_by(self, verdicts: Option<Verdicts>) -> Self {
+        Self { verdicts, ..self }
     }
 
     /// Adds a unit of the configuration at a position; positions that are not there are ignored.
-    pub fn add(&mut self, position: usize, item: &Item, unit: &str, state: &UnitState) {
+    pub fn add(&mut self, position: usize, item: &Item, unit: &UnitId, state: &UnitState) {
         if let Some(sum) = self.configurations.get_mut(position) {
-            sum.add(item, unit, state);
+            sum.add(item, unit, state, self.verdicts.as_ref());
         }
     }
 
@@ -78,7 +87,8 @@ impl ReportBuilder {
         for configuration in &configurations {
             total.add(&configuration.ledger);
         }
-        Report { manifest: self.manifest, configurations, total, duplicates: 0 }
+        let judge = self.verdicts.as_ref().map(Verdicts::report);
+        Report { manifest: self.manifest, configurations, total, duplicates: 0, judge }
     }
 }
 
@@ -127,7 +137,7 @@ impl ConfigurationSum {
         })
     }
 
-    fn add(&mut self, item: &Item, unit: &str, state: &UnitState) {
+    fn add(&mut self, item: &Item, unit: &UnitId, state: &UnitState, verdicts: Option<&Verdicts>) {
         let (cause, record) = match state {
             UnitState::Outstanding => return,
             UnitState::Faulted(record) => {
@@ -137,15 +147,15 @@ impl ConfigurationSum {
                 }
                 (Cause::Faulted, record)
             }
-            UnitState::Settled(record) => (self.settle(item, record), record),
+            UnitState::Settled(record) => (self.settle(item, unit, record, verdicts), record),
         };
         self.attribution.count(cause);
         if !matches!(cause, Cause::Correct) && self.examples.len() < EXAMPLES {
-            self.examples.push(example(item, unit, &record.outcome, cause));
+            self.examples.push(example(item, unit.short(), &record.outcome, cause));
         }
     }
 
-    fn settle(&mut self, item: &Item, record: &Record) -> Cause {
+    fn settle(&mut self, item: &Item, unit: &UnitId, record: &Record, verdicts: Option<&Verdicts>) -> Cause {
         let outcome = &record.outcome;
         let answered = matches!(outcome.ending, Ending::Answered);
         if answered {
@@ -155,9 +165,14 @@ impl ConfigurationSum {
         }
         self.usage.add(outcome, &record.telemetry);
         let metrics = self.benchmark.metrics();
+        let is_judged = metrics.iter().any(|metric| metric.judged);
+        let verdict = verdicts.filter(|_| is_judged).and_then(|verdicts| verdicts.of(unit, item, outcome));
         let mut correct = false;
         for (index, sum) in self.scorings.iter_mut().enumerate() {
-            let Some(score) = self.benchmark.score(&item.target, outcome, sum.scoring) else { continue };
+            let Some(mut score) = self.benchmark.score(&item.target, outcome, sum.scoring) else { continue };
+            if let Some(verdict) = &verdict {
+                score = verdict.add_to(score, sum.scoring);
+            }
             for (full, metric) in sum.full.iter_mut().zip(metrics) {
                 *full += u64::from(answered && score.is_full(metric.name));
             }

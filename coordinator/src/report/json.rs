@@ -55,7 +55,7 @@ fn document(report: &Report) -> Value {
             .collect()
     };
     let models: Vec<&str> = manifest.models.iter().map(|model| model.identity.name.as_str()).collect();
-    json!({
+    let mut document = json!({
         "results": by_key(&|_, configuration| results(configuration)),
         "configs": by_key(&configs),
         "versions": by_key(&|_, _| json!(TASK_VERSION)),
@@ -107,7 +107,11 @@ fn document(report: &Report) -> Value {
                 })
             }),
         },
-    })
+    });
+    if let Some(judge) = &report.judge {
+        document["lumos"]["judge"] = json!(judge);
+    }
+    document
 }
 
 /// A configuration's figures under lm-eval's names: `metric,none` is the main scoring, `metric,SCORING` each one.

@@ -3,6 +3,7 @@
 use lumos_benchmarks::{Estimate, Scoring};
 use serde::Serialize;
 
+use crate::judge::JudgeReport;
 use crate::ledger::Ledger;
 use crate::manifest::Manifest;
 
@@ -20,6 +21,9 @@ pub struct Report {
     pub total: Ledger,
     /// Outcomes that were dropped because their unit was settled already.
     pub duplicates: u64,
+    /// The pass of judging, where there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<JudgeReport>,
 }
 
 impl Report {

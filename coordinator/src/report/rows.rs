@@ -1,5 +1,6 @@
 //! The rows of the tables that several formats show.
 
+use crate::judge::JudgeReport;
 use crate::words::thousands;
 
 use super::model::{ConfigurationReport, Report};
@@ -120,14 +121,31 @@ pub(super) fn usages(report: &Report) -> Vec<Vec<String>> {
     report.configurations.iter().map(row).collect()
 }
 
-/// One line for each configuration whose models cost something.
+/// One line for each configuration whose models cost something, and one for the judge.
 pub(super) fn costs(report: &Report) -> Vec<String> {
     let line = |configuration: &ConfigurationReport| {
         let cost = configuration.usage.telemetry.cost?;
         let units = thousands(configuration.usage.units);
         Some(format!("{}: models cost {cost:.4} US dollars for {units} items", configuration.label))
     };
-    report.configurations.iter().filter_map(line).collect()
+    report.configurations.iter().filter_map(line).chain(report.judge.iter().map(judged)).collect()
+}
+
+/// Who judged, and what came of it.
+fn judged(judge: &JudgeReport) -> String {
+    let mut line = format!(
+        "judged by {}: {} of {} questions",
+        judge.model.name,
+        thousands(judge.verdicts),
+        thousands(judge.questions)
+    );
+    if judge.unclear > 0 {
+        line.push_str(&format!(", {} unclear replies", thousands(judge.unclear)));
+    }
+    if let Some(cost) = judge.cost {
+        line.push_str(&format!(", {cost:.4} US dollars"));
+    }
+    line
 }
 
 /// One line for each configuration with faults: what failed, and what that could make of the figure.

@@ -16,7 +16,7 @@ fn sample() -> Report {
     for (position, planned) in manifest.configurations.iter().enumerate() {
         for item in items.iter().take(if position == 0 { 10 } else { 1 }) {
             let unit = unit_of(planned, item);
-            builder.add(position, item, unit.short(), &state(item.index, &unit));
+            builder.add(position, item, &unit, &state(item.index, &unit));
         }
     }
     builder.finish()
@@ -178,7 +178,7 @@ proptest! {
                 let item = item(index);
                 let unit = unit_of(&manifest.configurations[0], &item);
                 let state: UnitState = state(index, &unit);
-                builder.add(0, &item, unit.short(), &state);
+                builder.add(0, &item, &unit, &state);
             }
             let mut report = builder.finish();
             report.configurations[0].examples.clear();

@@ -194,14 +194,14 @@ mod tests {
 
     #[test]
     fn the_error_function_is_close() {
-        // Values of the error function to ten digits.
+        // Values of the error function to seven digits.
         for (x, exact) in [
             (0.0, 0.0),
-            (0.1, 0.112_462_916),
+            (0.1, 0.112_462_9),
             (0.5, 0.520_499_9),
             (1.0, 0.842_700_8),
             (2.0, 0.995_322_3),
-            (4.0, 0.999_999_985),
+            (4.0, 1.0),
         ] {
             assert!((error_function(x) - exact).abs() < 4e-7, "{x}");
             assert!((error_function(-x) + exact).abs() < 4e-7, "{x}");

@@ -1,5 +1,6 @@
 //! Families of benchmarks: each with its prompts, its actions and its loop.
 
+pub(crate) mod judge;
 pub mod maths;
 pub mod qa;
 

@@ -137,7 +137,7 @@ fn engine_request(request: Request, chat: &ChatTemplate) -> Result<GenerateReque
             Input::Raw(text) => lumos_engine::Input::Text(text),
             Input::Tokens(tokens) => lumos_engine::Input::Tokens(tokens),
             Input::Chat(messages) => {
-                lumos_engine::Input::Text(chat.render(&messages).map_err(ModelError::Refused)?)
+                lumos_engine::Input::Text(chat.render(&messages).map_err(ModelError::Failed)?)
             }
         },
         stop: match request.stop {

@@ -3,6 +3,7 @@
 mod builtin;
 mod chat;
 mod engine;
+mod error;
 mod files;
 mod name;
 mod openai;
@@ -16,11 +17,12 @@ use thiserror::Error;
 
 pub use builtin::source as builtin_source;
 pub use engine::EngineSettings;
+pub use error::{IdentifyError, LoadModelError};
 pub(crate) use files::hash_folder;
 pub use files::{ModelFile, hash_file};
 pub use name::{ModelName, NameError};
 pub use openai::{OpenAiName, OpenAiSettings, Price, Secret};
-pub use registry::{Identified, IdentifyError, LoadModelError, LoadedModel, Models};
+pub use registry::{Identified, LoadedModel, Models, Pricing};
 pub(crate) use script::lines as recorded_lines;
 pub use settings::ModelsSettings;
 

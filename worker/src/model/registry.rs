@@ -12,6 +12,7 @@ use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
 
 use super::engine::{EngineBackend, EngineSettings};
+use super::error::{IdentifyError, LoadModelError};
 use super::files::ModelFile;
 use super::name::{ModelName, NameError};
 use super::openai::{OpenAiBackend, OpenAiName, Servers};
@@ -20,50 +21,6 @@ use super::settings::ModelsSettings;
 use super::{ModelBackend, builtin, files};
 use crate::drive::Backends;
 use crate::tools::ToolSets;
-
-/// Why a name could not be turned into an identity.
-#[derive(Debug, Error)]
-pub enum IdentifyError {
-    /// The name is none.
-    #[error(transparent)]
-    Name(#[from] NameError),
-    /// The model has nothing for this role.
-    #[error(
-        "{name} has no {role}; use it for planner and grounder (formulations iterative, onetime, integrated)"
-    )]
-    NoSuchRole {
-        /// The model's name.
-        name: String,
-        /// The role asked for.
-        role: Role,
-    },
-    /// A file cannot be read.
-    #[error("model {name}: cannot read {}: {source}; check that it is there and that you may read it", path.display())]
-    Unreadable {
-        /// The model's name.
-        name: String,
-        /// The file or folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// What the model's server is asked by is none.
-    #[error("model {name}: {message}")]
-    Settings {
-        /// The model's name.
-        name: String,
-        /// What is wrong.
-        message: String,
-    },
-    /// The folder is no model's.
-    #[error("model {name}: {} holds no weights; copy *.safetensors or pytorch_model*.bin into it", path.display())]
-    NoWeights {
-        /// The model's name.
-        name: String,
-        /// The folder.
-        path: PathBuf,
-    },
-}
 
 /// A model's identity and the files it was made from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,14 +38,18 @@ impl Identified {
     }
 }
 
-/// Why a model could not be loaded.
-#[derive(Debug, Clone, Error)]
-#[error("model {name}: {message}")]
-pub struct LoadModelError {
-    /// The model's name.
-    pub name: String,
-    /// What went wrong, and a remedy.
-    pub message: String,
+/// Whether it is known what a model costs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Pricing {
+    /// It costs nothing: it runs here.
+    Free,
+    /// Its price is set.
+    Known,
+    /// It may cost something, and nobody said what.
+    Unknown {
+        /// What its server calls it.
+        model: String,
+    },
 }
 
 /// What names a loaded thing: content and the type it computes in.
@@ -202,6 +163,18 @@ impl Models {
         self.servers.backend(here.clone(), self.settings.openai.as_ref()).map_err(wrong)?;
         let identity = ModelIdentity { name: planned.to_string(), content: planned.content(), dtype: None };
         Ok(Identified { identity, files: Vec::new() })
+    }
+
+    /// Whether it is known what a model costs.
+    ///
+    /// # Errors
+    /// If the name is none, or what its server is asked by.
+    pub fn pricing(&self, name: &str) -> Result<Pricing, IdentifyError> {
+        let ModelName::OpenAi(here) = self.settings.here(name).parse()? else { return Ok(Pricing::Free) };
+        let (name, model) = (here.to_string(), here.model.clone());
+        let backend = self.servers.backend(here, self.settings.openai.as_ref());
+        let backend = backend.map_err(|message| IdentifyError::Settings { name, message })?;
+        Ok(if backend.is_priced() { Pricing::Known } else { Pricing::Unknown { model } })
     }
 
     /// The backends of a configuration; what is not loaded yet is loaded.

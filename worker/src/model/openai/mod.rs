@@ -73,6 +73,11 @@ pub(super) struct OpenAiBackend {
 }
 
 impl OpenAiBackend {
+    /// Whether it is known what the model costs.
+    pub(super) fn is_priced(&self) -> bool {
+        self.server.settings.prices.contains_key(&self.model)
+    }
+
     /// Asks as often as it may help.
     async fn ask(&self, request: &Request, dialect: Dialect) -> Result<Completion, Attempt> {
         let settings = &self.server.settings;

@@ -1,0 +1,189 @@
+//! Planning a pass.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use lumos_benchmarks::judge::{MAX_VERDICT_TOKENS, prompt_hash, question_about};
+use lumos_tasks::{
+    Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, Item, ItemId, Message,
+    ModelIdentity, Role, Sampling, Setup, Target, Task,
+};
+use thiserror::Error;
+
+use super::{BENCHMARK, CURRENT, passes};
+use crate::atomic_file::write_whole;
+use crate::checkpoint::{Checkpoint, CheckpointError, PlanMark};
+use crate::manifest::{Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData};
+use crate::score::{ScoreError, benchmark};
+use crate::spec::ResolvedSpec;
+use crate::walk::{UnitState, walk};
+
+/// Why a run cannot be judged.
+#[derive(Debug, Error)]
+pub enum JudgeError {
+    /// Its record cannot be read, or the pass's cannot be written.
+    #[error(transparent)]
+    Score(#[from] ScoreError),
+    /// None of its benchmarks is judged.
+    #[error("nothing of this run is judged by a model: {0} have no such metric")]
+    Unjudged(String),
+    /// The pass's manifest cannot be written.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    /// The pass cannot be marked as the one that counts.
+    #[error("{}: {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl From<CheckpointError> for JudgeError {
+    fn from(error: CheckpointError) -> Self {
+        Self::Score(error.into())
+    }
+}
+
+/// A pass that is planned: what [`dispatch`](crate::dispatch::dispatch) takes.
+#[derive(Debug)]
+pub struct Pass {
+    /// The pass as a run.
+    pub manifest: Manifest,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its questions, and what is recorded of them.
+    pub checkpoint: Checkpoint,
+    /// Settled units that are incorrect unasked, because they have no prediction.
+    pub unasked: u64,
+}
+
+/// The configuration that a judge's questions are run under.
+pub(super) fn configuration(judge: &ModelIdentity) -> Configuration {
+    Configuration {
+        benchmark: BENCHMARK.to_owned(),
+        formulation: Formulation::Direct,
+        behaviour: Behaviour::Paper,
+        max_rounds: 1,
+        models: BTreeMap::from([(Role::Judge, judge.clone())]),
+        tools: Vec::new(),
+        generation: GenerationSettings { sampling: Sampling::Greedy, max_new_tokens: MAX_VERDICT_TOKENS },
+        seed: 0,
+        prompts: prompt_hash(),
+    }
+}
+
+/// The identity of a question.
+pub(super) fn question_id(messages: &[Message]) -> ItemId {
+    ItemId { content: ContentHash::of_json(&messages), occurrence: 0 }
+}
+
+/// Plans a pass over what is settled of a run, or plans it anew where more is settled since, and marks it as the one
+/// whose verdicts are reported. Blocks.
+///
+/// # Errors
+/// If a record cannot be read or written, or nothing of the run is judged.
+pub fn plan(
+    run: &Path,
+    manifest: &Manifest,
+    checkpoint: &Checkpoint,
+    judge: ModelRecord,
+) -> Result<Pass, JudgeError> {
+    let (questions, unasked) = questions(manifest, checkpoint)?;
+    let configuration = configuration(&judge.identity);
+    let ids: Vec<ItemId> = questions.iter().map(|item| item.id.clone()).collect();
+    let spec = ResolvedSpec {
+        name: format!("{} judged by {}", manifest.spec.name, judge.identity.name),
+        generation: configuration.generation,
+        // A part of a run is judged whole.
+        partition: None,
+        ..manifest.spec.clone()
+    };
+    let pass = passes(run).join(configuration.identity().short());
+    let judged = Manifest::new(ManifestParts {
+        spec,
+        configurations: vec![configuration],
+        models: vec![judge],
+        data: vec![PlannedData {
+            benchmark: BENCHMARK,
+            source: "the outcomes of the run".to_owned(),
+            sha256: ContentHash::of_json(&ids),
+            records: ids.len() as u64,
+            invalid: 0,
+            items: &ids,
+        }],
+        versions: BTreeMap::new(),
+        git_revision: manifest.git_revision.clone(),
+        created: Timestamp::now(),
+    });
+    let recorded = Checkpoint::create(&pass.join("checkpoint"))?;
+    let items = recorded.store_items(BENCHMARK, &questions)?;
+    recorded.plan_complete(&PlanMark { identity: judged.identity.clone(), items })?;
+    judged.write(&pass)?;
+    mark(run, &pass)?;
+    Ok(Pass { manifest: judged, folder: pass, checkpoint: recorded, unasked })
+}
+
+/// Every question once, in the order of reports; and how many units need none.
+fn questions(manifest: &Manifest, checkpoint: &Checkpoint) -> Result<(Vec<Item>, u64), JudgeError> {
+    let is_judged =
+        |name: &str| Ok::<_, ScoreError>(benchmark(name)?.metrics().iter().any(|metric| metric.judged));
+    let mut chosen = manifest.clone();
+    let mut unjudged = Vec::new();
+    let mut failed = None;
+    chosen.configurations.retain(|planned| {
+        let name = planned.configuration.benchmark.as_str();
+        match is_judged(name) {
+            Ok(true) => return true,
+            Ok(false) => unjudged.push(name.to_owned()),
+            Err(error) => failed = Some(error),
+        }
+        false
+    });
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    if chosen.configurations.is_empty() {
+        unjudged.dedup();
+        return Err(JudgeError::Unjudged(unjudged.join(", ")));
+    }
+    let (mut questions, mut known, mut unasked) = (Vec::new(), HashSet::new(), 0);
+    walk(&chosen, checkpoint, |visit| {
+        let UnitState::Settled(record) = &visit.state else { return Ok(()) };
+        match question_about(&visit.item.task, &visit.item.target, &record.outcome) {
+            Some(messages) => {
+                let id = question_id(&messages);
+                if known.insert(id.clone()) {
+                    questions.push(question(questions.len() as u64, id, messages));
+                }
+            }
+            None => unasked += 1,
+        }
+        Ok::<_, JudgeError>(())
+    })?;
+    Ok((questions, unasked))
+}
+
+fn question(index: u64, id: ItemId, messages: Vec<Message>) -> Item {
+    Item {
+        id,
+        index,
+        name: None,
+        group: None,
+        record: serde_json::Value::Null,
+        task: Task::Judge { messages, max_new_tokens: MAX_VERDICT_TOKENS },
+        setup: Setup::None,
+        // What the question holds already, and nobody compares with.
+        target: Target::Text { answer: String::new() },
+    }
+}
+
+/// Marks the pass whose verdicts count.
+fn mark(run: &Path, pass: &Path) -> Result<(), JudgeError> {
+    let name = pass.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let file = passes(run).join(CURRENT);
+    write_whole(&file, |out| writeln!(out, "{name}")).map_err(|source| JudgeError::Io { file, source })
+}

@@ -1,0 +1,90 @@
+//! A limit on what models cost.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lumos_tasks::NanoDollars;
+
+/// How many dollars may be spent, and how many have been.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limit: f64,
+    spent: Mutex<Spent>,
+}
+
+#[derive(Debug, Default)]
+struct Spent {
+    before: NanoDollars,
+    now: NanoDollars,
+    units: u64,
+    reached: bool,
+}
+
+impl Budget {
+    /// A limit in US dollars, and what earlier sessions spent of it.
+    pub(crate) fn new(limit: f64, before: NanoDollars) -> Self {
+        let reached = before.dollars() >= limit;
+        Self { limit, spent: Mutex::new(Spent { before, reached, ..Spent::default() }) }
+    }
+
+    /// Counts a unit. Whether no further ones are to be given out: those at hand would use up what is left, if they
+    /// cost what the others did on the average.
+    pub(crate) fn spend(&self, cost: Option<NanoDollars>, at_hand: usize) -> bool {
+        let mut spent = self.spent();
+        spent.now += cost.unwrap_or_default();
+        spent.units += 1;
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let ahead = spent.now.dollars() / spent.units as f64 * at_hand as f64;
+        spent.reached |= spent.total() > 0.0 && spent.total() + ahead >= self.limit;
+        spent.reached
+    }
+
+    /// Whether the limit has stopped, or stops, the session.
+    pub(crate) fn is_reached(&self) -> bool {
+        self.spent().reached
+    }
+
+    fn spent(&self) -> MutexGuard<'_, Spent> {
+        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Spent {
+    fn total(&self) -> f64 {
+        self.before.dollars() + self.now.dollars()
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            formatter,
+            "{:.4} US dollars are spent, and what was at hand reached --max-cost {}",
+            self.spent().total(),
+            self.limit
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CENT: Option<NanoDollars> = Some(NanoDollars(10_000_000));
+
+    #[test]
+    fn what_is_at_hand_counts_as_spent() {
+        let budget = Budget::new(0.05, NanoDollars(0));
+        let stops: Vec<_> = (0..4).map(|_| budget.spend(CENT, 2)).collect();
+        assert_eq!(stops, [false, false, true, true]);
+        assert!(budget.to_string().starts_with("0.0400 US dollars"));
+    }
+
+    #[test]
+    fn earlier_sessions_count_and_what_costs_nothing_is_not_limited() {
+        assert!(Budget::new(0.01, NanoDollars(10_000_000)).is_reached());
+        let budget = Budget::new(0.01, NanoDollars(0));
+        assert!(!budget.spend(None, 100) && !budget.is_reached());
+        assert!(Budget::new(0.0, NanoDollars(0)).is_reached());
+    }
+}

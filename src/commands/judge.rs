@@ -1,0 +1,145 @@
+//! `lumos score --judge MODEL`: verdicts of a model on what a run predicted, recorded as they come.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use lumos_coordinator::dispatch::Summary;
+use lumos_coordinator::export;
+use lumos_coordinator::judge::{self, JudgeError, Pass};
+use lumos_coordinator::report::Format;
+use lumos_tasks::{Formulation, NanoDollars, Role};
+use lumos_worker::Models;
+use lumos_worker::model::{EngineSettings, Identified, Pricing};
+use lumos_worker::tools::ToolSets;
+
+use super::report::open;
+use super::run::fleet_of;
+use crate::budget::Budget;
+use crate::cli::ScoreArgs;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::interrupt::Interrupts;
+use crate::planning::model_record;
+use crate::session::{Means, Output, Session};
+use crate::settings;
+
+pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outcome {
+    let scorings = settings::scorings(&arguments.scoring)?;
+    let models = Arc::new(Models::new(EngineSettings::default()));
+    let judge = identify(&models, name).await?;
+    check_budget(&models, name, arguments.max_cost)?;
+    let fleet = fleet_of(&arguments.fleet).await?;
+    let Pass { manifest, folder, checkpoint, unasked } = plan(&arguments.run, judge).await?;
+    if !quiet {
+        eprintln!("{} questions for the judge; {unasked} units have no prediction", manifest.planned());
+    }
+    let planned = &manifest.configurations[0].configuration;
+    if fleet.is_none()
+        && checkpoint.settled() < manifest.planned()
+        && let Some(identity) = planned.models.get(&Role::Judge)
+    {
+        models.get(identity, Role::Judge, planned).await.map_err(Failure::usage)?;
+    }
+    let means = match fleet {
+        Some((server, settings)) => Means::Fleet { server, settings },
+        None => Means::Here {
+            models,
+            tools: Arc::new(ToolSets::default()),
+            places: usize::try_from(arguments.concurrency).unwrap_or(usize::MAX),
+        },
+    };
+    let spent = spent(&checkpoint)?;
+    let budget = arguments.max_cost.map(|limit| Arc::new(Budget::new(limit, spent)));
+    let session = Session { manifest, folder, checkpoint, means };
+    let interrupts = Interrupts::watch();
+    let output = Output { quiet, json: false, record: None, fail_under: None };
+    let judged = session.dispatch(&output, &interrupts, budget.as_ref()).await;
+    let summary = match judged {
+        Ok(summary) => summary,
+        Err(failure) => {
+            session.checkpoint.abandon();
+            return Err(failure);
+        }
+    };
+    // The report reads the verdicts anew.
+    session.checkpoint.close()?;
+    let interrupted = interrupts.drain.is_cancelled();
+    report(arguments, &scorings)?;
+    Ok(conclude(summary, budget.as_deref(), interrupted))
+}
+
+async fn identify(models: &Arc<Models>, name: &str) -> Result<Identified, Failure> {
+    let (models, name) = (Arc::clone(models), name.to_owned());
+    let identified =
+        tokio::task::spawn_blocking(move || models.identify(&name, Role::Judge, Formulation::Direct));
+    identified.await?.map_err(Failure::usage)
+}
+
+/// A limit on costs that nobody knows would not limit anything.
+fn check_budget(models: &Models, name: &str, limit: Option<f64>) -> Result<(), Failure> {
+    let Some(limit) = limit else { return Ok(()) };
+    if !(limit.is_finite() && limit >= 0.0) {
+        return Err(Failure::input(format!("--max-cost {limit} is no number of US dollars")));
+    }
+    match models.pricing(name).map_err(Failure::usage)? {
+        Pricing::Known | Pricing::Free => Ok(()),
+        Pricing::Unknown { model } => Err(Failure::input(format!(
+            "--max-cost is set and what {model} costs is not known"
+        ))
+        .hint(format!("set LUMOS_OPENAI_PRICES={model}=READ/WRITTEN, in US dollars for a million tokens"))),
+    }
+}
+
+async fn plan(run: &Path, judge: Identified) -> Result<Pass, Failure> {
+    let run = run.to_owned();
+    tokio::task::spawn_blocking(move || {
+        let (manifest, checkpoint) = open(&run)?;
+        let planned = judge::plan(&run, &manifest, &checkpoint, model_record(judge));
+        checkpoint.close()?;
+        planned.map_err(|error| match error {
+            error @ JudgeError::Unjudged(_) => Failure::usage(error),
+            error => Failure::from(error),
+        })
+    })
+    .await?
+}
+
+/// What the verdicts that are there have cost.
+fn spent(checkpoint: &lumos_coordinator::Checkpoint) -> Result<NanoDollars, Failure> {
+    let mut spent = NanoDollars::default();
+    for record in checkpoint.records() {
+        spent += record?.telemetry.cost.unwrap_or_default();
+    }
+    Ok(spent)
+}
+
+/// Writes the run's results again, with the verdicts.
+fn report(arguments: &ScoreArgs, scorings: &[lumos_benchmarks::Scoring]) -> Result<(), Failure> {
+    let (manifest, checkpoint) = open(&arguments.run)?;
+    let exported = export::export(&arguments.run, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
+    checkpoint.close()?;
+    let mut out = io::stdout().lock();
+    Format::Terminal.renderer().render(&exported.report, &mut out)?;
+    out.flush()?;
+    Ok(())
+}
+
+fn conclude(summary: Summary, budget: Option<&Budget>, interrupted: bool) -> Exit {
+    let open = summary.planned - summary.settled;
+    if open == 0 {
+        return Exit::Complete;
+    }
+    if let Some(budget) = budget.filter(|budget| budget.is_reached()) {
+        eprintln!("stopped: {budget}");
+    }
+    eprintln!(
+        "{} verdicts are outstanding and {} faulted: the same command goes on with them",
+        summary.outstanding(),
+        summary.faulted
+    );
+    match budget {
+        Some(budget) if budget.is_reached() => Exit::Outstanding,
+        _ if interrupted && !summary.too_many_faults => Exit::Interrupted,
+        _ => Exit::Outstanding,
+    }
+}

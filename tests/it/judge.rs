@@ -1,0 +1,161 @@
+//! `lumos score --judge` against a local server: a pass that is cut short and taken up again, and what it leaves.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::openai::{KEY, Server, assert_no_key};
+use crate::support::{content, lumos};
+
+/// A run over six questions, answered by the server as well.
+fn run(server: &Server, folder: &Path) -> PathBuf {
+    let model = format!("openai:tiny@{}", server.url);
+    let runs = folder.to_str().unwrap();
+    let (code, stdout, stderr) = server.run(&[
+        "run",
+        "--tasks",
+        "hotpotqa",
+        "--formulation",
+        "direct",
+        "--model",
+        &model,
+        "--limit",
+        "6",
+        "--output-path",
+        runs,
+        "--name",
+        "judged",
+    ]);
+    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    folder.join("judged")
+}
+
+fn is_verdict(body: &Value) -> bool {
+    body["messages"][0]["content"].as_str().is_some_and(|text| text.contains("Ground-truth answer"))
+}
+
+/// Bodies of the questions that were put to the judge.
+fn verdicts(server: &Server) -> Vec<Value> {
+    server.state.bodies.lock().unwrap().iter().filter(|body| is_verdict(body)).cloned().collect()
+}
+
+fn answers(request: usize, body: &Value) -> Result<String, u16> {
+    match is_verdict(body) {
+        // Every other question to the judge fails at first.
+        true if request.is_multiple_of(2) => Err(503),
+        true => Ok("CORRECT".to_owned()),
+        false => Ok(format!("Answer is number {request}.")),
+    }
+}
+
+#[test]
+fn faults_are_tried_again_and_verdicts_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(answers);
+    let run = run(&server, folder.path());
+    let before = content(&run).0;
+    let judge = format!("openai:judge@{}", server.url);
+    let score = ["score", run.to_str().unwrap(), "--judge", &judge, "--concurrency", "2"];
+    let mut code = 5;
+    for _ in 0..8 {
+        let (ended, stdout, stderr) = server.run(&score);
+        code = ended;
+        assert!(matches!(code, 0 | 5), "{stdout}\n{stderr}");
+        assert!(stdout.contains("judged by openai:judge@"), "{stdout}");
+        if code == 0 {
+            assert!(stdout.contains("6 of 6 questions, 0.0216 US dollars"), "{stdout}");
+            break;
+        }
+    }
+    assert_eq!(code, 0, "the judge answers sooner or later");
+    let (samples, results) = content(&run);
+    for (judged, plain) in samples["hotpotqa"].iter().zip(&before["hotpotqa"]) {
+        assert_eq!(judged["llm_accuracy"], 1.0);
+        assert_eq!(judged["judge"]["verdict"]["reply"], "CORRECT");
+        assert_eq!(judged["judge"]["verdict"]["cost"], 0.0036);
+        // The judge changes nothing else.
+        assert_eq!((&judged["exact_match"], &judged["f1"]), (&plain["exact_match"], &plain["f1"]));
+        assert_eq!((&judged["unit"], &judged["trajectory"]), (&plain["unit"], &plain["trajectory"]));
+    }
+    assert_eq!(results["lumos"]["judge"]["verdicts"], 6);
+    // Once all is judged nobody is asked, and plain scoring keeps the verdicts.
+    let asked = server.requests();
+    assert_eq!(server.run(&score).0, 0);
+    let (code, stdout, _) = server.run(&["score", run.to_str().unwrap()]);
+    assert!(code == 0 && stdout.contains("llm_accuracy"), "{stdout}");
+    assert_eq!(server.requests(), asked);
+    let questions = verdicts(&server);
+    assert!(questions.iter().all(|body| body["temperature"] == 0 && body["max_tokens"] == 100));
+    assert_no_key(folder.path());
+}
+
+#[test]
+fn a_pass_stops_at_its_limit_of_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|request, body| {
+        Ok(if is_verdict(body) { "INCORRECT".to_owned() } else { format!("Answer is number {request}.") })
+    });
+    let run = run(&server, folder.path());
+    let judge = format!("openai:judge@{}", server.url);
+    let score = |cost| {
+        ["score", run.to_str().unwrap(), "--judge", &judge, "--concurrency", "1", "--max-cost", cost]
+            .map(str::to_owned)
+    };
+    let limited = |cost| {
+        let arguments = score(cost);
+        server.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    // 0.0036 dollars each: two, and the one at hand.
+    let (code, stdout, stderr) = limited("0.009");
+    assert_eq!(code, 5, "{stdout}\n{stderr}");
+    assert!(stderr.contains("--max-cost 0.009"), "{stderr}");
+    let asked = verdicts(&server).len();
+    assert!((2..=3).contains(&asked), "{asked}");
+    // What is spent is spent: the same limit allows nothing more.
+    assert_eq!(limited("0.007").0, 5);
+    assert_eq!(verdicts(&server).len(), asked);
+    let (code, stdout, stderr) = limited("1");
+    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    assert_eq!(verdicts(&server).len(), 6);
+    let other = format!("openai:unpriced@{}", server.url);
+    let (code, _, stderr) =
+        server.run(&["score", run.to_str().unwrap(), "--judge", &other, "--max-cost", "1"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("LUMOS_OPENAI_PRICES=unpriced="), "{stderr}");
+}
+
+#[test]
+fn a_pass_that_is_killed_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|request, body| {
+        if is_verdict(body) {
+            std::thread::sleep(Duration::from_millis(150));
+            return Ok("INCORRECT".to_owned());
+        }
+        Ok(format!("Answer is number {request}."))
+    });
+    let run = run(&server, folder.path());
+    let judge = format!("openai:judge@{}", server.url);
+    let score = ["score", run.to_str().unwrap(), "--judge", &judge, "--concurrency", "1"];
+    let mut child = lumos()
+        .args(score)
+        .env("OPENAI_API_KEY", KEY)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    while verdicts(&server).len() < 3 && began.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let asked = verdicts(&server).len();
+    assert!((3..6).contains(&asked), "{asked}");
+    let (code, stdout, stderr) = server.run(&score);
+    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    // At most what was at hand, and a verdict on its way to the disk, is asked for twice.
+    assert!(verdicts(&server).len() <= 8, "{}", verdicts(&server).len());
+    assert!(content(&run).0["hotpotqa"].iter().all(|row| row["judge"]["judgement"]["paper"] == "incorrect"));
+}

@@ -1,0 +1,63 @@
+//! Why a model is not to be had.
+
+use std::io;
+use std::path::PathBuf;
+
+use lumos_tasks::Role;
+use thiserror::Error;
+
+use super::name::NameError;
+
+/// Why a name could not be turned into an identity.
+#[derive(Debug, Error)]
+pub enum IdentifyError {
+    /// The name is none.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The model has nothing for this role.
+    #[error(
+        "{name} has no {role}; use it for planner and grounder (formulations iterative, onetime, integrated)"
+    )]
+    NoSuchRole {
+        /// The model's name.
+        name: String,
+        /// The role asked for.
+        role: Role,
+    },
+    /// A file cannot be read.
+    #[error("model {name}: cannot read {}: {source}; check that it is there and that you may read it", path.display())]
+    Unreadable {
+        /// The model's name.
+        name: String,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What the model's server is asked by is none.
+    #[error("model {name}: {message}")]
+    Settings {
+        /// The model's name.
+        name: String,
+        /// What is wrong.
+        message: String,
+    },
+    /// The folder is no model's.
+    #[error("model {name}: {} holds no weights; copy *.safetensors or pytorch_model*.bin into it", path.display())]
+    NoWeights {
+        /// The model's name.
+        name: String,
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// Why a model could not be loaded.
+#[derive(Debug, Clone, Error)]
+#[error("model {name}: {message}")]
+pub struct LoadModelError {
+    /// The model's name.
+    pub name: String,
+    /// What went wrong, and a remedy.
+    pub message: String,
+}
