@@ -59,7 +59,7 @@ pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case
                 case.prompts.push(*role, prompt);
                 case.script.push(*role, reply);
             }
-            Step::Call { call, reply, .. } => case.tools.extend(RecordedCall::of(call, reply)),
+            Step::Call { call, reply, .. } => case.tools.push(RecordedCall::of(call, reply)),
             Step::Action { .. } => {}
         }
     }

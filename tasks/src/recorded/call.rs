@@ -1,8 +1,8 @@
 //! Recorded tool calls.
 //!
 //! The original's recordings hold a page's HTML (`http_get`), logits of ten passages at a time (`dpr`) and addresses of
-//! a search (`google`); ours hold the page as it was read (`wiki`), scores (`rank`, ten at a time as well) and addresses
-//! (`search`). Both are read.
+//! a search (`google`); ours hold the page as it was read (`wiki`), the scores of all passages (`rank`: a passage's may
+//! depend on the others) and addresses (`search`). Both are read.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::formulation::Behaviour;
 use crate::identity::ContentHash;
 use crate::request::Message;
 
-/// How many passages a recorded ranking holds at most.
+/// How many passages a ranking of the original's holds at most.
 const PASSAGES: usize = 10;
 
 /// A recorded tool call: its input and what came back, or what it raised.
@@ -65,16 +65,24 @@ impl CallKey {
         Self { tool: "chat", text: text.to_owned(), more: Some(ContentHash::of_json(&messages)) }
     }
 
-    /// What a call is recorded under: one key, or one for every ten passages of a ranking.
-    pub fn of(call: &ToolCall) -> Vec<Self> {
+    /// What a call is recorded under.
+    pub fn of(call: &ToolCall) -> Self {
         match call {
-            ToolCall::Maths { query } => vec![Self::plain("maths", query)],
-            ToolCall::Wiki { request, .. } => vec![Self::plain("page", request.address())],
-            ToolCall::Search { query, .. } => vec![Self::plain("search", query)],
+            ToolCall::Maths { query } => Self::plain("maths", query),
+            ToolCall::Wiki { request, .. } => Self::plain("page", request.address()),
+            ToolCall::Search { query, .. } => Self::plain("search", query),
+            ToolCall::Rank { question, passages } => Self::rank(question, passages),
+            ToolCall::Chat { messages, .. } => Self::chat(messages),
+        }
+    }
+
+    /// What the original's recordings hold of a ranking: one key for every ten passages.
+    fn parts(call: &ToolCall) -> Vec<Self> {
+        match call {
             ToolCall::Rank { question, passages } => {
                 passages.chunks(PASSAGES).map(|passages| Self::rank(question, passages)).collect()
             }
-            ToolCall::Chat { messages, .. } => vec![Self::chat(messages)],
+            call => vec![Self::of(call)],
         }
     }
 }
@@ -99,37 +107,38 @@ pub fn answer<'a>(
     call: &ToolCall,
     mut find: impl FnMut(&CallKey) -> Option<&'a RecordedCall>,
 ) -> Result<ToolReply, NotRecorded> {
-    let mut parts = Vec::new();
-    for key in CallKey::of(call) {
+    let key = CallKey::of(call);
+    if let Some(recorded) = find(&key) {
+        return recorded.reply(call).ok_or(NotRecorded::Malformed(key));
+    }
+    let parts = CallKey::parts(call);
+    if parts.len() < 2 {
+        return Err(NotRecorded::Missing(key));
+    }
+    let mut scores = Vec::new();
+    for key in parts {
         let Some(recorded) = find(&key) else { return Err(NotRecorded::Missing(key)) };
         match recorded.reply(call) {
+            Some(ToolReply::Rank(part)) => scores.extend(part),
             Some(raised @ ToolReply::Raised { .. }) => return Ok(raised),
-            Some(reply) => parts.push(reply),
-            None => return Err(NotRecorded::Malformed(key)),
+            _ => return Err(NotRecorded::Malformed(key)),
         }
     }
-    if matches!(call, ToolCall::Rank { .. }) {
-        let scores = parts.into_iter().filter_map(|part| match part {
-            ToolReply::Rank(scores) => Some(scores),
-            _ => None,
-        });
-        return Ok(ToolReply::Rank(scores.flatten().collect()));
-    }
-    parts.pop().ok_or_else(|| NotRecorded::Missing(CallKey::plain(call.tool(), "")))
+    Ok(ToolReply::Rank(scores))
 }
 
 impl RecordedCall {
-    /// Writes a call and its reply down: one record, or one for every ten passages of a ranking.
-    pub fn of(call: &ToolCall, reply: &ToolReply) -> Vec<Self> {
-        if let (ToolCall::Rank { question, passages }, ToolReply::Rank(scores)) = (call, reply) {
-            let parts = passages.chunks(PASSAGES).zip(scores.chunks(PASSAGES));
-            return parts.map(|(passages, scores)| Self::ranking(question, passages, scores)).collect();
-        }
+    /// Writes a call and its reply down.
+    pub fn of(call: &ToolCall, reply: &ToolReply) -> Self {
         let (tool, input) = match call {
             ToolCall::Maths { query } => ("wolfram", json!(query)),
             ToolCall::Wiki { request, .. } => ("wiki", json!(request.address())),
             ToolCall::Search { query, most } => ("search", json!({ "query": query, "stop": most })),
-            ToolCall::Rank { question, .. } => ("rank", json!({ "question": question })),
+            ToolCall::Rank { question, passages } => {
+                let titles: Vec<&str> = passages.iter().map(|passage| passage.title.as_str()).collect();
+                let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
+                ("rank", json!({ "question": question, "titles": titles, "texts": texts }))
+            }
             ToolCall::Chat { role, messages, max_new_tokens } => (
                 "chat",
                 json!({ "role": role, "messages": messages, "temperature": 0, "max_tokens": max_new_tokens }),
@@ -148,18 +157,7 @@ impl RecordedCall {
             ToolReply::Raised { message } => (Value::Null, Some(message.clone())),
         };
         let output = raises.is_none().then_some(output);
-        vec![Self { tool: tool.to_owned(), input, output, raises }]
-    }
-
-    fn ranking(question: &str, passages: &[Passage], scores: &[f64]) -> Self {
-        let titles: Vec<&str> = passages.iter().map(|passage| passage.title.as_str()).collect();
-        let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
-        Self {
-            tool: "rank".to_owned(),
-            input: json!({ "question": question, "titles": titles, "texts": texts }),
-            output: Some(json!(scores)),
-            raises: None,
-        }
+        Self { tool: tool.to_owned(), input, output, raises }
     }
 
     /// What it is found by; `None` where its input is not one of a known tool.
@@ -248,35 +246,52 @@ mod tests {
         let passage = |index: usize| Passage { title: "T".to_owned(), text: index.to_string() };
         let passages: Vec<Passage> = (0..23).map(passage).collect();
         let counted = ChatReply { prompt_tokens: Some(3), ..ChatReply::recorded("Ada") };
-        for (call, reply, records) in [
-            (maths(), ToolReply::Maths(MathsReply::One("3".to_owned())), 1),
-            (maths(), ToolReply::Maths(MathsReply::Many(vec![Some("3".to_owned()), None])), 1),
-            (maths(), ToolReply::Maths(MathsReply::Empty), 1),
-            (wiki(), ToolReply::Wiki(Page::of_text("One. Two.")), 1),
-            (wiki(), ToolReply::Wiki(Page::Listed(vec!["a".to_owned()])), 1),
-            (wiki(), ToolReply::Raised { message: "ConnectionError: refused".to_owned() }, 1),
+        for (call, reply) in [
+            (maths(), ToolReply::Maths(MathsReply::One("3".to_owned()))),
+            (maths(), ToolReply::Maths(MathsReply::Many(vec![Some("3".to_owned()), None]))),
+            (maths(), ToolReply::Maths(MathsReply::Empty)),
+            (wiki(), ToolReply::Wiki(Page::of_text("One. Two."))),
+            (wiki(), ToolReply::Wiki(Page::Listed(vec!["a".to_owned()]))),
+            (wiki(), ToolReply::Raised { message: "ConnectionError: refused".to_owned() }),
             (
                 ToolCall::Search { query: "q".to_owned(), most: 3 },
                 ToolReply::Search(vec!["https://x".to_owned()]),
-                1,
             ),
             (
                 ToolCall::Rank { question: "q".to_owned(), passages },
                 ToolReply::Rank((0..23).map(f64::from).collect()),
-                3,
             ),
-            (chat(), ToolReply::Chat(ChatReply::recorded("Ada")), 1),
-            (chat(), ToolReply::Chat(counted), 1),
+            (chat(), ToolReply::Chat(ChatReply::recorded("Ada"))),
+            (chat(), ToolReply::Chat(counted)),
         ] {
-            let recorded = RecordedCall::of(&call, &reply);
-            assert_eq!(recorded.len(), records);
-            let text = serde_json::to_string(&recorded).unwrap();
-            let read: Vec<RecordedCall> = serde_json::from_str(&text).unwrap();
-            let mut left = read.iter();
+            let text = serde_json::to_string(&RecordedCall::of(&call, &reply)).unwrap();
+            let read: RecordedCall = serde_json::from_str(&text).unwrap();
             let found =
-                answer(&call, |key| left.next().filter(|recorded| recorded.key().as_ref() == Some(key)));
+                answer(&call, |key| Some(&read).filter(|recorded| recorded.key().as_ref() == Some(key)));
             assert_eq!(found, Ok(reply));
         }
+    }
+
+    #[test]
+    fn a_ranking_is_found_as_a_whole_or_in_the_originals_tens() {
+        let passage = |index: usize| Passage { title: "T".to_owned(), text: index.to_string() };
+        let call = |count: usize| ToolCall::Rank {
+            question: "q".to_owned(),
+            passages: (0..count).map(passage).collect(),
+        };
+        let scores = |count: usize, base: f64| ToolReply::Rank((0..count).map(|_| base).collect());
+        // The first ten passages are the same and their scores are not.
+        let recorded =
+            [RecordedCall::of(&call(10), &scores(10, 1.0)), RecordedCall::of(&call(12), &scores(12, 2.0))];
+        let find = |key: &CallKey| recorded.iter().find(|one| one.key().as_ref() == Some(key));
+        assert_eq!(answer(&call(10), find), Ok(scores(10, 1.0)));
+        assert_eq!(answer(&call(12), find), Ok(scores(12, 2.0)));
+        let ToolCall::Rank { question, passages } = call(12) else { unreachable!() };
+        let last = ToolCall::Rank { question, passages: passages[10..].to_vec() };
+        let tens = [RecordedCall::of(&call(10), &scores(10, 1.0)), RecordedCall::of(&last, &scores(2, 3.0))];
+        let found = answer(&call(12), |key| tens.iter().find(|one| one.key().as_ref() == Some(key)));
+        let ToolReply::Rank(found) = found.unwrap() else { unreachable!() };
+        assert_eq!((found.len(), found[9], found[10]), (12, 1.0, 3.0));
     }
 
     #[test]
@@ -289,7 +304,7 @@ mod tests {
             raises: None,
         };
         let call = ToolCall::Wiki { request: WikiRequest::of("Kyoto"), reading: Behaviour::Paper };
-        assert_eq!(recorded.key().as_ref(), CallKey::of(&call).first());
+        assert_eq!(recorded.key(), Some(CallKey::of(&call)));
         assert!(matches!(recorded.reply(&call), Some(ToolReply::Wiki(Page::Article { .. }))));
         let other = ToolCall::Search { query: "Kyoto".to_owned(), most: 3 };
         let missing = answer(&other, |_| None).unwrap_err().to_string();

@@ -99,7 +99,7 @@ fn run(row: &UnitRow, step: impl Fn(&[MathsReply]) -> Progress) -> Result<Execut
         match answer(&call, |key| recorded.filter(|recorded| recorded.key().as_ref() == Some(key))) {
             Ok(ToolReply::Maths(reply)) => answers.push(reply),
             _ => {
-                let asked = CallKey::of(&call).pop().map(|key| key.text).unwrap_or_default();
+                let asked = CallKey::of(&call).text;
                 let recorded = recorded.map_or(Value::Null, |recorded| recorded.input.clone());
                 return Err(format!("tool call {number}: asked {asked:?}, recorded is {recorded}"));
             }
