@@ -172,10 +172,10 @@ impl Engine {
     /// shut down; other sequences go on.
     pub async fn generate(&self, request: GenerateRequest) -> Result<Generation, GenerateError> {
         let order = self.order(request)?;
-        let stop_text = order.stop_text.clone();
+        let stop_texts = order.stop_texts.clone();
         let completion = self.submit(order, None).await?;
         let completion = completion.await.map_err(|_| GenerateError::ShutDown)??;
-        generation(&self.inner.tokenizer, completion, stop_text.as_deref())
+        generation(&self.inner.tokenizer, completion, &stop_texts)
     }
 
     /// Generates one sequence and gives its tokens as they come. Dropping the stream cancels it.
@@ -185,11 +185,11 @@ impl Engine {
     /// stream tells.
     pub async fn stream(&self, request: GenerateRequest) -> Result<GenerationStream, GenerateError> {
         let order = self.order(request)?;
-        let (prompt, stop_text) = (order.prompt.clone(), order.stop_text.clone());
+        let (prompt, stop_texts) = (order.prompt.clone(), order.stop_texts.clone());
         let (sender, tokens) = mpsc::channel(STREAM);
         let completion = self.submit(order, Some(sender)).await?;
         let tokenizer = self.inner.tokenizer.clone();
-        Ok(GenerationStream::new(tokens, completion, tokenizer, &prompt, stop_text))
+        Ok(GenerationStream::new(tokens, completion, tokenizer, &prompt, stop_texts))
     }
 
     async fn submit(
@@ -239,20 +239,21 @@ impl Engine {
         if prompt.len() >= limit {
             return Err(GenerateError::PromptTooLong { tokens: prompt.len(), limit });
         }
-        let (stop_tokens, stop_text) = match stop {
+        let (stop_tokens, stop_texts) = match stop {
             Stop::Newline => {
                 let newline = self.inner.tokenizer.newline();
                 let none =
                     || GenerateError::InvalidStop("the tokenizer has no token for a newline".to_owned());
-                (vec![newline.ok_or_else(none)?], None)
+                (vec![newline.ok_or_else(none)?], Vec::new())
             }
-            Stop::Tokens(tokens) => (tokens, None),
-            Stop::Text(text) if text.is_empty() => {
-                return Err(GenerateError::InvalidStop("the stop text is empty".to_owned()));
-            }
-            Stop::Text(text) => (Vec::new(), Some(text)),
-            Stop::Never => (Vec::new(), None),
+            Stop::Tokens(tokens) => (tokens, Vec::new()),
+            Stop::Text(text) => (Vec::new(), vec![text]),
+            Stop::Texts(texts) => (Vec::new(), texts),
+            Stop::Never => (Vec::new(), Vec::new()),
         };
+        if stop_texts.iter().any(String::is_empty) {
+            return Err(GenerateError::InvalidStop("the stop text is empty".to_owned()));
+        }
         if let Some(token) =
             prompt.iter().chain(&stop_tokens).chain(&forced).find(|token| **token as usize >= vocabulary)
         {
@@ -262,7 +263,7 @@ impl Engine {
         let order = Order {
             prompt,
             stop_tokens,
-            stop_text,
+            stop_texts,
             end_of_sequence,
             max_new_tokens,
             sampling,

@@ -3,7 +3,7 @@
 //! [`Engine::load`] takes a folder as published on the Hugging Face hub (Llama 1 to 3, Mistral, TinyLlama and
 //! their fine-tunes; safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) and
 //! [`Engine::generate`] continues sequences, many at once. [`Models`] shares engines between roles. A [`Reader`] scores
-//! passages with a BERT encoder.
+//! passages with a BERT encoder, a [`CrossEncoder`] texts with a RoBERTa or a DeBERTa.
 //!
 //! Candle reads and converts the weights; the forward pass is this crate's own, because batches must not
 //! change results: a sequence's float32 logits are the same to the bit whatever is computed beside it and however
@@ -35,10 +35,10 @@ mod tokenizer;
 mod fixtures;
 
 pub use description::{ModelDescription, WeightFile};
-pub use encoder::{ReadError, Reader, ReaderPassage};
+pub use encoder::{CrossEncoder, ReadError, Reader, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
-pub use memory::MemoryBudget;
+pub use memory::{MemoryBudget, free_memory};
 pub use model::linear_path;
 pub use models::Models;
 pub use options::{DType, LoadOptions, ModelFiles, ModelSource, RotaryPrecision};

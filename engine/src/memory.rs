@@ -77,7 +77,7 @@ pub(crate) fn cache_share(budget: Option<&MemoryBudget>, wanted: u64) -> u64 {
 
 /// Bytes that this process could still take, as far as Linux says: what is available in the machine and in the
 /// control group.
-fn free_memory() -> Option<u64> {
+pub fn free_memory() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
     let number = |path: &str| read(path)?.trim().parse::<u64>().ok();
     let machine = available(&read("/proc/meminfo")?)?;

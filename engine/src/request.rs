@@ -24,6 +24,8 @@ pub enum Stop {
     Tokens(Vec<u32>),
     /// As soon as the completion contains this text, which is cut off together with what follows it.
     Text(String),
+    /// The same for whichever of several texts comes first.
+    Texts(Vec<String>),
     /// Nothing else.
     Never,
 }
@@ -117,8 +119,8 @@ pub struct Usage {
 pub struct Generation {
     /// The prompt's ids.
     pub prompt_tokens: Vec<u32>,
-    /// The generated ids, without the stop or end-of-sequence token that ended them. With [`Stop::Text`] they
-    /// include the tokens that spelled the stop text.
+    /// The generated ids, without the stop or end-of-sequence token that ended them. With [`Stop::Text`] and
+    /// [`Stop::Texts`] they include the tokens that spelled the stop text.
     pub tokens: Vec<u32>,
     /// decode(prompt + tokens) without its leading decode(prompt), special tokens skipped: decoding `tokens`
     /// alone would lose a leading blank.
@@ -135,7 +137,7 @@ pub struct Generation {
 pub(crate) fn generation(
     tokenizer: &Tokenizer,
     completion: Completion,
-    stop_text: Option<&str>,
+    stop_texts: &[String],
 ) -> Result<Generation, GenerateError> {
     let Completion { prompt, tokens, finish, generated, cached, first_logits } = completion;
     let before = tokenizer.decode(&prompt)?;
@@ -143,13 +145,18 @@ pub(crate) fn generation(
     all.extend(&tokens);
     let whole = tokenizer.decode(&all)?;
     let mut text = after(&whole, &before).to_owned();
-    if let (Finish::Stop, Some(stop)) = (finish, stop_text)
-        && let Some(start) = text.find(stop)
+    if finish == Finish::Stop
+        && let Some(start) = first_stop(&text, stop_texts)
     {
         text.truncate(start);
     }
     let usage = Usage { prompt_tokens: prompt.len(), completion_tokens: generated, cached_tokens: cached };
     Ok(Generation { prompt_tokens: prompt, tokens, text, finish, usage, first_logits })
+}
+
+/// Where the first of the stop texts begins.
+pub(crate) fn first_stop(text: &str, stops: &[String]) -> Option<usize> {
+    stops.iter().filter_map(|stop| text.find(&**stop)).min()
 }
 
 /// `whole` without as many characters as `before` has: the prompt's text may itself end differently once more

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::GenerateError;
-use crate::request::{Generation, after, generation};
+use crate::request::{Generation, after, first_stop, generation};
 use crate::scheduler::Completion;
 use crate::tokenizer::Tokenizer;
 
@@ -58,9 +58,9 @@ impl GenerationStream {
         completion: oneshot::Receiver<Result<Completion, GenerateError>>,
         tokenizer: Arc<Tokenizer>,
         prompt: &[u32],
-        stop_text: Option<String>,
+        stop_texts: Vec<String>,
     ) -> Self {
-        let text = GrowingText::new(prompt, stop_text);
+        let text = GrowingText::new(prompt, stop_texts);
         Self { tokens, completion: Some(completion), tokenizer, text, received: 0, done: None }
     }
 
@@ -87,7 +87,7 @@ impl GenerationStream {
 
     /// What is left when the sequence is over: perhaps a last delta, then the end.
     fn end(&mut self, completion: Completion) -> Result<StreamEvent, GenerateError> {
-        let generation = generation(&self.tokenizer, completion, self.text.stop.as_deref())?;
+        let generation = generation(&self.tokenizer, completion, &self.text.stops)?;
         let tokens = generation.tokens[self.received..].to_vec();
         let text = after(&generation.text, &self.text.given).to_owned();
         if tokens.is_empty() && text.is_empty() {
@@ -104,17 +104,17 @@ struct GrowingText {
     /// `tokens[..settled]` are context; the text up to `read` is known.
     settled: usize,
     read: usize,
-    stop: Option<String>,
-    /// Known, but perhaps a part of the stop text.
+    stops: Vec<String>,
+    /// Known, but perhaps a part of a stop text.
     held: String,
     given: String,
 }
 
 impl GrowingText {
-    fn new(prompt: &[u32], stop: Option<String>) -> Self {
+    fn new(prompt: &[u32], stops: Vec<String>) -> Self {
         let tokens = prompt[prompt.len().saturating_sub(8)..].to_vec();
         let read = tokens.len();
-        Self { tokens, settled: 0, read, stop, held: String::new(), given: String::new() }
+        Self { tokens, settled: 0, read, stops, held: String::new(), given: String::new() }
     }
 
     /// The text that these tokens add, as far as it is certain.
@@ -127,12 +127,9 @@ impl GrowingText {
         }
         self.held.push_str(after(&whole, &before));
         (self.settled, self.read) = (self.read, self.tokens.len());
-        let certain = match &self.stop {
-            Some(stop) => self.held.find(&**stop).unwrap_or_else(|| {
-                self.held.floor_char_boundary((self.held.len() + 1).saturating_sub(stop.len()))
-            }),
-            None => self.held.len(),
-        };
+        let longest = self.stops.iter().map(String::len).max().unwrap_or(1);
+        let certain = first_stop(&self.held, &self.stops)
+            .unwrap_or_else(|| self.held.floor_char_boundary((self.held.len() + 1).saturating_sub(longest)));
         let text: String = self.held.drain(..certain).collect();
         self.given.push_str(&text);
         Ok(text)
@@ -150,18 +147,20 @@ mod tests {
         let tokenizer = Tokenizer::from_json(json.as_bytes(), "tokenizer.json".as_ref()).unwrap();
         let prompt = tokenizer.encode("the inn").unwrap();
         let all = tokenizer.encode("the inn in the é 漢字 🙂 a thin hat").unwrap();
-        let pieces = |stop: Option<&str>| -> (Vec<String>, String) {
-            let mut growing = GrowingText::new(&prompt, stop.map(str::to_owned));
+        let pieces = |stops: &[&str]| -> (Vec<String>, String) {
+            let stops = stops.iter().map(|stop| (*stop).to_owned()).collect();
+            let mut growing = GrowingText::new(&prompt, stops);
             let new = &all[prompt.len()..];
             let pieces = new.iter().map(|token| growing.push(&[*token], &tokenizer).unwrap()).collect();
             (pieces, growing.given)
         };
-        let (free, given) = pieces(None);
+        let (free, given) = pieces(&[]);
         assert_eq!(given, " in the é 漢字 🙂 a thin hat");
         assert_eq!(free.concat(), given);
         assert!(free.len() > 15 && free.contains(&"漢".to_owned()) && !given.contains(INCOMPLETE));
         // What may be the beginning of the stop text is held back; what is before it is not.
-        assert_eq!(pieces(Some("thin")).1, " in the é 漢字 🙂 a ");
-        assert_eq!(pieces(Some("never")).1, " in the é 漢字 🙂 a thin");
+        assert_eq!(pieces(&["thin"]).1, " in the é 漢字 🙂 a ");
+        assert_eq!(pieces(&["never"]).1, " in the é 漢字 🙂 a thin");
+        assert_eq!(pieces(&["hat", "never", "a "]).1, " in the é 漢字 🙂 ");
     }
 }

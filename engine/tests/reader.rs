@@ -5,10 +5,8 @@
 #[path = "support/reference.rs"]
 mod cases;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use flate2::read::GzDecoder;
 use lumos_engine::{ReadError, Reader, ReaderPassage};
 use serde::Deserialize;
 use tokio::task::JoinSet;
@@ -32,10 +30,8 @@ impl Case {
 
 fn reference() -> Option<(PathBuf, Vec<Case>)> {
     let folder = cases::folder("dpr-reader")?;
-    let mut text = String::new();
-    let file = std::fs::File::open(folder.join("cases.jsonl.gz")).unwrap();
-    GzDecoder::new(file).read_to_string(&mut text).unwrap();
-    Some((folder, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()))
+    let cases = cases::rows(&folder);
+    Some((folder, cases))
 }
 
 #[tokio::test(flavor = "multi_thread")]

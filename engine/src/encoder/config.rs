@@ -1,4 +1,4 @@
-//! config.json of BERT encoders, checked.
+//! config.json of BERT's descendants, checked.
 
 use std::path::Path;
 
@@ -14,15 +14,65 @@ pub(super) struct EncoderConfig {
     pub(super) layers: usize,
     pub(super) heads: usize,
     pub(super) norm_epsilon: f32,
-    /// Longest sequence in tokens.
+    /// Rows of the embedding of positions.
     pub(super) positions: usize,
+    /// Rows of the embedding of token types; none has none.
     pub(super) token_types: usize,
-    /// The id that fills sequences up; nothing attends to it.
+    /// The id that fills sequences up.
     pub(super) padding: u32,
+    pub(super) family: Family,
+}
+
+/// What sets the encoders apart.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Family {
+    /// BERT (Devlin et al. 2018): positions count from 0, and nothing attends to the padding.
+    Bert,
+    /// RoBERTa (Liu et al. 2019): positions count from one above the id of the padding, which is passed over.
+    Roberta,
+    /// DeBERTa of the second or third version (He et al. 2021): distances between tokens instead of positions.
+    Deberta(Distances),
+}
+
+/// How distances between tokens are told apart.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Distances {
+    /// Distances that have a bucket, in both directions together: half of them one each, the further ones by the
+    /// logarithm. Zero: each distance has its own.
+    pub(super) buckets: usize,
+    /// What the furthest bucket reaches.
+    pub(super) furthest: usize,
+    /// Whether the embedding of distances is normed.
+    pub(super) normed: bool,
+}
+
+impl Distances {
+    /// Half of the rows of the embedding of distances.
+    pub(super) fn span(&self) -> usize {
+        if self.buckets > 0 { self.buckets } else { self.furthest }
+    }
+
+    /// The row of the embedding for a distance, `query - key` in tokens (`make_log_bucket_position` of
+    /// transformers' `modeling_deberta_v2.py`).
+    pub(super) fn row(&self, distance: isize) -> usize {
+        let (span, size) = (self.span(), distance.unsigned_abs());
+        let middle = self.buckets / 2;
+        let size = if self.buckets == 0 || size <= middle {
+            size
+        } else {
+            let logarithm = (size as f32 / middle as f32).ln();
+            let whole = ((self.furthest - 1) as f32 / middle as f32).ln();
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]
+            let further = (logarithm / whole * (middle - 1) as f32).ceil() as usize;
+            middle + further
+        };
+        if distance < 0 { span.saturating_sub(size) } else { (span + size).min(2 * span - 1) }
+    }
 }
 
 #[derive(Deserialize)]
 struct RawConfig {
+    model_type: Option<String>,
     hidden_size: usize,
     intermediate_size: usize,
     num_hidden_layers: usize,
@@ -38,6 +88,51 @@ struct RawConfig {
     position_embedding_type: Option<String>,
     #[serde(default)]
     projection_dim: usize,
+    embedding_size: Option<usize>,
+    #[serde(default)]
+    relative_attention: bool,
+    #[serde(default)]
+    share_att_key: bool,
+    #[serde(default)]
+    position_biased_input: Option<bool>,
+    #[serde(default)]
+    position_buckets: i64,
+    #[serde(default)]
+    max_relative_positions: i64,
+    #[serde(default)]
+    pos_att_type: PositionAttention,
+    norm_rel_ebd: Option<String>,
+    #[serde(default)]
+    conv_kernel_size: i64,
+    pooler_hidden_act: Option<String>,
+}
+
+/// Which parts of attention look at distances, as a list or joined by bars.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum PositionAttention {
+    Joined(String),
+    Listed(Vec<String>),
+}
+
+impl Default for PositionAttention {
+    fn default() -> Self {
+        Self::Listed(Vec::new())
+    }
+}
+
+impl PositionAttention {
+    /// Whether distances count from contents to positions and from positions to contents, and nowhere else.
+    fn is_both(&self) -> bool {
+        let mut parts: Vec<String> = match self {
+            Self::Joined(joined) => {
+                joined.to_lowercase().split('|').map(|part| part.trim().to_owned()).collect()
+            }
+            Self::Listed(parts) => parts.iter().map(|part| part.to_lowercase()).collect(),
+        };
+        parts.sort_unstable();
+        parts == ["c2p", "p2c"]
+    }
 }
 
 fn usual_epsilon() -> f64 {
@@ -54,13 +149,14 @@ impl EncoderConfig {
         let raw: RawConfig = serde_json::from_slice(bytes)
             .map_err(|error| LoadError::InvalidJson { file: file.to_owned(), reason: error.to_string() })?;
         let invalid = |reason: String| LoadError::InvalidConfig { file: file.to_owned(), reason };
+        let is_deberta = raw.model_type.as_deref() == Some("deberta-v2");
         for (name, value) in [
             ("hidden_size", raw.hidden_size),
             ("intermediate_size", raw.intermediate_size),
             ("num_hidden_layers", raw.num_hidden_layers),
             ("num_attention_heads", raw.num_attention_heads),
             ("max_position_embeddings", raw.max_position_embeddings),
-            ("type_vocab_size", raw.type_vocab_size),
+            ("type_vocab_size", if is_deberta { raw.type_vocab_size + 1 } else { raw.type_vocab_size }),
         ] {
             if value == 0 || value > 1 << 20 {
                 return Err(invalid(format!("{name} is {value}")));
@@ -93,7 +189,62 @@ impl EncoderConfig {
             positions: raw.max_position_embeddings,
             token_types: raw.type_vocab_size,
             padding: raw.pad_token_id,
+            family: match raw.model_type.as_deref() {
+                Some("roberta") => Family::Roberta,
+                Some("deberta-v2") => Family::Deberta(raw.distances().map_err(invalid)?),
+                _ => Family::Bert,
+            },
         })
+    }
+
+    /// Longest sequence in tokens.
+    pub(super) fn longest(&self) -> usize {
+        match self.family {
+            Family::Bert | Family::Deberta(_) => self.positions,
+            Family::Roberta => self.positions.saturating_sub(self.padding as usize + 1),
+        }
+    }
+}
+
+impl RawConfig {
+    /// What a DeBERTa says of distances, or what of it is not computed here.
+    fn distances(&self) -> Result<Distances, String> {
+        for (name, is_wrong) in [
+            ("relative_attention is not true", !self.relative_attention),
+            ("share_att_key is not true", !self.share_att_key),
+            ("position_biased_input is not false", self.position_biased_input != Some(false)),
+            ("type_vocab_size is not 0", self.type_vocab_size != 0),
+            ("pos_att_type is not p2c and c2p", !self.pos_att_type.is_both()),
+            ("conv_kernel_size is not 0", self.conv_kernel_size > 0),
+            ("embedding_size differs from hidden_size", {
+                self.embedding_size.is_some_and(|size| size != self.hidden_size)
+            }),
+            ("pooler_hidden_act is not gelu", {
+                !matches!(self.pooler_hidden_act.as_deref(), None | Some("gelu"))
+            }),
+        ] {
+            if is_wrong {
+                return Err(name.to_owned());
+            }
+        }
+        let normed = match self.norm_rel_ebd.as_deref() {
+            None | Some("none") => false,
+            Some("layer_norm") => true,
+            Some(other) => return Err(format!("norm_rel_ebd is {other:?}")),
+        };
+        let furthest = match usize::try_from(self.max_relative_positions) {
+            Ok(furthest) if furthest > 0 => furthest,
+            _ => self.max_position_embeddings,
+        };
+        let buckets = usize::try_from(self.position_buckets).unwrap_or(0);
+        if furthest > 1 << 16
+            || buckets == 1
+            || buckets > 1 << 16
+            || (buckets > 0 && furthest <= buckets / 2 + 1)
+        {
+            return Err(format!("position_buckets is {buckets} for distances up to {furthest}"));
+        }
+        Ok(Distances { buckets, furthest, normed })
     }
 }
 
@@ -122,5 +273,38 @@ mod tests {
             let error = parse(more).unwrap_err().to_string();
             assert!(error.contains("config.json"), "{error}");
         }
+    }
+
+    const DEBERTA: &str = r#","model_type":"deberta-v2","relative_attention":true,"share_att_key":true,
+        "position_biased_input":false,"type_vocab_size":0,"norm_rel_ebd":"layer_norm","position_buckets":256"#;
+
+    #[test]
+    fn a_deberta_that_is_not_computed_is_refused() {
+        let joined = parse(&format!(r#"{DEBERTA},"pos_att_type":"p2c|c2p""#)).unwrap();
+        let listed = parse(&format!(r#"{DEBERTA},"pos_att_type":["c2p","p2c"]"#)).unwrap();
+        assert_eq!(joined, listed);
+        assert_eq!(joined.family, Family::Deberta(Distances { buckets: 256, furthest: 512, normed: true }));
+        for more in [
+            r#","pos_att_type":"c2p""#,
+            r#","pos_att_type":"p2c|c2p","conv_kernel_size":3"#,
+            r#","pos_att_type":"p2c|c2p","embedding_size":32"#,
+            r#","pos_att_type":"p2c|c2p","max_relative_positions":100"#,
+        ] {
+            let error = parse(&format!("{DEBERTA}{more}")).unwrap_err().to_string();
+            assert!(error.contains("config.json"), "{error}");
+        }
+    }
+
+    #[test]
+    fn near_distances_have_a_row_each_and_far_ones_share() {
+        let distances = Distances { buckets: 256, furthest: 512, normed: true };
+        let rows = [0, 1, -1, 128, 129, -128, 511, -511, 600, -600];
+        let expected = [256, 257, 255, 384, 385, 128, 511, 1, 511, 0];
+        for (distance, row) in rows.into_iter().zip(expected) {
+            assert_eq!(distances.row(distance), row, "{distance}");
+        }
+        let each = Distances { buckets: 0, furthest: 4, normed: false };
+        let rows: Vec<usize> = (-6..=6).map(|distance| each.row(distance)).collect();
+        assert_eq!(rows, [0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 7, 7, 7]);
     }
 }

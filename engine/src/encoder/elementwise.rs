@@ -1,4 +1,4 @@
-//! Norms, activations and attention of encoders on rows of floats, each with one fixed order of reduction.
+//! Norms and activations of encoders on rows of floats, each with one fixed order of reduction.
 
 use pulp::Arch;
 
@@ -51,8 +51,9 @@ fn norm(row: &mut [f32], weight: &[f32], bias: &[f32], epsilon: f32) {
     }
 }
 
+/// The sum of what `of` makes of each value.
 #[inline(always)]
-fn sum(values: &[f32], of: impl Fn(f32) -> f32) -> f32 {
+pub(super) fn sum(values: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     let (blocks, rest) = values.as_chunks::<LANES>();
     let mut lanes = [0.0f32; LANES];
     for block in blocks {
@@ -64,6 +65,15 @@ fn sum(values: &[f32], of: impl Fn(f32) -> f32) -> f32 {
         *lane += of(*value);
     }
     add_lanes(lanes)
+}
+
+/// One number for each row: its product with `weight`, and `bias`.
+pub(super) fn scores(rows: &[f32], weight: &[f32], bias: f32) -> Vec<f32> {
+    let score = |row: &[f32]| {
+        let products = row.iter().zip(weight);
+        products.fold(0.0f32, |sum, (value, weight)| value.mul_add(*weight, sum)) + bias
+    };
+    rows.chunks_exact(weight.len()).map(score).collect()
 }
 
 /// Adds `bias` to each row.
@@ -97,6 +107,15 @@ pub(super) fn add_bias_and_gelu(arch: Arch, rows: &mut [f32], bias: &[f32]) {
     );
 }
 
+/// Adds `bias` to each row and takes the hyperbolic tangent of it.
+pub(super) fn add_bias_and_tanh(rows: &mut [f32], bias: &[f32]) {
+    for row in rows.chunks_exact_mut(bias.len()) {
+        for (value, bias) in row.iter_mut().zip(bias) {
+            *value = (*value + bias).tanh();
+        }
+    }
+}
+
 /// The error function to about 3e-7 (Abramowitz and Stegun, 7.1.26).
 #[inline(always)]
 fn error_function(x: f32) -> f32 {
@@ -108,84 +127,6 @@ fn error_function(x: f32) -> f32 {
     polynomial = t.mul_add(polynomial, -0.284_496_74);
     polynomial = t.mul_add(polynomial, 0.254_829_6);
     (1.0 - polynomial * t * exponential(-size * size)).copysign(x)
-}
-
-/// Buffers of [`attention`], kept between calls.
-#[derive(Default)]
-pub(super) struct AttentionScratch {
-    keys: Vec<f32>,
-    scores: Vec<f32>,
-}
-
-/// Attention within one sequence. `input` has for each token its queries, keys and values, all heads of each;
-/// `seen` says which tokens may be attended to. Only the first tokens' results are computed, as many as `output`
-/// has rows.
-pub(super) fn attention(
-    arch: Arch,
-    input: &[f32],
-    seen: &[bool],
-    heads: usize,
-    output: &mut [f32],
-    scratch: &mut AttentionScratch,
-) {
-    let length = seen.len();
-    let width = input.len() / length / 3;
-    let size = width / heads;
-    let scale = 1.0 / (size as f32).sqrt();
-    scratch.keys.resize(size * length, 0.0);
-    scratch.scores.resize(length, 0.0);
-    compiled(
-        arch,
-        #[inline(always)]
-        || {
-            for head in 0..heads {
-                // Keys transposed, so that the scores of neighbouring tokens are neighbours.
-                for (token, row) in input.chunks_exact(3 * width).enumerate() {
-                    let keys = &row[width + head * size..][..size];
-                    for (component, key) in keys.iter().enumerate() {
-                        scratch.keys[component * length + token] = *key;
-                    }
-                }
-                let rows = input.chunks_exact(3 * width).zip(output.chunks_exact_mut(width));
-                for (row, output) in rows {
-                    let query = &row[head * size..][..size];
-                    scratch.scores.fill(0.0);
-                    for (component, keys) in query.iter().zip(scratch.keys.chunks_exact(length)) {
-                        for (score, key) in scratch.scores.iter_mut().zip(keys) {
-                            *score = component.mul_add(*key, *score);
-                        }
-                    }
-                    let total = weigh(&mut scratch.scores, seen, scale);
-                    let output = &mut output[head * size..][..size];
-                    output.fill(0.0);
-                    for (weight, row) in scratch.scores.iter().zip(input.chunks_exact(3 * width)) {
-                        let values = &row[2 * width + head * size..][..size];
-                        for (output, value) in output.iter_mut().zip(values) {
-                            *output = weight.mul_add(*value, *output);
-                        }
-                    }
-                    for output in output {
-                        *output /= total;
-                    }
-                }
-            }
-        },
-    );
-}
-
-/// Makes weights of scores; their sum.
-#[inline(always)]
-fn weigh(scores: &mut [f32], seen: &[bool], scale: f32) -> f32 {
-    let mut highest = f32::NEG_INFINITY;
-    for (score, seen) in scores.iter_mut().zip(seen) {
-        *score *= scale;
-        highest = if *seen && *score > highest { *score } else { highest };
-    }
-    for (score, seen) in scores.iter_mut().zip(seen) {
-        let weight = exponential(*score - highest);
-        *score = if *seen { weight } else { 0.0 };
-    }
-    sum(scores, |value| value)
 }
 
 #[cfg(test)]
@@ -214,15 +155,5 @@ mod tests {
         let (weight, bias) = ([2.0; 4], [1.0; 4]);
         layer_norm(Arch::new(), &mut rows, [&weight, &bias], 1e-12);
         assert_eq!(rows, [-1.0, 3.0, -1.0, 3.0, 1.0, 1.0, 1.0, 1.0]);
-    }
-
-    #[test]
-    fn what_is_not_seen_has_no_weight() {
-        // One head of one component: queries, keys and values are one number each.
-        let input = [1.0, 1.0, 4.0, 1.0, 1.0, 8.0, 1.0, 9.0, f32::MAX];
-        let mut output = [0.0; 3];
-        let mut scratch = AttentionScratch::default();
-        attention(Arch::new(), &input, &[true, true, false], 1, &mut output, &mut scratch);
-        assert_eq!(output, [6.0; 3]);
     }
 }

@@ -1,8 +1,13 @@
 //! Encoders: models that read a text as a whole and say one thing about it.
 
-mod bert;
+mod attention;
 mod config;
+mod cross_encoder;
 mod elementwise;
 mod reader;
+mod service;
+mod transformer;
 
-pub use reader::{ReadError, Reader, ReaderPassage};
+pub use cross_encoder::CrossEncoder;
+pub use reader::{Reader, ReaderPassage};
+pub use service::ReadError;

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::cache::{KvCache, PageLayout, Pool};
 use crate::error::GenerateError;
 use crate::model::Chunk;
-use crate::request::{Finish, Sampling};
+use crate::request::{Finish, Sampling, first_stop};
 use crate::sampler::{highest, sample};
 use crate::tokenizer::Tokenizer;
 
@@ -17,8 +17,8 @@ pub(crate) struct Order {
     pub(crate) prompt: Vec<u32>,
     /// Ids that end the sequence with [`Finish::Stop`].
     pub(crate) stop_tokens: Vec<u32>,
-    /// Text that ends it.
-    pub(crate) stop_text: Option<String>,
+    /// Texts that end it.
+    pub(crate) stop_texts: Vec<String>,
     /// Ids that end it with [`Finish::EndOfSequence`].
     pub(crate) end_of_sequence: Vec<u32>,
     pub(crate) max_new_tokens: usize,
@@ -199,17 +199,18 @@ impl Sequence {
         full.then_some(Ok(Finish::Length))
     }
 
-    /// Looks for the stop text in the end of the completion: it is found as soon as its last token is there, so
-    /// a window of as many tokens as it has bytes, and a few that decode to nothing, is enough.
+    /// Looks for the stop texts in the end of the completion: one is found as soon as its last token is there, so
+    /// a window of as many tokens as the longest has bytes, and a few that decode to nothing, is enough.
     fn stop_text_reached(&self, tokenizer: &Tokenizer) -> Result<bool, GenerateError> {
         const SILENT: usize = 16;
-        let Some(stop) = &self.order.stop_text else { return Ok(false) };
-        let window = self.generated().len().min(stop.len() + SILENT);
+        let stops = &self.order.stop_texts;
+        let Some(longest) = stops.iter().map(String::len).max() else { return Ok(false) };
+        let window = self.generated().len().min(longest + SILENT);
         // One token of context keeps the blank that decoding strips at the start.
         let context = &self.known[self.known.len() - window - 1..];
         let before = tokenizer.decode(&context[..1])?;
         let text = tokenizer.decode(context)?;
-        Ok(text.strip_prefix(&*before).unwrap_or(&text).contains(&**stop))
+        Ok(first_stop(text.strip_prefix(&*before).unwrap_or(&text), stops).is_some())
     }
 
     /// Streams what was generated since the last time, unless the reader is behind: then it gets more later.
@@ -230,7 +231,7 @@ impl Sequence {
             let mut tokens = prompt.split_off(prompt_length);
             let generated = tokens.len();
             let by_token = match finish {
-                Finish::Stop => order.stop_text.is_none(),
+                Finish::Stop => order.stop_texts.is_empty(),
                 Finish::EndOfSequence => true,
                 Finish::Length => false,
             };

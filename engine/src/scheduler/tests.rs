@@ -83,7 +83,7 @@ pub(super) fn order(prompt: &[u32], max_new_tokens: usize) -> Order {
     Order {
         prompt: prompt.to_vec(),
         stop_tokens: vec![],
-        stop_text: None,
+        stop_texts: vec![],
         end_of_sequence: vec![],
         max_new_tokens,
         sampling: Sampling::GREEDY,
@@ -130,7 +130,7 @@ fn ends_by_length_stop_and_end_of_sequence() {
     let context = harness.submit(order(&[1; 38], 9)).blocking_recv().unwrap().unwrap();
     assert_eq!((context.tokens, context.finish), (vec![2, 3], Finish::Length));
     // Ids 3 to 258 are bytes: after 67 ("@") come "A", "B", "C".
-    let text = Order { stop_text: Some("BC".to_owned()), ..order(&[67], 9) };
+    let text = Order { stop_texts: vec!["DE".to_owned(), "BC".to_owned()], ..order(&[67], 9) };
     let text = harness.submit(text).blocking_recv().unwrap().unwrap();
     assert_eq!((text.tokens, text.finish), (vec![68, 69, 70], Finish::Stop));
     harness.finish();

@@ -1,5 +1,6 @@
 //! Text to ids and back.
 
+mod pairs;
 mod sentencepiece;
 
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokenizers::AddedToken;
 
+pub(crate) use self::pairs::PairTokenizer;
 use crate::error::{GenerateError, LoadError};
 
 /// A model's tokenizer, from tokenizer.json or a SentencePiece model. A model with random weights has none: its texts
@@ -83,6 +85,12 @@ impl Tokenizer {
             .encode_fast(text, false)
             .map(|encoding| encoding.get_ids().to_vec())
             .map_err(|error| GenerateError::Tokenizer(error.to_string()))
+    }
+
+    /// What encodes pairs of texts with this tokenizer's special tokens, in at most `longest` ids.
+    pub(crate) fn into_pairs(self, longest: usize) -> Result<PairTokenizer, LoadError> {
+        let inner = self.inner.ok_or_else(|| invalid(&self.file, &"there is no tokenizer"))?;
+        PairTokenizer::new(inner, longest).map_err(|reason| invalid(&self.file, &reason))
     }
 
     /// The text of some ids, special tokens skipped.

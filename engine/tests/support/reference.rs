@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 #[derive(Deserialize)]
 pub struct Case {
@@ -28,6 +29,11 @@ pub fn folder(name: &str) -> Option<PathBuf> {
 
 /// Its cases.
 pub fn cases(folder: &Path) -> Vec<Case> {
+    rows(folder)
+}
+
+/// Its cases in another form.
+pub fn rows<T: DeserializeOwned>(folder: &Path) -> Vec<T> {
     let mut text = String::new();
     let file = std::fs::File::open(folder.join("cases.jsonl.gz")).unwrap();
     GzDecoder::new(file).read_to_string(&mut text).unwrap();

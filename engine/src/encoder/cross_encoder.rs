@@ -1,0 +1,165 @@
+//! Cross-encoders: a query and a text read together, and one number said of them.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use pulp::Arch;
+use rayon::prelude::*;
+
+use super::config::{EncoderConfig, Family};
+use super::elementwise::{add_bias_and_gelu, add_bias_and_tanh, scores};
+use super::service::{Layout, ReadError, Score, Service, check_vocabulary};
+use super::transformer::{Affine, Encoder, Reading, Scratch};
+use crate::error::LoadError;
+use crate::load::weights::Weights;
+use crate::load::{self, Contents};
+use crate::model::LinearScratch;
+use crate::tokenizer::PairTokenizer;
+
+/// The longest sequence of the published cross-encoders; what is longer is cut.
+const LONGEST: usize = 512;
+
+/// A cross-encoder as the sentence-transformers library has them, with one label (Reimers and Gurevych 2019):
+/// `RobertaForSequenceClassification` (`cross-encoder/stsb-roberta-large`) or `DebertaV2ForSequenceClassification`
+/// (`osunlp/MindAct_CandidateGeneration_deberta-v3-base`).
+///
+/// Cloning gives another handle to the same model; its thread ends, and is joined, when the last one is dropped. A
+/// pair's score is the same to the bit whatever is scored beside it: sequences are never padded.
+#[derive(Clone)]
+pub struct CrossEncoder {
+    service: Arc<Service<Pairs>>,
+}
+
+impl fmt::Debug for CrossEncoder {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("CrossEncoder").finish_non_exhaustive()
+    }
+}
+
+impl CrossEncoder {
+    /// Opens a Hugging Face folder; `model_type` of its config.json says which kind it is. Configuration and
+    /// tokenizer are read now; the weights are read by the cross-encoder's own thread, and what is wrong with them
+    /// is what the first query is told.
+    ///
+    /// # Errors
+    /// When a file is missing, damaged or of a kind that is not supported; the error names it and a remedy.
+    pub fn open(folder: &Path, threads: Option<usize>) -> Result<Self, LoadError> {
+        let Contents { config, config_file, tokenizer, weights } = load::contents(folder)?;
+        let config = EncoderConfig::parse(&config, &config_file)?;
+        let layer = match &config.family {
+            Family::Roberta => "roberta",
+            Family::Deberta(_) => "deberta",
+            Family::Bert => {
+                let reason = "model_type is neither roberta nor deberta-v2".to_owned();
+                return Err(LoadError::Unsupported { file: config_file, reason });
+            }
+        };
+        check_vocabulary(&tokenizer, &weights, layer, config.hidden_size)?;
+        let longest = config.longest().min(LONGEST);
+        let pairs = Pairs { tokenizer: tokenizer.into_pairs(longest)? };
+        let load = move || Classifier::load(&config, &weights, layer, longest);
+        Ok(Self { service: Arc::new(Service::start(pairs, threads, load)?) })
+    }
+
+    /// The logit of each text with the query, in the order of the texts. The library that published these models
+    /// takes the logistic function of it, which keeps the order. Dropping the future takes the query back.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    pub async fn score(&self, query: impl Into<String>, texts: Vec<String>) -> Result<Vec<f32>, ReadError> {
+        self.service.score(query.into(), texts).await
+    }
+
+    /// The ids that a query and a text become, with the tokenizer's special tokens, the longer of the two cut until all
+    /// are at most 512. White space around texts is theirs: older versions of the library took it off, newer ones and
+    /// its tokenizers do not.
+    ///
+    /// # Errors
+    /// If the tokenizer refuses a text.
+    pub fn encode(&self, query: &str, text: &str) -> Result<Vec<u32>, ReadError> {
+        self.service.layout().encode(query, text)
+    }
+}
+
+/// Lays pairs out as the library's tokenizer does.
+struct Pairs {
+    tokenizer: PairTokenizer,
+}
+
+impl Pairs {
+    fn encode(&self, query: &str, text: &str) -> Result<Vec<u32>, ReadError> {
+        self.tokenizer.encode(query, text).map_err(|error| ReadError::Tokenizer(error.to_string()))
+    }
+}
+
+impl Layout for Pairs {
+    type Text = String;
+
+    fn encode_all(&self, query: &str, texts: &[String]) -> Result<Vec<Vec<u32>>, ReadError> {
+        texts.par_iter().map(|text| self.encode(query, text)).collect()
+    }
+}
+
+/// What stands between the encoder and the layer that scores.
+#[derive(Clone, Copy)]
+enum Activation {
+    /// RoBERTa's classification head.
+    Tanh,
+    /// DeBERTa's pooler.
+    Gelu,
+}
+
+/// The encoder with the layers that score.
+struct Classifier {
+    encoder: Encoder,
+    dense: Affine,
+    activation: Activation,
+    weight: Vec<f32>,
+    bias: f32,
+    arch: Arch,
+    scratch: Scratch,
+    linear: LinearScratch,
+    pooled: Vec<f32>,
+}
+
+impl Classifier {
+    fn load(
+        config: &EncoderConfig,
+        weights: &Weights,
+        encoder: &str,
+        longest: usize,
+    ) -> Result<Self, LoadError> {
+        let width = config.hidden_size;
+        let (dense, score, activation) = match config.family {
+            Family::Bert | Family::Roberta => ("classifier.dense", "classifier.out_proj", Activation::Tanh),
+            Family::Deberta(_) => ("pooler.dense", "classifier", Activation::Gelu),
+        };
+        let reading = Reading::new(weights, "");
+        let bias = reading.values(&format!("{score}.bias"), &[1])?.into_iter().sum();
+        Ok(Self {
+            weight: reading.values(&format!("{score}.weight"), &[1, width])?,
+            bias,
+            dense: reading.affine(&[dense.to_owned()], width, width)?,
+            activation,
+            encoder: Encoder::load(config, weights, encoder, longest)?,
+            arch: Arch::new(),
+            scratch: Scratch::default(),
+            linear: LinearScratch::default(),
+            pooled: Vec::new(),
+        })
+    }
+}
+
+impl Score for Classifier {
+    fn score(&mut self, sequences: &[&[u32]]) -> Vec<f32> {
+        let Self { dense, pooled, linear, .. } = self;
+        let states = self.encoder.first_states(sequences, &mut self.scratch);
+        dense.product(self.arch, states, pooled, linear);
+        match self.activation {
+            Activation::Tanh => add_bias_and_tanh(pooled, &dense.bias),
+            Activation::Gelu => add_bias_and_gelu(self.arch, pooled, &dense.bias),
+        }
+        scores(pooled, &self.weight, self.bias)
+    }
+}
