@@ -11,7 +11,7 @@ mod words;
 
 pub use index::{Bm25, Hit, Index, IndexBuilder, scores};
 pub use library::{Library, LibraryBuilder, Listed};
-pub use stem::stem;
+pub use stem::{lucene_stem, stem};
 pub use words::{is_stop_word, words};
 
 /// Raised when rankings change, so that results under old and new ones are not mixed.

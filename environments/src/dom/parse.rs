@@ -1,0 +1,106 @@
+//! Reading a page's XML.
+
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::{Reader, XmlVersion};
+
+use super::error::PageError;
+use super::tree::{Builder, Tree};
+
+/// The most bytes of a page that is read.
+pub const MAX_BYTES: usize = 64 << 20;
+/// The most levels elements may stand in one another: what the original's parser (libxml2) takes.
+pub const MAX_DEPTH: usize = 256;
+/// The most elements of a page that is read.
+pub const MAX_ELEMENTS: usize = 2_000_000;
+/// The most attributes of an element that is read.
+pub const MAX_ATTRIBUTES: usize = 1_000;
+
+impl Tree {
+    /// Reads a page. Comments and processing instructions are passed over.
+    ///
+    /// # Errors
+    /// If the page is no well-formed XML or beyond the limits.
+    pub fn parse(page: &str) -> Result<Self, PageError> {
+        if page.len() > MAX_BYTES {
+            return Err(PageError::TooLong { bytes: page.len(), most: MAX_BYTES });
+        }
+        let mut reader = Reader::from_str(page);
+        let mut builder = Builder::new();
+        loop {
+            let event = reader.read_event();
+            let byte = reader.buffer_position();
+            let malformed = |reason: String| PageError::Malformed { reason, byte };
+            match event.map_err(|error| malformed(error.to_string()))? {
+                Event::Start(start) => open(&mut builder, &start, byte)?,
+                Event::Empty(start) => {
+                    open(&mut builder, &start, byte)?;
+                    builder.close();
+                }
+                Event::End(_) => builder.close(),
+                Event::Text(text) => characters(&mut builder, &text.xml10_content(), byte)?,
+                Event::CData(text) => characters(&mut builder, &text.xml10_content(), byte)?,
+                Event::GeneralRef(reference) => {
+                    let resolved =
+                        reference.resolve_char_ref().map_err(|error| malformed(error.to_string()))?;
+                    match resolved {
+                        Some(character) => {
+                            characters(&mut builder, character.encode_utf8(&mut [0; 4]), byte)?;
+                        }
+                        None => {
+                            let name = reference.xml10_content();
+                            let text = quick_xml::escape::resolve_predefined_entity(&name);
+                            let text = text.ok_or_else(|| malformed(format!("no entity `&{name};`")))?;
+                            characters(&mut builder, text, byte)?;
+                        }
+                    }
+                }
+                Event::Comment(_) | Event::PI(_) | Event::Decl(_) | Event::DocType(_) => {}
+                Event::Eof => {
+                    if builder.depth() > 0 {
+                        return Err(malformed("the page ends within an element".to_owned()));
+                    }
+                    if builder.elements() == 0 {
+                        return Err(malformed("there is no element".to_owned()));
+                    }
+                    return Ok(builder.finish());
+                }
+            }
+        }
+    }
+}
+
+fn open(builder: &mut Builder, start: &BytesStart<'_>, byte: u64) -> Result<(), PageError> {
+    if builder.depth() == 0 && builder.elements() > 0 {
+        return Err(PageError::Malformed { reason: "a second root element".to_owned(), byte });
+    }
+    if builder.depth() >= MAX_DEPTH {
+        return Err(PageError::TooDeep { most: MAX_DEPTH, byte });
+    }
+    if builder.elements() >= MAX_ELEMENTS {
+        return Err(PageError::TooMany { what: "elements", most: MAX_ELEMENTS, byte });
+    }
+    builder.open(start.name().as_ref());
+    for (count, attribute) in start.attributes().enumerate() {
+        if count == MAX_ATTRIBUTES {
+            return Err(PageError::TooMany { what: "attributes of an element", most: MAX_ATTRIBUTES, byte });
+        }
+        let malformed = |reason: String| PageError::Malformed { reason, byte };
+        let attribute = attribute.map_err(|error| malformed(error.to_string()))?;
+        let value = attribute
+            .normalized_value(XmlVersion::Implicit1_0)
+            .map_err(|error| malformed(error.to_string()))?;
+        builder.attribute(attribute.key.as_ref(), &value);
+    }
+    builder.opened();
+    Ok(())
+}
+
+fn characters(builder: &mut Builder, text: &str, byte: u64) -> Result<(), PageError> {
+    if builder.depth() > 0 {
+        builder.characters(text);
+        return Ok(());
+    }
+    let blank = text.chars().all(|character| character.is_whitespace() || character == '\u{feff}');
+    let reason = || "characters outside the root element".to_owned();
+    if blank { Ok(()) } else { Err(PageError::Malformed { reason: reason(), byte }) }
+}

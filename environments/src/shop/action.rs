@@ -1,0 +1,58 @@
+//! What a customer does, as text: `search[red lamp]`, `click[buy now]`.
+
+/// An action, its argument in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Types into the search bar and searches; possible on every page.
+    Search(String),
+    /// Clicks what carries this text.
+    Click(String),
+}
+
+impl Action {
+    /// Reads an action: a name, an opening bracket, an argument up to the last closing bracket, all on the first
+    /// line (upstream `parse_action`). What follows is ignored. `None` for anything else; the shop does nothing then.
+    pub fn parse(text: &str) -> Option<Self> {
+        let line = text.split('\n').next().unwrap_or_default();
+        let close = line.rfind(']')?;
+        let before = line.get(..close)?;
+        let argument_at = |open: &usize| before.get(open + 1..).is_some_and(|argument| !argument.is_empty());
+        let open = before.rmatch_indices('[').map(|(open, _)| open).find(argument_at)?;
+        let argument = before.get(open + 1..)?.to_lowercase();
+        match before.get(..open)? {
+            "search" => Some(Self::Search(argument)),
+            "click" => Some(Self::Click(argument)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn brackets_are_read_greedily() {
+        for (text, action) in [
+            ("click[Buy Now] please", Some(Action::Click("buy now".to_owned()))),
+            ("search[ a ]]", Some(Action::Search(" a ]".to_owned()))),
+            ("click[]]", Some(Action::Click("]".to_owned()))),
+            ("search[a[b]", None),
+            ("Click[a]", None),
+            ("click[]", None),
+            ("click[a\n]", None),
+            ("buy now", None),
+        ] {
+            assert_eq!(Action::parse(text), action, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "(click|search)?[\\[\\]a-zİé\n ]{0,20}") {
+            Action::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! The published files of WebShop: products, attributes with instructions, instructions that people wrote.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, BufRead, Read};
+
+use lumos_tasks::python::strip;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::price::Pricing;
+use super::product::Product;
+
+/// Longer ids are left out.
+const LONGEST_ASIN: usize = 10;
+
+/// A product with what goals are made of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// The product.
+    pub product: Product,
+    /// What it costs.
+    pub pricing: Pricing,
+    /// The instruction that was made for it, where there is one, with the attributes it asks for.
+    pub instruction: Option<Instruction>,
+    /// The instructions that people wrote.
+    pub human_instructions: Vec<Instruction>,
+}
+
+/// What a customer asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Instruction {
+    /// In words.
+    pub text: String,
+    /// The attributes asked for.
+    pub attributes: Vec<String>,
+    /// The option values asked for; only people's instructions name them.
+    pub options: Vec<String>,
+}
+
+/// A record that is no product.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("product {asin}: {problem}")]
+pub struct BadProduct {
+    /// Its id, as far as it is known.
+    asin: String,
+    /// What is wrong.
+    problem: String,
+}
+
+/// A record of the attribute file.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Attributes {
+    attributes: Option<Vec<String>>,
+    instruction: Option<String>,
+    instruction_attributes: Option<Vec<String>>,
+}
+
+/// A record of the file of people's instructions, or of a document.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct HumanInstruction {
+    instruction: String,
+    instruction_attributes: Vec<String>,
+    instruction_options: Vec<String>,
+}
+
+/// What the files beside the products say, by asin.
+#[derive(Debug, Clone, Default)]
+pub struct Beside {
+    /// Attributes and instructions (`items_ins_v2.json`).
+    pub attributes: HashMap<String, Attributes>,
+    /// People's instructions (`items_human_ins.json`), where wanted.
+    pub human: HashMap<String, Vec<HumanInstruction>>,
+}
+
+/// Reads products one by one, leaving out what the original leaves out: ids that are too long, `nan`, and those
+/// seen before.
+#[derive(Debug, Default)]
+pub struct Reader {
+    beside: Beside,
+    seen: HashSet<String>,
+}
+
+/// A product's record, of the raw file or of a document.
+#[derive(Deserialize)]
+struct Record {
+    name: String,
+    category: String,
+    query: String,
+    product_category: String,
+    full_description: Option<String>,
+    small_description: Value,
+    pricing: Option<Value>,
+    #[serde(default)]
+    images: Vec<Option<String>>,
+    customization_options: Option<Value>,
+    /// Only documents have these three.
+    options: Option<Map<String, Value>>,
+    #[serde(rename = "Attributes")]
+    attributes: Option<Vec<String>>,
+    instructions: Option<Vec<HumanInstruction>>,
+}
+
+impl Reader {
+    /// A reader with what the files beside the products say.
+    pub fn new(beside: Beside) -> Self {
+        Self { beside, seen: HashSet::new() }
+    }
+
+    /// The product of a record: of the raw file (`items_shuffle.json`), or a line of the documents that the original
+    /// indexes. `None` where the original leaves it out.
+    ///
+    /// # Errors
+    /// If the record is no product, or states a price that the original cannot read.
+    pub fn read(&mut self, record: Value) -> Result<Option<Entry>, BadProduct> {
+        let record = match record {
+            Value::Object(mut document) => match document.remove("product") {
+                Some(product) => product,
+                None => Value::Object(document),
+            },
+            other => other,
+        };
+        let asin = record.get("asin").and_then(Value::as_str).unwrap_or("without asin").to_owned();
+        let bad = |problem: String| BadProduct { asin: asin.clone(), problem };
+        let record: Record = serde_json::from_value(record).map_err(|error| bad(error.to_string()))?;
+        if asin == "nan" || asin.chars().count() > LONGEST_ASIN || !self.seen.insert(asin.clone()) {
+            return Ok(None);
+        }
+        let pricing = match &record.pricing {
+            None | Some(Value::Null) => Some(Pricing::of_numbers(&[])),
+            Some(Value::String(text)) => Pricing::parse(text),
+            Some(Value::Array(numbers)) => numbers
+                .iter()
+                .map(Value::as_f64)
+                .collect::<Option<Vec<f64>>>()
+                .map(|numbers| Pricing::of_numbers(&numbers)),
+            Some(_) => None,
+        }
+        .ok_or_else(|| bad("its price cannot be read".to_owned()))?;
+        let options = match (&record.options, &record.customization_options) {
+            (Some(options), _) => plain_options(options),
+            (None, Some(Value::Object(options))) => raw_options(options),
+            _ => Some(Vec::new()),
+        }
+        .ok_or_else(|| bad("its options cannot be read".to_owned()))?;
+        let bullet_points = match record.small_description {
+            Value::Array(texts) => {
+                texts.iter().map(|text| text.as_str().map(str::to_owned)).collect::<Option<_>>()
+            }
+            Value::String(text) => Some(vec![text]),
+            _ => None,
+        }
+        .ok_or_else(|| bad("its features cannot be read".to_owned()))?;
+        let beside = self.beside.attributes.remove(&asin).unwrap_or_default();
+        let human = record.instructions.or_else(|| self.beside.human.remove(&asin)).unwrap_or_default();
+        let attributes =
+            record.attributes.or(beside.attributes).unwrap_or_else(|| vec!["DUMMY_ATTR".to_owned()]);
+        Ok(Some(Entry {
+            product: Product {
+                asin,
+                title: record.name,
+                price_tag: pricing.tag(),
+                category: record.category,
+                query: strip(&record.query.to_lowercase()).to_owned(),
+                product_category: record.product_category,
+                description: record.full_description.unwrap_or_else(|| "None".to_owned()),
+                bullet_points,
+                attributes,
+                options,
+                image: record.images.into_iter().next().flatten().unwrap_or_default(),
+            },
+            pricing,
+            instruction: beside.instruction.map(|text| Instruction {
+                text,
+                attributes: beside.instruction_attributes.unwrap_or_default(),
+                options: Vec::new(),
+            }),
+            human_instructions: human
+                .into_iter()
+                .map(|human| Instruction {
+                    text: human.instruction,
+                    attributes: human.instruction_attributes,
+                    options: human.instruction_options,
+                })
+                .collect(),
+        }))
+    }
+}
+
+/// Why a catalogue cannot be read.
+#[derive(Debug, Error)]
+pub enum CatalogueError {
+    /// The products cannot be read.
+    #[error("cannot be read: {0}")]
+    Unreadable(io::Error),
+    /// The file of attributes or of instructions is not one.
+    #[error("the file of attributes or instructions beside it: {0}")]
+    Attributes(serde_json::Error),
+    /// A record is no product.
+    #[error("line {line}: {problem}")]
+    Product {
+        /// Its line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// The products of the small catalogue that ships with the project, one record a line.
+pub const SAMPLE_ITEMS: &str = include_str!("../../samples/webshop_items.jsonl");
+
+/// The attributes and instructions of the small catalogue.
+pub const SAMPLE_ATTRIBUTES: &str = include_str!("../../samples/webshop_attributes.json");
+
+/// Products of a catalogue with what goals are made of.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stock {
+    /// The products that are found, in order.
+    pub entries: Vec<Entry>,
+    /// How many of them are for sale: the first ones.
+    pub on_sale: usize,
+}
+
+impl Stock {
+    /// The stock of some records, of which the original loads the first `limit` (all without a limit). It indexes
+    /// the first `limit` products of the whole file, which may be a few more.
+    ///
+    /// # Errors
+    /// If a record is no product.
+    pub fn read(
+        records: impl IntoIterator<Item = Value>,
+        beside: Beside,
+        limit: Option<usize>,
+    ) -> Result<Self, BadProduct> {
+        let limit = limit.unwrap_or(usize::MAX);
+        let mut reader = Reader::new(beside);
+        let mut stock = Self::default();
+        for (number, record) in records.into_iter().enumerate() {
+            if stock.entries.len() >= limit {
+                break;
+            }
+            stock.entries.extend(reader.read(record)?);
+            if number < limit {
+                stock.on_sale = stock.entries.len();
+            }
+        }
+        Ok(stock)
+    }
+
+    /// The stock of a catalogue's documents, one a line, with the file of attributes and instructions.
+    ///
+    /// # Errors
+    /// If they cannot be read, or a document is no product.
+    pub fn from_documents(documents: impl BufRead, attributes: impl Read) -> Result<Self, CatalogueError> {
+        let attributes = serde_json::from_reader(attributes).map_err(CatalogueError::Attributes)?;
+        let beside = Beside { attributes, ..Beside::default() };
+        let mut reader = Reader::new(beside);
+        let mut stock = Self::default();
+        for (number, line) in documents.lines().enumerate() {
+            let line = line.map_err(CatalogueError::Unreadable)?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let bad = |problem: String| CatalogueError::Product { line: number + 1, problem };
+            let record = serde_json::from_str(&line).map_err(|error| bad(error.to_string()))?;
+            stock.entries.extend(reader.read(record).map_err(|error| bad(error.to_string()))?);
+        }
+        stock.on_sale = stock.entries.len();
+        Ok(stock)
+    }
+
+    /// The stock of a catalogue in the three raw files, of which the original loads the first `limit` products.
+    ///
+    /// # Errors
+    /// If they cannot be read, or a record is no product.
+    pub fn from_raw(
+        products: impl Read,
+        attributes: impl Read,
+        human: impl Read,
+        limit: Option<usize>,
+    ) -> Result<Self, CatalogueError> {
+        let products: Vec<Value> =
+            serde_json::from_reader(products).map_err(|error| CatalogueError::Unreadable(error.into()))?;
+        let attributes = serde_json::from_reader(attributes).map_err(CatalogueError::Attributes)?;
+        let human = serde_json::from_reader(human).map_err(CatalogueError::Attributes)?;
+        Self::read(products, Beside { attributes, human }, limit)
+            .map_err(|error| CatalogueError::Product { line: 1, problem: error.to_string() })
+    }
+
+    /// The small catalogue that ships with the project.
+    ///
+    /// # Errors
+    /// None: a test reads it.
+    pub fn sample() -> Result<Self, CatalogueError> {
+        Self::from_documents(SAMPLE_ITEMS.as_bytes(), SAMPLE_ATTRIBUTES.as_bytes())
+    }
+
+    /// What goals are made of, and what they may be for.
+    pub fn for_sale(&self) -> &[Entry] {
+        self.entries.get(..self.on_sale).unwrap_or_default()
+    }
+}
+
+type Options = Vec<(String, Vec<String>)>;
+
+/// Options as a document has them.
+fn plain_options(options: &Map<String, Value>) -> Option<Options> {
+    let group = |(name, values): (&String, &Value)| {
+        let values = values.as_array()?.iter().map(|value| value.as_str().map(str::to_owned));
+        Some((name.clone(), values.collect::<Option<_>>()?))
+    };
+    options.iter().map(group).collect()
+}
+
+/// Options as the raw file has them. Groups whose names differ in case only are one: the last values count.
+fn raw_options(options: &Map<String, Value>) -> Option<Options> {
+    let mut groups: Options = Vec::new();
+    for (name, values) in options {
+        if values.is_null() {
+            continue;
+        }
+        let value = |value: &Value| {
+            let text = value.get("value")?.as_str()?;
+            Some(strip(text).replace('/', " | ").to_lowercase())
+        };
+        let values: Vec<String> = values.as_array()?.iter().map(value).collect::<Option<_>>()?;
+        let name = name.to_lowercase();
+        match groups.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = values,
+            None => groups.push((name, values)),
+        }
+    }
+    Some(groups)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn record(asin: &str) -> Value {
+        json!({
+            "asin": asin, "name": "Lamp", "category": "garden", "query": " Table Lamp ",
+            "product_category": "Home › Lamps", "full_description": "It shines.", "small_description": "Bright",
+            "pricing": "$5 - $7.50", "images": ["http://x/1.jpg"],
+            "customization_options": {"Color": [{"value": " Red/Blue "}], "Size": null, "COLOR": [{"value": "B"}]},
+        })
+    }
+
+    #[test]
+    fn a_raw_record_becomes_a_product() {
+        let mut reader = Reader::default();
+        let entry = reader.read(record("B0")).unwrap().unwrap();
+        assert_eq!(entry.product.options, [("color".to_owned(), vec!["b".to_owned()])]);
+        assert_eq!(entry.product.query, "table lamp");
+        assert_eq!(entry.product.bullet_points, ["Bright"]);
+        assert_eq!(entry.product.attributes, ["DUMMY_ATTR"]);
+        assert_eq!(entry.product.price_tag, "$5.0 to $7.5");
+        assert_eq!(entry.product.indexed_text(), "lamp it shines. bright color: b");
+        assert!(reader.read(record("B0")).unwrap().is_none());
+        assert!(reader.read(record("nan")).unwrap().is_none());
+        assert!(reader.read(record("B0123456789")).unwrap().is_none());
+        assert!(reader.read(json!({"asin": "B1"})).is_err());
+    }
+
+    #[test]
+    fn the_small_catalogue_is_one() {
+        let stock = Stock::sample().unwrap();
+        assert_eq!((stock.entries.len(), stock.on_sale), (24, 24));
+        let (prices, goals) = crate::shop::draw(stock.for_sale(), crate::shop::GoalMode::Synthetic);
+        assert_eq!(prices.len(), 24);
+        assert!(goals.len() > 40 && goals.iter().all(|goal| !goal.attributes.is_empty()));
+        assert!(stock.entries.iter().all(|entry| entry.product.asin.len() == 10));
+    }
+
+    #[test]
+    fn an_option_is_trimmed_split_at_strokes_and_lowered() {
+        let mut raw = record("B0");
+        raw["customization_options"] = json!({"Color": [{"value": " Red/Blue "}], "Size": []});
+        let entry = Reader::default().read(raw).unwrap().unwrap();
+        let expected = [("color".to_owned(), vec!["red | blue".to_owned()]), ("size".to_owned(), Vec::new())];
+        assert_eq!(entry.product.options, expected);
+    }
+}

@@ -1,0 +1,46 @@
+//! The shop of WebShop (Yao et al., *WebShop: Towards Scalable Real-World Web Interaction with Grounded Language
+//! Agents*, 2022; princeton-nlp/WebShop, `web_agent_site`): products, goals, search, pages, rewards.
+//!
+//! Nothing here does I/O. [`Shop`] is products and an index as bytes, in memory or mapped from a file; many visits
+//! share one. A [`Visit`] is one customer's way through the pages.
+
+mod action;
+mod catalogue;
+mod colour;
+mod goal;
+mod nouns;
+mod page;
+mod price;
+mod product;
+mod python_random;
+mod ratio;
+mod reward;
+mod search;
+mod sections;
+mod shelf;
+#[allow(clippy::module_inception)]
+mod shop;
+mod visit;
+
+pub use action::Action;
+pub use catalogue::{
+    Attributes, BadProduct, Beside, CatalogueError, Entry, HumanInstruction, Instruction, Reader,
+    SAMPLE_ATTRIBUTES, SAMPLE_ITEMS, Stock,
+};
+pub use colour::{colour_of, colour_of_pair};
+pub use goal::{DRAWING_SEED, Goal, GoalMode, GoalOptions, SHUFFLING_SEED, draw};
+pub use nouns::{Approximation, KnownNouns, VERSION as NOUNS_VERSION};
+pub use page::{
+    About, BACK_TO_SEARCH, BUY_NOW, Clickable, DETAILS, Element, Item, NEXT, PREVIOUS, Page, ProductPage,
+    Role, SEARCH, SEPARATOR,
+};
+pub use price::Pricing;
+pub use product::{Listing, Product, ProductView};
+pub use python_random::PythonRandom;
+pub use ratio::token_set_ratio;
+pub use reward::{Reward, Tagger, reward, type_factor};
+pub use search::{Index, IndexBuilder, TooManyTerms};
+pub use sections::{Bytes, Damaged};
+pub use shelf::{Shelf, ShelfBuilder};
+pub use shop::{MOST_FOUND, Raised, SearchEngine, Shop, ShopBuilder, VERSION};
+pub use visit::{Staff, Step, Visit};

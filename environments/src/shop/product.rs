@@ -1,0 +1,105 @@
+//! Products, as the shop shows them and as it keeps them.
+
+use serde::{Deserialize, Serialize};
+
+/// A product as the shop shows it (upstream `load_products` in `web_agent_site/engine/engine.py`).
+///
+/// It is kept in the order of these fields, so that the first three can be read alone.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Product {
+    /// Its id, at most ten characters.
+    pub asin: String,
+    /// Its name.
+    pub title: String,
+    /// The price as shown: `$20.0`, `$7.69 to $29.59`.
+    pub price_tag: String,
+    /// The department: `beauty`, `electronics`.
+    pub category: String,
+    /// The words it was once found by, in lower case.
+    pub query: String,
+    /// The path of categories, separated by `›`.
+    pub product_category: String,
+    /// The description.
+    pub description: String,
+    /// The features, one text each.
+    pub bullet_points: Vec<String>,
+    /// What it is praised for; not shown.
+    pub attributes: Vec<String>,
+    /// Groups of options with their values, in lower case; a group may be empty.
+    pub options: Vec<(String, Vec<String>)>,
+    /// Where its picture is.
+    pub image: String,
+}
+
+/// A product as it lies on the shelf, borrowed.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub struct ProductView<'a> {
+    /// See [`Product::asin`].
+    pub asin: &'a str,
+    /// See [`Product::title`].
+    pub title: &'a str,
+    /// See [`Product::price_tag`].
+    pub price_tag: &'a str,
+    /// See [`Product::category`].
+    pub category: &'a str,
+    /// See [`Product::query`].
+    pub query: &'a str,
+    /// See [`Product::product_category`].
+    pub product_category: &'a str,
+    /// See [`Product::description`].
+    pub description: &'a str,
+    /// See [`Product::bullet_points`].
+    #[serde(borrow)]
+    pub bullet_points: Vec<&'a str>,
+    /// See [`Product::attributes`].
+    #[serde(borrow)]
+    pub attributes: Vec<&'a str>,
+    /// See [`Product::options`].
+    #[serde(borrow)]
+    pub options: Vec<(&'a str, Vec<&'a str>)>,
+    /// See [`Product::image`].
+    pub image: &'a str,
+}
+
+/// What a page of results shows of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Listing<'a> {
+    /// See [`Product::asin`].
+    pub asin: &'a str,
+    /// See [`Product::title`].
+    pub title: &'a str,
+    /// See [`Product::price_tag`].
+    pub price_tag: &'a str,
+}
+
+impl Product {
+    /// The product, borrowed.
+    pub fn view(&self) -> ProductView<'_> {
+        ProductView {
+            asin: &self.asin,
+            title: &self.title,
+            price_tag: &self.price_tag,
+            category: &self.category,
+            query: &self.query,
+            product_category: &self.product_category,
+            description: &self.description,
+            bullet_points: texts(&self.bullet_points),
+            attributes: texts(&self.attributes),
+            options: self.options.iter().map(|(name, values)| (name.as_str(), texts(values))).collect(),
+            image: &self.image,
+        }
+    }
+
+    /// The text it is found by: title, description, first feature and options in lower case (upstream
+    /// `search_engine/convert_product_file_format.py`).
+    pub fn indexed_text(&self) -> String {
+        let options: Vec<String> =
+            self.options.iter().map(|(name, values)| format!("{name}: {}", values.join(", "))).collect();
+        let first = self.bullet_points.first().map_or("", String::as_str);
+        format!("{} {} {first} {}", self.title, self.description, options.join(", and ")).to_lowercase()
+    }
+}
+
+fn texts(texts: &[String]) -> Vec<&str> {
+    texts.iter().map(String::as_str).collect()
+}

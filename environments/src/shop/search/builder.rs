@@ -1,0 +1,109 @@
+//! An index that is being filled.
+
+use std::collections::HashMap;
+
+use super::super::sections::Writer;
+use super::analysis::terms;
+use super::norm::encode;
+
+/// Takes documents in order and writes the index of them.
+#[derive(Debug, Default)]
+pub struct IndexBuilder {
+    numbers: HashMap<Box<str>, u32>,
+    postings: Vec<Postings>,
+    /// The length of each document in one byte.
+    lengths: Vec<u8>,
+    /// Words of all documents.
+    words: u64,
+    /// Documents with at least one word.
+    with_words: u64,
+    /// Terms of the document at hand.
+    terms: Vec<u32>,
+}
+
+/// Where a term occurs: how many documents after the one before, and how often.
+#[derive(Debug, Default)]
+struct Postings {
+    bytes: Vec<u8>,
+    last: u32,
+    documents: u32,
+}
+
+impl IndexBuilder {
+    /// Adds the next document.
+    pub fn add(&mut self, text: &str) {
+        let document = u32::try_from(self.lengths.len()).unwrap_or(u32::MAX);
+        let Self { numbers, postings, terms: of_document, .. } = self;
+        of_document.clear();
+        terms(text, |term| {
+            let number = numbers.get(term).copied().unwrap_or_else(|| {
+                let number = u32::try_from(postings.len()).unwrap_or(u32::MAX);
+                postings.push(Postings::default());
+                numbers.insert(term.into(), number);
+                number
+            });
+            of_document.push(number);
+        });
+        of_document.sort_unstable();
+        for together in of_document.chunk_by(|left, right| left == right) {
+            let postings = together.first().and_then(|term| postings.get_mut(*term as usize));
+            if let Some(postings) = postings {
+                write_number(document - postings.last, &mut postings.bytes);
+                write_number(u32::try_from(together.len()).unwrap_or(u32::MAX), &mut postings.bytes);
+                postings.last = document;
+                postings.documents += 1;
+            }
+        }
+        let length = of_document.len();
+        self.lengths.push(encode(u32::try_from(length).unwrap_or(u32::MAX)));
+        self.words += length as u64;
+        self.with_words += u64::from(length > 0);
+    }
+
+    /// How many documents there are.
+    pub fn len(&self) -> usize {
+        self.lengths.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.lengths.is_empty()
+    }
+
+    /// The index, as bytes for [`Index::open`](super::Index::open).
+    pub fn build(self) -> Vec<u8> {
+        let mut terms: Vec<(&str, u32)> =
+            self.numbers.iter().map(|(term, number)| (&**term, *number)).collect();
+        terms.sort_unstable();
+        let (mut text, mut text_ends) = (Vec::new(), Vec::with_capacity(terms.len()));
+        let (mut lists, mut list_ends) = (Vec::new(), Vec::with_capacity(terms.len()));
+        let mut documents = Vec::with_capacity(terms.len());
+        for (term, number) in terms {
+            text.extend_from_slice(term.as_bytes());
+            text_ends.push(text.len() as u64);
+            if let Some(postings) = self.postings.get(number as usize) {
+                lists.extend_from_slice(&postings.bytes);
+                documents.push(postings.documents);
+            }
+            list_ends.push(lists.len() as u64);
+        }
+        let mut writer = Writer::new(super::index::MAGIC);
+        writer.numbers([self.words, self.with_words]);
+        writer.bytes(&self.lengths);
+        writer.bytes(&text);
+        writer.numbers(text_ends);
+        writer.bytes(&lists);
+        writer.numbers(list_ends);
+        writer.small_numbers(documents);
+        writer.finish()
+    }
+}
+
+/// Seven bits a byte, the last one marked by its highest bit being clear.
+fn write_number(mut number: u32, bytes: &mut Vec<u8>) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}

@@ -1,0 +1,255 @@
+//! An index that is searched.
+
+use std::cmp::Ordering;
+
+use thiserror::Error;
+
+use super::super::sections::{Bytes, Damaged, Numbers, Sections, SmallNumbers};
+use super::analysis::terms;
+use super::norm::decode;
+
+/// What an index begins with.
+pub(super) const MAGIC: [u8; 8] = *b"lumosix1";
+
+/// Anserini's settings of BM25.
+const K1: f32 = 0.9;
+const B: f32 = 0.4;
+
+/// Different terms that Lucene takes in a query.
+const MOST_TERMS: usize = 1024;
+
+/// A query with more different terms than Lucene takes: the original raises `TooManyClauses`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("a query of more than {MOST_TERMS} different terms")]
+pub struct TooManyTerms;
+
+/// Documents by their terms.
+pub struct Index {
+    bytes: Bytes,
+    sections: Sections,
+    documents: usize,
+    with_words: u64,
+    /// By the code of a length: what the count of a term is multiplied with.
+    by_length: Vec<f32>,
+}
+
+impl std::fmt::Debug for Index {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Index").field("documents", &self.documents).finish_non_exhaustive()
+    }
+}
+
+impl Index {
+    /// The index in some bytes; nothing is read but the table of what lies where.
+    ///
+    /// # Errors
+    /// If the bytes are no index, or are cut off.
+    pub fn open(bytes: Bytes) -> Result<Self, Damaged> {
+        let sections = Sections::read((*bytes).as_ref(), MAGIC, 7)?;
+        let held = (*bytes).as_ref();
+        let totals = sections.numbers(held, 0);
+        let (words, with_words) = (totals.get(0).ok_or(Damaged)?, totals.get(1).ok_or(Damaged)?);
+        let documents = sections.bytes(held, 1).len();
+        // Lucene computes the average in double precision and everything else in single precision.
+        let average = (words as f64 / with_words.max(1) as f64) as f32;
+        let norm = |code: u8| 1.0 / (K1 * ((1.0 - B) + B * decode(code) as f32 / average));
+        let by_length = (0..=255).map(norm).collect();
+        Ok(Self { sections, documents, with_words, by_length, bytes })
+    }
+
+    /// How many documents there are.
+    pub fn len(&self) -> usize {
+        self.documents
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.documents == 0
+    }
+
+    /// The best documents for a query with their scores, the best first. Equal ones are ordered by `among_equals`.
+    ///
+    /// # Errors
+    /// If the query has too many different terms.
+    pub fn search(
+        &self,
+        query: &str,
+        most: usize,
+        among_equals: impl Fn(u32, u32) -> Ordering,
+    ) -> Result<Vec<(u32, f32)>, TooManyTerms> {
+        let mut wanted: Vec<(String, f32)> = Vec::new();
+        let mut too_many = false;
+        terms(query, |term| {
+            if let Some((_, count)) = wanted.iter_mut().find(|(known, _)| known == term) {
+                *count += 1.0;
+            } else if wanted.len() < MOST_TERMS {
+                wanted.push((term.to_owned(), 1.0));
+            } else {
+                too_many = true;
+            }
+        });
+        if too_many {
+            return Err(TooManyTerms);
+        }
+        let held = (*self.bytes).as_ref();
+        let lengths = self.sections.bytes(held, 1);
+        let mut scores = vec![0.0f64; self.documents];
+        for (term, count) in &wanted {
+            let Some((list, with_term)) = self.postings(held, term.as_bytes()) else { continue };
+            let (all, with) = (self.with_words as f64, f64::from(with_term));
+            let weight = count * (1.0 + (all - with + 0.5) / (with + 0.5)).ln() as f32;
+            for (document, occurrences) in Postings::new(list) {
+                let (Some(score), Some(code)) =
+                    (scores.get_mut(document as usize), lengths.get(document as usize))
+                else {
+                    break;
+                };
+                let norm = self.by_length.get(usize::from(*code)).copied().unwrap_or(1.0);
+                *score += f64::from(weight - weight / (1.0 + occurrences as f32 * norm));
+            }
+        }
+        Ok(best(&scores, most, among_equals))
+    }
+
+    /// Where a term occurs, and in how many documents.
+    fn postings<'a>(&self, held: &'a [u8], term: &[u8]) -> Option<(&'a [u8], u32)> {
+        let text = self.sections.bytes(held, 2);
+        let text_ends = self.sections.numbers(held, 3);
+        let position = find(&text_ends, text, term)?;
+        let lists = self.sections.bytes(held, 4);
+        let list = self.sections.numbers(held, 5).range(position, lists)?;
+        let documents: SmallNumbers<'_> = self.sections.small_numbers(held, 6);
+        Some((list, documents.get(position)?))
+    }
+}
+
+/// The position of a term among sorted ones.
+fn find(ends: &Numbers<'_>, text: &[u8], term: &[u8]) -> Option<usize> {
+    let (mut low, mut high) = (0, ends.len());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match ends.range(middle, text)?.cmp(term) {
+            Ordering::Equal => return Some(middle),
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
+        }
+    }
+    None
+}
+
+/// Documents with a score, the best so many. Scores are compared in single precision, as Lucene gives them.
+fn best(scores: &[f64], most: usize, among_equals: impl Fn(u32, u32) -> Ordering) -> Vec<(u32, f32)> {
+    let found = scores.iter().enumerate().filter(|(_, score)| **score > 0.0);
+    let mut hits: Vec<(u32, f32)> =
+        found.map(|(document, score)| (u32::try_from(document).unwrap_or(u32::MAX), *score as f32)).collect();
+    if most == 0 {
+        return Vec::new();
+    }
+    if hits.len() > most {
+        // First by score alone: telling equals apart may cost a look at each of them.
+        let by_score = |left: &(u32, f32), right: &(u32, f32)| right.1.total_cmp(&left.1);
+        let (_, last, _) = hits.select_nth_unstable_by(most - 1, by_score);
+        let least = last.1;
+        hits.retain(|(_, score)| *score >= least);
+    }
+    hits.sort_unstable_by(|left, right| {
+        right.1.total_cmp(&left.1).then_with(|| among_equals(left.0, right.0))
+    });
+    hits.truncate(most);
+    hits
+}
+
+/// Documents and how often a term occurs in each.
+struct Postings<'a> {
+    bytes: std::slice::Iter<'a, u8>,
+    document: u32,
+}
+
+impl<'a> Postings<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes: bytes.iter(), document: 0 }
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        let mut number = 0;
+        for shift in (0..32).step_by(7) {
+            let byte = *self.bytes.next()?;
+            number |= u32::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+impl Iterator for Postings<'_> {
+    type Item = (u32, u32);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let step = self.number()?;
+        let occurrences = self.number()?;
+        self.document = self.document.checked_add(step)?;
+        Some((self.document, occurrences))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::IndexBuilder;
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn index(texts: &[impl AsRef<str>]) -> Index {
+        let mut builder = IndexBuilder::default();
+        texts.iter().for_each(|text| builder.add(text.as_ref()));
+        Index::open(Arc::new(builder.build())).unwrap()
+    }
+
+    #[test]
+    fn scores_are_those_of_the_formula() {
+        let index = index(&["red lamp", "lamp lamp lamp shade", "table", ""]);
+        let found = index.search("lamps", 5, |left, right| left.cmp(&right)).unwrap();
+        assert_eq!(found.iter().map(|(document, _)| *document).collect::<Vec<_>>(), [1, 0]);
+        let idf = (1.0f64 + (3.0 - 2.0 + 0.5) / (2.0 + 0.5)).ln();
+        let k = 0.9 * (0.6 + 0.4 * 2.0 / (7.0 / 3.0));
+        assert!((f64::from(found[1].1) - idf * (1.0 - 1.0 / (1.0 + 1.0 / k))).abs() < 1e-6);
+        assert!(index.search("the of", 5, |_, _| Ordering::Equal).unwrap().is_empty());
+    }
+
+    #[test]
+    fn queries_have_a_limit() {
+        let words = |count: usize| (0..count).map(|number| format!("w{number} ")).collect::<String>();
+        let index = index(&["w1"]);
+        assert!(index.search(&words(1024), 1, |_, _| Ordering::Equal).is_ok());
+        assert_eq!(index.search(&words(1025), 1, |_, _| Ordering::Equal), Err(TooManyTerms));
+    }
+
+    proptest! {
+        #[test]
+        fn the_best_come_first(texts in proptest::collection::vec("([a-e]{1,2} ){0,8}", 0..20), query in "([a-e]{1,2} ){0,4}", most in 0usize..6) {
+            let index = index(&texts);
+            let all = index.search(&query, 100, |left, right| right.cmp(&left)).unwrap();
+            prop_assert!(all.windows(2).all(|pair| pair[0].1 > pair[1].1 || pair[0].1 == pair[1].1 && pair[0].0 > pair[1].0));
+            let some = index.search(&query, most, |left, right| right.cmp(&left)).unwrap();
+            prop_assert_eq!(&some[..], &all[..most.min(all.len())]);
+        }
+
+        #[test]
+        fn damaged_bytes_are_told_or_searched_without_a_panic(cut in 0usize..400, flip in 0usize..400, bits in 1u8..) {
+            let mut builder = IndexBuilder::default();
+            ["red lamp", "blue lamp shade", "table"].iter().for_each(|text| builder.add(text));
+            let mut bytes = builder.build();
+            bytes.truncate(bytes.len().saturating_sub(cut));
+            if let Some(byte) = bytes.get_mut(flip) {
+                *byte ^= bits;
+            }
+            if let Ok(index) = Index::open(Arc::new(bytes)) {
+                let _ = index.search("lamp table", 3, |left, right| left.cmp(&right));
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Search with Lucene's scores: BM25 with k1 0.9 and b 0.4 over texts in Lucene's English analysis.
+//!
+//! An index is bytes, in memory or in a file that is mapped: [`IndexBuilder`] writes them, [`Index`] reads them.
+
+mod analysis;
+mod builder;
+mod index;
+mod norm;
+
+pub use builder::IndexBuilder;
+pub use index::{Index, TooManyTerms};

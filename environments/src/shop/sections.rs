@@ -1,0 +1,141 @@
+//! Bytes in sections: a small container for what is built once and then read in place, from memory or from a mapped
+//! file. All numbers are little-endian.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// Bytes that somebody holds: a vector, a mapped file.
+pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// Bytes that are not what they should be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the index is damaged, or was made by another version: build it again")]
+pub struct Damaged;
+
+/// Bytes of a number.
+const WIDE: usize = 8;
+const NARROW: usize = 4;
+
+/// Writes sections one after the other.
+#[derive(Debug)]
+pub(super) struct Writer {
+    magic: [u8; 8],
+    lengths: Vec<u64>,
+    body: Vec<u8>,
+}
+
+impl Writer {
+    pub(super) fn new(magic: [u8; 8]) -> Self {
+        Self { magic, lengths: Vec::new(), body: Vec::new() }
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.lengths.push(bytes.len() as u64);
+        self.body.extend_from_slice(bytes);
+    }
+
+    pub(super) fn numbers(&mut self, numbers: impl IntoIterator<Item = u64>) {
+        let start = self.body.len();
+        numbers.into_iter().for_each(|number| self.body.extend_from_slice(&number.to_le_bytes()));
+        self.lengths.push((self.body.len() - start) as u64);
+    }
+
+    pub(super) fn small_numbers(&mut self, numbers: impl IntoIterator<Item = u32>) {
+        let start = self.body.len();
+        numbers.into_iter().for_each(|number| self.body.extend_from_slice(&number.to_le_bytes()));
+        self.lengths.push((self.body.len() - start) as u64);
+    }
+
+    /// Magic, how many sections, their lengths, the sections.
+    pub(super) fn finish(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.body.len() + WIDE * (self.lengths.len() + 2));
+        bytes.extend_from_slice(&self.magic);
+        bytes.extend_from_slice(&(self.lengths.len() as u64).to_le_bytes());
+        self.lengths.iter().for_each(|length| bytes.extend_from_slice(&length.to_le_bytes()));
+        bytes.extend_from_slice(&self.body);
+        bytes
+    }
+}
+
+/// Where the sections lie.
+#[derive(Debug, Clone)]
+pub(super) struct Sections(Vec<std::ops::Range<usize>>);
+
+impl Sections {
+    /// Reads the table of sections; all of them must be there.
+    pub(super) fn read(bytes: &[u8], magic: [u8; 8], count: usize) -> Result<Self, Damaged> {
+        if bytes.get(..WIDE) != Some(&magic[..]) || wide(bytes, 1) != Some(count as u64) {
+            return Err(Damaged);
+        }
+        let mut start = WIDE * (count + 2);
+        let mut ranges = Vec::with_capacity(count);
+        for section in 0..count {
+            let length = wide(bytes, 2 + section).and_then(|length| usize::try_from(length).ok());
+            let end = length.and_then(|length| start.checked_add(length)).ok_or(Damaged)?;
+            ranges.push(start..end);
+            start = end;
+        }
+        if start != bytes.len() {
+            return Err(Damaged);
+        }
+        Ok(Self(ranges))
+    }
+
+    pub(super) fn bytes<'a>(&self, bytes: &'a [u8], section: usize) -> &'a [u8] {
+        self.0.get(section).and_then(|range| bytes.get(range.clone())).unwrap_or_default()
+    }
+
+    pub(super) fn numbers<'a>(&self, bytes: &'a [u8], section: usize) -> Numbers<'a> {
+        Numbers(self.bytes(bytes, section))
+    }
+
+    pub(super) fn small_numbers<'a>(&self, bytes: &'a [u8], section: usize) -> SmallNumbers<'a> {
+        SmallNumbers(self.bytes(bytes, section))
+    }
+}
+
+/// A section of 64-bit numbers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Numbers<'a>(&'a [u8]);
+
+impl<'a> Numbers<'a> {
+    pub(super) fn len(&self) -> usize {
+        self.0.len() / WIDE
+    }
+
+    pub(super) fn get(&self, position: usize) -> Option<u64> {
+        wide(self.0, position)
+    }
+
+    /// What lies between the end before a position and its own, where these numbers are ends.
+    pub(super) fn range<'b>(&self, position: usize, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let start = match position.checked_sub(1) {
+            None => 0,
+            Some(before) => usize::try_from(self.get(before)?).ok()?,
+        };
+        bytes.get(start..usize::try_from(self.get(position)?).ok()?)
+    }
+}
+
+/// A section of 32-bit numbers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SmallNumbers<'a>(&'a [u8]);
+
+impl SmallNumbers<'_> {
+    pub(super) fn len(&self) -> usize {
+        self.0.len() / NARROW
+    }
+
+    pub(super) fn get(&self, position: usize) -> Option<u32> {
+        let start = position.checked_mul(NARROW)?;
+        let bytes = self.0.get(start..start.checked_add(NARROW)?)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    }
+}
+
+fn wide(bytes: &[u8], position: usize) -> Option<u64> {
+    let start = position.checked_mul(WIDE)?;
+    let bytes = bytes.get(start..start.checked_add(WIDE)?)?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}

@@ -1,0 +1,200 @@
+//! The products of a shop as bytes: records one after the other, and tables that find them.
+
+use std::io::{self, Write};
+
+use super::product::{Listing, Product, ProductView};
+use super::sections::{Bytes, Damaged, Sections, Writer};
+
+/// What the tables begin with.
+const MAGIC: [u8; 8] = *b"lumoshf1";
+
+/// Products by their position and by their id.
+pub struct Shelf {
+    records: Bytes,
+    tables: Bytes,
+    sections: Sections,
+    len: usize,
+    on_sale: usize,
+}
+
+impl std::fmt::Debug for Shelf {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Shelf").field("products", &self.len).finish_non_exhaustive()
+    }
+}
+
+/// The sections of the tables.
+const TOTALS: usize = 0;
+const ENDS: usize = 1;
+const PRICES: usize = 2;
+const BY_ASIN: usize = 3;
+const CATEGORIES: usize = 4;
+const QUERIES: usize = 5;
+
+impl Shelf {
+    /// The shelf in some bytes; nothing is read but the table of what lies where.
+    ///
+    /// # Errors
+    /// If the bytes are no shelf, or are cut off.
+    pub fn open(records: Bytes, tables: Bytes) -> Result<Self, Damaged> {
+        let held = (*tables).as_ref();
+        let sections = Sections::read(held, MAGIC, 6)?;
+        let len = sections.numbers(held, ENDS).len();
+        let on_sale = sections.numbers(held, TOTALS).get(0).ok_or(Damaged)?;
+        let end = sections.numbers(held, ENDS).get(len.wrapping_sub(1)).unwrap_or(0);
+        let whole = end == (*records).as_ref().len() as u64
+            && [PRICES, CATEGORIES, QUERIES]
+                .iter()
+                .all(|section| sections.numbers(held, *section).len() == len)
+            && sections.small_numbers(held, BY_ASIN).len() == len;
+        if !whole {
+            return Err(Damaged);
+        }
+        let on_sale = usize::try_from(on_sale).unwrap_or(usize::MAX).min(len);
+        Ok(Self { records, tables, sections, len, on_sale })
+    }
+
+    /// How many products there are, those that are only found included.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many products are for sale: the first ones. The original's index knows more.
+    pub fn on_sale(&self) -> usize {
+        self.on_sale
+    }
+
+    /// The product at a position.
+    pub fn product(&self, position: u32) -> Option<ProductView<'_>> {
+        postcard::from_bytes(self.record(position)?).ok()
+    }
+
+    /// What results show of the product at a position.
+    pub fn listing(&self, position: u32) -> Option<Listing<'_>> {
+        postcard::take_from_bytes(self.record(position)?).ok().map(|(listing, _)| listing)
+    }
+
+    /// The id of the product at a position.
+    pub fn asin(&self, position: u32) -> Option<&str> {
+        postcard::take_from_bytes(self.record(position)?).ok().map(|(asin, _)| asin)
+    }
+
+    /// What the product at a position costs, in dollars.
+    pub fn price(&self, position: u32) -> Option<f64> {
+        let prices = self.sections.numbers((*self.tables).as_ref(), PRICES);
+        prices.get(position as usize).map(f64::from_bits)
+    }
+
+    /// Where the product of an id is, if it is for sale.
+    pub fn find(&self, asin: &str) -> Option<u32> {
+        let by_asin = self.sections.small_numbers((*self.tables).as_ref(), BY_ASIN);
+        let (mut low, mut high) = (0, by_asin.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let position = by_asin.get(middle)?;
+            match self.asin(position)?.cmp(asin) {
+                std::cmp::Ordering::Equal => return ((position as usize) < self.on_sale).then_some(position),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+
+    /// The products for sale of a department.
+    pub fn of_category(&self, category: &str) -> Vec<u32> {
+        self.having(CATEGORIES, category, |product| product.category)
+    }
+
+    /// The products for sale that were once found by these words.
+    pub fn of_query(&self, query: &str) -> Vec<u32> {
+        self.having(QUERIES, query, |product| product.query)
+    }
+
+    fn having(&self, section: usize, text: &str, of: for<'a> fn(&ProductView<'a>) -> &'a str) -> Vec<u32> {
+        let codes = self.sections.numbers((*self.tables).as_ref(), section);
+        let wanted = code(text);
+        let positions = (0..self.on_sale).filter(|position| codes.get(*position) == Some(wanted));
+        positions
+            .filter_map(|position| u32::try_from(position).ok())
+            .filter(|position| self.product(*position).is_some_and(|product| of(&product) == text))
+            .collect()
+    }
+
+    fn record(&self, position: u32) -> Option<&[u8]> {
+        let ends = self.sections.numbers((*self.tables).as_ref(), ENDS);
+        ends.range(position as usize, (*self.records).as_ref())
+    }
+}
+
+/// A shelf that is being filled.
+#[derive(Debug)]
+pub struct ShelfBuilder<W> {
+    records: W,
+    end: u64,
+    ends: Vec<u64>,
+    prices: Vec<u64>,
+    asins: Vec<Box<str>>,
+    categories: Vec<u64>,
+    queries: Vec<u64>,
+}
+
+impl<W: Write> ShelfBuilder<W> {
+    /// An empty shelf whose records are written to `records`.
+    pub fn new(records: W) -> Self {
+        Self {
+            records,
+            end: 0,
+            ends: Vec::new(),
+            prices: Vec::new(),
+            asins: Vec::new(),
+            categories: Vec::new(),
+            queries: Vec::new(),
+        }
+    }
+
+    /// Adds the next product at its price in dollars.
+    ///
+    /// # Errors
+    /// If its record cannot be written.
+    pub fn add(&mut self, product: &Product, price: f64) -> io::Result<()> {
+        let record = postcard::to_stdvec(product).map_err(io::Error::other)?;
+        self.records.write_all(&record)?;
+        self.end += record.len() as u64;
+        self.ends.push(self.end);
+        self.prices.push(price.to_bits());
+        self.asins.push(product.asin.as_str().into());
+        self.categories.push(code(&product.category));
+        self.queries.push(code(&product.query));
+        Ok(())
+    }
+
+    /// The records' writer and the tables, once all products are in; the first `on_sale` are for sale.
+    ///
+    /// # Errors
+    /// If the records cannot be written.
+    pub fn build(mut self, on_sale: usize) -> io::Result<(W, Vec<u8>)> {
+        self.records.flush()?;
+        let mut by_asin: Vec<u32> = (0..u32::try_from(self.asins.len()).unwrap_or(u32::MAX)).collect();
+        by_asin.sort_by_key(|position| self.asins.get(*position as usize));
+        let mut writer = Writer::new(MAGIC);
+        writer.numbers([on_sale as u64]);
+        writer.numbers(self.ends);
+        writer.numbers(self.prices);
+        writer.small_numbers(by_asin);
+        writer.numbers(self.categories);
+        writer.numbers(self.queries);
+        Ok((self.records, writer.finish()))
+    }
+}
+
+/// A number that texts are told apart by at a glance (FNV-1a).
+fn code(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |code, byte| (code ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

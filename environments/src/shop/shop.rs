@@ -1,0 +1,166 @@
+//! The shop: products on a shelf and the index they are found by.
+
+use std::io;
+use std::sync::Arc;
+
+use lumos_tasks::python::strip;
+use thiserror::Error;
+
+use super::catalogue::{Entry, Stock};
+use super::python_random::PythonRandom;
+use super::search::{Index, IndexBuilder};
+use super::sections::{Bytes, Damaged};
+use super::shelf::{Shelf, ShelfBuilder};
+
+/// The most products a search finds.
+pub const MOST_FOUND: usize = 50;
+
+/// Raised when the shop changes what it shows or pays, so that results under old and new ones are not mixed.
+pub const VERSION: u32 = 1;
+
+/// What the original raises where it does not go on; an episode ends there.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{exception}: {message}")]
+pub struct Raised {
+    /// The exception's class.
+    pub exception: &'static str,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Finds products.
+pub trait SearchEngine: Send + Sync {
+    /// Positions of the products found for keywords, the best first.
+    ///
+    /// # Errors
+    /// Where the original raises.
+    fn search(&self, keywords: &[&str]) -> Result<Vec<u32>, Raised>;
+}
+
+/// Products and the index they are found by.
+#[derive(Debug)]
+pub struct Shop {
+    shelf: Shelf,
+    index: Index,
+}
+
+impl Shop {
+    /// The shop of some products at their prices, in dollars.
+    pub fn new(stock: &Stock, prices: &[f64]) -> Self {
+        let mut shelf = ShelfBuilder::new(Vec::new());
+        let mut index = IndexBuilder::default();
+        for (position, entry) in stock.entries.iter().enumerate() {
+            let price = prices.get(position).copied().unwrap_or_default();
+            shelf.add(&entry.product, price).expect("a vector takes everything");
+            index.add(&entry.product.indexed_text());
+        }
+        let (records, tables) = shelf.build(stock.on_sale).expect("a vector takes everything");
+        Self::open(Arc::new(records), Arc::new(tables), Arc::new(index.build()))
+            .expect("what was just built can be opened")
+    }
+
+    /// The shop in some bytes, as [`ShopBuilder`] wrote them.
+    ///
+    /// # Errors
+    /// If the bytes are not those of a shop.
+    pub fn open(records: Bytes, tables: Bytes, index: Bytes) -> Result<Self, Damaged> {
+        let (shelf, index) = (Shelf::open(records, tables)?, Index::open(index)?);
+        if shelf.len() != index.len() {
+            return Err(Damaged);
+        }
+        Ok(Self { shelf, index })
+    }
+
+    /// The products.
+    pub fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    /// The products found for a text, the best first: the 50 best of the index, then of those what is for sale.
+    fn found(&self, text: &str) -> Result<Vec<u32>, Raised> {
+        let by_asin = |left, right| self.shelf.asin(left).cmp(&self.shelf.asin(right));
+        let found = self
+            .index
+            .search(text, MOST_FOUND, by_asin)
+            .map_err(|error| Raised { exception: "TooManyClauses", message: error.to_string() })?;
+        let positions = found.into_iter().map(|(position, _)| position);
+        Ok(positions.filter(|position| (*position as usize) < self.shelf.on_sale()).collect())
+    }
+
+    /// The best products for a text with their scores, those not for sale among them.
+    ///
+    /// # Errors
+    /// If the text has too many different words.
+    pub fn ranking(&self, text: &str) -> Result<Vec<(&str, f32)>, super::search::TooManyTerms> {
+        let by_asin = |left, right| self.shelf.asin(left).cmp(&self.shelf.asin(right));
+        let found = self.index.search(text, MOST_FOUND, by_asin)?;
+        Ok(found
+            .into_iter()
+            .map(|(position, score)| (self.shelf.asin(position).unwrap_or(""), score))
+            .collect())
+    }
+}
+
+impl SearchEngine for Shop {
+    /// As upstream `get_top_n_product_from_keywords`. Where that draws 50 products at random, these are the same ones
+    /// for the same keywords.
+    fn search(&self, keywords: &[&str]) -> Result<Vec<u32>, Raised> {
+        let rest = || keywords.get(1..).unwrap_or_default().join(" ");
+        match keywords.first().copied() {
+            Some("<r>") => {
+                let seed = rest().bytes().fold(0, |seed: u64, byte| seed.wrapping_mul(31) + u64::from(byte));
+                let all: Vec<u32> = (0..u32::try_from(self.shelf.on_sale()).unwrap_or(u32::MAX)).collect();
+                Ok(PythonRandom::new(seed).sample(&all, MOST_FOUND))
+            }
+            Some("<a>") => Err(Raised {
+                exception: "TypeError",
+                message: "products are not listed by attribute".to_owned(),
+            }),
+            Some("<c>") => match keywords.get(1) {
+                Some(category) => Ok(self.shelf.of_category(strip(category))),
+                None => Err(Raised { exception: "IndexError", message: "no category is named".to_owned() }),
+            },
+            Some("<q>") => Ok(self.shelf.of_query(strip(&rest()))),
+            _ => self.found(&keywords.join(" ")),
+        }
+    }
+}
+
+/// Builds a shop product by product, its records going to a writer, for catalogues that do not fit into memory.
+#[derive(Debug)]
+pub struct ShopBuilder<W> {
+    shelf: ShelfBuilder<W>,
+    index: IndexBuilder,
+    random: PythonRandom,
+}
+
+impl<W: io::Write> ShopBuilder<W> {
+    /// An empty shop whose records are written to `records`. Prices are drawn as the original draws them.
+    pub fn new(records: W) -> Self {
+        Self {
+            shelf: ShelfBuilder::new(records),
+            index: IndexBuilder::default(),
+            random: PythonRandom::new(super::goal::DRAWING_SEED),
+        }
+    }
+
+    /// Adds the next product.
+    ///
+    /// # Errors
+    /// If its record cannot be written.
+    pub fn add(&mut self, entry: &Entry) -> io::Result<()> {
+        let price = entry.pricing.draw(&mut self.random);
+        self.index.add(&entry.product.indexed_text());
+        self.shelf.add(&entry.product, price)
+    }
+
+    /// The records' writer, the tables and the index, for [`Shop::open`].
+    ///
+    /// # Errors
+    /// If the records cannot be written.
+    pub fn build(self) -> io::Result<(W, Vec<u8>, Vec<u8>)> {
+        let count = self.index.len();
+        let (records, tables) = self.shelf.build(count)?;
+        Ok((records, tables, self.index.build()))
+    }
+}

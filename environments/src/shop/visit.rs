@@ -1,0 +1,329 @@
+//! A customer's visit: one goal, from the start page to a purchase.
+
+use std::sync::Arc;
+
+use lumos_tasks::families::shop::{Purchase, ShopReply, ShopRequest};
+use serde::{Deserialize, Serialize};
+
+use super::action::Action;
+use super::goal::Goal;
+use super::page::{About, BACK_TO_SEARCH, BUY_NOW, Clickable, Item, NEXT, PREVIOUS, Page, ProductPage};
+use super::reward::{Reward, Tagger, reward};
+use super::shop::{Raised, SearchEngine, Shop};
+
+/// Products on a page of results.
+const WINDOW: u64 = 10;
+
+/// What an action came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// What is to be seen.
+    pub observation: String,
+    /// The reward: 0 until something is bought.
+    pub reward: f64,
+    /// Whether this action bought something.
+    pub done: bool,
+    /// What can be clicked, in lower case.
+    pub clickables: Vec<String>,
+}
+
+/// Who serves the customers.
+#[derive(Clone)]
+pub struct Staff {
+    /// The products.
+    pub shop: Arc<Shop>,
+    /// Who finds them.
+    pub search: Arc<dyn SearchEngine>,
+    /// Who finds nouns.
+    pub tagger: Arc<dyn Tagger>,
+}
+
+impl std::fmt::Debug for Staff {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Staff").field("shop", &self.shop).finish_non_exhaustive()
+    }
+}
+
+/// A visit and where it stands.
+#[derive(Debug)]
+pub struct Visit {
+    staff: Staff,
+    goal: Goal,
+    page: Page,
+    /// What the page's address holds beside the visit's id: the original tells pages apart by names found in it.
+    address: String,
+    clickables: Vec<(String, Clickable)>,
+    keywords: Vec<String>,
+    number: u64,
+    product: Option<u32>,
+    /// By group, in the order of first choice.
+    options: Vec<(String, String)>,
+    bought: Option<Reward>,
+}
+
+impl Visit {
+    /// A visit that stands on the start page.
+    pub fn new(staff: Staff, goal: Goal) -> Self {
+        let page = Page::Start;
+        Self {
+            staff,
+            goal,
+            clickables: page.clickables(),
+            page,
+            address: String::new(),
+            keywords: Vec::new(),
+            number: 1,
+            product: None,
+            options: Vec::new(),
+            bought: None,
+        }
+    }
+
+    /// Back to the start, as if nothing had happened.
+    pub fn reset(&mut self) {
+        self.show_start();
+        self.bought = None;
+    }
+
+    /// The goal.
+    pub fn goal(&self) -> &Goal {
+        &self.goal
+    }
+
+    /// The page.
+    pub fn page(&self) -> &Page {
+        &self.page
+    }
+
+    /// What the last purchase was worth.
+    pub fn bought(&self) -> Option<&Reward> {
+        self.bought.as_ref()
+    }
+
+    /// What is to be seen.
+    pub fn observation(&self) -> String {
+        self.page.observation(&self.goal.instruction_text)
+    }
+
+    /// What can be clicked, in lower case, in order.
+    pub fn clickables(&self) -> Vec<String> {
+        self.clickables.iter().map(|(text, _)| text.clone()).collect()
+    }
+
+    /// Carries an action out; what is no action, or cannot be clicked, does nothing.
+    ///
+    /// # Errors
+    /// Where the original raises. The visit stays as it was.
+    pub fn step(&mut self, action: &str) -> Result<Step, Raised> {
+        let reward = self.act(action)?;
+        Ok(Step {
+            observation: self.observation(),
+            reward: reward.unwrap_or(0.0),
+            done: reward.is_some(),
+            clickables: self.clickables(),
+        })
+    }
+
+    /// Carries an action out; the reward, where that buys something.
+    fn act(&mut self, action: &str) -> Result<Option<f64>, Raised> {
+        match Action::parse(action) {
+            Some(Action::Search(text)) => {
+                let keywords = text.split(' ').map(str::to_owned).collect();
+                self.show_results(keywords, 1).map(|()| None)
+            }
+            Some(Action::Click(text)) => self.click(&text),
+            None => Ok(None),
+        }
+    }
+
+    /// Carries out what an episode asks for.
+    ///
+    /// # Errors
+    /// Where the original raises.
+    pub fn serve(&mut self, request: &ShopRequest) -> Result<ShopReply, Raised> {
+        if request.reset {
+            self.reset();
+        }
+        for action in &request.replay {
+            self.act(action)?;
+        }
+        let bought = self.act(&request.action)?;
+        Ok(ShopReply {
+            observation: self.observation(),
+            clickables: self.clickables(),
+            purchase: bought.and_then(|_| self.purchase()),
+        })
+    }
+
+    /// The last purchase, with what other nouns would have made of it.
+    fn purchase(&self) -> Option<Purchase> {
+        let bought = self.bought?;
+        let Page::Done { asin, .. } = &self.page else { return None };
+        let by_group = [bought.r_type, bought.r_type_lowest, bought.r_type_highest];
+        Some(Purchase {
+            asin: asin.clone(),
+            reward: bought.reward(),
+            lowest: bought.met * bought.r_type_lowest,
+            highest: bought.met * bought.r_type_highest,
+            by_group: by_group.map(|factor| bought.met_by_group * factor),
+            r_type: bought.r_type,
+        })
+    }
+
+    /// Clicks a text; the reward, where that buys something.
+    fn click(&mut self, text: &str) -> Result<Option<f64>, Raised> {
+        let Some((_, meaning)) = self.clickables.iter().find(|(clickable, _)| clickable == text) else {
+            return Ok(None);
+        };
+        let meaning = meaning.clone();
+        let is = |label: &str| label.to_lowercase() == text;
+        if text == "search" {
+            return Ok(None);
+        }
+        // What is clicked is told by its text alone, so that an option called like a button acts like it.
+        if is(BUY_NOW) {
+            return self.buy().map(Some);
+        }
+        if is(BACK_TO_SEARCH) {
+            self.show_start();
+        } else if is(NEXT) && self.page_name() == "search_results" {
+            self.show_results(self.keywords.clone(), self.number + 1)?;
+        } else if is(PREVIOUS) && self.page_name() == "search_results" {
+            self.show_results(self.keywords.clone(), self.number.saturating_sub(1))?;
+        } else if is(PREVIOUS) && self.page_name() == "item_page" {
+            self.show_results(self.keywords.clone(), self.number)?;
+        } else if let Some(about) = About::ALL.into_iter().find(|about| is(about.label())) {
+            self.show_details(about)?;
+        } else {
+            self.show_product(text, meaning)?;
+        }
+        Ok(None)
+    }
+
+    /// The original finds the first of these names anywhere in the page's address, keywords and options included.
+    fn page_name(&self) -> &'static str {
+        let names = ["search_results", "item_page", "item_sub_page", "done"];
+        names.into_iter().find(|name| self.address.contains(name)).unwrap_or("")
+    }
+
+    fn show(&mut self, page: Page, address: String) {
+        self.clickables = page.clickables();
+        self.page = page;
+        self.address = address;
+    }
+
+    fn show_start(&mut self) {
+        self.keywords.clear();
+        self.number = 1;
+        self.product = None;
+        self.options.clear();
+        self.show(Page::Start, String::new());
+    }
+
+    fn show_results(&mut self, keywords: Vec<String>, number: u64) -> Result<(), Raised> {
+        let words: Vec<&str> = keywords.iter().map(String::as_str).collect();
+        let found = self.staff.search.search(&words)?;
+        let first = number.saturating_sub(1).saturating_mul(WINDOW);
+        let window = found.iter().skip(usize::try_from(first).unwrap_or(usize::MAX)).take(if number == 0 {
+            0
+        } else {
+            WINDOW as usize
+        });
+        let shelf = self.staff.shop.shelf();
+        let items = window
+            .filter_map(|position| shelf.product(*position))
+            .map(|product| Item {
+                asin: product.asin.to_owned(),
+                title: product.title.to_owned(),
+                price_tag: product.price_tag.to_owned(),
+                image: product.image.to_owned(),
+            })
+            .collect();
+        let address = format!("search_results/{}/{number}", keywords.join("+"));
+        self.keywords = keywords;
+        self.number = number;
+        self.product = None;
+        self.options.clear();
+        self.show(Page::Results { number, total: found.len(), items }, address);
+        Ok(())
+    }
+
+    fn show_product(&mut self, text: &str, meaning: Clickable) -> Result<(), Raised> {
+        match meaning {
+            Clickable::Product => {
+                let asin = text.to_uppercase();
+                self.product = Some(self.staff.shop.shelf().find(&asin).ok_or_else(|| unknown(&asin))?);
+            }
+            Clickable::Choice(group) => match self.options.iter_mut().find(|(known, _)| *known == group) {
+                Some((_, value)) => text.clone_into(value),
+                None => self.options.push((group, text.to_owned())),
+            },
+            Clickable::Button => {}
+        }
+        let product = self.current()?;
+        let page = ProductPage {
+            asin: product.asin.to_owned(),
+            options: product
+                .options
+                .iter()
+                .map(|(name, values)| {
+                    ((*name).to_owned(), values.iter().map(|value| (*value).to_owned()).collect())
+                })
+                .collect(),
+            chosen: self.options.clone(),
+            title: product.title.to_owned(),
+            price_tag: product.price_tag.to_owned(),
+            image: product.image.to_owned(),
+        };
+        let address = self.address_of("item_page");
+        self.show(Page::Product(Box::new(page)), address);
+        Ok(())
+    }
+
+    fn show_details(&mut self, about: About) -> Result<(), Raised> {
+        let product = self.current()?;
+        // The templates put a blank before each entry of a list.
+        let listed = |texts: &[&str]| texts.iter().map(|text| format!(" {text}")).collect::<Vec<_>>();
+        let texts = match about {
+            About::Description => vec![product.description.to_owned()],
+            About::Features => listed(&product.bullet_points),
+            About::Reviews => Vec::new(),
+            About::Attributes => {
+                let mut texts = listed(&product.attributes);
+                texts.extend([product.category, product.query, product.product_category].map(str::to_owned));
+                texts
+            }
+        };
+        let address = self.address_of("item_sub_page");
+        self.show(Page::Details { about, texts }, address);
+        Ok(())
+    }
+
+    fn address_of(&self, page: &str) -> String {
+        let options: Vec<String> =
+            self.options.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        format!("{page}/{}/{}/{}", self.keywords.join("+"), self.number, options.join(", "))
+    }
+
+    fn current(&self) -> Result<super::product::ProductView<'_>, Raised> {
+        self.product
+            .and_then(|position| self.staff.shop.shelf().product(position))
+            .ok_or_else(|| unknown("None"))
+    }
+
+    fn buy(&mut self) -> Result<f64, Raised> {
+        let product = self.current()?;
+        let price = self.product.and_then(|position| self.staff.shop.shelf().price(position));
+        let price = price.unwrap_or(f64::INFINITY);
+        let bought = reward(&product, &self.goal, price, &self.options, &*self.staff.tagger);
+        let reward = bought.reward();
+        let page = Page::Done { asin: product.asin.to_owned(), options: self.options.clone(), reward };
+        self.show(page, "done".to_owned());
+        self.bought = Some(bought);
+        Ok(reward)
+    }
+}
+
+fn unknown(asin: &str) -> Raised {
+    Raised { exception: "KeyError", message: format!("there is no product {asin}") }
+}

@@ -1,0 +1,329 @@
+//! What a model's statement may be. A first line only: accounts, limits and the database's own refusals stand behind it.
+//!
+//! One statement of the usual kinds passes; what reaches beyond the episode's database does not: files, other servers,
+//! the server itself, waiting, locks, code that is stored. A refusal is told to the model like an error of the server.
+
+use super::lexer::{Token, tokens};
+
+/// The longest statement, in bytes.
+pub const MOST_BYTES: usize = 100_000;
+
+/// What a statement does to the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// It only reads.
+    Read,
+    /// It may change the database.
+    Write,
+    /// It chooses this database.
+    Use(String),
+    /// It is only a comment, and has no result.
+    Comment,
+    /// It has no character: the original does not send it.
+    Nothing,
+    /// It is only white space.
+    Blank,
+}
+
+/// Statements that read.
+const READS: [&str; 9] =
+    ["SELECT", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "WITH", "VALUES", "TABLE", "BEGIN"];
+/// Statements that change the database, or the transaction on it.
+const WRITES: [&str; 13] = [
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "REPLACE",
+    "CREATE",
+    "DROP",
+    "ALTER",
+    "TRUNCATE",
+    "START",
+    "COMMIT",
+    "ROLLBACK",
+    "SAVEPOINT",
+    "RELEASE",
+];
+/// What may be created, dropped and altered.
+const OBJECTS: [&str; 4] = ["TABLE", "INDEX", "UNIQUE", "TEMPORARY"];
+
+/// Functions that wait, burn time, lock, read files or tell of the server.
+const FUNCTIONS: [&str; 24] = [
+    "SLEEP",
+    "BENCHMARK",
+    "LOAD_FILE",
+    "GET_LOCK",
+    "RELEASE_LOCK",
+    "RELEASE_ALL_LOCKS",
+    "IS_FREE_LOCK",
+    "IS_USED_LOCK",
+    "MASTER_POS_WAIT",
+    "MASTER_GTID_WAIT",
+    "SOURCE_POS_WAIT",
+    "WAIT_FOR_EXECUTED_GTID_SET",
+    "SYS_EXEC",
+    "SYS_EVAL",
+    "LOAD_EXTENSION",
+    "READFILE",
+    "WRITEFILE",
+    "EDIT",
+    "FTS3_TOKENIZER",
+    "ZEROBLOB",
+    "RANDOMBLOB",
+    "CURRENT_ROLE",
+    "XMLTYPE",
+    "UUID_SHORT",
+];
+
+/// Words that have no place in a statement on one's own tables.
+const WORDS: [&str; 12] = [
+    "OUTFILE",
+    "DUMPFILE",
+    "INFILE",
+    "PROCEDURE",
+    "TRIGGER",
+    "EVENT",
+    "TABLESPACE",
+    "PLUGIN",
+    "DIRECTORY",
+    "LOCK",
+    "CONNECTION",
+    "VIRTUAL",
+];
+
+/// Databases of the server itself.
+const SYSTEM: [&str; 3] = ["MYSQL", "PERFORMANCE_SCHEMA", "SYS"];
+
+/// Looks at a statement.
+///
+/// # Errors
+/// Why it is refused, for the model.
+pub fn check(statement: &str) -> Result<Kind, String> {
+    if statement.len() > MOST_BYTES {
+        return Err(format!("Statements longer than {MOST_BYTES} bytes are refused"));
+    }
+    if statement.contains('\0') {
+        return Err("Statements with a NUL character are refused".to_owned());
+    }
+    let mut pieces: Vec<Token<'_>> = tokens(statement).collect();
+    if pieces.contains(&Token::Executable) {
+        return Err("Comments that are carried out are refused".to_owned());
+    }
+    let behind = pieces.iter().rposition(|piece| *piece != Token::Symbol(';')).map_or(0, |at| at + 1);
+    pieces.truncate(behind);
+    if pieces.contains(&Token::Symbol(';')) {
+        return Err("Only one statement at a time is carried out".to_owned());
+    }
+    let start = pieces.iter().position(|piece| *piece != Token::Symbol('(')).unwrap_or(pieces.len());
+    let first = match pieces.get(start) {
+        None if statement.is_empty() => return Ok(Kind::Nothing),
+        None if statement.trim().is_empty() => return Ok(Kind::Blank),
+        None if pieces.is_empty() => return Ok(Kind::Comment),
+        None => return Ok(Kind::Read),
+        Some(Token::Word(word)) => word.to_ascii_uppercase(),
+        // No statement starts so: the server says it best.
+        Some(_) => return Ok(Kind::Read),
+    };
+    inner(&pieces)?;
+    let word = |index: usize| match pieces.get(start + index) {
+        Some(Token::Word(word)) => word.to_ascii_uppercase(),
+        _ => String::new(),
+    };
+    match first.as_str() {
+        "USE" => Ok(Kind::Use(named(pieces.get(start + 1).copied()))),
+        "SHOW"
+            if matches!(
+                word(1).as_str(),
+                "GRANTS" | "PROCESSLIST" | "MASTER" | "BINARY" | "SLAVE" | "REPLICA"
+            ) =>
+        {
+            Err("SHOW tells of this database only".to_owned())
+        }
+        "SET" if word(1).starts_with('@') && !word(1).starts_with("@@") => Ok(Kind::Read),
+        "SET" => Err("SET changes variables of your own only, like @x".to_owned()),
+        "CREATE" | "DROP" | "ALTER" if !OBJECTS.contains(&word(1).as_str()) => {
+            Err(format!("{first} is carried out on tables and indexes only"))
+        }
+        "CREATE" | "ALTER" if pieces.iter().any(|piece| is_word(piece, "ENGINE")) => {
+            Err("Tables have the usual engine only".to_owned())
+        }
+        "BEGIN" if pieces.len() > start + 1 && !is_word_at(&pieces, start + 1, "WORK") => {
+            Err("BEGIN starts a transaction only".to_owned())
+        }
+        "START" if word(1) != "TRANSACTION" => Err("START starts a transaction only".to_owned()),
+        name if READS.contains(&name) => Ok(Kind::Read),
+        name if WRITES.contains(&name) => Ok(Kind::Write),
+        // Known words of administration are refused; anything else is no SQL, and the server says so.
+        name if ADMINISTRATION.contains(&name) => Err(format!("{name} is not carried out here")),
+        _ => Ok(Kind::Read),
+    }
+}
+
+/// Statements about servers, sessions, accounts, files and stored code.
+const ADMINISTRATION: [&str; 45] = [
+    "ANALYZE",
+    "ATTACH",
+    "BACKUP",
+    "BINLOG",
+    "CACHE",
+    "CALL",
+    "CHANGE",
+    "CHECK",
+    "CHECKSUM",
+    "CLONE",
+    "DEALLOCATE",
+    "DECLARE",
+    "DELIMITER",
+    "DETACH",
+    "DO",
+    "EXECUTE",
+    "FLUSH",
+    "GET",
+    "GRANT",
+    "HANDLER",
+    "HELP",
+    "IF",
+    "IMPORT",
+    "INSTALL",
+    "KILL",
+    "LOAD",
+    "LOCK",
+    "LOOP",
+    "OPTIMIZE",
+    "PRAGMA",
+    "PREPARE",
+    "PURGE",
+    "REINDEX",
+    "RENAME",
+    "REPAIR",
+    "RESET",
+    "RESIGNAL",
+    "REVOKE",
+    "SHUTDOWN",
+    "SIGNAL",
+    "STOP",
+    "UNINSTALL",
+    "UNLOCK",
+    "VACUUM",
+    "XA",
+];
+
+/// Words and functions that are refused anywhere.
+fn inner(pieces: &[Token<'_>]) -> Result<(), String> {
+    for (at, piece) in pieces.iter().enumerate() {
+        let text = match piece {
+            Token::Word(word) => *word,
+            Token::Name(name) => name.trim_matches('`'),
+            _ => continue,
+        };
+        let upper = text.to_ascii_uppercase();
+        let next = pieces.get(at + 1);
+        let is_call = next == Some(&Token::Symbol('('));
+        let is_bare = matches!(piece, Token::Word(_));
+        if is_call && FUNCTIONS.contains(&upper.as_str()) {
+            return Err(format!("The function {upper} is refused"));
+        }
+        let qualifies = next == Some(&Token::Symbol('.'));
+        let is_part = at > 0 && pieces.get(at - 1) == Some(&Token::Symbol('.'));
+        if qualifies && !is_part && SYSTEM.contains(&upper.as_str()) {
+            return Err(format!("The database {text} is refused"));
+        }
+        if is_bare && upper.starts_with("@@") {
+            return Err("Variables of the server are refused".to_owned());
+        }
+        if is_bare && !is_part && !qualifies && WORDS.contains(&upper.as_str()) && !is_column(pieces, at) {
+            return Err(format!("{upper} is refused"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a word that is refused stands where a column's name would: between the likes of `SELECT`, `,` and `FROM`.
+fn is_column(pieces: &[Token<'_>], at: usize) -> bool {
+    let before = at.checked_sub(1).and_then(|at| pieces.get(at));
+    let opens = before.is_some_and(|piece| {
+        matches!(piece, Token::Symbol(',' | '(' | '=' | '<' | '>'))
+            || ["SELECT", "BY", "WHERE", "AND", "OR", "DISTINCT"].iter().any(|word| is_word(piece, word))
+    });
+    let closes = pieces.get(at + 1).is_none_or(|piece| {
+        matches!(piece, Token::Symbol(',' | ')' | '=' | '<' | '>'))
+            || ["FROM", "AS", "ASC", "DESC", "AND", "OR", "LIKE", "IN", "BETWEEN"]
+                .iter()
+                .any(|word| is_word(piece, word))
+    });
+    opens && closes
+}
+
+fn is_word(piece: &Token<'_>, word: &str) -> bool {
+    matches!(piece, Token::Word(text) if text.eq_ignore_ascii_case(word))
+}
+
+fn is_word_at(pieces: &[Token<'_>], at: usize, word: &str) -> bool {
+    pieces.get(at).is_some_and(|piece| is_word(piece, word))
+}
+
+/// The name that a piece is.
+fn named(piece: Option<Token<'_>>) -> String {
+    match piece {
+        Some(Token::Word(word)) => word.to_owned(),
+        Some(Token::Name(name)) => name.trim_matches('`').to_owned(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn usual_statements_pass() {
+        for (statement, kind) in [
+            ("SELECT a, event FROM t WHERE event = 'x' ORDER BY event DESC;", Kind::Read),
+            ("(select 1) union (select 2)", Kind::Read),
+            ("SHOW TABLES", Kind::Read),
+            ("desc `event`", Kind::Read),
+            ("select t.sleep, mysql from t", Kind::Read),
+            ("SELEC 1", Kind::Read),
+            ("SET @x = 5", Kind::Read),
+            ("INSERT INTO t VALUES ('a;b', 'INTO OUTFILE')", Kind::Write),
+            ("create temporary table x (a int)", Kind::Write),
+            ("USE `world_1`", Kind::Use("world_1".to_owned())),
+            ("-- only this", Kind::Comment),
+            ("", Kind::Nothing),
+            (" \n", Kind::Blank),
+        ] {
+            assert_eq!(check(statement), Ok(kind), "{statement}");
+        }
+    }
+
+    #[test]
+    fn hostile_statements_do_not() {
+        for statement in [
+            "SELECT 1; DROP TABLE t",
+            "SELECT SLEEP (100)",
+            "select `sleep`(9)",
+            "SELECT * FROM mysql.user",
+            "SELECT 1 INTO OUTFILE '/tmp/x'",
+            "/*!50000 DROP TABLE t */",
+            "SET GLOBAL x = 1",
+            "SET STATEMENT max_statement_time=0 FOR SELECT 1",
+            "CREATE FUNCTION f RETURNS STRING SONAME 'x.so'",
+            "CREATE TABLE t (a int) ENGINE=FEDERATED",
+            "KILL 1",
+            "BEGIN NOT ATOMIC SELECT 1; END",
+            "SELECT @@datadir",
+            "SELECT 1\0",
+        ] {
+            assert!(check(statement).is_err(), "{statement}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_judged(text in any::<String>()) {
+            let _ = check(&text);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Recorded rows and the two catalogues they were recorded on.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use flate2::read::GzDecoder;
+use lumos_environments::shop::{Beside, Goal, GoalMode, HumanInstruction, Shop, Stock, draw};
+use serde_json::Value;
+
+/// A folder or file of the shared ones; says so where there is none.
+pub(crate) fn shared(path: &str) -> Option<PathBuf> {
+    let shared = std::env::var_os("LUMOS_SHARED").map(|shared| Path::new(&shared).join(path));
+    if shared.is_none() {
+        println!("skipped: LUMOS_SHARED names no folder with `{path}`");
+    }
+    shared
+}
+
+/// The rows of a recorded file.
+pub(crate) fn rows(name: &str) -> Option<Vec<Value>> {
+    let path = shared(&format!("golden/webshop/{name}.jsonl.gz"))?;
+    let lines = BufReader::new(GzDecoder::new(File::open(path).unwrap())).lines();
+    Some(lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect())
+}
+
+fn json<T: serde::de::DeserializeOwned>(path: &str) -> Option<T> {
+    let file = BufReader::new(File::open(shared(path)?).unwrap());
+    Some(serde_json::from_reader(file).unwrap())
+}
+
+/// The catalogue of 1,000 real products, or the made-up one.
+pub(crate) fn stock(real: bool) -> Option<Stock> {
+    let stock = if real {
+        let file = File::open(shared("data/webshop/items_1000_documents.jsonl")?).unwrap();
+        let records = BufReader::new(file).lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+        let attributes = json("data/webshop/items_ins_v2_1000.json")?;
+        Stock::read(records, Beside { attributes, human: HashMap::new() }, Some(1000))
+    } else {
+        let records: Vec<Value> = json("golden/webshop/catalogue/items_shuffle.json")?;
+        let attributes = json("golden/webshop/catalogue/items_ins_v2.json")?;
+        let human: HashMap<String, Vec<HumanInstruction>> =
+            json("golden/webshop/catalogue/items_human_ins.json")?;
+        Stock::read(records, Beside { attributes, human }, Some(1000))
+    };
+    Some(stock.unwrap())
+}
+
+/// A catalogue's shop and goals.
+pub(crate) fn shop(stock: &Stock, human: bool) -> (Shop, Vec<Goal>, Vec<f64>) {
+    let (prices, goals) = draw(stock.for_sale(), if human { GoalMode::Human } else { GoalMode::Synthetic });
+    (Shop::new(stock, &prices), goals, prices)
+}
