@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::families::qa::page::Page;
+use crate::families::shop::{ShopReply, ShopRequest};
+use crate::families::web::{CandidateScope, Element};
 use crate::formulation::Behaviour;
 use crate::request::{Message, Role};
 
@@ -48,6 +50,22 @@ pub enum ToolCall {
         /// The most tokens the reply may have.
         max_new_tokens: u32,
     },
+    /// What the candidates of a web page look like. Answered by [`ToolReply::Candidates`].
+    Candidates {
+        /// The gold step whose page it is, counted from 0.
+        step: u32,
+        /// Which candidates.
+        scope: CandidateScope,
+    },
+    /// One statement on the episode's own database. Answered by [`ToolReply::Sql`].
+    Sql {
+        /// The statement, as the model wrote it.
+        statement: String,
+    },
+    /// What the last statement's result is worth. Answered by [`ToolReply::SqlGrade`].
+    SqlSubmit,
+    /// What is done in the shop of the episode's session. Answered by [`ToolReply::Shop`].
+    Shop(ShopRequest),
 }
 
 impl ToolCall {
@@ -59,6 +77,9 @@ impl ToolCall {
             Self::Wiki { .. } | Self::Search { .. } => "wiki",
             Self::Rank { .. } => "rank",
             Self::Chat { role, .. } => role.name(),
+            Self::Candidates { .. } => "web",
+            Self::Sql { .. } | Self::SqlSubmit => "sql",
+            Self::Shop(_) => "shop",
         }
     }
 }
@@ -130,12 +151,33 @@ pub enum ToolReply {
     Rank(Vec<f64>),
     /// The chat model's reply.
     Chat(ChatReply),
+    /// A page's candidates.
+    Candidates(Vec<Element>),
+    /// What the statement gave.
+    Sql(SqlReply),
+    /// What the last statement's result is worth.
+    SqlGrade(SqlGrade),
     /// The call raised in the original. Only recordings hold this, so that an episode takes it as the original
     /// does; what fails live is a fault.
     Raised {
         /// What was raised: `Name: message`.
         message: String,
     },
+    /// Where the visit stands now.
+    Shop(ShopReply),
+}
+
+impl ToolReply {
+    /// The reply as it stands in a trajectory: without what the next call repeats and the item's pages say.
+    pub fn for_trajectory(&self) -> Self {
+        match self {
+            Self::Candidates(elements) => {
+                let bare = |element: &Element| Element { id: element.id.clone(), text: String::new() };
+                Self::Candidates(elements.iter().map(bare).collect())
+            }
+            other => other.clone(),
+        }
+    }
 }
 
 /// The mathematics service's first result pod.
@@ -173,6 +215,41 @@ impl ChatReply {
     pub fn recorded(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
+}
+
+/// What a statement gave, as far as a model is shown it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SqlReply {
+    /// A result.
+    Rows {
+        /// The first rows, each as Python prints a tuple: at most [`SqlReply::SHOWN_ROWS`].
+        rows: Vec<String>,
+        /// How many rows there are.
+        count: u64,
+    },
+    /// It was carried out and has no result.
+    Nothing,
+    /// It was not carried out: the server's message, or why it was refused.
+    Error(String),
+}
+
+impl SqlReply {
+    /// The most rows a model is shown (upstream `experiments/policies.py`).
+    pub const SHOWN_ROWS: usize = 50;
+}
+
+/// What a result is worth beside the gold result.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SqlGrade {
+    /// The original's reward: from -1 to 1.
+    pub reward: f64,
+    /// Corrected: the same rows, in the gold query's order where it asks for one.
+    pub is_same: bool,
+    /// The gold query failed.
+    pub corrupt_gold: bool,
+    /// The gold query gives no rows.
+    pub empty_gold: bool,
 }
 
 #[cfg(test)]

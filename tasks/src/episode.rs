@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::call::{ToolCall, ToolReply};
 use crate::configuration::Configuration;
-use crate::families::{judge, maths, qa};
+use crate::families::{judge, maths, qa, shop, sql, web};
 use crate::identity::UnitId;
 use crate::item::Task;
 use crate::outcome::{Ending, Evidence, Fault, Outcome, Step};
@@ -44,6 +44,7 @@ pub struct Misfit {
 
 /// What a family's state machine wants.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub(crate) enum Want {
     Generate { role: Role, prompt: String },
     Call(ToolCall),
@@ -56,6 +57,9 @@ enum Machine {
     Maths(maths::Machine),
     Qa(qa::Machine),
     Judge(judge::Machine),
+    Web(web::Machine),
+    Sql(Box<sql::Machine>),
+    Shop(shop::Machine),
 }
 
 impl Machine {
@@ -64,6 +68,9 @@ impl Machine {
             Self::Maths(machine) => machine.turn(),
             Self::Qa(machine) => machine.turn(),
             Self::Judge(_) => 1,
+            Self::Web(machine) => machine.turn(),
+            Self::Sql(machine) => machine.turn(),
+            Self::Shop(machine) => machine.turn(),
         }
     }
 
@@ -73,6 +80,9 @@ impl Machine {
             Self::Maths(machine) => Some(machine.completed(reply, steps)),
             Self::Qa(machine) => Some(machine.completed(reply, steps)),
             Self::Judge(_) => None,
+            Self::Web(machine) => Some(machine.completed(reply, steps)),
+            Self::Sql(machine) => machine.completed(reply, steps),
+            Self::Shop(machine) => Some(machine.completed(reply, steps)),
         }
     }
 
@@ -83,6 +93,9 @@ impl Machine {
             (Self::Maths(_), _) => None,
             (Self::Qa(machine), reply) => Some(machine.called(reply, steps)),
             (Self::Judge(machine), reply) => machine.called(reply),
+            (Self::Web(machine), reply) => machine.called(reply, steps),
+            (Self::Sql(machine), reply) => machine.called(reply, steps),
+            (Self::Shop(machine), reply) => Some(machine.called(reply, steps)),
         }
     }
 }
@@ -93,9 +106,15 @@ fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
         (ToolCall::Maths { .. }, ToolReply::Maths(_))
         | (ToolCall::Wiki { .. }, ToolReply::Wiki(_))
         | (ToolCall::Search { .. }, ToolReply::Search(_))
-        | (ToolCall::Chat { .. }, ToolReply::Chat(_)) => true,
+        | (ToolCall::Chat { .. }, ToolReply::Chat(_))
+        | (ToolCall::Candidates { .. }, ToolReply::Candidates(_))
+        | (ToolCall::Sql { .. }, ToolReply::Sql(_))
+        | (ToolCall::SqlSubmit, ToolReply::SqlGrade(_))
+        | (ToolCall::Shop(_), ToolReply::Shop(_)) => true,
         (ToolCall::Rank { passages, .. }, ToolReply::Rank(scores)) => passages.len() == scores.len(),
-        (ToolCall::Maths { .. }, ToolReply::Raised { .. }) => false,
+        (ToolCall::Maths { .. } | ToolCall::Sql { .. } | ToolCall::SqlSubmit, ToolReply::Raised { .. }) => {
+            false
+        }
         (_, ToolReply::Raised { .. }) => true,
         _ => false,
     }
@@ -129,6 +148,19 @@ impl Episode {
             Task::Judge { messages, max_new_tokens } => {
                 let (machine, want) = judge::Machine::start(messages, *max_new_tokens);
                 (Machine::Judge(machine), want)
+            }
+            Task::Web { task, steps, teacher_forced_history, verbs } => {
+                let task = web::WebTask { task, steps: *steps, teacher_forced_history, verbs };
+                let (machine, want) = web::Machine::start(task, &unit.item, configuration);
+                (Machine::Web(machine), want)
+            }
+            Task::Sql { question, database } => {
+                let (machine, want) = sql::Machine::start(question, database, configuration);
+                (Machine::Sql(Box::new(machine)), want)
+            }
+            Task::Shop { instruction, exemplars } => {
+                let (machine, want) = shop::Machine::start(instruction, exemplars.as_ref(), configuration);
+                (Machine::Shop(machine), want)
             }
         };
         let mut episode = Self {
@@ -182,7 +214,7 @@ impl Episode {
                 }
             }
             (Next::Call(call), Reply::Tool(reply)) if answers(call, &reply) => {
-                let step = Step::Call { turn, call: call.clone(), reply: reply.clone() };
+                let step = Step::Call { turn, call: call.clone(), reply: reply.for_trajectory() };
                 self.steps.push(step);
                 match self.machine.called(reply, &mut self.steps) {
                     Some(want) => want,

@@ -5,7 +5,7 @@
 //! units share, travel once per run as [`SharedInputs`].
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -242,6 +242,46 @@ impl ResultMessage {
     pub fn pack(finished: Finished) -> Option<Self> {
         let Finished { unit, attempt, outcome, telemetry, run } = finished;
         Some(Self { run: run?, unit, attempt, outcome, telemetry })
+    }
+}
+
+/// Results of one run that leave a worker together: those that ended while an earlier message was on its way.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ResultBatch {
+    /// The results, in the order of their ends.
+    pub results: Vec<Arc<ResultMessage>>,
+}
+
+impl ResultBatch {
+    /// The most results that travel together: their units have to fit into the message's name.
+    pub const MOST: usize = 16;
+
+    /// Names the message after its units, so that what is on a server can be told without reading it:
+    /// `<unit>-<attempt>-<worker>`, and `_<unit>-<attempt>` for every further one.
+    pub fn message_id(&self) -> String {
+        let mut id = String::new();
+        for (index, one) in self.results.iter().enumerate() {
+            let ResultMessage { unit, attempt, telemetry, .. } = one.as_ref();
+            // Writing to a string does not fail.
+            let _ = match index {
+                0 => write!(id, "{unit}-{attempt}-{}", telemetry.worker),
+                _ => write!(id, "_{unit}-{attempt}"),
+            };
+        }
+        id
+    }
+}
+
+impl From<Arc<ResultMessage>> for ResultBatch {
+    fn from(message: Arc<ResultMessage>) -> Self {
+        Self { results: vec![message] }
+    }
+}
+
+impl From<ResultBatch> for Vec<Finished> {
+    fn from(batch: ResultBatch) -> Self {
+        batch.results.into_iter().map(|message| Arc::unwrap_or_clone(message).into()).collect()
     }
 }
 

@@ -21,11 +21,19 @@ pub enum Formulation {
     Direct,
     /// Integrated training: one model serves both roles, turn by turn.
     Integrated,
+    /// The benchmark's own loop: one chat model tries again until its answer is right (InterCode).
+    #[serde(rename = "try-again")]
+    TryAgain,
 }
 
 impl Formulation {
     /// All formulations, in the order of reports.
-    pub const ALL: [Self; 5] = [Self::Iterative, Self::OneTime, Self::Cot, Self::Direct, Self::Integrated];
+    pub const ALL: [Self; 6] =
+        [Self::Iterative, Self::OneTime, Self::Cot, Self::Direct, Self::Integrated, Self::TryAgain];
+
+    /// The formulations of the Lumos paper: all but the loops of other benchmarks.
+    pub const OF_LUMOS: [Self; 5] =
+        [Self::Iterative, Self::OneTime, Self::Cot, Self::Direct, Self::Integrated];
 
     /// The name on the command line and in files.
     pub fn name(self) -> &'static str {
@@ -35,12 +43,18 @@ impl Formulation {
             Self::Cot => "cot",
             Self::Direct => "direct",
             Self::Integrated => "integrated",
+            Self::TryAgain => "try-again",
         }
     }
 
     /// Whether this formulation asks a planner and a grounder (and not a single answerer).
     pub fn has_modules(self) -> bool {
         matches!(self, Self::Iterative | Self::OneTime | Self::Integrated)
+    }
+
+    /// Whether its episodes call tools.
+    pub fn calls_tools(self) -> bool {
+        self.has_modules() || self == Self::TryAgain
     }
 }
 

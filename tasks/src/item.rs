@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::families::shop::Exemplars;
+use crate::families::web::WebStep;
 use crate::identity::ItemId;
 use crate::request::Message;
 
@@ -49,6 +51,35 @@ pub enum Task {
         /// The most tokens of the reply.
         max_new_tokens: u32,
     },
+    /// A task on web pages, one gold step after the other.
+    Web {
+        /// The task's text, as it enters the prompts (white space around it is stripped there).
+        task: String,
+        /// How many gold steps there are.
+        steps: u32,
+        /// The gold actions, `[tag]  words -> OP: value`. The episode is teacher forced: before each step it is told
+        /// what was to be done in the steps before, and never what is to be done now.
+        teacher_forced_history: Vec<String>,
+        /// Which verbs the gold actions are told with, where that was recorded; where not, drawn by a seed of the item
+        /// and the run, so that all models are told the same.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        verbs: Vec<u32>,
+    },
+    /// A question to a database.
+    Sql {
+        /// The question's text, as it enters the prompts.
+        question: String,
+        /// The database's name.
+        database: String,
+    },
+    /// Something to be bought.
+    Shop {
+        /// What the customer asks for, as it enters the prompts (white space around it is stripped there).
+        instruction: String,
+        /// The worked tasks in front of the prompts, where they are not those that ship with the project.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exemplars: Option<Exemplars>,
+    },
 }
 
 /// The form of an answer: the published scripts treat the two a little differently.
@@ -68,6 +99,23 @@ pub enum Setup {
     /// The family needs no session.
     #[default]
     None,
+    /// The pages of a task, one for each gold step.
+    Web {
+        /// The pages with their candidates.
+        steps: Vec<WebStep>,
+    },
+    /// A database of the episode's own.
+    Sql {
+        /// The database's name.
+        database: String,
+        /// The gold query, which results are graded by.
+        gold: String,
+    },
+    /// A visit to the shop.
+    Shop {
+        /// The goal, as JSON, by which a purchase is rewarded.
+        goal: serde_json::Value,
+    },
 }
 
 /// The gold answer of an item.
@@ -84,6 +132,30 @@ pub enum Target {
         /// The text that the original compares with, before it is normalised.
         answer: String,
     },
+    /// Actions on web pages.
+    Web {
+        /// What is right, step by step.
+        steps: Vec<GoldStep>,
+        /// All of it in words, for people.
+        words: String,
+    },
+}
+
+/// What is right in one step on a web page.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GoldStep {
+    /// What the data set calls the step.
+    pub action_uid: String,
+    /// The element the original compares with: the first of the positives followed by the negatives.
+    pub reference: String,
+    /// The ids of all elements that are right.
+    pub positives: Vec<String>,
+    /// Those of them that the official candidate ranking has among its first fifty; all where there are no ranks.
+    pub ranked_positives: Vec<String>,
+    /// `CLICK`, `TYPE` or `SELECT`.
+    pub operation: String,
+    /// The text typed or selected.
+    pub value: String,
 }
 
 impl Target {
@@ -91,6 +163,7 @@ impl Target {
     pub fn text(&self) -> &str {
         match self {
             Self::Number { answer } | Self::Text { answer } => answer,
+            Self::Web { words, .. } => words,
         }
     }
 }

@@ -18,13 +18,13 @@ pub mod recorded;
 pub mod request;
 pub mod unit;
 
-pub use call::{ChatReply, MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
+pub use call::{ChatReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply, WikiRequest};
 pub use configuration::{Configuration, GenerationSettings, ModelIdentity, ToolBackend};
 pub use episode::{Episode, Misfit, Next, Reply};
 pub use fleet::RunToken;
 pub use formulation::{Behaviour, Formulation};
 pub use identity::{ContentHash, ItemId, UnitId};
-pub use item::{AnswerForm, Item, Setup, Target, Task};
+pub use item::{AnswerForm, GoldStep, Item, Setup, Target, Task};
 pub use outcome::{Ending, Evidence, Fault, FaultKind, Outcome, Reason, Stage, Step, Telemetry};
 pub use request::{Completion, Finish, Input, Message, NanoDollars, Request, Role, Sampling, Stop};
 pub use unit::{Assignment, EpisodeUnit, Finished, WorkUnit};

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::{ToolCall, ToolReply};
+use crate::call::{SqlGrade, ToolCall, ToolReply};
+use crate::families::shop::ShopEvidence;
+use crate::families::web::WebEvidence;
 use crate::request::{Finish, NanoDollars, Role};
 
 /// The record of one episode. Equal for equal units wherever and whenever they run.
@@ -188,6 +190,12 @@ pub enum Evidence {
         /// The judge's reply.
         reply: String,
     },
+    /// Of an episode on web pages.
+    Web(WebEvidence),
+    /// Of an episode on a database.
+    Sql(SqlEvidence),
+    /// Of an episode of shopping.
+    Shop(ShopEvidence),
 }
 
 impl Evidence {
@@ -195,7 +203,16 @@ impl Evidence {
     pub fn plan(&self) -> Option<&PlanEvidence> {
         match self {
             Self::Maths(evidence) | Self::Qa(evidence) => Some(evidence),
-            Self::Judge { .. } => None,
+            Self::Sql(evidence) => Some(&evidence.plan),
+            Self::Judge { .. } | Self::Shop(_) | Self::Web(_) => None,
+        }
+    }
+
+    /// The record of an episode on web pages.
+    pub fn web(&self) -> Option<&WebEvidence> {
+        match self {
+            Self::Web(evidence) => Some(evidence),
+            _ => None,
         }
     }
 }
@@ -214,6 +231,40 @@ pub struct PlanEvidence {
     pub results: Option<BTreeMap<String, Value>>,
     /// The planner was still planning when its rounds were used up.
     pub rounds_exhausted: bool,
+}
+
+/// What an episode on a database ended with.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SqlEvidence {
+    /// Subgoals, actions and variables; the prediction is the statement with the highest reward.
+    pub plan: PlanEvidence,
+    /// What was tried, in order; of an episode with modules: what was submitted.
+    pub tries: Vec<SqlTry>,
+    /// Turns taken.
+    pub turns: u32,
+}
+
+impl SqlEvidence {
+    /// The highest reward and the first try that earned it; `None` where nothing was tried.
+    pub fn best(&self) -> Option<(usize, f64)> {
+        let tries = self.tries.iter().map(|one| one.reward).enumerate();
+        tries.reduce(|best, one| if one.1 > best.1 { one } else { best })
+    }
+}
+
+/// One try at an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SqlTry {
+    /// The statement, or the reply that holds none.
+    pub action: String,
+    /// What the model is shown.
+    pub observation: String,
+    /// Whether a statement was carried out.
+    pub executed: bool,
+    /// What it earned.
+    pub reward: f64,
+    /// How it was graded; `None` where the reply holds no statement.
+    pub grade: Option<SqlGrade>,
 }
 
 /// One step of a trajectory.

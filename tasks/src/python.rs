@@ -211,6 +211,25 @@ pub fn repr(text: &str) -> String {
     out
 }
 
+/// `repr(value)` of a float: the shortest digits that read back, with an exponent below -4 and from 16 on.
+pub fn repr_float(value: f64) -> String {
+    if value.is_nan() {
+        return "nan".to_owned();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "inf" } else { "-inf" }.to_owned();
+    }
+    let scientific = format!("{value:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..16).contains(&exponent) {
+        let plain = value.to_string();
+        return if plain.contains('.') { plain } else { plain + ".0" };
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
+}
+
 /// `str(list)` for a list of texts and `None`.
 pub fn repr_list<'a>(entries: impl IntoIterator<Item = Option<&'a str>>) -> String {
     let entries: Vec<String> =
@@ -262,7 +281,31 @@ mod tests {
         assert_eq!(repr("a\u{85}\u{2028}é\\"), "'a\\x85\\u2028é\\\\'");
     }
 
+    #[test]
+    fn floats_as_python_prints_them() {
+        for (value, text) in [
+            (3.0, "3.0"),
+            (-0.0, "-0.0"),
+            (0.1, "0.1"),
+            (1e16, "1e+16"),
+            (123_456_789_012_345_680.0, "1.2345678901234568e+17"),
+            (9_999_999_999_999_998.0, "9999999999999998.0"),
+            (1e-4, "0.0001"),
+            (1e-7, "1e-07"),
+            (1.5e-5, "1.5e-05"),
+            (1e100, "1e+100"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(repr_float(value), text);
+        }
+    }
+
     proptest! {
+        #[test]
+        fn printed_floats_read_back(value in any::<f64>().prop_filter("a number", |value| !value.is_nan())) {
+            prop_assert_eq!(repr_float(value).parse::<f64>(), Ok(value));
+        }
+
         #[test]
         fn integers_order_as_numbers(left in any::<i64>(), right in any::<i64>()) {
             let parse = |number: i64| Integer::parse(&number.to_string()).unwrap();

@@ -107,6 +107,13 @@ pub struct Finished {
     pub run: Option<RunToken>,
 }
 
+/// One result, for who takes several at a time.
+impl From<Finished> for Vec<Finished> {
+    fn from(finished: Finished) -> Self {
+        vec![finished]
+    }
+}
+
 impl Finished {
     /// Names the message: every worker's outcome of an attempt is a message of its own, so that second ones are
     /// counted where they are recorded.

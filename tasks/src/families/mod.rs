@@ -3,6 +3,9 @@
 pub(crate) mod judge;
 pub mod maths;
 pub mod qa;
+pub mod shop;
+pub mod sql;
+pub mod web;
 
 use crate::outcome::Stage;
 

@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::call::{ChatReply, MathsReply, Passage, ToolCall, ToolReply};
+use crate::call::{ChatReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply};
 use crate::families::qa::page::{self, Page};
+use crate::families::shop::{ShopReply, ShopRequest};
+use crate::families::web::CandidateScope;
 use crate::formulation::Behaviour;
 use crate::identity::ContentHash;
 use crate::request::Message;
@@ -20,7 +22,8 @@ const PASSAGES: usize = 10;
 /// A recorded tool call: its input and what came back, or what it raised.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedCall {
-    /// The tool's name in the recording: `wolfram`, `http_get` or `wiki`, `google` or `search`, `dpr` or `rank`, `chat`.
+    /// The tool's name in the recording: `wolfram`, `http_get` or `wiki`, `google` or `search`, `dpr` or `rank`, `chat`,
+    /// `sql`, `sql_submit`.
     pub tool: String,
     /// What it was given.
     pub input: Value,
@@ -43,7 +46,7 @@ const NO_RESULT: &str = "StopIteration";
 /// What a call is found by: the tool and what it was given, where that matters to the reply.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallKey {
-    /// `maths`, `page`, `search`, `rank` or `chat`.
+    /// `maths`, `page`, `search`, `rank`, `chat` or `shop`.
     pub tool: &'static str,
     /// The query, the address, the question or the last message, for people.
     pub text: String,
@@ -65,6 +68,10 @@ impl CallKey {
         Self { tool: "chat", text: text.to_owned(), more: Some(ContentHash::of_json(&messages)) }
     }
 
+    fn shop(request: &ShopRequest) -> Self {
+        Self { tool: "shop", text: request.action.clone(), more: Some(ContentHash::of_json(request)) }
+    }
+
     /// What a call is recorded under.
     pub fn of(call: &ToolCall) -> Self {
         match call {
@@ -73,6 +80,13 @@ impl CallKey {
             ToolCall::Search { query, .. } => Self::plain("search", query),
             ToolCall::Rank { question, passages } => Self::rank(question, passages),
             ToolCall::Chat { messages, .. } => Self::chat(messages),
+            ToolCall::Candidates { step, scope } => Self {
+                more: Some(ContentHash::of_json(scope)),
+                ..Self::plain("candidates", step.to_string())
+            },
+            ToolCall::Sql { statement } => Self::plain("sql", statement),
+            ToolCall::SqlSubmit => Self::plain("sql_submit", ""),
+            ToolCall::Shop(request) => Self::shop(request),
         }
     }
 
@@ -143,6 +157,10 @@ impl RecordedCall {
                 "chat",
                 json!({ "role": role, "messages": messages, "temperature": 0, "max_tokens": max_new_tokens }),
             ),
+            ToolCall::Candidates { step, scope } => ("candidates", json!({ "step": step, "scope": scope })),
+            ToolCall::Sql { statement } => ("sql", json!(statement)),
+            ToolCall::SqlSubmit => ("sql_submit", Value::Null),
+            ToolCall::Shop(request) => ("shop", json!(request)),
         };
         let (output, raises) = match reply {
             ToolReply::Maths(MathsReply::One(text)) => (json!(text), None),
@@ -154,7 +172,11 @@ impl RecordedCall {
             ToolReply::Rank(scores) => (json!(scores), None),
             ToolReply::Chat(reply) if *reply == ChatReply::recorded(&reply.text) => (json!(reply.text), None),
             ToolReply::Chat(reply) => (json!(reply), None),
+            ToolReply::Candidates(elements) => (json!(elements), None),
+            ToolReply::Sql(reply) => (json!(reply), None),
+            ToolReply::SqlGrade(grade) => (json!(grade), None),
             ToolReply::Raised { message } => (Value::Null, Some(message.clone())),
+            ToolReply::Shop(reply) => (json!(reply), None),
         };
         let output = raises.is_none().then_some(output);
         Self { tool: tool.to_owned(), input, output, raises }
@@ -176,6 +198,14 @@ impl RecordedCall {
                 let messages: Vec<Message> = Vec::deserialize(field("messages")?).ok()?;
                 Some(CallKey::chat(&messages))
             }
+            "candidates" => {
+                let step = u32::deserialize(field("step")?).ok()?;
+                let scope = CandidateScope::deserialize(field("scope")?).ok()?;
+                Some(CallKey::of(&ToolCall::Candidates { step, scope }))
+            }
+            "sql" => Some(CallKey::plain("sql", self.input.as_str()?)),
+            "sql_submit" => Some(CallKey::plain("sql_submit", "")),
+            "shop" => Some(CallKey::shop(&ShopRequest::deserialize(&self.input).ok()?)),
             _ => None,
         }
     }
@@ -203,10 +233,14 @@ impl RecordedCall {
             ToolCall::Wiki { reading, .. } => ToolReply::Wiki(self.page(output, *reading)?),
             ToolCall::Search { .. } => ToolReply::Search(texts(output)?),
             ToolCall::Rank { .. } => ToolReply::Rank(Vec::deserialize(output).ok()?),
+            ToolCall::Candidates { .. } => ToolReply::Candidates(Vec::deserialize(output).ok()?),
             ToolCall::Chat { .. } => ToolReply::Chat(match output {
                 Value::String(text) => ChatReply::recorded(text),
                 other => ChatReply::deserialize(other).ok()?,
             }),
+            ToolCall::Sql { .. } => ToolReply::Sql(SqlReply::deserialize(output).ok()?),
+            ToolCall::SqlSubmit => ToolReply::SqlGrade(SqlGrade::deserialize(output).ok()?),
+            ToolCall::Shop(_) => ToolReply::Shop(ShopReply::deserialize(output).ok()?),
         })
     }
 

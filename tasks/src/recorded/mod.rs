@@ -39,6 +39,9 @@ pub struct Case {
     pub effective_turns: Option<u32>,
     /// What came of it.
     pub expected: Expected,
+    /// Mind2Web: the verbs that were drawn, each with the bounds it was drawn between.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub randint: Vec<[u32; 3]>,
 }
 
 /// Texts by module, in order.
@@ -109,12 +112,62 @@ pub struct Expected {
     /// StrategyQA: what the prediction was taken for, `true` or `false`; `Some(None)` where there was none.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "nullable")]
     pub final_pred: Option<Option<String>>,
+    /// The whole record of a family without predictions (shopping).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evidence: Option<serde_json::Value>,
     /// HotpotQA: F1 of the prediction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub f1: Option<f64>,
     /// HotpotQA: 1 where the judge took the prediction for correct.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llm_acc: Option<u8>,
+    /// Mind2Web: the actions that were carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<WebAction>>,
+    /// Mind2Web: how many of them counted as a success.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corr_em: Option<u32>,
+    /// Mind2Web: how many of them were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tot_tags: Option<u32>,
+    /// Mind2Web: the exception that ended the original's run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Mind2Web: the step it ended in, counted from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_step: Option<u32>,
+}
+
+/// One recorded action on a web page.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WebAction {
+    /// The gold step, counted from 0.
+    pub step: u32,
+    /// `CLICK`, `TYPE` or `SELECT`.
+    pub action: String,
+    /// The element asked for.
+    pub query: String,
+    /// The text typed or selected.
+    #[serde(default)]
+    pub text: Option<String>,
+    /// The elements looked at.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_ids: Vec<String>,
+    /// What the ranker was asked.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub scorer_query: String,
+    /// The distinct texts it was asked about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unique_tags: Vec<String>,
+    /// Its scores, in the same order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<f64>,
+    /// The elements with the text that won.
+    pub chosen_ids: Vec<String>,
+    /// The text of the tenth in the ranking, or of the last.
+    pub returned_tag: String,
+    /// Whether it counted as a success.
+    pub counted_success: u32,
 }
 
 /// Keeps `null` apart from a missing field.

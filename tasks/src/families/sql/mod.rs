@@ -1,0 +1,36 @@
+//! Questions to databases (InterCode SQL): planned in the spirit of Lumos, or tried again until right as the benchmark's
+//! own runner does. The paper published no prompts or actions for this family: those of the planned form are ours
+//! (`docs/intercode_sql.md`).
+
+mod actions;
+mod machine;
+pub mod parse;
+mod planned;
+mod prompts;
+mod try_again;
+
+pub use actions::{SqlAction, parse_action, split_actions};
+pub(crate) use machine::Machine;
+pub use prompts::{DIALOGUE_LIMIT, MAX_REPLY_TOKENS, NO_CODE, hash as prompts_hash};
+
+use crate::call::SqlReply;
+
+/// The most characters of a text that a chat model is shown (upstream `response_limit`).
+const SHOWN_CHARACTERS: usize = 1000;
+
+/// A statement's reply as a model is shown it: texts cut after a thousand characters, results after fifty rows.
+pub fn shown(reply: &SqlReply) -> String {
+    match reply {
+        SqlReply::Rows { rows, .. } => {
+            let rows = rows.get(..SqlReply::SHOWN_ROWS.min(rows.len())).unwrap_or_default();
+            format!("[{}]", rows.join(", "))
+        }
+        SqlReply::Nothing => "None".to_owned(),
+        SqlReply::Error(message) => cut(message, SHOWN_CHARACTERS).to_owned(),
+    }
+}
+
+/// The first characters of a text.
+fn cut(text: &str, most: usize) -> &str {
+    text.char_indices().nth(most).map_or(text, |(at, _)| text.get(..at).unwrap_or(text))
+}
