@@ -74,6 +74,20 @@ impl LoadError {
     }
 }
 
+impl LoadError {
+    /// The same error with another way to mend it.
+    pub(crate) fn with_remedy(mut self, other: &str) -> Self {
+        if let Self::Missing { remedy, .. }
+        | Self::Folder { remedy, .. }
+        | Self::Unreadable { remedy, .. }
+        | Self::Empty { remedy, .. } = &mut self
+        {
+            other.clone_into(remedy);
+        }
+        self
+    }
+}
+
 fn field_prefix(field: Option<&&'static str>) -> String {
     field.map_or_else(String::new, |field| format!("field `{field}`: "))
 }

@@ -37,7 +37,8 @@ pub fn prompt_hash() -> ContentHash {
 pub fn question_about(task: &Task, target: &Target, outcome: &Outcome) -> Option<Vec<Message>> {
     let asked = match task {
         Task::Qa { question, .. } | Task::Maths { question } => question,
-        Task::Judge { .. } => return None,
+        Task::Shop { instruction, .. } => instruction,
+        Task::Judge { .. } | Task::Web { .. } | Task::Sql { .. } => return None,
     };
     let asked = lumos_tasks::python::strip(asked);
     prediction(outcome).map(|prediction| question(asked, prediction, target.text()))

@@ -9,15 +9,18 @@ mod benchmark;
 mod error;
 mod gsm8k;
 mod hotpotqa;
+mod intercode_sql;
 pub mod judge;
 mod loading;
 pub mod metrics;
+pub mod mind2web;
 mod python_float;
 mod registry;
 pub mod replay;
 mod score;
 mod strategyqa;
 mod svamp;
+mod webshop;
 
 pub use benchmark::{Benchmark, Download, PublishedFigure};
 pub use error::LoadError;

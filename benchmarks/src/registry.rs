@@ -5,11 +5,15 @@ use thiserror::Error;
 use crate::benchmark::Benchmark;
 use crate::gsm8k::Gsm8k;
 use crate::hotpotqa::HotpotQa;
+use crate::intercode_sql::IntercodeSql;
+use crate::mind2web::Mind2Web;
 use crate::strategyqa::StrategyQa;
 use crate::svamp::Svamp;
+use crate::webshop::WebShop;
 
 /// One line for each benchmark.
-static BENCHMARKS: [&dyn Benchmark; 4] = [&Gsm8k, &Svamp, &HotpotQa, &StrategyQa];
+static BENCHMARKS: [&dyn Benchmark; 7] =
+    [&Gsm8k, &Svamp, &HotpotQa, &StrategyQa, &Mind2Web, &WebShop, &IntercodeSql];
 
 /// All benchmarks, in the order of reports.
 pub fn all() -> &'static [&'static dyn Benchmark] {
@@ -54,15 +58,28 @@ mod tests {
     fn benchmarks_are_found_by_name() {
         for benchmark in all() {
             assert_eq!(find(benchmark.name()).map(Benchmark::title), Some(benchmark.title()));
-            assert_eq!(benchmark.formulations(), Formulation::ALL);
-            assert!(benchmark.downloads().iter().any(|download| download.file == benchmark.data_file()));
+            if benchmark.name() == "mind2web" {
+                assert_eq!(
+                    (benchmark.formulations(), benchmark.downloads()),
+                    (&[Formulation::Iterative][..], &[][..])
+                );
+                continue;
+            }
+            assert!(benchmark.formulations().contains(&Formulation::Iterative));
+            if benchmark.name() != "webshop" {
+                if benchmark.name() != "intercode_sql" {
+                    assert_eq!(benchmark.formulations(), Formulation::OF_LUMOS);
+                }
+                assert!(benchmark.downloads().iter().any(|download| download.file == benchmark.data_file()));
+            }
             assert!(benchmark.downloads().iter().all(|download| download.sha256.len() == 64));
         }
         let names: BTreeSet<_> = all().iter().map(|benchmark| benchmark.name()).collect();
         assert_eq!(names.len(), all().len());
         assert_eq!(
             get("gsm9k").map(Benchmark::name).unwrap_err().to_string(),
-            "unknown benchmark `gsm9k`; known are gsm8k, svamp, hotpotqa, strategyqa"
+            "unknown benchmark `gsm9k`; known are gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, \
+             intercode_sql"
         );
     }
 

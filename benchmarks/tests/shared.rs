@@ -30,6 +30,7 @@ fn replay_file(path: &Path) -> Tally {
         let verdict = row.replay();
         let tags = match &row {
             Recorded::Case(case) => case.tags.join(" "),
+            Recorded::Shop(case) => case.mutation.clone(),
             _ => String::new(),
         };
         match (verdict.skipped, verdict.difference) {
@@ -55,6 +56,21 @@ fn recorded_episodes_of_the_original_replay() {
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn recorded_shopping_of_the_original_replays() {
+    let Some(golden) = shared("golden") else { return };
+    let (mut passed, mut all) = (0, 0);
+    for (name, rows) in [("lumos_iterative", 72), ("real_lumos_iterative", 30)] {
+        let tally = replay_file(&golden.join(format!("webshop/{name}.jsonl.gz")));
+        println!("{name}: {} passed, {} failed", tally.passed, tally.failures.len());
+        tally.failures.iter().for_each(|failure| println!("{failure}"));
+        assert_eq!(tally.passed as usize + tally.failures.len(), rows, "{name}");
+        assert!(tally.failures.iter().all(|failure| !failure.contains("[good")), "{name}");
+        (passed, all) = (passed + tally.passed as usize, all + rows);
+    }
+    assert_eq!(passed, all);
 }
 
 #[test]
@@ -96,6 +112,17 @@ fn recorded_functions_of_the_original_replay() {
         }
     }
     assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[test]
+fn recorded_episodes_of_intercode_replay() {
+    let Some(golden) = shared("golden/intercode_sql") else { return };
+    for (name, rows) in [("episodes", 60), ("published_episodes", 120)] {
+        let tally = replay_file(&golden.join(format!("{name}.jsonl.gz")));
+        println!("{name}: {} passed, {} failed", tally.passed, tally.failures.len());
+        assert_eq!((tally.passed as usize + tally.failures.len(), tally.skipped), (rows, 0), "{name}");
+        assert!(tally.failures.len() * 100 <= rows, "{name}: {}", tally.failures.join("\n"));
+    }
 }
 
 #[test]

@@ -53,6 +53,11 @@ impl World {
                 let asked = messages.last().map_or("", |message| message.content.as_str());
                 ToolReply::Chat(ChatReply::recorded(chat(asked)))
             }
+            ToolCall::Candidates { .. } => panic!("there are no pages with candidates here"),
+            ToolCall::Sql { .. } | ToolCall::SqlSubmit => {
+                ToolReply::Raised { message: "there is no database here".to_owned() }
+            }
+            ToolCall::Shop(_) => unreachable!("no shop is visited here"),
         }
     }
 

@@ -32,7 +32,7 @@ impl Benchmark for HotpotQa {
     }
 
     fn formulations(&self) -> &'static [Formulation] {
-        &Formulation::ALL
+        &Formulation::OF_LUMOS
     }
 
     fn max_rounds(&self, _behaviour: Behaviour) -> u32 {

@@ -28,6 +28,7 @@ pub(crate) struct Elements<R> {
     line: u64,
     place: Place,
     within_object: bool,
+    longest: u64,
 }
 
 /// What ended an element.
@@ -38,7 +39,18 @@ enum Mark {
 
 impl<R: BufRead> Elements<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Self { bytes: reader.bytes(), line: 1, place: Place::Start, within_object: false }
+        Self {
+            bytes: reader.bytes(),
+            line: 1,
+            place: Place::Start,
+            within_object: false,
+            longest: MAX_RECORD,
+        }
+    }
+
+    /// The same with another limit on the length of an element, in bytes.
+    pub(crate) fn at_most(self, longest: u64) -> Self {
+        Self { longest, ..self }
     }
 
     /// The elements of an array within an object; it starts in `line`. What stands behind the array is not read.
@@ -89,8 +101,8 @@ impl<R: BufRead> Elements<R> {
                 _ => {}
             }
             text.push(byte);
-            if text.len() as u64 > MAX_RECORD {
-                return Err(too_long());
+            if text.len() as u64 > self.longest {
+                return Err(too_long(self.longest));
             }
             next = self.byte()?;
         }

@@ -78,16 +78,16 @@ fn starts_with_a_record(start: &[u8]) -> bool {
 }
 
 /// Builds items, counting positions and equal records.
-struct Builder {
-    benchmark: &'static str,
-    file: String,
-    read: fn(&Value) -> Result<Content, RecordError>,
-    index: u64,
-    seen: HashMap<ContentHash, u32>,
+pub(super) struct Builder {
+    pub(super) benchmark: &'static str,
+    pub(super) file: String,
+    pub(super) read: fn(&Value) -> Result<Content, RecordError>,
+    pub(super) index: u64,
+    pub(super) seen: HashMap<ContentHash, u32>,
 }
 
 impl Builder {
-    fn build(&mut self, Located { line, content }: Located) -> Result<Item, LoadError> {
+    pub(super) fn build(&mut self, Located { line, content }: Located) -> Result<Item, LoadError> {
         let file = || self.file.clone();
         let index = self.index;
         self.index += 1;

@@ -29,7 +29,7 @@ impl<R: BufRead> Iterator for Lines<R> {
                 Ok(0) => self.over = true,
                 Ok(length) if length as u64 > MAX_RECORD => {
                     self.over = true;
-                    return Some(Located { line, content: Err(too_long()) });
+                    return Some(Located { line, content: Err(too_long(MAX_RECORD)) });
                 }
                 Ok(_) if text.iter().all(u8::is_ascii_whitespace) => {}
                 Ok(_) => return Some(Located { line, content: parse(&text, line) }),

@@ -4,6 +4,7 @@ mod array;
 mod field;
 mod items;
 mod lines;
+mod many;
 mod member;
 mod source;
 
@@ -13,6 +14,7 @@ pub(crate) use field::{describe, optional_text, quoted, required, text};
 pub use items::Items;
 pub(crate) use items::{Layout, open, single};
 pub(crate) use lines::Lines;
+pub(crate) use many::{Many, open_many};
 pub use source::DataSource;
 
 /// The longest record that is read, in bytes: a file of another kind must not fill the memory.
@@ -51,10 +53,10 @@ fn parse(text: &[u8], line: u64) -> Result<serde_json::Value, Flaw> {
     })
 }
 
-/// What is said of a record longer than [`MAX_RECORD`].
-fn too_long() -> Flaw {
+/// What is said of a record longer than `most` bytes.
+fn too_long(most: u64) -> Flaw {
     Flaw::Broken {
-        expected: format!("records of at most {} MiB", MAX_RECORD >> 20),
+        expected: format!("records of at most {} MiB", most >> 20),
         found: "a longer one".to_owned(),
     }
 }

@@ -29,6 +29,35 @@ pub fn standard_error(sum: f64, sum_of_squares: f64, items: u64) -> Option<f64> 
     Some((variance / items).sqrt())
 }
 
+/// Standard error of a share whose trials come in clusters (the steps of a task), from the sum over clusters of the
+/// squared deviations of the numerator from the share of the denominator: the linearised ratio estimator (Cochran 1977,
+/// section 6.4), with as many degrees of freedom as there are clusters but one. `None` below two clusters.
+pub(crate) fn clustered_error(deviations: f64, trials: f64, clusters: u64) -> Option<f64> {
+    if clusters < 2 || trials <= 0.0 {
+        return None;
+    }
+    let clusters = clusters as f64;
+    Some((deviations.max(0.0) * clusters / (clusters - 1.0)).sqrt() / trials)
+}
+
+/// Wilson's 95 % interval of such a share, over the number of independent trials that would have its standard error (the
+/// effective sample size), at least one and at most all trials. Where the standard error cannot tell, because there is
+/// one cluster or all is right or wrong, there are as many trials as clusters.
+pub(crate) fn clustered_interval(
+    share: f64,
+    standard_error: Option<f64>,
+    trials: f64,
+    clusters: u64,
+) -> Option<(f64, f64)> {
+    let clusters = clusters as f64;
+    let effective = match standard_error {
+        Some(error) if share > 0.0 && share < 1.0 => (share * (1.0 - share) / (error * error)).min(trials),
+        _ => clusters.min(trials),
+    };
+    let effective = effective.max(1.0);
+    wilson(share * effective, effective)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

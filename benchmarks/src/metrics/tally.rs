@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::fixed::Fixed;
-use super::interval::{standard_error, wilson};
+use super::interval::{clustered_error, clustered_interval, standard_error, wilson};
 use crate::score::ItemScore;
 
 /// The sums of one metric.
@@ -16,6 +16,19 @@ struct Sums {
     denominator: Fixed,
     /// Squares of each item's own figure, for the standard error.
     squares: Fixed,
+    /// Products of each item's own numerator and denominator, where an item may count several times.
+    #[serde(default)]
+    products: Fixed,
+    /// Squares of each item's own denominator.
+    #[serde(default)]
+    weights: Fixed,
+}
+
+impl Sums {
+    /// Whether items count once each, or not at all.
+    fn counts_items(&self) -> bool {
+        self.denominator == self.weights
+    }
 }
 
 /// Scores added up. The order in which they come does not matter.
@@ -38,7 +51,8 @@ pub struct Estimate {
     pub items: u64,
     /// Standard error, from two items on.
     pub standard_error: Option<f64>,
-    /// Wilson's 95 % score interval.
+    /// Wilson's 95 % score interval. Where an item counts several times (the steps of a task), as many independent
+    /// trials are assumed as the standard error between items says.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -51,6 +65,8 @@ impl Tally {
             sums.numerator += Fixed::from(share.numerator);
             sums.denominator += Fixed::from(share.denominator);
             sums.squares += Fixed::from(share.numerator * share.numerator);
+            sums.products += Fixed::from(share.numerator * share.denominator);
+            sums.weights += Fixed::from(share.denominator * share.denominator);
         }
     }
 
@@ -62,6 +78,8 @@ impl Tally {
             sums.numerator += added.numerator;
             sums.denominator += added.denominator;
             sums.squares += added.squares;
+            sums.products += added.products;
+            sums.weights += added.weights;
         }
     }
 
@@ -69,13 +87,22 @@ impl Tally {
     pub fn finish(&self, metric: &str) -> Option<Estimate> {
         let sums = self.sums.get(metric)?;
         let (numerator, denominator) = (f64::from(sums.numerator), f64::from(sums.denominator));
-        (denominator > 0.0).then(|| Estimate {
-            value: numerator / denominator,
+        let value = numerator / denominator;
+        let (standard_error, interval) = if sums.counts_items() {
+            (standard_error(numerator, f64::from(sums.squares), sums.items), wilson(numerator, denominator))
+        } else {
+            let deviations = f64::from(sums.squares) - 2.0 * value * f64::from(sums.products)
+                + value * value * f64::from(sums.weights);
+            let error = clustered_error(deviations, denominator, sums.items);
+            (error, clustered_interval(value, error, denominator, sums.items))
+        };
+        (denominator > 0.0).then_some(Estimate {
+            value,
             numerator,
             denominator,
             items: sums.items,
-            standard_error: standard_error(numerator, f64::from(sums.squares), sums.items),
-            interval: wilson(numerator, denominator),
+            standard_error,
+            interval,
         })
     }
 
@@ -95,10 +122,10 @@ pub struct GroupedTally {
 }
 
 impl GroupedTally {
-    /// Adds the score of an item of a group.
+    /// Adds the score of an item of a group, or of several: one in each line.
     pub fn add(&mut self, group: Option<&str>, score: &ItemScore) {
         self.overall.add(score);
-        if let Some(group) = group {
+        for group in group.into_iter().flat_map(|groups| groups.split('\n')) {
             self.groups.entry(group.to_owned()).or_default().add(score);
         }
     }
@@ -134,6 +161,29 @@ mod tests {
         assert_eq!(estimate.standard_error, Some(0.25));
         assert_eq!(tally.finish("reward"), None);
         assert_eq!(tally.metrics().collect::<Vec<_>>(), ["exact_match"]);
+    }
+
+    #[test]
+    fn items_that_count_several_times_are_clusters() {
+        let steps =
+            |numerator, denominator| ItemScore::default().with("steps", Share { numerator, denominator });
+        let mut tally = Tally::default();
+        // Two tasks all right and two all wrong: no more than four trials, whatever the number of steps.
+        for score in [steps(10.0, 10.0), steps(0.0, 10.0), steps(10.0, 10.0), steps(0.0, 10.0)] {
+            tally.add(&score);
+        }
+        let clustered = tally.finish("steps").unwrap();
+        let mut tally = Tally::default();
+        for _ in 0..4 {
+            tally.add(&steps(5.0, 10.0));
+        }
+        let alike = tally.finish("steps").unwrap();
+        assert_eq!((clustered.value, alike.value), (0.5, 0.5));
+        assert!((clustered.standard_error.unwrap() - (1.0f64 / 12.0).sqrt()).abs() < 1e-12);
+        assert_eq!(alike.standard_error, Some(0.0));
+        let width = |estimate: &Estimate| estimate.interval.map(|(low, high)| high - low).unwrap();
+        assert!(width(&clustered) > 2.0 * width(&alike), "{clustered:?} {alike:?}");
+        assert_eq!(alike.interval, wilson(20.0, 40.0));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::drive::{self, Driven, drive};
+use super::web;
 use crate::benchmark::Benchmark;
 use crate::judge::{self, Judgement};
 use crate::loading::single;
@@ -28,6 +29,9 @@ pub(super) fn case(case: &Case, benchmark: &dyn Benchmark) -> Result<(), String>
     let item = single(&case.item, read).map_err(|error| format!("the item cannot be read: {error}"))?;
     let (task, target) = (item.task.clone(), item.target.clone());
     let driven = drive(case, item, benchmark)?;
+    if let Target::Web { steps, .. } = &target {
+        return web::compare(case, &driven, steps);
+    }
     let judged = judged(case, &driven, &task, &target, benchmark)?;
     match &case.expected.raises {
         Some(raised) if case.effective_turns == Some(0) => {
@@ -127,6 +131,9 @@ fn outcome(
     benchmark: &dyn Benchmark,
 ) -> Result<(), String> {
     let expected = &case.expected;
+    if let Some(recorded) = &expected.evidence {
+        return equal("evidence", recorded, &serde_json::json!(driven.outcome.evidence));
+    }
     let evidence = driven.evidence().ok_or("the episode ended without evidence")?;
     if case.formulation.has_modules() {
         list("subgoals", expected.subgoals.as_deref(), &evidence.subgoals)?;
@@ -184,7 +191,7 @@ fn list(field: &str, recorded: Option<&[String]>, got: &[String]) -> Result<(), 
     ))
 }
 
-fn equal<T: PartialEq + Serialize>(field: &str, recorded: &T, got: &T) -> Result<(), String> {
+pub(super) fn equal<T: PartialEq + Serialize>(field: &str, recorded: &T, got: &T) -> Result<(), String> {
     if recorded == got {
         return Ok(());
     }

@@ -11,6 +11,7 @@ use lumos_tasks::{
 };
 
 use super::compare::differing_texts;
+use super::web;
 use crate::benchmark::Benchmark;
 
 /// The tag of a case that was recorded in corrected behaviour.
@@ -49,7 +50,8 @@ impl Driven {
 
 /// Runs the case's episode; the error is the first prompt or call that differs.
 pub(super) fn drive(case: &Case, item: Item, benchmark: &dyn Benchmark) -> Result<Driven, String> {
-    let unit = EpisodeUnit::new(item.id, item.task, item.setup, Arc::new(configuration(case, benchmark)));
+    let task = web::with_recorded_verbs(item.task, case);
+    let unit = EpisodeUnit::new(item.id, task, item.setup, Arc::new(configuration(case, benchmark)));
     let mut episode = Episode::start(&unit);
     let mut asked = Script::default();
     let mut calls = 0;
@@ -61,8 +63,17 @@ pub(super) fn drive(case: &Case, item: Item, benchmark: &dyn Benchmark) -> Resul
                 asked.push(request.role, request.prompt());
                 reply
             }
+            Next::Call(ToolCall::Candidates { step, scope }) => {
+                Reply::Tool(web::candidates(&unit.setup, *step, *scope)?)
+            }
             Next::Call(call) => {
-                let reply = answered(case, &mut calls, call)?;
+                let reply = match web::recorded_ranking(case, calls, call) {
+                    Some(reply) => {
+                        calls += 1;
+                        reply?
+                    }
+                    None => answered(case, &mut calls, call)?,
+                };
                 Reply::Tool(reply)
             }
         };

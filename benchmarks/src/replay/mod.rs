@@ -9,12 +9,17 @@ mod compare;
 mod drive;
 mod read;
 mod record;
+mod shop;
+mod sql;
 mod unit;
+mod web;
 
 use lumos_tasks::recorded::Case;
 
 pub use read::{Cases, ReadError, Recorded, read_cases};
 pub use record::{NotRecordable, record};
+pub use shop::{ShopCase, ShopExpected, ShopTool};
+pub use sql::SqlRow;
 pub use unit::{UnitRow, replay_unit};
 
 /// What came of a replay.
@@ -31,6 +36,15 @@ pub struct Verdict {
 impl Verdict {
     fn of(id: &str, result: Result<(), String>) -> Self {
         Self { id: id.to_owned(), difference: result.err(), skipped: None }
+    }
+
+    /// What came of a replay that may have been left out, and why.
+    fn of_either(id: &str, result: Result<Option<String>, String>) -> Self {
+        match result {
+            Ok(Some(reason)) => Self::skip(id, reason),
+            Ok(None) => Self::of(id, Ok(())),
+            Err(difference) => Self::of(id, Err(difference)),
+        }
     }
 
     fn skip(id: &str, reason: impl Into<String>) -> Self {

@@ -9,6 +9,8 @@ use lumos_tasks::recorded::Case;
 use serde_json::Value;
 use thiserror::Error;
 
+use super::shop::{self, ShopCase};
+use super::sql::SqlRow;
 use super::unit::{UnitRow, replay_unit};
 use super::{Verdict, replay};
 use crate::loading::{Flaw, Lines, Located};
@@ -18,6 +20,8 @@ use crate::loading::{Flaw, Lines, Located};
 pub enum Recorded {
     /// An episode.
     Case(Box<Case>),
+    /// An episode on a database, as the benchmark's own runner or its published logs record it.
+    Sql(Box<SqlRow>),
     /// A single function.
     Unit {
         /// The function and the line it stands in.
@@ -25,6 +29,8 @@ pub enum Recorded {
         /// The row.
         row: Box<UnitRow>,
     },
+    /// An episode of shopping as the original recorded it.
+    Shop(Box<ShopCase>),
     /// A row of another kind, or of a benchmark that is not there.
     Other {
         /// The row's name, or the line it stands in.
@@ -39,7 +45,9 @@ impl Recorded {
     pub fn replay(&self) -> Verdict {
         match self {
             Self::Case(case) => replay(case),
+            Self::Sql(row) => row.replay(),
             Self::Unit { id, row } => replay_unit(id, row),
+            Self::Shop(case) => Verdict::of_either(&case.id, shop::replay(case)),
             Self::Other { id, reason } => Verdict::skip(id, reason.as_str()),
         }
     }
@@ -79,14 +87,15 @@ pub fn read_cases(path: &Path) -> Result<Cases, ReadError> {
     let name = path.display().to_string();
     let unreadable =
         |error: std::io::Error| ReadError::Unreadable { file: name.clone(), reason: error.to_string() };
+    let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let mut reader = BufReader::new(File::open(path).map_err(unreadable)?);
     let packed = reader.fill_buf().map_err(unreadable)?.starts_with(&[0x1f, 0x8b]);
     let reader: Box<dyn BufRead + Send> =
         if packed { Box::new(BufReader::new(MultiGzDecoder::new(reader))) } else { Box::new(reader) };
-    Ok(Box::new(Lines::new(reader).map(move |record| row(&name, record))))
+    Ok(Box::new(Lines::new(reader).map(move |record| row(&name, &folder, record))))
 }
 
-fn row(file: &str, Located { line, content }: Located) -> Result<Recorded, ReadError> {
+fn row(file: &str, folder: &Path, Located { line, content }: Located) -> Result<Recorded, ReadError> {
     let malformed = |reason: String| ReadError::Malformed { file: file.to_owned(), line, reason };
     let value = content.map_err(|flaw| match flaw {
         Flaw::Json { found, .. } => malformed(found),
@@ -102,10 +111,17 @@ fn row(file: &str, Located { line, content }: Located) -> Result<Recorded, ReadE
         let row = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
         return Ok(Recorded::Unit { id: format!("{function} line {line}"), row: Box::new(row) });
     }
+    if value.get("gold_sql").is_some() && (value.get("replies").is_some() || value.get("run").is_some()) {
+        let row = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
+        return Ok(Recorded::Sql(Box::new(row)));
+    }
     match given("benchmark") {
         Some(benchmark) if crate::registry::find(&benchmark).is_none() => {
             other(format!("there is no benchmark `{benchmark}`"))
         }
+        Some(_) if value.get("catalogue").is_some() => serde_json::from_value(value)
+            .map(|case: ShopCase| Recorded::Shop(Box::new(ShopCase { folder: folder.to_owned(), ..case })))
+            .map_err(|error| malformed(error.to_string())),
         Some(_) => serde_json::from_value(value)
             .map(|case| Recorded::Case(Box::new(case)))
             .map_err(|error| malformed(error.to_string())),

@@ -2,14 +2,19 @@
 
 use lumos_tasks::outcome::Step;
 use lumos_tasks::recorded::{Case, Expected, RecordedCall, Script};
-use lumos_tasks::{AnswerForm, Behaviour, EpisodeUnit, Evidence, Item, Outcome, Role, Task};
+use lumos_tasks::{
+    AnswerForm, Behaviour, EpisodeUnit, Evidence, Item, Outcome, Role, Target, Task, ToolCall,
+};
+use serde_json::json;
 use thiserror::Error;
 
 use super::compare::{main_metric, taken_for};
 use super::drive::{CORRECTED, MAX_ROUNDS};
+use super::web;
 use crate::metrics::F1;
 use crate::registry::{UnknownBenchmark, get};
 use crate::score::Scoring;
+use crate::webshop::EXEMPLARS;
 
 /// Why an outcome cannot be written as a case.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -30,7 +35,7 @@ pub enum NotRecordable {
 /// # Errors
 /// If the outcome is a fault, or the unit's benchmark is not known.
 pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case, NotRecordable> {
-    let evidence = outcome.evidence.as_ref().and_then(Evidence::plan).ok_or(NotRecordable::Faulted)?;
+    let evidence = outcome.evidence.as_ref().ok_or(NotRecordable::Faulted)?;
     let configuration = &unit.configuration;
     let benchmark = get(&configuration.benchmark)?;
     let score = benchmark.score(&item.target, outcome, Scoring::Paper).ok_or(NotRecordable::Faulted)?;
@@ -46,6 +51,7 @@ pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case
         tools: Vec::new(),
         effective_turns: None,
         expected: Expected::default(),
+        randint: Vec::new(),
     };
     if configuration.behaviour == Behaviour::Corrected {
         case.tags.push(CORRECTED.to_owned());
@@ -59,9 +65,15 @@ pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case
                 case.prompts.push(*role, prompt);
                 case.script.push(*role, reply);
             }
+            // The item's pages say what their candidates look like.
+            Step::Call { call: ToolCall::Candidates { .. }, .. } => {}
             Step::Call { call, reply, .. } => case.tools.push(RecordedCall::of(call, reply)),
             Step::Action { .. } => {}
         }
+    }
+    if let (Evidence::Web(evidence), Target::Web { steps, .. }) = (evidence, &item.target) {
+        web::write(&mut case, evidence, steps, &outcome.ending);
+        return Ok(case);
     }
     let has_modules = configuration.formulation.has_modules();
     let turns = case.script.of(if has_modules { Role::Planner } else { Role::Answerer }).len();
@@ -75,6 +87,14 @@ pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case
         case.expected.raises = Some(format!("{exception}: the original refuses this record"));
         return Ok(case);
     }
+    if let (Evidence::Shop(_), Task::Shop { exemplars, .. }) = (evidence, &item.task) {
+        if let (Some(exemplars), Some(fields)) = (exemplars, case.item.as_object_mut()) {
+            fields.insert(EXEMPLARS.to_owned(), json!(exemplars));
+        }
+        case.expected.evidence = Some(json!(evidence));
+        return Ok(case);
+    }
+    let evidence = evidence.plan().ok_or(NotRecordable::Faulted)?;
     if has_modules {
         case.expected.subgoals = Some(evidence.subgoals.clone());
         case.expected.actions = Some(evidence.actions.clone());

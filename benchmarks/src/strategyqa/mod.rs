@@ -33,7 +33,7 @@ impl Benchmark for StrategyQa {
     }
 
     fn formulations(&self) -> &'static [Formulation] {
-        &Formulation::ALL
+        &Formulation::OF_LUMOS
     }
 
     fn max_rounds(&self, _behaviour: Behaviour) -> u32 {

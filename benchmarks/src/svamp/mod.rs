@@ -30,7 +30,7 @@ impl Benchmark for Svamp {
     }
 
     fn formulations(&self) -> &'static [Formulation] {
-        &Formulation::ALL
+        &Formulation::OF_LUMOS
     }
 
     /// The published script stops after two planner turns, whether or not the planner is done.

@@ -1,0 +1,130 @@
+//! What an episode on a database is worth.
+
+use lumos_tasks::outcome::SqlEvidence;
+use lumos_tasks::{Evidence, Outcome};
+
+use crate::metrics::MetricDefinition;
+use crate::score::{ItemScore, Scoring, Share};
+
+/// Share of items that some try solved.
+pub(super) const SUCCESS_RATE: MetricDefinition = MetricDefinition {
+    name: "success_rate",
+    description: "share of items whose highest reward is 1 (corrected: whose rows are the gold query's)",
+    higher_is_better: true,
+    judged: false,
+};
+
+/// Mean of the highest rewards.
+pub(super) const REWARD: MetricDefinition = MetricDefinition {
+    name: "reward",
+    description: "mean of the items' highest rewards (corrected: not below 0)",
+    higher_is_better: true,
+    judged: false,
+};
+
+/// Share of turns taken.
+pub(super) const TURNS: MetricDefinition = MetricDefinition {
+    name: "turns",
+    description: "mean of the turns an item took",
+    higher_is_better: false,
+    judged: false,
+};
+
+/// Share of graded items whose gold query gives no rows.
+pub(super) const EMPTY_GOLD: MetricDefinition = MetricDefinition {
+    name: "empty_gold",
+    description: "share of graded items whose gold query gives no rows, so that any empty result earns 1",
+    higher_is_better: false,
+    judged: false,
+};
+
+/// The success rate without the items that any empty result solves.
+pub(super) const SUCCESS_WITH_ROWS: MetricDefinition = MetricDefinition {
+    name: "success_rate_with_rows",
+    description: "success rate of the items whose gold query gives rows",
+    higher_is_better: true,
+    judged: false,
+};
+
+/// Scores an outcome; `None` where the infrastructure failed.
+pub(super) fn score(outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
+    if outcome.is_fault() {
+        return None;
+    }
+    let nothing = SqlEvidence::default();
+    let evidence = match &outcome.evidence {
+        Some(Evidence::Sql(evidence)) => evidence,
+        _ => &nothing,
+    };
+    let reward = evidence.best().map_or(0.0, |(_, reward)| reward);
+    let (is_solved, reward) = match scoring {
+        Scoring::Paper => (reward == 1.0, reward),
+        Scoring::Corrected => {
+            let is_same = evidence.tries.iter().any(|one| one.grade.is_some_and(|grade| grade.is_same));
+            (is_same, if is_same { 1.0 } else { reward.clamp(0.0, 1.0) })
+        }
+    };
+    let share = |numerator: f64| Share { numerator, denominator: 1.0 };
+    let mut score = ItemScore::met(SUCCESS_RATE.name, is_solved)
+        .with(REWARD.name, share(reward))
+        .with(TURNS.name, share(f64::from(evidence.turns)));
+    let empty_gold = evidence.tries.iter().find_map(|one| one.grade).map(|grade| grade.empty_gold);
+    if let Some(empty) = empty_gold {
+        score = score.with(EMPTY_GOLD.name, share(if empty { 1.0 } else { 0.0 }));
+    }
+    // Of an item that was never graded nobody knows; it was not solved either way.
+    if empty_gold != Some(true) {
+        score = score.with(SUCCESS_WITH_ROWS.name, share(if is_solved { 1.0 } else { 0.0 }));
+    }
+    Some(score)
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::outcome::SqlTry;
+    use lumos_tasks::{Ending, SqlGrade};
+
+    use super::*;
+
+    fn outcome(rewards: &[(f64, bool, bool)]) -> Outcome {
+        let tried = |(reward, is_same, empty_gold): &(f64, bool, bool)| SqlTry {
+            action: String::new(),
+            observation: String::new(),
+            executed: true,
+            reward: *reward,
+            grade: Some(SqlGrade {
+                reward: *reward,
+                is_same: *is_same,
+                corrupt_gold: false,
+                empty_gold: *empty_gold,
+            }),
+        };
+        let tries: Vec<_> = rewards.iter().map(tried).collect();
+        let turns = u32::try_from(tries.len()).unwrap();
+        let evidence = SqlEvidence { tries, turns, ..SqlEvidence::default() };
+        Outcome { ending: Ending::Answered, evidence: Some(Evidence::Sql(evidence)), steps: Vec::new() }
+    }
+
+    fn value(outcome: &Outcome, scoring: Scoring, metric: &str) -> Option<f64> {
+        score(outcome, scoring).unwrap().share(metric).map(|share| share.numerator)
+    }
+
+    #[test]
+    fn the_highest_reward_counts() {
+        let tried = outcome(&[(0.5, false, false), (0.99, true, false), (-1.0, false, false)]);
+        let both = |metric| Scoring::ALL.map(|scoring| value(&tried, scoring, metric).unwrap());
+        assert_eq!(both("success_rate"), [0.0, 1.0]);
+        assert_eq!(both("reward"), [0.99, 1.0]);
+        assert_eq!(both("turns"), [3.0, 3.0]);
+    }
+
+    #[test]
+    fn items_with_an_empty_gold_result_are_told_apart() {
+        let solved = outcome(&[(1.0, true, true)]);
+        assert_eq!(value(&solved, Scoring::Paper, "empty_gold"), Some(1.0));
+        assert_eq!(value(&solved, Scoring::Paper, "success_rate_with_rows"), None);
+        let untried = outcome(&[]);
+        assert_eq!(value(&untried, Scoring::Paper, "success_rate_with_rows"), Some(0.0));
+        assert_eq!(value(&untried, Scoring::Paper, "empty_gold"), None);
+    }
+}

@@ -1,0 +1,93 @@
+//! A data set in several files, each a JSON array, read one after the other as one stream.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::items::Builder;
+use super::source::{self, Opened};
+use super::{Content, DataSource, Elements, Items, RecordError};
+use crate::error::LoadError;
+
+/// How the files of a data set are read.
+#[derive(Clone, Copy)]
+pub(crate) struct Many {
+    pub(crate) benchmark: &'static str,
+    pub(crate) samples: &'static [u8],
+    /// What to do where a file cannot be used.
+    pub(crate) remedy: &'static str,
+    /// The longest record that is read, in bytes.
+    pub(crate) longest: u64,
+    /// Keeps of a record what is needed; it is given the file, unless it is a sample.
+    pub(crate) prepare: fn(Option<&Path>, Value) -> Value,
+    /// Takes a record apart.
+    pub(crate) read: fn(&Value) -> Result<Content, RecordError>,
+}
+
+/// Opens the first file, and each other once the one before has been read.
+pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, LoadError> {
+    let mut files = VecDeque::from(files);
+    let Some(first) = files.pop_front() else {
+        return Err(LoadError::Empty { file: many.benchmark.to_owned(), remedy: many.remedy.to_owned() });
+    };
+    let mut builder = Builder {
+        benchmark: many.benchmark,
+        file: String::new(),
+        read: many.read,
+        index: 0,
+        seen: HashMap::new(),
+    };
+    let opened = open_one(many, &first)?;
+    builder.file.clone_from(&opened.name);
+    let mut open = Some(opened);
+    let mut items = std::iter::from_fn(move || {
+        loop {
+            if let Some(file) = &mut open {
+                if let Some(mut record) = file.records.next() {
+                    record.content = record.content.map(|value| (many.prepare)(file.path(), value));
+                    return Some(builder.build(record));
+                }
+                open = None;
+            }
+            let next = files.pop_front()?;
+            match open_one(many, &next) {
+                Ok(file) => {
+                    builder.file.clone_from(&file.name);
+                    open = Some(file);
+                }
+                Err(error) => {
+                    files.clear();
+                    return Some(Err(error));
+                }
+            }
+        }
+    });
+    match items.next() {
+        None => Err(LoadError::Empty { file: many.benchmark.to_owned(), remedy: many.remedy.to_owned() }),
+        Some(first) => Ok(Box::new(std::iter::once(first).chain(items))),
+    }
+}
+
+/// A file that is being read.
+struct OpenFile {
+    name: String,
+    source: DataSource,
+    records: Elements<Box<dyn std::io::BufRead + Send>>,
+}
+
+impl OpenFile {
+    fn path(&self) -> Option<&Path> {
+        match &self.source {
+            DataSource::File(path) => Some(path),
+            DataSource::Samples => None,
+        }
+    }
+}
+
+fn open_one(many: Many, source: &DataSource) -> Result<OpenFile, LoadError> {
+    let opened = source::open(many.benchmark, source, many.samples);
+    let Opened { name, reader } = opened.map_err(|error| error.with_remedy(many.remedy))?;
+    Ok(OpenFile { name, source: source.clone(), records: Elements::new(reader).at_most(many.longest) })
+}

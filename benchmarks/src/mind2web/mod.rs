@@ -1,0 +1,192 @@
+//! Mind2Web: tasks on recorded web pages (Deng et al. 2023; upstream `eval/mind2web/run_eval.py` of Lumos and
+//! `action_prediction/metric.py` of Mind2Web).
+
+mod f1;
+pub mod official;
+mod record;
+mod score;
+
+use std::path::{Path, PathBuf};
+
+use lumos_tasks::families::web;
+use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Target};
+use serde_json::Value;
+
+use crate::benchmark::{Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure};
+use crate::error::LoadError;
+use crate::loading::{Content, DataSource, Items, Many, RecordError, open_many};
+use crate::metrics::MetricDefinition;
+use crate::score::{ItemScore, Scoring};
+
+pub(crate) use score::succeeds_as_published;
+
+/// Mind2Web's test splits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mind2Web;
+
+/// What to do where the test files are not there: they may not be passed on, so nothing can fetch them.
+const REMEDY: &str = "the test splits are given out by their authors in a password-protected archive and may not be passed \
+     on: docs/mind2web.md says how to get and unpack them; without them, leave out `--data` for the built-in samples";
+
+/// The longest record that is read: a task with all its pages, raw ones included.
+const MAX_TASK: u64 = 512 << 20;
+
+impl Benchmark for Mind2Web {
+    fn name(&self) -> &'static str {
+        "mind2web"
+    }
+
+    fn title(&self) -> &'static str {
+        "Mind2Web"
+    }
+
+    fn data_file(&self) -> &'static str {
+        "mind2web/test_domain"
+    }
+
+    fn formulations(&self) -> &'static [Formulation] {
+        &[Formulation::Iterative]
+    }
+
+    fn max_rounds(&self, behaviour: Behaviour) -> u32 {
+        match behaviour {
+            Behaviour::Paper => 15,
+            // Every gold step counts, so that none is cut off.
+            Behaviour::Corrected => 200,
+        }
+    }
+
+    fn tools(&self) -> &'static [&'static str] {
+        &["rank", "web"]
+    }
+
+    fn prompts_hash(&self) -> ContentHash {
+        web::prompts_hash()
+    }
+
+    fn metrics(&self) -> &'static [MetricDefinition] {
+        &[
+            score::STEP_SUCCESS,
+            score::ELEMENT_ACCURACY,
+            score::ACTION_F1,
+            score::OFFICIAL_STEP_SUCCESS,
+            score::TASK_SUCCESS,
+            score::MACRO_ELEMENT_ACCURACY,
+            score::MACRO_ACTION_F1,
+            score::MACRO_STEP_SUCCESS,
+        ]
+    }
+
+    fn published(&self) -> &'static [PublishedFigure] {
+        &PUBLISHED
+    }
+
+    fn downloads(&self) -> &'static [Download] {
+        &[]
+    }
+
+    fn group_label(&self) -> Option<&'static str> {
+        Some("Split, domain, website")
+    }
+
+    fn samples(&self) -> &'static [u8] {
+        include_bytes!("../../samples/mind2web.json")
+    }
+
+    fn open(&self, source: DataSource) -> Result<Items, LoadError> {
+        let files = match &source {
+            DataSource::File(path) if path.is_dir() => json_files(path)?,
+            _ => vec![source],
+        };
+        let many = Many {
+            benchmark: self.name(),
+            samples: self.samples(),
+            remedy: REMEDY,
+            longest: MAX_TASK,
+            prepare: |file, record| record::reduced(record, file.and_then(split_of)),
+            read: record::read,
+        };
+        open_many(many, files)
+    }
+
+    fn read(&self, record: &Value) -> Result<Content, RecordError> {
+        record::read(record)
+    }
+
+    fn score(&self, target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
+        score::score(target, outcome, scoring)
+    }
+}
+
+/// The files of a split, in the order of their numbers: `test_domain_2.json` before `test_domain_10.json`.
+fn json_files(folder: &Path) -> Result<Vec<DataSource>, LoadError> {
+    let file = || folder.display().to_string();
+    let unreadable = |error: std::io::Error| LoadError::Unreadable {
+        file: file(),
+        reason: error.to_string(),
+        remedy: REMEDY.to_owned(),
+    };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        if path.extension().is_some_and(|extension| extension == "json") && path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort_by_cached_key(|path| numbered(path));
+    if files.is_empty() {
+        return Err(LoadError::Empty { file: file(), remedy: REMEDY.to_owned() });
+    }
+    Ok(files.into_iter().map(DataSource::File).collect())
+}
+
+/// A file's name without its number, and the number.
+fn numbered(path: &Path) -> (String, u64, PathBuf) {
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    let name = stem.trim_end_matches(|character: char| character.is_ascii_digit());
+    let number = stem[name.len()..].parse().unwrap_or(0);
+    (name.to_owned(), number, path.to_owned())
+}
+
+/// The split a file belongs to, by its name.
+fn split_of(file: &Path) -> Option<&'static str> {
+    let name = file.file_name()?.to_str()?;
+    ["test_task", "test_website", "test_domain", "train"].into_iter().find(|split| name.starts_with(split))
+}
+
+const PUBLISHED: [PublishedFigure; 3] = [
+    figure(Formulation::Iterative, "Lumos-I 7B", 27.6, PROJECT_PAGE),
+    figure(Formulation::Iterative, "Lumos-I 13B", 31.3, LATER_LISTING),
+    figure(Formulation::Integrated, "integrated training 7B", 25.3, PROJECT_PAGE),
+];
+
+const fn figure(
+    formulation: Formulation,
+    system: &'static str,
+    percent: f64,
+    source: &'static str,
+) -> PublishedFigure {
+    PublishedFigure { metric: score::STEP_SUCCESS.name, formulation, system, percent, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_come_in_the_order_of_their_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(json_files(folder.path()), Err(LoadError::Empty { .. })));
+        for name in ["test_domain_10.json", "test_domain_2.json", "README.md", "test_domain_0.json"] {
+            std::fs::write(folder.path().join(name), "[]").unwrap();
+        }
+        let names = json_files(folder.path()).unwrap().into_iter().map(|source| match source {
+            DataSource::File(path) => (path.file_name().unwrap().to_owned(), split_of(&path)),
+            DataSource::Samples => unreachable!(),
+        });
+        let names: Vec<_> = names.map(|(name, split)| (name.into_string().unwrap(), split)).collect();
+        let split = Some("test_domain");
+        let expected = ["test_domain_0.json", "test_domain_2.json", "test_domain_10.json"];
+        assert_eq!(names, expected.map(|name| (name.to_owned(), split)));
+    }
+}

@@ -1,0 +1,175 @@
+//! Picking out of five at a time.
+
+use std::collections::VecDeque;
+
+use lumos_environments::dom::{
+    Brackets, IdNumbers, PageError, PageText, PruneLimits, Pruner, TextError, Tree,
+};
+use thiserror::Error;
+
+use super::answer::{
+    Answer, f1_of_generation, f1_of_multichoice, parse_generation, parse_multichoice, parse_multichoice_llm,
+};
+use super::sample::Sample;
+
+/// How many choices a round has.
+const CHOICES: usize = 5;
+
+/// The official evaluators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Evaluator {
+    /// Of models trained to answer with a letter.
+    MultiChoice,
+    /// Of chat models.
+    Llm,
+    /// Of models that repeat the element.
+    Generation,
+}
+
+/// One round of an evaluation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Round {
+    /// The elements among which was to be picked.
+    pub candidates: Vec<String>,
+    /// The same in the order of the page, with the first words of each.
+    pub choices: Vec<(String, String)>,
+    /// What was asked below the page.
+    pub question: String,
+}
+
+/// What was predicted in the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prediction {
+    /// The element.
+    pub element: String,
+    /// Operation and value.
+    pub action: String,
+}
+
+/// What came of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evaluation {
+    /// Whether a right element is among the candidates.
+    pub can_be_right: bool,
+    /// The rounds it took.
+    pub rounds: Vec<Round>,
+    /// What was predicted; `None` scores nothing.
+    pub prediction: Option<Prediction>,
+    /// 1 where the element is right.
+    pub element: f64,
+    /// F1 of operation and value.
+    pub f1: f64,
+    /// 1 where both are right.
+    pub step: f64,
+}
+
+/// Why a step cannot be evaluated.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum EvaluationError {
+    /// The page cannot be read.
+    #[error(transparent)]
+    Page(#[from] PageError),
+    /// The candidates cannot be shown.
+    #[error(transparent)]
+    Text(#[from] TextError),
+    /// The answer has no first character; the original raises `IndexError`.
+    #[error("the answer is empty")]
+    EmptyAnswer,
+}
+
+/// Evaluates a step. `shuffled` are its candidates below `top_k` in the order in which they are shown; `ask` answers a
+/// round.
+///
+/// # Errors
+/// See [`EvaluationError`].
+pub fn evaluate(
+    evaluator: Evaluator,
+    sample: &Sample,
+    top_k: u64,
+    shuffled: &[String],
+    mut ask: impl FnMut(&Round) -> String,
+) -> Result<Evaluation, EvaluationError> {
+    let mut evaluation = Evaluation {
+        can_be_right: false,
+        rounds: Vec::new(),
+        prediction: None,
+        element: 0.0,
+        f1: 0.0,
+        step: 0.0,
+    };
+    let positives = sample.positives(top_k);
+    if positives.is_empty() {
+        return Ok(evaluation);
+    }
+    evaluation.can_be_right = true;
+    let tree = Tree::parse(&sample.cleaned_html)?;
+    let (mut pruner, mut text) = (Pruner::new(&tree), PageText::new(&tree));
+    let brackets = if evaluator == Evaluator::Llm { Brackets::Angle } else { Brackets::Round };
+    let mut waiting: VecDeque<String> = shuffled.iter().cloned().collect();
+    let mut prediction: Option<Prediction> = None;
+    while waiting.len() > 1 {
+        let candidates: Vec<String> = waiting.drain(..waiting.len().min(CHOICES)).collect();
+        let ids: Vec<&str> = candidates.iter().map(String::as_str).collect();
+        let view = pruner.prune(&ids, PruneLimits::default())?;
+        let mut numbers = IdNumbers::default();
+        text.tree_text(&view, &mut numbers, brackets)?;
+        let choices = text.choices(&view, &mut numbers, brackets)?;
+        let round = Round { candidates, question: sample.question(&choices), choices };
+        let answer = ask(&round);
+        match (evaluator, picked(evaluator, &answer, &round.choices)?) {
+            (_, Picked::Element(element, action)) => {
+                waiting.push_back(element.clone());
+                prediction = Some(Prediction { element, action });
+            }
+            (Evaluator::Llm, Picked::Beyond) => prediction = None,
+            (_, Picked::Beyond | Picked::Nothing) => {}
+        }
+        evaluation.rounds.push(round);
+    }
+    if waiting.is_empty() {
+        prediction = None;
+    }
+    if let Some(prediction) = &prediction {
+        evaluation.element = f64::from(positives.contains(&prediction.element.as_str()));
+        let gold = sample.gold_action();
+        evaluation.f1 = match evaluator {
+            Evaluator::Generation => f1_of_generation(&prediction.action, &gold),
+            Evaluator::MultiChoice | Evaluator::Llm => f1_of_multichoice(&prediction.action, &gold),
+        };
+        evaluation.step = f64::from(evaluation.element == 1.0 && evaluation.f1 == 1.0);
+    }
+    evaluation.prediction = prediction;
+    Ok(evaluation)
+}
+
+/// What an answer picks.
+enum Picked {
+    Nothing,
+    /// A choice that there is not.
+    Beyond,
+    Element(String, String),
+}
+
+fn picked(
+    evaluator: Evaluator,
+    answer: &str,
+    choices: &[(String, String)],
+) -> Result<Picked, EvaluationError> {
+    let Answer { picked, action } = match evaluator {
+        Evaluator::MultiChoice => parse_multichoice(answer).ok_or(EvaluationError::EmptyAnswer)?,
+        Evaluator::Llm => parse_multichoice_llm(answer),
+        Evaluator::Generation => {
+            let Answer { picked, action } = parse_generation(answer, choices);
+            return Ok(picked.map_or(Picked::Nothing, |element| Picked::Element(element, action)));
+        }
+    };
+    let letter = picked.as_deref().and_then(|picked| picked.chars().next()).unwrap_or('A');
+    if letter == 'A' {
+        return Ok(Picked::Nothing);
+    }
+    // The letters before `B` count from the end, as indices do in Python.
+    let place = i64::from(u32::from(letter)) - i64::from(u32::from('B'));
+    let place = if place < 0 { place + choices.len() as i64 } else { place };
+    let choice = usize::try_from(place).ok().and_then(|place| choices.get(place));
+    Ok(choice.map_or(Picked::Beyond, |(id, _)| Picked::Element(id.clone(), action)))
+}

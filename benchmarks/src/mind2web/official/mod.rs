@@ -1,0 +1,14 @@
+//! The official evaluators of Mind2Web (upstream `action_prediction/metric.py`): a model picks an element out of five at a
+//! time until one is left.
+
+mod answer;
+mod evaluate;
+mod result;
+mod sample;
+
+pub use answer::{
+    Answer, f1_of_generation, f1_of_multichoice, parse_generation, parse_multichoice, parse_multichoice_llm,
+};
+pub use evaluate::{Evaluation, EvaluationError, Evaluator, Prediction, Round, evaluate};
+pub use result::{Figures, figures, generation_figures};
+pub use sample::{Candidate, Operation, Sample};

@@ -1,0 +1,98 @@
+//! One step as the official evaluators see it.
+
+use serde::{Deserialize, Serialize};
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The task the step belongs to.
+    pub annotation_id: String,
+    /// The step.
+    pub action_uid: String,
+    /// The website.
+    pub website: String,
+    /// The task's text.
+    pub confirmed_task: String,
+    /// The gold actions before this one.
+    pub previous_actions: Vec<String>,
+    /// What is to be done.
+    pub operation: Operation,
+    /// Elements that are right.
+    pub pos_candidates: Vec<Candidate>,
+    /// Elements that are not.
+    pub neg_candidates: Vec<Candidate>,
+    /// The page.
+    pub cleaned_html: String,
+}
+
+/// A gold operation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// `CLICK`, `TYPE` or `SELECT`.
+    pub op: String,
+    /// The text typed or selected.
+    #[serde(default)]
+    pub value: String,
+}
+
+/// A ranked element.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// Its id.
+    pub backend_node_id: String,
+    /// Its place in the candidate ranking, from 0.
+    pub rank: u64,
+}
+
+impl Sample {
+    /// The ids of the right elements below a rank.
+    pub fn positives(&self, top_k: u64) -> Vec<&str> {
+        below(&self.pos_candidates, top_k)
+    }
+
+    /// The ids of all candidates below a rank, the right ones first.
+    pub fn candidates(&self, top_k: u64) -> Vec<&str> {
+        let mut ids = self.positives(top_k);
+        ids.extend(below(&self.neg_candidates, top_k));
+        ids
+    }
+
+    /// What is to be done, written as the evaluators compare it: the operation, a blank and, unless it is a click, the
+    /// first line of its value.
+    pub fn gold_action(&self) -> String {
+        let Operation { op, value } = &self.operation;
+        let mut target = format!("Action: {op}\n");
+        if op != "CLICK" {
+            target.push_str(&format!("Value: {value}"));
+        }
+        super::answer::action(&target)
+    }
+
+    /// What is asked below the page.
+    pub fn question(&self, choices: &[(String, String)]) -> String {
+        let mut text = format!(
+            "Based on the HTML webpage above, try to complete the following task:\nTask: {}\nPrevious actions:\n",
+            self.confirmed_task
+        );
+        let told = self.previous_actions.len().saturating_sub(5);
+        for action in &self.previous_actions[told..] {
+            text.push_str(&format!("{action}\n"));
+        }
+        if self.previous_actions.is_empty() {
+            text.push_str("None\n");
+        }
+        text.push_str(
+            "What should be the next action? Please select from the following choices (If the correct action is not \
+             in the page above, please select A. 'None of the above'):\n\nA. None of the above\n",
+        );
+        for (letter, (_, choice)) in ('B'..).zip(choices) {
+            text.push_str(&format!("{letter}. {choice}\n"));
+        }
+        text
+    }
+}
+
+fn below(candidates: &[Candidate], top_k: u64) -> Vec<&str> {
+    let ranked = candidates.iter().filter(|candidate| candidate.rank < top_k);
+    ranked.map(|candidate| candidate.backend_node_id.as_str()).collect()
+}

@@ -1,0 +1,210 @@
+//! Scoring an episode on web pages: the paper's step success rate, and the official figures.
+
+use lumos_tasks::families::web::{ActionName, Chosen, WebEvidence};
+use lumos_tasks::{Evidence, GoldStep, Outcome, Target};
+
+use super::f1::{f1, written};
+use crate::metrics::MetricDefinition;
+use crate::score::{ItemScore, Scoring, Share};
+
+/// The paper's figure.
+pub(super) const STEP_SUCCESS: MetricDefinition = MetricDefinition {
+    name: "step_success_rate",
+    description: "share of the actions carried out (corrected: of the gold steps) whose element, operation and value are right",
+    higher_is_better: true,
+    judged: false,
+};
+/// The element chosen is right.
+pub(super) const ELEMENT_ACCURACY: MetricDefinition = MetricDefinition {
+    name: "element_accuracy",
+    description: "official: share of the gold steps whose element is right",
+    higher_is_better: true,
+    judged: false,
+};
+/// Words of operation and value.
+pub(super) const ACTION_F1: MetricDefinition = MetricDefinition {
+    name: "action_f1",
+    description: "official: mean F1 over the gold steps between the words of operation and value",
+    higher_is_better: true,
+    judged: false,
+};
+/// Element and action are right.
+pub(super) const OFFICIAL_STEP_SUCCESS: MetricDefinition = MetricDefinition {
+    name: "official_step_success_rate",
+    description: "official: share of the gold steps whose element and action are right",
+    higher_is_better: true,
+    judged: false,
+};
+/// All steps are right.
+pub(super) const TASK_SUCCESS: MetricDefinition = MetricDefinition {
+    name: "task_success_rate",
+    description: "official: share of the tasks all of whose steps are right",
+    higher_is_better: true,
+    judged: false,
+};
+/// The mean of the tasks' element accuracies.
+pub(super) const MACRO_ELEMENT_ACCURACY: MetricDefinition = MetricDefinition {
+    name: "macro_element_accuracy",
+    description: "official: mean over tasks of the element accuracy",
+    higher_is_better: true,
+    judged: false,
+};
+/// The mean of the tasks' action F1.
+pub(super) const MACRO_ACTION_F1: MetricDefinition = MetricDefinition {
+    name: "macro_action_f1",
+    description: "official: mean over tasks of the action F1",
+    higher_is_better: true,
+    judged: false,
+};
+/// The mean of the tasks' step success rates.
+pub(super) const MACRO_STEP_SUCCESS: MetricDefinition = MetricDefinition {
+    name: "macro_step_success_rate",
+    description: "official: mean over tasks of the step success rate",
+    higher_is_better: true,
+    judged: false,
+};
+
+/// Scores an outcome; `None` where the infrastructure failed.
+pub(super) fn score(target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
+    let Target::Web { steps, .. } = target else { return None };
+    if outcome.is_fault() {
+        return None;
+    }
+    let nothing = WebEvidence::default();
+    let evidence = outcome.evidence.as_ref().and_then(Evidence::web).unwrap_or(&nothing);
+    let official: Vec<Official> =
+        steps.iter().enumerate().map(|(index, gold)| Official::of(gold, last_of(evidence, index))).collect();
+    let count = official.len() as f64;
+    let sum = |value: fn(&Official) -> f64| official.iter().map(value).sum::<f64>();
+    let (element, f1, step) = (sum(|one| one.element), sum(|one| one.f1), sum(|one| one.step));
+    let all = f64::from(official.iter().all(|one| one.step == 1.0));
+    let share = |numerator: f64, denominator: f64| Share { numerator, denominator };
+    let mean = |sum: f64| share(if count > 0.0 { sum / count } else { 0.0 }, 1.0);
+    let mut score = ItemScore::default()
+        .with(ELEMENT_ACCURACY.name, share(element, count))
+        .with(ACTION_F1.name, share(f1, count))
+        .with(OFFICIAL_STEP_SUCCESS.name, share(step, count))
+        .with(TASK_SUCCESS.name, share(all, 1.0))
+        .with(MACRO_ELEMENT_ACCURACY.name, mean(element))
+        .with(MACRO_ACTION_F1.name, mean(f1))
+        .with(MACRO_STEP_SUCCESS.name, mean(step));
+    let (met, counted) = match scoring {
+        Scoring::Paper => {
+            let met = evidence.chosen.iter().filter(|chosen| succeeds_as_published(chosen, steps)).count();
+            (met, evidence.chosen.len())
+        }
+        Scoring::Corrected => {
+            let met = steps.iter().enumerate().filter(|(index, gold)| {
+                last_of(evidence, *index)
+                    .is_some_and(|chosen| gold.positives.contains(&chosen.element) && acts_as(chosen, gold))
+            });
+            (met.count(), steps.len())
+        }
+    };
+    if counted > 0 {
+        score = score.with(STEP_SUCCESS.name, share(met as f64, counted as f64));
+    }
+    Some(score)
+}
+
+/// Whether the original counts an action as a success: the element's text is that of the first of its page (which is
+/// one of the positives, if there are any), and operation and value are those of the step.
+pub(crate) fn succeeds_as_published(chosen: &Chosen, steps: &[GoldStep]) -> bool {
+    let (Some(page), Some(gold)) = (steps.get(chosen.page as usize), steps.get(chosen.step as usize)) else {
+        return false;
+    };
+    chosen.alike.contains(&page.reference) && acts_as(chosen, gold)
+}
+
+fn acts_as(chosen: &Chosen, gold: &GoldStep) -> bool {
+    let value = || chosen.text.as_ref().is_some_and(|text| text.to_lowercase() == gold.value.to_lowercase());
+    chosen.action.word() == gold.operation && (chosen.action == ActionName::Click || value())
+}
+
+/// The prediction of a step: the last action carried out in it.
+fn last_of(evidence: &WebEvidence, step: usize) -> Option<&Chosen> {
+    evidence.chosen.iter().rev().find(|chosen| chosen.step as usize == step)
+}
+
+/// The official figures of one step.
+struct Official {
+    element: f64,
+    f1: f64,
+    step: f64,
+}
+
+impl Official {
+    fn of(gold: &GoldStep, chosen: Option<&Chosen>) -> Self {
+        let Some(chosen) = chosen.filter(|_| !gold.ranked_positives.is_empty()) else {
+            return Self { element: 0.0, f1: 0.0, step: 0.0 };
+        };
+        let element = f64::from(gold.ranked_positives.contains(&chosen.element));
+        let prediction = format!("{} {}", chosen.action.word(), chosen.text.as_deref().unwrap_or_default());
+        let f1 = f1(&prediction, &written(&gold.operation, &gold.value));
+        Self { element, f1, step: f64::from(element == 1.0 && f1 == 1.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::Ending;
+
+    use super::*;
+
+    fn gold(operation: &str, value: &str) -> GoldStep {
+        GoldStep {
+            reference: "1".to_owned(),
+            positives: vec!["1".to_owned(), "2".to_owned()],
+            ranked_positives: vec!["2".to_owned()],
+            operation: operation.to_owned(),
+            value: value.to_owned(),
+            ..GoldStep::default()
+        }
+    }
+
+    fn chosen(step: u32, action: ActionName, text: Option<&str>, element: &str) -> Chosen {
+        Chosen {
+            step,
+            action,
+            query: String::new(),
+            text: text.map(str::to_owned),
+            page: step,
+            element: element.to_owned(),
+            alike: vec![element.to_owned()],
+            returned: String::new(),
+        }
+    }
+
+    #[test]
+    fn steps_are_scored_as_published_and_officially() {
+        let words = String::new();
+        let target = Target::Web {
+            steps: vec![gold("CLICK", ""), gold("TYPE", "New York"), gold("CLICK", "")],
+            words,
+        };
+        let evidence = WebEvidence {
+            chosen: vec![
+                chosen(0, ActionName::Click, None, "1"),
+                chosen(0, ActionName::Click, None, "2"),
+                chosen(1, ActionName::Type, Some("new york"), "2"),
+            ],
+            ..WebEvidence::default()
+        };
+        let outcome =
+            Outcome { ending: Ending::Answered, evidence: Some(Evidence::Web(evidence)), steps: Vec::new() };
+        let of = |scoring, metric: &MetricDefinition| {
+            let share = score(&target, &outcome, scoring).unwrap().share(metric.name).unwrap();
+            (share.numerator, share.denominator)
+        };
+        assert_eq!(of(Scoring::Paper, &STEP_SUCCESS), (1.0, 3.0), "only the first element is the reference");
+        assert_eq!(of(Scoring::Corrected, &STEP_SUCCESS), (2.0, 3.0));
+        assert_eq!(of(Scoring::Paper, &ELEMENT_ACCURACY), (2.0, 3.0));
+        assert_eq!(
+            of(Scoring::Paper, &OFFICIAL_STEP_SUCCESS),
+            (1.0, 3.0),
+            "values are compared letter by letter"
+        );
+        assert_eq!(of(Scoring::Paper, &TASK_SUCCESS), (0.0, 1.0));
+        assert_eq!(of(Scoring::Paper, &ACTION_F1).0, 1.0 + 1.0 / 3.0);
+    }
+}

@@ -1,0 +1,337 @@
+//! Replaying episodes of shopping as the original recorded them.
+//!
+//! Such a row holds what Lucene found, what the cross-encoder said and the nouns of titles; the shop itself runs again.
+//! Its catalogue and the exemplars of its prompts lie in files beside the row's.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use lumos_environments::shop::{
+    Approximation, Goal, GoalMode, KnownNouns, Raised, SearchEngine, Shop, Staff, Visit, draw,
+};
+use lumos_tasks::families::shop::{End, Exemplars, ShopEvidence, ShopValue};
+use lumos_tasks::recorded::Script;
+use lumos_tasks::{
+    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Evidence, Formulation,
+    GenerationSettings, ItemId, Next, Passage, Reply, Role, Setup, Task, ToolCall, ToolReply,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::compare::differing_texts;
+
+/// An episode as the original recorded it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ShopCase {
+    /// Its name.
+    pub id: String,
+    /// What it shows: `good…`, or what was disturbed.
+    pub mutation: String,
+    /// Which catalogue it was recorded on.
+    pub catalogue: String,
+    /// The goal.
+    pub item: Value,
+    /// Completions in the order they were handed out.
+    pub script: Script,
+    /// The exact prompts.
+    pub prompts: Script,
+    /// What was asked beside the shop, in order.
+    pub tools: Vec<ShopTool>,
+    /// What came of it.
+    pub expected: ShopExpected,
+    /// The folder of the file it stands in.
+    #[serde(skip)]
+    pub folder: PathBuf,
+}
+
+/// What was asked beside the shop, and the answer.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(tag = "tool", rename_all = "snake_case")]
+pub enum ShopTool {
+    /// A search: ids of the products, those not for sale among them.
+    Lucene {
+        /// The query.
+        input: String,
+        /// Ids, the best first.
+        output: Vec<String>,
+    },
+    /// A ranking: one score for each pair.
+    CrossEncoder {
+        /// Query and text.
+        input: Vec<(String, String)>,
+        /// Scores.
+        output: Vec<f64>,
+    },
+    /// The nouns of a title.
+    Pos {
+        /// The title.
+        input: String,
+        /// Its nouns.
+        output: Vec<String>,
+    },
+}
+
+/// What came of a recorded episode.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ShopExpected {
+    /// Subgoals that were grounded.
+    pub subgoals: Vec<String>,
+    /// Variables.
+    pub results: BTreeMap<String, ShopValue>,
+    /// Everything sent to the shop, repetitions included.
+    pub env_actions: Vec<String>,
+    /// What is repeated at every click.
+    pub previous_actions: Vec<String>,
+    /// How the original counted it.
+    pub outcome: End,
+    /// The reward that counted.
+    pub reward: Option<f64>,
+    /// Whether anything was bought.
+    pub purchase_seen: bool,
+}
+
+/// What rows need beside themselves, read once.
+struct World {
+    shop: Arc<Shop>,
+    exemplars: Exemplars,
+}
+
+/// Where a row's catalogue is: `real_1000` in the benchmark's data folder, another one beside the rows.
+fn catalogue_of(case: &ShopCase) -> PathBuf {
+    match case.catalogue.as_str() {
+        "real_1000" => data(&case.folder).join("webshop"),
+        _ => case.folder.join("catalogue"),
+    }
+}
+
+/// The data folder: the one that the environment names, or else the one that belongs to the rows.
+fn data(folder: &Path) -> PathBuf {
+    std::env::var_os("LUMOS_DATA").map_or_else(|| folder.join("../../data"), PathBuf::from)
+}
+
+/// The world of a row; `None` where its files are not here.
+fn world(case: &ShopCase) -> Result<Option<Arc<World>>, String> {
+    static WORLDS: OnceLock<Mutex<HashMap<PathBuf, Arc<World>>>> = OnceLock::new();
+    let (catalogue, exemplars) =
+        (catalogue_of(case), data(&case.folder).join("lumos/webshop_exemplars.json"));
+    if !catalogue.is_dir() || !exemplars.is_file() {
+        return Ok(None);
+    }
+    let mut worlds = WORLDS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(world) = worlds.get(&catalogue) {
+        return Ok(Some(Arc::clone(world)));
+    }
+    let stock = crate::webshop::stock_in(&catalogue)?;
+    let (prices, _) = draw(stock.for_sale(), GoalMode::Synthetic);
+    let text = std::fs::read_to_string(&exemplars).map_err(|error| error.to_string())?;
+    let exemplars = Exemplars::read(&text).map_err(|error| error.to_string())?;
+    let world = Arc::new(World { shop: Arc::new(Shop::new(&stock, &prices)), exemplars });
+    worlds.insert(catalogue, Arc::clone(&world));
+    Ok(Some(world))
+}
+
+/// Replays a row: nothing where it passes, or why it was left out.
+///
+/// # Errors
+/// The first difference.
+pub(super) fn replay(case: &ShopCase) -> Result<Option<String>, String> {
+    let Some(world) = world(case)? else {
+        return Ok(Some(format!("its catalogue `{}` or its exemplars are not here", case.catalogue)));
+    };
+    let goal: Goal = serde_json::from_value(case.item.clone()).map_err(|error| error.to_string())?;
+    let recorded = Arc::new(Recording::of(case, &world.shop));
+    let nouns = case.tools.iter().filter_map(|tool| match tool {
+        ShopTool::Pos { input, output } => Some((input.clone(), output.clone())),
+        _ => None,
+    });
+    let staff = Staff {
+        shop: Arc::clone(&world.shop),
+        search: Arc::clone(&recorded) as Arc<dyn SearchEngine>,
+        tagger: Arc::new(KnownNouns::new(nouns.collect(), Approximation)),
+    };
+    let mut driver = Driver {
+        case,
+        recorded,
+        visit: Visit::new(staff, goal.clone()),
+        asked: Script::default(),
+        actions: Vec::new(),
+        rankings: Cell::new(0),
+    };
+    let evidence = driver.drive(&goal, &world.exemplars)?;
+    driver.compare(&evidence).map(|()| None)
+}
+
+/// What Lucene found, in order.
+struct Recording {
+    shop: Arc<Shop>,
+    searches: Vec<(String, Vec<u32>)>,
+    next: Mutex<(usize, Option<String>)>,
+}
+
+impl Recording {
+    fn of(case: &ShopCase, shop: &Arc<Shop>) -> Self {
+        let searches = case.tools.iter().filter_map(|tool| match tool {
+            ShopTool::Lucene { input, output } => {
+                let known = output.iter().filter_map(|asin| shop.shelf().find(asin)).collect();
+                Some((input.clone(), known))
+            }
+            _ => None,
+        });
+        Self { shop: Arc::clone(shop), searches: searches.collect(), next: Mutex::default() }
+    }
+}
+
+impl SearchEngine for Recording {
+    fn search(&self, keywords: &[&str]) -> Result<Vec<u32>, Raised> {
+        if matches!(keywords.first(), Some(&("<r>" | "<a>" | "<c>" | "<q>"))) {
+            return self.shop.search(keywords);
+        }
+        let asked = keywords.join(" ");
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.searches.get(next.0) {
+            Some((query, found)) if *query == asked => {
+                next.0 += 1;
+                Ok(found.clone())
+            }
+            recorded => {
+                let recorded = recorded.map_or("nothing more", |(query, _)| query.as_str());
+                next.1.get_or_insert_with(|| format!("searched for `{asked}`, recorded is `{recorded}`"));
+                Ok(Vec::new())
+            }
+        }
+    }
+}
+
+/// An episode on its way.
+struct Driver<'a> {
+    case: &'a ShopCase,
+    recorded: Arc<Recording>,
+    visit: Visit,
+    asked: Script,
+    actions: Vec<String>,
+    /// How many of the recorded rankings were asked.
+    rankings: Cell<usize>,
+}
+
+impl Driver<'_> {
+    fn drive(&mut self, goal: &Goal, exemplars: &Exemplars) -> Result<ShopEvidence, String> {
+        let mut episode = Episode::start(&unit(self.case, goal, exemplars));
+        loop {
+            let reply = match episode.next() {
+                Next::Done => break,
+                Next::Generate(request) => {
+                    let role = request.role;
+                    let reply = self.completion(role, request.prompt())?;
+                    self.asked.push(role, request.prompt());
+                    reply
+                }
+                Next::Call(ToolCall::Shop(request)) => {
+                    self.actions.extend(request.replay.iter().chain([&request.action]).cloned());
+                    let served = self.visit.serve(request);
+                    Reply::Tool(match served {
+                        Ok(reply) => ToolReply::Shop(reply),
+                        Err(raised) => ToolReply::Raised { message: raised.to_string() },
+                    })
+                }
+                Next::Call(ToolCall::Rank { question, passages }) => {
+                    Reply::Tool(ToolReply::Rank(self.ranked(question, passages)?))
+                }
+                Next::Call(call) => return Err(format!("the episode asks the tool {}", call.tool())),
+            };
+            episode.feed(reply).map_err(|misfit| misfit.to_string())?;
+        }
+        match episode.finish().evidence {
+            Some(Evidence::Shop(evidence)) => Ok(evidence),
+            _ => Err("the episode ended without evidence".to_owned()),
+        }
+    }
+
+    /// The recorded reply to a prompt, if the prompt is the recorded one.
+    fn completion(&self, role: Role, prompt: &str) -> Result<Reply, String> {
+        let index = self.asked.of(role).len();
+        let number = index + 1;
+        let missing = || format!("the {role} is asked {number} times; recorded are {index}");
+        let recorded = self.case.prompts.of(role).get(index).ok_or_else(missing)?;
+        if let Some(difference) = differing_texts(recorded, prompt) {
+            return Err(format!("{role} prompt {number}: {difference}"));
+        }
+        let reply = self.case.script.of(role).get(index).ok_or_else(missing)?;
+        Ok(Reply::Completion(Completion::recorded(reply)))
+    }
+
+    /// The recorded scores, if these are the pairs that were recorded next.
+    fn ranked(&self, question: &str, passages: &[Passage]) -> Result<Vec<f64>, String> {
+        let mut rankings = self.case.tools.iter().filter_map(|tool| match tool {
+            ShopTool::CrossEncoder { input, output } => Some((input, output)),
+            _ => None,
+        });
+        let at = self.rankings.get();
+        let (pairs, scores) =
+            rankings.nth(at).ok_or_else(|| format!("ranking {} is not recorded", at + 1))?;
+        self.rankings.set(at + 1);
+        let asked = passages.iter().map(|passage| (question, passage.text.as_str()));
+        let recorded = pairs.iter().map(|(query, text)| (query.as_str(), text.as_str()));
+        if asked.eq(recorded) {
+            return Ok(scores.clone());
+        }
+        let first = pairs.first().map_or("", |(query, _)| query);
+        Err(format!(
+            "ranking {}: {} texts for `{question}`, recorded are {} for `{first}`",
+            at + 1,
+            passages.len(),
+            pairs.len()
+        ))
+    }
+
+    fn compare(&self, evidence: &ShopEvidence) -> Result<(), String> {
+        let expected = &self.case.expected;
+        let unexpected = self.recorded.next.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
+        if let Some(unexpected) = unexpected {
+            return Err(unexpected);
+        }
+        same("subgoals", &expected.subgoals, &evidence.subgoals)?;
+        same("env_actions", &expected.env_actions, &self.actions)?;
+        same("previous_actions", &expected.previous_actions, &evidence.actions)?;
+        for (name, recorded) in &expected.results {
+            same(name, &Some(recorded), &evidence.results.get(name))?;
+        }
+        same("results", &expected.results.len(), &evidence.results.len())?;
+        same("outcome", &expected.outcome, &evidence.end)?;
+        let reward = evidence.credited.as_ref().map(|bought| bought.reward);
+        if !near(expected.reward, reward) {
+            return Err(format!("reward: recorded is {:?}, got {reward:?}", expected.reward));
+        }
+        same("purchase_seen", &expected.purchase_seen, &evidence.first.is_some())
+    }
+}
+
+fn near(left: Option<f64>, right: Option<f64>) -> bool {
+    match (left, right) {
+        (Some(left), Some(right)) => (left - right).abs() < 1e-9,
+        (left, right) => left == right,
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(field: &str, recorded: &T, got: &T) -> Result<(), String> {
+    if recorded == got { Ok(()) } else { Err(format!("{field}: recorded is {recorded:?}, got {got:?}")) }
+}
+
+fn unit(case: &ShopCase, goal: &Goal, exemplars: &Exemplars) -> EpisodeUnit {
+    let configuration = Configuration {
+        benchmark: "webshop".to_owned(),
+        formulation: Formulation::Iterative,
+        behaviour: Behaviour::Paper,
+        max_rounds: 5,
+        models: BTreeMap::new(),
+        tools: Vec::new(),
+        generation: GenerationSettings::default(),
+        seed: 0,
+        prompts: lumos_tasks::families::shop::prompts_hash(exemplars),
+    };
+    let item = ItemId { content: ContentHash::of_bytes(case.id.as_bytes()), occurrence: 0 };
+    let instruction = goal.instruction_text.clone();
+    let task = Task::Shop { instruction, exemplars: Some(exemplars.clone()) };
+    EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration))
+}

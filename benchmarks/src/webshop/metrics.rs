@@ -1,0 +1,118 @@
+//! What an episode of shopping is worth.
+
+use lumos_tasks::families::shop::{End, Purchase, ShopEvidence};
+use lumos_tasks::{Evidence, Outcome};
+
+use crate::metrics::MetricDefinition;
+use crate::score::{ItemScore, Scoring, Share};
+
+/// The reward. Paper scoring divides by the items that ended, corrected scoring by all.
+pub(super) const REWARD: MetricDefinition = MetricDefinition {
+    name: "reward",
+    description: "reward of what was bought: attributes, options, price and kind of product",
+    higher_is_better: true,
+    judged: false,
+};
+
+/// Full rewards.
+const SUCCESS: MetricDefinition = MetricDefinition {
+    name: "success",
+    description: "items with the full reward",
+    higher_is_better: true,
+    judged: false,
+};
+
+/// The reward if the nouns in titles, which the original's tagger finds, spoke most against what was bought.
+const LOWEST: MetricDefinition = MetricDefinition {
+    name: "reward_lowest",
+    description: "the reward if another part-of-speech tagger judged titles as strictly as possible",
+    higher_is_better: true,
+    judged: false,
+};
+
+/// The reward if they spoke most for it.
+const HIGHEST: MetricDefinition = MetricDefinition {
+    name: "reward_highest",
+    description: "the reward if another part-of-speech tagger judged titles as mildly as possible",
+    higher_is_better: true,
+    judged: false,
+};
+
+pub(super) const ALL: [MetricDefinition; 4] = [REWARD, SUCCESS, LOWEST, HIGHEST];
+
+/// The score of an outcome; `None` where the infrastructure failed.
+///
+/// In paper scoring an item that never ended has no share in any metric. In corrected scoring the first purchase counts
+/// whether the original would count it or not, and an option only counts in its own group.
+pub(super) fn score(outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
+    if outcome.is_fault() {
+        return None;
+    }
+    let Some(Evidence::Shop(evidence)) = &outcome.evidence else { return Some(ItemScore::default()) };
+    let [reward, lowest, highest] = match (scoring, evidence.end) {
+        (Scoring::Paper, End::Unfinished) => return Some(ItemScore::default()),
+        (Scoring::Paper, _) => as_published(evidence),
+        (Scoring::Corrected, _) => evidence.first.as_ref().map_or([0.0; 3], |first| first.by_group),
+    };
+    let share = |numerator: f64| Share { numerator, denominator: 1.0 };
+    let full = if reward >= 1.0 { 1.0 } else { 0.0 };
+    Some(
+        ItemScore::default()
+            .with(REWARD.name, share(reward))
+            .with(SUCCESS.name, share(full))
+            .with(LOWEST.name, share(lowest))
+            .with(HIGHEST.name, share(highest)),
+    )
+}
+
+fn as_published(evidence: &ShopEvidence) -> [f64; 3] {
+    let rewards = |bought: &Purchase| [bought.reward, bought.lowest, bought.highest];
+    evidence.credited.as_ref().map_or([0.0; 3], rewards)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use lumos_tasks::Ending;
+
+    use super::*;
+
+    fn outcome(end: End, reward: Option<f64>) -> Outcome {
+        let bought = reward.map(|reward| Purchase {
+            asin: "B".to_owned(),
+            reward,
+            lowest: 0.0,
+            highest: 1.0,
+            by_group: [reward / 2.0, 0.0, 0.5],
+            r_type: 1.0,
+        });
+        let evidence = ShopEvidence {
+            end,
+            credited: bought.clone().filter(|_| end == End::Credited),
+            first: bought,
+            subgoals: Vec::new(),
+            actions: Vec::new(),
+            results: BTreeMap::new(),
+        };
+        Outcome { ending: Ending::Answered, evidence: Some(Evidence::Shop(evidence)), steps: Vec::new() }
+    }
+
+    #[test]
+    fn the_mean_is_over_what_ended_or_over_all() {
+        let reward = |outcome: &Outcome, scoring| {
+            score(outcome, scoring).unwrap().share("reward").map(|share| share.numerator)
+        };
+        for (end, bought, paper, corrected) in [
+            (End::Credited, Some(1.0), Some(1.0), 0.5),
+            (End::Dropped, None, Some(0.0), 0.0),
+            (End::Dropped, Some(0.8), Some(0.0), 0.4),
+            (End::Unfinished, Some(0.8), None, 0.4),
+            (End::Unfinished, None, None, 0.0),
+        ] {
+            let outcome = outcome(end, bought);
+            assert_eq!(reward(&outcome, Scoring::Paper), paper, "{end:?}");
+            assert_eq!(reward(&outcome, Scoring::Corrected), Some(corrected), "{end:?}");
+        }
+    }
+}

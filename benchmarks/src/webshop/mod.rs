@@ -1,0 +1,109 @@
+//! WebShop: something to be bought (Yao et al. 2022; upstream `eval/webshop/run_eval.py`).
+
+mod catalogue;
+mod metrics;
+
+use lumos_environments::shop::Goal;
+use lumos_tasks::families::shop::{self, Exemplars};
+use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Setup, Target, Task};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::benchmark::{Benchmark, Download, PublishedFigure};
+use crate::error::LoadError;
+use crate::loading::{Content, DataSource, Items, RecordError, text};
+use crate::metrics::MetricDefinition;
+use crate::score::{ItemScore, Scoring};
+
+pub(crate) use catalogue::stock_in;
+
+/// Where a recorded case holds exemplars that are not the project's own: beside the goal.
+pub(crate) const EXEMPLARS: &str = "exemplars";
+
+/// The goals that Lumos evaluates: made instructions on 1,000 products.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WebShop;
+
+impl Benchmark for WebShop {
+    fn name(&self) -> &'static str {
+        "webshop"
+    }
+
+    fn title(&self) -> &'static str {
+        "WebShop"
+    }
+
+    fn data_file(&self) -> &'static str {
+        "webshop/items_1000_documents.jsonl"
+    }
+
+    fn formulations(&self) -> &'static [Formulation] {
+        &[Formulation::Iterative]
+    }
+
+    fn max_rounds(&self, _behaviour: Behaviour) -> u32 {
+        5
+    }
+
+    fn tools(&self) -> &'static [&'static str] {
+        &["rank", "shop"]
+    }
+
+    fn prompts_hash(&self) -> ContentHash {
+        shop::prompts_hash(&Exemplars::shipped())
+    }
+
+    fn metrics(&self) -> &'static [MetricDefinition] {
+        &metrics::ALL
+    }
+
+    fn published(&self) -> &'static [PublishedFigure] {
+        &PUBLISHED
+    }
+
+    fn downloads(&self) -> &'static [Download] {
+        &[]
+    }
+
+    fn samples(&self) -> &'static [u8] {
+        lumos_environments::shop::SAMPLE_ITEMS.as_bytes()
+    }
+
+    fn open(&self, source: DataSource) -> Result<Items, LoadError> {
+        catalogue::open(self.name(), &source, |goal| Self.read(goal))
+    }
+
+    /// Reads a goal. A data file holds products; goals are made of them.
+    fn read(&self, record: &Value) -> Result<Content, RecordError> {
+        let instruction = text(record, "instruction_text")?.to_owned();
+        let goal: Goal = serde_json::from_value(record.clone())
+            .map_err(|error| RecordError::new("goal", "a goal", error.to_string(), "KeyError"))?;
+        let exemplars = record.get(EXEMPLARS).and_then(|exemplars| Exemplars::deserialize(exemplars).ok());
+        Ok(Content {
+            name: None,
+            group: Some(goal.category),
+            task: Task::Shop { instruction, exemplars },
+            setup: Setup::Shop { goal: record.clone() },
+            target: Target::Text { answer: goal.asin },
+        })
+    }
+
+    fn group_label(&self) -> Option<&'static str> {
+        Some("Category")
+    }
+
+    fn score(&self, _target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
+        metrics::score(outcome, scoring)
+    }
+}
+
+/// The paper's table of unseen tasks (arXiv 2311.05657).
+const PAPER: &str = "arXiv 2311.05657";
+
+const PUBLISHED: [PublishedFigure; 1] = [PublishedFigure {
+    metric: metrics::REWARD.name,
+    formulation: Formulation::Iterative,
+    system: "Lumos-I 7B",
+    percent: 50.3,
+    source: PAPER,
+}];
