@@ -11,7 +11,7 @@ use lumos_tasks::{
 use tokio::time::timeout_at;
 
 use crate::model::{ModelBackend, ModelError};
-use crate::tools::Tools;
+use crate::tools::{ToolFault, Tools};
 
 /// What an episode's requests are answered by.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ pub async fn drive(
     let started_ms = jiff::Timestamp::now().as_millisecond();
     let mut clock = Clock::default();
     let mut episode = Episode::start(unit);
-    let outcome = match advance(&mut episode, backends, limits, &mut clock, progress).await {
+    let outcome = match in_session(unit, &mut episode, backends, limits, &mut clock, progress).await {
         Ok(()) => episode.finish(),
         Err(fault) => episode.abandon(fault),
     };
@@ -100,7 +100,9 @@ pub async fn drive(
     (outcome, telemetry)
 }
 
-async fn advance(
+/// Opens the sessions that the episode's tools need, drives it and closes them again.
+async fn in_session(
+    unit: &EpisodeUnit,
     episode: &mut Episode,
     backends: &Backends,
     limits: Limits,
@@ -109,6 +111,29 @@ async fn advance(
 ) -> Result<(), Fault> {
     // A limit too far off to be represented is none.
     let deadline = limits.time.and_then(|time| tokio::time::Instant::now().checked_add(time));
+    let asked = Instant::now();
+    let session = within(deadline, backends.tools.open(unit)).await?.map_err(|fault| tool_fault(&fault))?;
+    let Some(session) = session else {
+        return advance(episode, backends, deadline, clock, progress).await;
+    };
+    clock.tool += asked.elapsed();
+    let backends = Backends { models: backends.models.clone(), tools: Arc::clone(&session) };
+    let ended = advance(episode, &backends, deadline, clock, progress).await;
+    session.close().await;
+    ended
+}
+
+fn tool_fault(fault: &ToolFault) -> Fault {
+    Fault { kind: FaultKind::Tool, message: fault.to_string() }
+}
+
+async fn advance(
+    episode: &mut Episode,
+    backends: &Backends,
+    deadline: Option<tokio::time::Instant>,
+    clock: &mut Clock,
+    progress: &Progress,
+) -> Result<(), Fault> {
     loop {
         let asked = Instant::now();
         let reply = match episode.next() {
@@ -138,9 +163,7 @@ async fn advance(
             Next::Call(call) => {
                 let reply = within(deadline, backends.tools.call(call)).await?;
                 clock.tool += asked.elapsed();
-                Reply::Tool(
-                    reply.map_err(|fault| Fault { kind: FaultKind::Tool, message: fault.to_string() })?,
-                )
+                Reply::Tool(reply.map_err(|fault| tool_fault(&fault))?)
             }
         };
         episode

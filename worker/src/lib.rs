@@ -2,10 +2,15 @@
 //!
 //! A worker sees tasks and never gold answers; it knows models and tools and nothing of benchmarks.
 
+pub mod browser;
 pub mod drive;
 pub mod fleet;
+pub mod hub;
 pub mod model;
+mod retry_after;
 pub mod serve;
+pub mod serve_model;
+pub mod sessions;
 pub mod terms;
 pub mod tools;
 

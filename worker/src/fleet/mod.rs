@@ -5,6 +5,7 @@ pub mod eligibility;
 pub mod held;
 pub mod history;
 pub mod lanes;
+mod line;
 pub mod meter;
 pub mod policy;
 pub mod presence;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lumos_queue::nats::{NatsError, NatsQueue, Server};
 use lumos_queue::{Lease, Queue, QueueError};
-use lumos_tasks::fleet::{LaneId, ResultMessage, WorkMessage};
+use lumos_tasks::fleet::{LaneId, ResultBatch, WorkMessage};
 use lumos_tasks::{ContentHash, RunToken};
 
 /// The claiming end of one lane. Dropping a claim that waits loses nothing.
@@ -44,7 +44,7 @@ pub trait ResultsSink: Send + Sync {
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
-    async fn open(&self, run: &RunToken) -> Result<Arc<dyn Queue<Arc<ResultMessage>>>, QueueError>;
+    async fn open(&self, run: &RunToken) -> Result<Arc<dyn Queue<ResultBatch>>, QueueError>;
 }
 
 /// Where runs keep what their units share.
@@ -85,8 +85,8 @@ impl LaneSource for Server {
 
 #[async_trait]
 impl ResultsSink for Server {
-    async fn open(&self, run: &RunToken) -> Result<Arc<dyn Queue<Arc<ResultMessage>>>, QueueError> {
-        match self.results_publisher::<Arc<ResultMessage>>(run.as_str()).await {
+    async fn open(&self, run: &RunToken) -> Result<Arc<dyn Queue<ResultBatch>>, QueueError> {
+        match self.results_publisher::<ResultBatch>(run.as_str()).await {
             Ok(queue) => Ok(Arc::new(queue)),
             Err(error) => Err(as_queue_error(&error)),
         }

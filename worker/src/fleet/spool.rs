@@ -6,6 +6,8 @@
 //! so nothing is missed; one whose results are full is to be given none. Were the work acknowledged when the result
 //! is merely in a file, a disk that is lost would take a result with it that nobody would ever do again; as it is, the
 //! file only spares that the unit is done twice when this process ends before the server is back.
+//!
+//! Results that end while an earlier message is on its way leave together, as one message: see `line`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,10 +18,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lumos_queue::{Lease, Queue, QueueError};
-use lumos_tasks::fleet::{ResultMessage, RunState};
+use lumos_tasks::fleet::{ResultBatch, ResultMessage, RunState};
 use lumos_tasks::{Ending, Fault, FaultKind, Finished, Outcome, RunToken};
 use tokio::time::{sleep, timeout};
 
+use super::line::Line;
 use super::meter::Meter;
 use super::source::ResultsSink;
 use super::spool_files as files;
@@ -29,8 +32,8 @@ const PROMPT: Duration = Duration::from_secs(2);
 /// The longest pause between two attempts.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The publishing ends of runs' results.
-type Publishers = BTreeMap<RunToken, Arc<dyn Queue<Arc<ResultMessage>>>>;
+/// The lines that runs' results wait in.
+type Lines = BTreeMap<RunToken, Arc<Line>>;
 
 /// The way of results to the server.
 pub struct Spool {
@@ -38,7 +41,7 @@ pub struct Spool {
     folder: Option<PathBuf>,
     meter: Arc<Meter>,
     waiting: AtomicU64,
-    runs: Mutex<Publishers>,
+    runs: Mutex<Lines>,
 }
 
 /// A result that waits.
@@ -101,8 +104,7 @@ impl Spool {
             match state_of(&message.run) {
                 Some(RunState::Active) => {
                     let message = Arc::new(message);
-                    let id = message_id(&message);
-                    match self.send(&id, &message).await {
+                    match self.send(&message).await {
                         Ok(()) => {
                             tracing::info!(run = %message.run, unit = %message.unit, "sent a result left by an earlier worker");
                             self.discard(Some(&path)).await;
@@ -126,7 +128,7 @@ impl Spool {
     /// Sends until the server has it.
     async fn deliver(&self, id: &str, message: ResultMessage) -> Result<(), QueueError> {
         let mut message = Arc::new(message);
-        let mut error = match timeout(PROMPT, self.send(id, &message)).await {
+        let mut error = match timeout(PROMPT, self.send_with_others(&message)).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
             Err(_) => QueueError::Unreachable("no answer yet".to_owned()),
@@ -154,7 +156,7 @@ impl Spool {
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST);
-            match self.send(id, &message).await {
+            match self.send(&message).await {
                 Ok(()) => break,
                 Err(again) => error = again,
             }
@@ -163,17 +165,24 @@ impl Spool {
         Ok(())
     }
 
-    async fn send(&self, id: &str, message: &Arc<ResultMessage>) -> Result<(), QueueError> {
-        let open = self.runs().get(&message.run).cloned();
-        let queue = match open {
-            Some(queue) => queue,
-            None => {
-                let queue = self.sink.open(&message.run).await?;
-                self.runs().insert(message.run.clone(), Arc::clone(&queue));
-                queue
-            }
-        };
-        queue.publish(id, Arc::clone(message)).await
+    /// Sends a result with whatever else of its run is to be sent now.
+    async fn send_with_others(&self, message: &Arc<ResultMessage>) -> Result<(), QueueError> {
+        self.line(&message.run).await?.send(message).await
+    }
+
+    /// Sends a result alone.
+    async fn send(&self, message: &Arc<ResultMessage>) -> Result<(), QueueError> {
+        let line = self.line(&message.run).await?;
+        line.send_batch(ResultBatch::from(Arc::clone(message))).await
+    }
+
+    async fn line(&self, run: &RunToken) -> Result<Arc<Line>, QueueError> {
+        if let Some(line) = self.runs().get(run) {
+            return Ok(Arc::clone(line));
+        }
+        let line = Arc::new(Line::new(self.sink.open(run).await?));
+        // Somebody else may have opened one meanwhile.
+        Ok(Arc::clone(self.runs().entry(run.clone()).or_insert(line)))
     }
 
     async fn store(&self, id: &str, message: &Arc<ResultMessage>) -> Option<PathBuf> {
@@ -196,13 +205,9 @@ impl Spool {
         }
     }
 
-    fn runs(&self) -> MutexGuard<'_, Publishers> {
+    fn runs(&self) -> MutexGuard<'_, Lines> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn message_id(message: &ResultMessage) -> String {
-    format!("{}-{}-{}", message.unit, message.attempt, message.telemetry.worker)
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
@@ -226,8 +231,8 @@ impl Queue<Finished> for Spool {
     }
 
     fn close(&self) {
-        for queue in self.runs().values() {
-            queue.close();
+        for line in self.runs().values() {
+            line.close();
         }
     }
 }

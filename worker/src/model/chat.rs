@@ -19,7 +19,7 @@ const PLAIN: &str = "{% for message in messages %}<|{{ message.role }}|>\n{{ mes
 
 /// A model's layout of conversations.
 #[derive(Debug)]
-pub(super) struct ChatTemplate {
+pub(crate) struct ChatTemplate {
     environment: Environment<'static>,
     bos_token: String,
     eos_token: String,
@@ -79,7 +79,7 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// If the template refuses the conversation (two of a role after one another, no place for a system message).
-    pub(super) fn render(&self, messages: &[Message]) -> Result<String, String> {
+    pub(crate) fn render(&self, messages: &[Message]) -> Result<String, String> {
         let messages: Vec<minijinja::Value> = messages
             .iter()
             .map(|Message { role, content }| context! { role => role.as_str(), content => content.as_str() })

@@ -78,14 +78,16 @@ impl EngineSettings {
     }
 }
 
-pub(super) struct EngineBackend {
-    engine: Engine,
-    chat: ChatTemplate,
+/// A loaded model and its layout of conversations.
+#[derive(Debug)]
+pub(crate) struct EngineBackend {
+    pub(crate) engine: Engine,
+    pub(crate) chat: ChatTemplate,
 }
 
 impl EngineBackend {
     /// Loads a model. Blocks: weights are read and converted.
-    pub(super) fn load(source: ModelSource, settings: EngineSettings) -> Result<Self, LoadError> {
+    pub(crate) fn load(source: ModelSource, settings: EngineSettings) -> Result<Self, LoadError> {
         let chat = match &source {
             ModelSource::Folder(folder) => ChatTemplate::of_folder(folder)
                 .map_err(|source| LoadError::FolderUnreadable { folder: folder.clone(), source })?,

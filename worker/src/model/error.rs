@@ -7,6 +7,7 @@ use lumos_tasks::Role;
 use thiserror::Error;
 
 use super::name::NameError;
+use crate::hub::HubError;
 
 /// Why a name could not be turned into an identity.
 #[derive(Debug, Error)]
@@ -41,6 +42,14 @@ pub enum IdentifyError {
         name: String,
         /// What is wrong.
         message: String,
+    },
+    /// It is not to be had of the hub.
+    #[error("model {name}: {source}")]
+    Hub {
+        /// The model's name.
+        name: String,
+        /// Why not, and what to do.
+        source: HubError,
     },
     /// The folder is no model's.
     #[error("model {name}: {} holds no weights; copy *.safetensors or pytorch_model*.bin into it", path.display())]

@@ -6,12 +6,14 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
+use super::lumos::LumosName;
 use super::openai::OpenAiName;
 
-/// A model's name: `candle:<folder>`, `openai:<model>@<base url>`, `builtin:tiny`, `script:<cases file>`.
+/// A model's name: `candle:<folder>`, `candle:<hub id>`, `lumos:<pair>`, `openai:<model>@<base url>`, `builtin:tiny`,
+/// `script:<cases file>`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelName {
-    /// A Hugging Face folder, run by the engine in this process.
+    /// A Hugging Face folder, run by the engine in this process; or, where there is no such folder, a model of the hub.
     Candle(PathBuf),
     /// A model of an OpenAI-compatible server.
     OpenAi(OpenAiName),
@@ -19,12 +21,14 @@ pub enum ModelName {
     BuiltinTiny,
     /// Recorded replies.
     Script(PathBuf),
+    /// A published Lumos pair on the hub.
+    Lumos(LumosName),
 }
 
 /// A name that names no model.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "`{name}` names no model: {why}; write candle:<folder>, openai:<model>@<base url>, builtin:tiny or script:<cases file>"
+    "`{name}` names no model: {why}; write candle:<folder>, candle:<hub id>, lumos:<pair>, openai:<model>@<base url>, builtin:tiny or script:<cases file>"
 )]
 pub struct NameError {
     name: String,
@@ -43,7 +47,12 @@ impl FromStr for ModelName {
             Some(("openai", rest)) if !rest.is_empty() => {
                 rest.parse().map(Self::OpenAi).map_err(|why| NameError { name: "openai:…".to_owned(), why })
             }
-            Some(("candle" | "script" | "openai", _)) => Err(error("nothing stands after the colon")),
+            Some(("lumos", pair)) if !pair.is_empty() => {
+                pair.parse().map(Self::Lumos).map_err(|why: String| error(&why))
+            }
+            Some(("candle" | "script" | "openai" | "lumos", _)) => {
+                Err(error("nothing stands after the colon"))
+            }
             Some(("builtin", "tiny")) => Ok(Self::BuiltinTiny),
             Some(("builtin", other)) => Err(error(&format!("there is no built-in model `{other}`"))),
             Some((backend, _)) => Err(error(&format!("there is no backend `{backend}`"))),
@@ -59,6 +68,7 @@ impl fmt::Display for ModelName {
             Self::OpenAi(name) => name.fmt(formatter),
             Self::BuiltinTiny => formatter.write_str("builtin:tiny"),
             Self::Script(file) => write!(formatter, "script:{}", file.display()),
+            Self::Lumos(name) => name.fmt(formatter),
         }
     }
 }
@@ -71,6 +81,8 @@ mod tests {
     fn names_round_trip() {
         for name in [
             "candle:models/planner",
+            "candle:org/model@main",
+            "lumos:maths-13b",
             "builtin:tiny",
             "script:cases.jsonl.gz",
             "openai:gpt-4",
@@ -82,7 +94,7 @@ mod tests {
 
     #[test]
     fn wrong_names_say_what_is_known() {
-        for name in ["tiny", "builtin:huge", "gpt:4", "candle:", "openai:"] {
+        for name in ["tiny", "builtin:huge", "gpt:4", "candle:", "openai:", "lumos:physics"] {
             let error = name.parse::<ModelName>().unwrap_err().to_string();
             assert!(error.contains(name) && error.contains("candle:<folder>"), "{error}");
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lumos_engine::{LoadError, ModelSource, RotaryPrecision};
@@ -20,6 +20,7 @@ use super::script::{Script, ScriptBackend};
 use super::settings::ModelsSettings;
 use super::{ModelBackend, builtin, files};
 use crate::drive::Backends;
+use crate::hub::{Hub, HubError, HubModel, HubName};
 use crate::tools::ToolSets;
 
 /// A model's identity and the files it was made from.
@@ -94,22 +95,26 @@ pub struct Models {
     scripts: Mutex<HashMap<ContentHash, Slot<Script>>>,
     remotes: Mutex<HashMap<ContentHash, Slot<OpenAiBackend>>>,
     servers: Arc<Servers>,
+    hub: Arc<Hub>,
 }
 
 impl Models {
     /// No model is loaded yet.
     pub fn new(settings: impl Into<ModelsSettings>) -> Self {
+        let settings = settings.into();
+        let hub = Arc::new(Hub::new(settings.hub.clone()));
         Self {
-            settings: settings.into(),
+            settings,
             engines: Mutex::default(),
             scripts: Mutex::default(),
             remotes: Mutex::default(),
             servers: Arc::default(),
+            hub,
         }
     }
 
-    /// The identity of the model that a name means for a role: hashes of what would be loaded. Reads files, so
-    /// it blocks.
+    /// The identity of the model that a name means for a role: hashes of what would be loaded. Reads files, and downloads
+    /// those of the hub that are not here, so it blocks. The name of a model of the hub says its commit from then on.
     ///
     /// # Errors
     /// See [`IdentifyError`].
@@ -119,12 +124,9 @@ impl Models {
         role: Role,
         formulation: Formulation,
     ) -> Result<Identified, IdentifyError> {
-        let unreadable = |path: &PathBuf, source| IdentifyError::Unreadable {
-            name: name.to_owned(),
-            path: path.clone(),
-            source,
-        };
         let computed_in = |rotary| Some(EngineSettings { rotary, ..self.settings.engine }.computed_in());
+        let stored = self.settings.engine.rotary;
+        let mut known_as = name.to_owned();
         let here: ModelName = self.settings.here(name).parse()?;
         let (files, dtype) = match here {
             ModelName::OpenAi(here) => return self.identify_remote(name, &here),
@@ -134,20 +136,48 @@ impl Models {
                 // Ours were trained and measured in full precision.
                 (builtin::listed(files), computed_in(RotaryPrecision::Full))
             }
-            ModelName::Candle(folder) => {
-                let files = files::of_folder(&folder).map_err(|source| unreadable(&folder, source))?;
-                let is_weights = |name: &str| name.ends_with(".safetensors") || name.ends_with(".bin");
-                if !files.iter().any(|file| is_weights(&file.name)) {
-                    return Err(IdentifyError::NoWeights { name: name.to_owned(), path: folder });
-                }
-                (files, computed_in(self.settings.engine.rotary))
+            ModelName::Candle(path) => {
+                let folder = match self.on_the_hub(name, &path) {
+                    Some(asked) => self.hub_folder(name, &asked, &mut known_as)?,
+                    None => path,
+                };
+                (files_of(name, folder)?, computed_in(stored))
+            }
+            ModelName::Lumos(pair) => {
+                let asked = pair
+                    .resolve(role, formulation)
+                    .map_err(|message| IdentifyError::Settings { name: name.to_owned(), message })?;
+                let folder = self.hub_folder(name, &asked, &mut known_as)?;
+                (files_of(name, folder)?, computed_in(stored))
             }
             ModelName::Script(file) => {
-                (vec![ModelFile::read(&file).map_err(|source| unreadable(&file, source))?], None)
+                (vec![ModelFile::read(&file).map_err(|source| unreadable(name, &file, source))?], None)
             }
         };
-        let identity = ModelIdentity { name: name.to_owned(), content: files::identity(&files), dtype };
+        let identity = ModelIdentity { name: known_as, content: files::identity(&files), dtype };
         Ok(Identified { identity, files })
+    }
+
+    /// What a path means on the hub, where it means something there.
+    fn on_the_hub(&self, name: &str, path: &Path) -> Option<HubName> {
+        let any_revision = !self.settings.pinned_only || self.settings.here(name) != name;
+        HubName::of_path(path).filter(|asked| any_revision || asked.commit().is_some())
+    }
+
+    /// The folder of a model of the hub. It is known by its commit from then on, so that whoever works on the run takes the
+    /// same one; unless it is this host that has it there.
+    fn hub_folder(
+        &self,
+        name: &str,
+        asked: &HubName,
+        known_as: &mut String,
+    ) -> Result<PathBuf, IdentifyError> {
+        let failed = |source| IdentifyError::Hub { name: name.to_owned(), source };
+        let HubModel { name: found, folder } = self.hub.fetch(asked).map_err(failed)?;
+        if self.settings.here(name) == name {
+            *known_as = format!("candle:{found}");
+        }
+        Ok(folder)
     }
 
     /// The identity of a server's model: its name and address, for there is nothing to hash. Where it stands elsewhere
@@ -246,13 +276,26 @@ impl Models {
             ModelName::BuiltinTiny => builtin::source(role, configuration.formulation)
                 .ok_or_else(|| failed(format!("it has no {role}")))?,
             ModelName::Candle(folder) => ModelSource::Folder(folder),
+            ModelName::Lumos(pair) => {
+                let asked = pair.resolve(role, configuration.formulation).map_err(failed)?;
+                ModelSource::Folder(asked.to_string().into())
+            }
         };
         let key = (identity.content.clone(), identity.dtype.clone());
         let cell = cell(&self.engines, key, identity).await;
         let settings = self.settings.engine.computing_in(identity.dtype.as_deref());
+        let hub = Arc::clone(&self.hub);
+        let asked = match &source {
+            ModelSource::Folder(path) => self.on_the_hub(&identity.name, path),
+            _ => None,
+        };
         let loaded = cell
             .get_or_try_init(|| {
                 blocking(move || {
+                    let source = match asked {
+                        Some(asked) => ModelSource::Folder(hub.fetch(&asked)?.folder),
+                        None => source,
+                    };
                     let bytes = weights(&source)?;
                     Ok::<_, Blocking>((EngineBackend::load(source, settings)?, bytes))
                 })
@@ -297,6 +340,8 @@ enum Blocking {
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
+    Hub(#[from] HubError),
+    #[error(transparent)]
     Io(#[from] io::Error),
     #[error("loading was cut short: {0}")]
     Join(#[from] tokio::task::JoinError),
@@ -310,6 +355,20 @@ async fn cell<K: Eq + Hash, T>(
 ) -> Arc<OnceCell<Loaded<T>>> {
     let mut slots = slots.lock().await;
     Arc::clone(&slots.entry(key).or_insert_with(|| Slot::new(identity)).loaded)
+}
+
+/// The files of a model's folder.
+fn files_of(name: &str, folder: PathBuf) -> Result<Vec<ModelFile>, IdentifyError> {
+    let files = files::of_folder(&folder).map_err(|source| unreadable(name, &folder, source))?;
+    let is_weights = |name: &str| name.ends_with(".safetensors") || name.ends_with(".bin");
+    if !files.iter().any(|file| is_weights(&file.name)) {
+        return Err(IdentifyError::NoWeights { name: name.to_owned(), path: folder });
+    }
+    Ok(files)
+}
+
+fn unreadable(name: &str, path: &Path, source: io::Error) -> IdentifyError {
+    IdentifyError::Unreadable { name: name.to_owned(), path: path.to_owned(), source }
 }
 
 /// Bytes of the weights that would be loaded.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{EngineSettings, OpenAiSettings};
+use crate::hub::HubSettings;
 
 /// How models are found and loaded. Nothing of it but the engine's precision is part of a model's identity.
 #[derive(Debug, Clone, Default)]
@@ -12,6 +13,11 @@ pub struct ModelsSettings {
     pub engine: EngineSettings,
     /// How servers are asked; by the environment where `None`.
     pub openai: Option<OpenAiSettings>,
+    /// How the hub is asked; by the environment where `None`.
+    pub hub: Option<HubSettings>,
+    /// Whether models of the hub are taken by their commit only, as runs are planned: on a worker's host, a folder that is
+    /// missing is not to be looked for on the hub.
+    pub pinned_only: bool,
     /// How long each recorded reply takes: rehearses a fleet of slow models without any.
     pub script_latency: Option<Duration>,
     /// Models that lie elsewhere on this host: the name a run was planned with, and the name here.

@@ -3,6 +3,7 @@
 mod address;
 mod bm25;
 mod corpus;
+mod cross_encoder;
 mod dpr;
 mod live;
 mod maths;
@@ -14,12 +15,15 @@ mod remembering;
 mod set;
 mod wolfram;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
-use lumos_tasks::{ToolCall, ToolReply};
+use lumos_tasks::{EpisodeUnit, ToolCall, ToolReply};
 use thiserror::Error;
 
 pub use bm25::Bm25Ranking;
 pub use corpus::Corpus;
+pub use cross_encoder::{CrossEncoderRanker, rank_backend};
 pub use dpr::DprRanker;
 pub use live::{LiveWiki, WikiSettings};
 pub use maths::NativeMaths;
@@ -37,6 +41,19 @@ pub trait Tools: Send + Sync {
     /// # Errors
     /// If the tool could not be asked.
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault>;
+
+    /// Opens a session of one episode: a world of its own that its calls change (a shop's page, a database). `None`
+    /// where calls do not depend on earlier ones, so that all episodes share the tool.
+    ///
+    /// # Errors
+    /// If no session can be had.
+    async fn open(&self, _unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+        Ok(None)
+    }
+
+    /// Ends a session in order, however its episode ended. A session that is dropped without it (its episode was
+    /// broken off) cleans up by itself.
+    async fn close(&self) {}
 }
 
 /// A tool that could not be asked: no network, quota spent, time-out. Says nothing about the agent.

@@ -8,13 +8,17 @@ use thiserror::Error;
 
 use super::bm25::Bm25Ranking;
 use super::corpus::Corpus;
+use super::cross_encoder::CrossEncoderRanker;
 use super::dpr::DprRanker;
 use super::live::{LiveWiki, WikiSettings};
 use super::maths::NativeMaths;
 use crate::model::{hash_file, hash_folder};
+use crate::sessions::WebPages;
+use crate::sessions::catalogue::{SHOP_VERSION, ShopFiles};
+use crate::sessions::sql::{self, MySqlSettings};
 
 /// The tools there are, sorted. What models answer ([`Role::Qa`](lumos_tasks::Role)) is none of them.
-pub const TOOLS: [&str; 3] = ["maths", "rank", "wiki"];
+pub const TOOLS: [&str; 6] = ["maths", "rank", "shop", "sql", "web", "wiki"];
 
 /// Why a tool's backend could not be set up.
 #[derive(Debug, Error)]
@@ -22,7 +26,9 @@ pub enum ToolSetError {
     /// The tool has no such backend.
     #[error(
         "{tool}={backend}: {why}; known are maths=native, maths=wolfram, rank=bm25, rank=dpr:<folder>, \
-         wiki=live, wiki=corpus:<JSON lines>, and for each of maths, rank and wiki <tool>=recorded:<cases file>"
+         rank=cross-encoder:<folder>, shop=memory, shop=memory:<folder>, sql=sqlite, sql=sqlite:<folder>, \
+         sql=mysql, sql=mysql://<host>, web=native, wiki=live, wiki=corpus:<JSON lines>, and for each of maths, \
+         rank, shop and wiki <tool>=recorded:<cases file>"
     )]
     Unknown {
         /// The tool.
@@ -58,6 +64,9 @@ pub enum ToolSetError {
     /// The encyclopaedia cannot be asked as the environment says.
     #[error("wiki=live: {0}")]
     Live(String),
+    /// The server of databases cannot be asked as the command line and the environment say. Quotes neither.
+    #[error("sql=mysql: {0}")]
+    MySql(String),
     /// Setting it up was broken off.
     #[error("{tool}={backend} could not be set up: {message}")]
     Broken {
@@ -80,6 +89,13 @@ pub(super) enum Named {
     Live,
     Corpus(PathBuf),
     Recorded(PathBuf),
+    Web,
+    CrossEncoder(PathBuf),
+    /// Episodes' databases, from a folder of files or from the shipped samples.
+    Sqlite(Option<PathBuf>),
+    /// Episodes' databases on a server.
+    MySql,
+    Shop(ShopFiles),
 }
 
 impl Named {
@@ -94,12 +110,31 @@ impl Named {
             return Err(unknown("there is no such tool"));
         }
         match (tool, backend.split_once(':')) {
+            ("sql", None) if backend == "sqlite" => Ok(Self::Sqlite(None)),
+            ("sql", Some(("sqlite", folder))) => Ok(Self::Sqlite(Some(PathBuf::from(folder)))),
+            ("sql", None) if backend == "mysql" => Ok(Self::MySql),
+            ("sql", Some(("mysql", _))) => {
+                MySqlSettings::named(backend).map_err(ToolSetError::MySql)?;
+                Ok(Self::MySql)
+            }
+            // Nothing of what was given is quoted: it may hold a password. Recorded results know no episodes.
+            ("sql", _) => Err(ToolSetError::Unknown {
+                tool: "sql".to_owned(),
+                backend: "…".to_owned(),
+                why: "there is no such backend".to_owned(),
+            }),
             ("maths", None) if backend == "native" => Ok(Self::Native),
             ("maths", None) if backend == "wolfram" => Ok(Self::Wolfram),
             ("rank", None) if backend == "bm25" => Ok(Self::Bm25),
             ("rank", Some(("dpr", folder))) => Ok(Self::Dpr(PathBuf::from(folder))),
+            ("rank", Some(("cross-encoder", folder))) => Ok(Self::CrossEncoder(PathBuf::from(folder))),
             ("wiki", None) if backend == "live" => Ok(Self::Live),
             ("wiki", Some(("corpus", file))) => Ok(Self::Corpus(PathBuf::from(file))),
+            ("web", None) if backend == "native" => Ok(Self::Web),
+            ("shop", _) if backend.starts_with("memory") => {
+                let files = backend.strip_prefix("memory").and_then(ShopFiles::parse);
+                files.map(Self::Shop).ok_or_else(|| unknown("there is no such backend"))
+            }
             (_, Some(("recorded", file))) => Ok(Self::Recorded(PathBuf::from(file))),
             _ => Err(unknown("there is no such backend")),
         }
@@ -116,9 +151,13 @@ impl Named {
             Self::Native => NativeMaths::VERSION,
             Self::Bm25 => Bm25Ranking::VERSION,
             Self::Dpr(_) => DprRanker::VERSION,
+            Self::CrossEncoder(_) => CrossEncoderRanker::VERSION,
             Self::Live => LiveWiki::VERSION,
             Self::Corpus(_) => Corpus::VERSION,
+            Self::Web => WebPages::VERSION,
             Self::Wolfram | Self::Recorded(_) => 0,
+            Self::Sqlite(_) | Self::MySql => sql::VERSION,
+            Self::Shop(_) => SHOP_VERSION,
         }
     }
 
@@ -127,16 +166,25 @@ impl Named {
         let unreadable =
             |source| ToolSetError::Unreadable { tool: tool.to_owned(), backend: backend.to_owned(), source };
         match self {
-            Self::Native | Self::Wolfram | Self::Bm25 => Ok(String::new()),
+            Self::Native | Self::Wolfram | Self::Bm25 | Self::Web | Self::Sqlite(None) => Ok(String::new()),
+            Self::MySql => {
+                let settings = MySqlSettings::named(backend).map_err(ToolSetError::MySql)?;
+                Ok(if backend == "mysql" { format!("#{}", settings.address()) } else { String::new() })
+            }
+            Self::Sqlite(Some(folder)) => {
+                let hash = sql::SqliteFolder::content(folder).map_err(unreadable)?;
+                Ok(format!("#{}", hash.short()))
+            }
             Self::Live => {
                 let settings = WikiSettings::from_environment().map_err(ToolSetError::Live)?;
                 Ok(settings.other_site().map(|site| format!("#{site}")).unwrap_or_default())
             }
-            Self::Dpr(folder) => {
+            Self::Dpr(folder) | Self::CrossEncoder(folder) => {
                 let hash = hash_folder(folder).map_err(unreadable)?;
                 Ok(format!("#{}", hash.short()))
             }
             Self::Recorded(file) => hashed(file).map_err(unreadable),
+            Self::Shop(files) => files.content().map_err(unreadable),
             Self::Corpus(file) => {
                 let hash = hashed(file).map_err(unreadable)?;
                 let is_made_of_items = Corpus::is_made_of_items(file).map_err(unreadable)?;
@@ -175,6 +223,8 @@ mod tests {
         let parse = |tool, backend| Named::parse(tool, backend).ok();
         assert_eq!(parse("rank", "bm25"), Some(Named::Bm25));
         assert_eq!(parse("rank", "dpr:reader"), Some(Named::Dpr(PathBuf::from("reader"))));
+        let named = Named::CrossEncoder(PathBuf::from("a:b"));
+        assert_eq!(parse("rank", "cross-encoder:a:b"), Some(named));
         assert_eq!(parse("wiki", "live"), Some(Named::Live));
         assert_eq!(
             Named::parse_planned("wiki", "live#http://127.0.0.1:80").ok(),
@@ -186,8 +236,13 @@ mod tests {
             Named::parse_planned("wiki", "corpus:a#b#0123").ok(),
             Some(Named::Corpus(PathBuf::from("a#b")))
         );
-        for (tool, backend) in [("wiki", "bm25"), ("rank", "corpus:a"), ("maths", "bm25"), ("sql", "native")]
-        {
+        for (tool, backend) in [
+            ("wiki", "bm25"),
+            ("rank", "corpus:a"),
+            ("maths", "bm25"),
+            ("sql", "native"),
+            ("sql", "recorded:a"),
+        ] {
             assert_eq!(parse(tool, backend), None, "{tool}={backend}");
         }
     }

@@ -9,9 +9,12 @@ use tokio::sync::OnceCell;
 use super::name::{Named, ToolSetError, identify, without_hash};
 use super::set::ToolSet;
 use super::{
-    Bm25Ranking, Corpus, DprRanker, LiveWiki, NativeMaths, RecordedTools, Remembering, Tools, WikiSettings,
-    Wolfram, WolframSettings,
+    Bm25Ranking, Corpus, CrossEncoderRanker, DprRanker, LiveWiki, NativeMaths, RecordedTools, Remembering,
+    Tools, WikiSettings, Wolfram, WolframSettings,
 };
+use crate::sessions::WebPages;
+use crate::sessions::shop::MemoryShop;
+use crate::sessions::sql::{MySqlServer, MySqlSettings, SqlTool, SqliteFolder};
 
 /// A backend that is built by whoever asks first.
 type Built = Arc<OnceCell<Arc<dyn Tools>>>;
@@ -97,6 +100,11 @@ fn build(planned: &ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
     let ToolBackend { tool, backend, .. } = planned;
     let unreadable =
         |source| ToolSetError::Unreadable { tool: tool.clone(), backend: backend.clone(), source };
+    let unopened = |source| ToolSetError::Model {
+        tool: tool.clone(),
+        backend: backend.clone(),
+        source: Box::new(source),
+    };
     Ok(match Named::parse_planned(tool, backend)? {
         Named::Native => Arc::new(NativeMaths),
         Named::Wolfram => {
@@ -105,17 +113,21 @@ fn build(planned: &ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
             Arc::new(Remembering::new(Arc::new(wolfram)))
         }
         Named::Bm25 => Arc::new(Bm25Ranking),
-        Named::Dpr(folder) => Arc::new(DprRanker::open(&folder).map_err(|source| ToolSetError::Model {
-            tool: tool.clone(),
-            backend: backend.clone(),
-            source: Box::new(source),
-        })?),
+        Named::Dpr(folder) => Arc::new(DprRanker::open(&folder).map_err(unopened)?),
+        Named::CrossEncoder(folder) => Arc::new(CrossEncoderRanker::open(&folder).map_err(unopened)?),
         Named::Live => {
             let settings = WikiSettings::from_environment().map_err(ToolSetError::Live)?;
             let wiki = LiveWiki::new(settings).map_err(ToolSetError::Live)?;
             Arc::new(Remembering::new(Arc::new(wiki)))
         }
         Named::Corpus(file) => Arc::new(Corpus::read(&file).map_err(unreadable)?),
+        Named::Web => Arc::new(WebPages),
         Named::Recorded(file) => Arc::new(RecordedTools::read(&file).map_err(unreadable)?),
+        Named::Sqlite(folder) => Arc::new(SqlTool::sqlite(SqliteFolder::open(folder).map_err(unreadable)?)),
+        Named::MySql => {
+            let settings = MySqlSettings::named(without_hash(backend)).map_err(ToolSetError::MySql)?;
+            Arc::new(SqlTool::mysql(MySqlServer::new(settings)))
+        }
+        Named::Shop(files) => Arc::new(MemoryShop::open(&files).map_err(unreadable)?),
     })
 }

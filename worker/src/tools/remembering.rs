@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use lumos_tasks::families::qa::page::Page;
-use lumos_tasks::{MathsReply, ToolCall, ToolReply};
+use lumos_tasks::{MathsReply, SqlReply, ToolCall, ToolReply};
 use tokio::sync::OnceCell;
 
 use super::{ToolFault, Tools};
@@ -99,6 +99,11 @@ fn size_of_call(call: &ToolCall) -> usize {
             question.len() + passages.sum::<usize>()
         }
         ToolCall::Chat { messages, .. } => messages.iter().map(|message| message.content.len() + ENTRY).sum(),
+        ToolCall::Candidates { .. } => 0,
+        ToolCall::Sql { statement } => statement.len(),
+        ToolCall::SqlSubmit => 0,
+        // No session's calls are remembered.
+        ToolCall::Shop(request) => request.action.len(),
     };
     texts + ENTRY
 }
@@ -121,6 +126,13 @@ fn size_of_reply(reply: &ToolReply) -> usize {
         ToolReply::Search(addresses) => all(addresses),
         ToolReply::Rank(scores) => size_of_val(scores.as_slice()),
         ToolReply::Chat(reply) => reply.text.len(),
+        ToolReply::Candidates(elements) => {
+            elements.iter().map(|element| element.id.len() + element.text.len() + ENTRY).sum()
+        }
+        ToolReply::Sql(SqlReply::Rows { rows, .. }) => all(rows),
+        ToolReply::Sql(SqlReply::Error(message)) => message.len(),
+        ToolReply::Sql(SqlReply::Nothing) | ToolReply::SqlGrade(_) => 0,
+        ToolReply::Shop(reply) => reply.observation.len(),
     };
     texts + ENTRY
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lumos_tasks::{ToolCall, ToolReply};
+use lumos_tasks::{EpisodeUnit, ToolCall, ToolReply};
 
 use super::{ToolFault, Tools};
 
@@ -27,6 +27,29 @@ impl Tools for ToolSet {
         match self.backends.get(call.tool()) {
             Some(backend) => backend.call(call).await,
             None => Err(not_set_up(call)),
+        }
+    }
+
+    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+        let mut opened: Option<Self> = None;
+        for (tool, backend) in &self.backends {
+            match backend.open(unit).await {
+                Ok(None) => {}
+                Ok(Some(session)) => opened.get_or_insert_with(|| self.clone()).set(tool, session),
+                Err(fault) => {
+                    if let Some(opened) = &opened {
+                        opened.close().await;
+                    }
+                    return Err(fault);
+                }
+            }
+        }
+        Ok(opened.map(|set| -> Arc<dyn Tools> { Arc::new(set) }))
+    }
+
+    async fn close(&self) {
+        for backend in self.backends.values() {
+            backend.close().await;
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lumos_queue::nats::{Access, Connecting, Layout, Server};
 use lumos_queue::{Lease, Queue};
-use lumos_tasks::fleet::{ResultMessage, WorkMessage, WorkerNotice};
+use lumos_tasks::fleet::{ResultBatch, ResultMessage, WorkMessage, WorkerNotice};
 use lumos_tasks::{ContentHash, Ending, FaultKind, ModelIdentity};
 use lumos_worker::Models;
 use lumos_worker::fleet::{FleetError, FleetSettings, FleetSummary, serve_fleet};
@@ -63,14 +63,16 @@ impl Bench {
 
     /// Results of a run until there are so many of different units, and how many there were in all.
     async fn results(&self, run: &Run, count: usize) -> (BTreeMap<String, ResultMessage>, usize) {
-        let queue = self.connection.results_consumer::<ResultMessage>(run.token().as_str()).await.unwrap();
+        let queue = self.connection.results_consumer::<ResultBatch>(run.token().as_str()).await.unwrap();
         let mut results = BTreeMap::new();
         let mut all = 0;
         let collecting = async {
             while results.len() < count {
                 for lease in queue.claim(64).await.unwrap() {
-                    results.insert(lease.body().unit.to_string(), lease.body().clone());
-                    all += 1;
+                    for result in &lease.body().results {
+                        results.insert(result.unit.to_string(), ResultMessage::clone(result));
+                        all += 1;
+                    }
                     lease.acknowledge().await.unwrap();
                 }
             }

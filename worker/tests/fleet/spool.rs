@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lumos_queue::{Lease, Queue, QueueError};
-use lumos_tasks::fleet::{ResultMessage, RunState};
+use lumos_tasks::fleet::{ResultBatch, ResultMessage, RunState};
 use lumos_tasks::{ContentHash, Ending, Finished, Outcome, RunToken, Telemetry, UnitId};
 use lumos_worker::fleet::meter::Meter;
 use lumos_worker::fleet::source::ResultsSink;
@@ -26,25 +26,26 @@ struct Sink {
 
 #[async_trait]
 impl ResultsSink for Sink {
-    async fn open(&self, _run: &RunToken) -> Result<Arc<dyn Queue<Arc<ResultMessage>>>, QueueError> {
+    async fn open(&self, _run: &RunToken) -> Result<Arc<dyn Queue<ResultBatch>>, QueueError> {
         Ok(Arc::new(self.clone()))
     }
 }
 
 #[async_trait]
-impl Queue<Arc<ResultMessage>> for Sink {
-    async fn publish(&self, id: &str, body: Arc<ResultMessage>) -> Result<(), QueueError> {
+impl Queue<ResultBatch> for Sink {
+    async fn publish(&self, id: &str, body: ResultBatch) -> Result<(), QueueError> {
         if !self.here.load(Ordering::SeqCst) {
             return Err(QueueError::Full);
         }
-        if self.small.load(Ordering::SeqCst) && !body.outcome.is_fault() {
+        let [result] = body.results.as_slice() else { panic!("one at a time here") };
+        if self.small.load(Ordering::SeqCst) && !result.outcome.is_fault() {
             return Err(QueueError::TooLarge { id: id.to_owned(), bytes: 9, limit: 5 });
         }
-        self.arrived.lock().unwrap().push((id.to_owned(), ResultMessage::clone(&body)));
+        self.arrived.lock().unwrap().push((id.to_owned(), ResultMessage::clone(result)));
         Ok(())
     }
 
-    async fn claim(&self, _max: usize) -> Result<Vec<Lease<Arc<ResultMessage>>>, QueueError> {
+    async fn claim(&self, _max: usize) -> Result<Vec<Lease<ResultBatch>>, QueueError> {
         Err(QueueError::Closed)
     }
 

@@ -20,7 +20,7 @@ impl Secret {
     }
 
     /// The key, for the header of a request and nothing else.
-    pub(super) fn expose(&self) -> &str {
+    pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 

@@ -1,0 +1,240 @@
+//! What browsers of this process are known by, and the end of those whose process was killed.
+//!
+//! A pool has a folder of its own with a file that it keeps locked as long as it lives; the system gives the lock up
+//! when the process dies, however it does. Drivers carry the folder's path in their environment, and browsers in
+//! their command lines. A pool that starts looks into the folders beside its own: where the file can be locked,
+//! nobody is left to end what that folder's processes are, and they are killed.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The variable that drivers and their browsers carry.
+pub(super) const MARK: &str = "LUMOS_BROWSERS_OF";
+/// The file that is locked.
+const LOCKED: &str = "owner";
+/// The longest time that killed processes may take to be gone.
+const DYING: Duration = Duration::from_secs(5);
+
+/// The folder of a pool. Dropping it removes it.
+#[derive(Debug)]
+pub(super) struct Owner {
+    folder: tempfile::TempDir,
+    _locked: File,
+}
+
+impl Owner {
+    /// Ends what killed processes have left behind below `base`, and makes a folder for this one there. Blocks.
+    pub(super) fn new(base: &Path) -> io::Result<Self> {
+        private_folder(base)?;
+        // One at a time: a folder is never seen before its file is locked.
+        let gate = File::create(base.join("gate"))?;
+        gate.lock()?;
+        sweep(base)?;
+        let folder = tempfile::Builder::new().prefix("pool-").tempdir_in(base)?;
+        let locked = File::create(folder.path().join(LOCKED))?;
+        locked.lock()?;
+        Ok(Self { folder, _locked: locked })
+    }
+
+    /// What the driver's variable says.
+    pub(super) fn mark(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A folder for one session.
+    pub(super) fn session(&self) -> io::Result<tempfile::TempDir> {
+        tempfile::Builder::new().prefix("session-").tempdir_in(self.folder.path())
+    }
+}
+
+/// Makes the folder, for this user alone.
+#[cfg(unix)]
+fn private_folder(base: &Path) -> io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(base)?;
+    // Another user's folder of that name could be a trap.
+    if fs::symlink_metadata(base)?.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other(format!("{} belongs to another user", base.display())));
+    }
+    Ok(())
+}
+
+/// Makes the folder.
+#[cfg(not(unix))]
+fn private_folder(base: &Path) -> io::Result<()> {
+    fs::create_dir_all(base)
+}
+
+/// Ends the processes of folders that nobody holds any more, and removes the folders.
+fn sweep(base: &Path) -> io::Result<()> {
+    let mut dead: Vec<PathBuf> = Vec::new();
+    let mut held = Vec::new();
+    for entry in fs::read_dir(base)? {
+        let path = entry?.path();
+        if !path.is_dir() {
+            continue;
+        }
+        match File::open(path.join(LOCKED)).map(|file| (file.try_lock(), file)) {
+            Ok((Err(TryLockError::WouldBlock), _)) => {}
+            Ok((_, file)) => {
+                held.push(file);
+                dead.push(path);
+            }
+            // Killed between the folder and its file.
+            Err(_) => dead.push(path),
+        }
+    }
+    if dead.is_empty() {
+        return Ok(());
+    }
+    let until = Instant::now() + DYING;
+    let mut ended = 0;
+    loop {
+        let left = processes::of(&dead);
+        if left.is_empty() || Instant::now() > until {
+            break;
+        }
+        ended = ended.max(left.len());
+        left.iter().for_each(processes::Process::kill);
+        thread::sleep(Duration::from_millis(20));
+    }
+    if ended > 0 {
+        tracing::warn!(processes = ended, "browsers that a killed process left behind were ended");
+    }
+    for folder in dead {
+        if let Err(error) = fs::remove_dir_all(&folder) {
+            tracing::debug!(folder = %folder.display(), %error, "a browser's folder stays");
+        }
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+mod processes {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use rustix::process::{Pid, Signal, getpgrp, kill_process, kill_process_group};
+
+    use super::MARK;
+
+    /// A process that belongs to one of the folders.
+    #[derive(Debug, PartialEq, Eq)]
+    pub(super) struct Process {
+        id: Pid,
+        group: Option<Pid>,
+    }
+
+    impl Process {
+        /// Ends its group, and itself should it have left that.
+        pub(super) fn kill(&self) {
+            if let Some(group) = self.group.filter(|group| *group != getpgrp()) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            let _ = kill_process(self.id, Signal::KILL);
+        }
+    }
+
+    /// The living processes that name one of the folders in their environment or command line.
+    pub(super) fn of(folders: &[PathBuf]) -> Vec<Process> {
+        let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+        let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        ids.filter(|id| u32::try_from(*id).is_ok_and(|id| id != std::process::id()))
+            .filter_map(|id| read(id, folders))
+            .collect()
+    }
+
+    fn read(id: i32, folders: &[PathBuf]) -> Option<Process> {
+        let file = |name: &str| fs::read(format!("/proc/{id}/{name}")).ok();
+        let environment = file("environ").unwrap_or_default();
+        let marked = environment
+            .split(|byte| *byte == 0)
+            .filter_map(|variable| variable.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="))
+            .any(|value| folders.iter().any(|folder| folder.as_os_str().as_encoded_bytes() == value));
+        let named = || {
+            let line = file("cmdline").unwrap_or_default();
+            let profile = |argument: &[u8]| {
+                let path =
+                    argument.strip_prefix(b"--user-data-dir=").and_then(|path| str::from_utf8(path).ok());
+                path.is_some_and(|path| folders.iter().any(|folder| Path::new(path).starts_with(folder)))
+            };
+            line.split(|byte| *byte == 0).any(profile)
+        };
+        if !(marked || named()) {
+            return None;
+        }
+        let (state, group) = state_and_group(&String::from_utf8_lossy(&file("stat")?))?;
+        // The dead who have not been buried yet hold nothing.
+        (state != 'Z').then_some(Process { id: Pid::from_raw(id)?, group: Pid::from_raw(group) })
+    }
+
+    /// Of `/proc/<id>/stat`; the name in parentheses may hold anything.
+    fn state_and_group(stat: &str) -> Option<(char, i32)> {
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        Some((state, fields.nth(1)?.parse().ok()?))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn names_of_processes_may_hold_anything() {
+            assert_eq!(state_and_group("7 (a) S (b) R 3 42 42 0"), Some(('R', 42)));
+            assert_eq!(state_and_group("7 (a"), None);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod processes {
+    use std::path::PathBuf;
+
+    pub(super) struct Process;
+
+    impl Process {
+        pub(super) fn kill(&self) {}
+    }
+
+    /// Other systems do not tell.
+    pub(super) fn of(_: &[PathBuf]) -> Vec<Process> {
+        Vec::new()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_nobody_is_ended_and_what_belongs_to_somebody_is_not() {
+        let base = tempfile::tempdir().unwrap();
+        let base = base.path().join("browsers");
+        let sleeper = |mark: &Path| {
+            let mut command = Command::new("sleep");
+            command.arg("600").env(MARK, mark).stdin(Stdio::null()).spawn().unwrap()
+        };
+        let living = Owner::new(&base).unwrap();
+        let mut held = sleeper(living.mark());
+        let dead = base.join("pool-dead");
+        fs::create_dir_all(dead.join("session-1")).unwrap();
+        File::create(dead.join(LOCKED)).unwrap();
+        let mut left = sleeper(&dead);
+        let another = Owner::new(&base).unwrap();
+        assert_ne!(another.mark(), living.mark());
+        assert!(!left.wait().unwrap().success());
+        assert!(!dead.exists() && living.mark().exists());
+        assert!(held.try_wait().unwrap().is_none());
+        held.kill().unwrap();
+        held.wait().unwrap();
+        let folder = living.mark().to_owned();
+        drop(living);
+        assert!(!folder.exists());
+    }
+}

@@ -1,0 +1,320 @@
+//! What can be done with a browser.
+
+use std::sync::Arc;
+
+use fantoccini::Locator;
+use fantoccini::elements::ElementRef;
+use fantoccini::key::Key;
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::error::{BrowserError, BrowserFault, Refusal};
+use super::hosts::BLANK;
+use super::pool::Shared;
+use super::session::Session;
+
+/// Finds elements by role and accessible name.
+const FIND: &str = include_str!("scripts/find.js");
+/// Reads texts that can be seen.
+const TEXTS: &str = include_str!("scripts/texts.js");
+/// Chooses among the options of a select element.
+const OPTION: &str = include_str!("scripts/option.js");
+/// Where the driver names an element in JSON.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// Elements that are found at most.
+const MOST_FOUND: usize = 1000;
+/// Characters that a reading gives at most.
+const MOST_TEXT: usize = 1 << 20;
+/// Bytes that are typed at most.
+const MOST_TYPED: usize = 10_000;
+/// Put before a page that is given as text: none of its scripts run, nothing is fetched, no form is sent.
+const CONTAINED: &str = "<!DOCTYPE html><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+                         style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'\">";
+
+/// A browser that is lent. Dropping it gives it back; one whose last command failed, or was broken off, ends instead.
+#[derive(Debug)]
+pub struct Lease {
+    session: Option<Session>,
+    shared: Arc<Shared>,
+    // After the session is back.
+    _place: OwnedSemaphorePermit,
+}
+
+/// An element of a page, known until the page changes.
+#[derive(Debug, Clone)]
+pub struct Element(fantoccini::elements::Element);
+
+impl Element {
+    /// The element as an argument of [`Lease::execute`].
+    pub fn argument(&self) -> Value {
+        json!({ ELEMENT: &*self.0.element_id() })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            self.shared.take_back(session);
+        }
+    }
+}
+
+impl Lease {
+    pub(super) fn new(session: Session, shared: Arc<Shared>, place: OwnedSemaphorePermit) -> Self {
+        Self { session: Some(session), shared, _place: place }
+    }
+
+    fn session(&mut self) -> Result<&mut Session, BrowserFault> {
+        self.session.as_mut().ok_or_else(|| BrowserFault::new("using a browser", "it was given back"))
+    }
+
+    /// Loads a page and waits until it is loaded.
+    ///
+    /// # Errors
+    /// Refused if the address, or where it leads, is not allowed; a fault if the page cannot be loaded, or not in time.
+    pub async fn goto(&mut self, address: &str) -> Result<(), BrowserError> {
+        const DOING: &str = "loading a page";
+        let url = self.shared.settings.hosts.check(address)?;
+        let session = self.session()?;
+        session.set_offline(false).await?;
+        let client = session.client();
+        session.loading(DOING, client.goto(url.as_str())).await?;
+        self.script(DOING, "", Vec::new()).await.map(drop)
+    }
+
+    /// Shows a page that is given as text, without network and without its scripts.
+    ///
+    /// # Errors
+    /// Refused if it is too large; a fault with a browser other than Chromium.
+    pub async fn load_html(&mut self, html: &str) -> Result<(), BrowserError> {
+        const DOING: &str = "showing a page";
+        let (bytes, most) = (html.len(), self.shared.settings.most_html);
+        if bytes > most {
+            return Err(Refusal::TooLarge { bytes, most }.into());
+        }
+        let session = self.session()?;
+        session.show_nothing().await?;
+        session.set_offline(true).await?;
+        let frames = session.devtools("Page.getFrameTree", json!({})).await?;
+        let frame = frames.pointer("/frameTree/frame/id").cloned().unwrap_or_default();
+        let content = json!({ "frameId": frame, "html": format!("{CONTAINED}{html}") });
+        session.devtools("Page.setDocumentContent", content).await?;
+        self.script(DOING, "", Vec::new()).await.map(drop)
+    }
+
+    /// The page's address.
+    ///
+    /// # Errors
+    /// See [`execute`](Self::execute).
+    pub async fn address(&mut self) -> Result<String, BrowserError> {
+        let address = self.script("reading the address", "return location.href;", Vec::new()).await?;
+        Ok(address.as_str().unwrap_or_default().to_owned())
+    }
+
+    /// The first visible element with a role of ARIA (`button`, `link`, `textbox`, `searchbox`, `combobox`, `checkbox`,
+    /// `radio`, `heading`, `listitem`, `img`, or any that the page gives) and an accessible name: the same but for white space, or
+    /// else but for upper and lower case. Names are those of labels, texts, `aria-label`, `alt`, `placeholder` and
+    /// `title`.
+    ///
+    /// # Errors
+    /// Refused if there is none.
+    pub async fn find_by_role_and_text(&mut self, role: &str, text: &str) -> Result<Element, BrowserError> {
+        let found = self.find_all(role, Some(text)).await?;
+        let what = || format!("visible {role} named {text:?}");
+        found.into_iter().next().ok_or_else(|| Refusal::NotFound { what: what() }.into())
+    }
+
+    /// All visible elements with a role, in the order of the page; with a name as in
+    /// [`find_by_role_and_text`](Self::find_by_role_and_text) if one is given. At most 1,000.
+    ///
+    /// # Errors
+    /// Faults only; none found is an empty list.
+    pub async fn find_all(&mut self, role: &str, text: Option<&str>) -> Result<Vec<Element>, BrowserError> {
+        let arguments = vec![json!(role), json!(text), json!(MOST_FOUND)];
+        let found = self.script("finding elements", FIND, arguments).await?;
+        let client = self.session()?.client();
+        let reference = |value: &Value| Some(ElementRef::from(value.get(ELEMENT)?.as_str()?.to_owned()));
+        let references = found.as_array().map(Vec::as_slice).unwrap_or_default().iter().filter_map(reference);
+        Ok(references
+            .map(|reference| {
+                Element(fantoccini::elements::Element::from_element_id(client.clone(), reference))
+            })
+            .collect())
+    }
+
+    /// The first element that a CSS selector names, visible or not.
+    ///
+    /// # Errors
+    /// Refused if there is none.
+    pub async fn find_by_css(&mut self, selector: &str) -> Result<Element, BrowserError> {
+        let session = self.session()?;
+        let client = session.client();
+        let found = session.command("finding an element", client.find(Locator::Css(selector))).await?;
+        Ok(Element(found))
+    }
+
+    /// Clicks in the middle of an element, and waits for the page that this leads to.
+    ///
+    /// # Errors
+    /// Refused if the element is hidden, covered, disabled or gone, or if the click led to an address that is not
+    /// allowed.
+    pub async fn click(&mut self, element: &Element) -> Result<(), BrowserError> {
+        const DOING: &str = "clicking";
+        self.require_enabled(element).await?;
+        let session = self.session()?;
+        session.loading(DOING, element.0.click()).await?;
+        self.script(DOING, "", Vec::new()).await.map(drop)
+    }
+
+    /// Replaces what stands in a text field, as if typed. Control characters become spaces: a line's end would send the
+    /// form.
+    ///
+    /// # Errors
+    /// Refused if it is no field that can be written into, or if the text is longer than 10,000 bytes.
+    pub async fn type_text(&mut self, element: &Element, text: &str) -> Result<(), BrowserError> {
+        const DOING: &str = "typing";
+        if text.len() > MOST_TYPED {
+            return Err(Refusal::TooLarge { bytes: text.len(), most: MOST_TYPED }.into());
+        }
+        // Drivers take characters of this private area for keys.
+        let is_key = |character: char| ('\u{e000}'..='\u{f8ff}').contains(&character);
+        let text: String = text
+            .chars()
+            .filter(|character| !is_key(*character))
+            .map(|character| if character.is_control() { ' ' } else { character })
+            .collect();
+        self.require_enabled(element).await?;
+        self.session()?.command(DOING, element.0.clear()).await?;
+        if text.chars().all(|character| u32::from(character) <= 0xffff) {
+            self.session()?.command(DOING, element.0.send_keys(&text)).await?;
+        } else {
+            // Keyboards have no such characters: they come as from a list.
+            self.script(DOING, "arguments[0].focus();", vec![element.argument()]).await?;
+            self.session()?.devtools("Input.insertText", json!({ "text": text })).await?;
+        }
+        self.script(DOING, "", Vec::new()).await.map(drop)
+    }
+
+    /// Presses the enter key in an element, and waits for the page that this leads to.
+    ///
+    /// # Errors
+    /// As [`click`](Self::click).
+    pub async fn press_enter(&mut self, element: &Element) -> Result<(), BrowserError> {
+        const DOING: &str = "pressing enter";
+        let session = self.session()?;
+        session.loading(DOING, element.0.send_keys(&Key::Enter.to_string())).await?;
+        self.script(DOING, "", Vec::new()).await.map(drop)
+    }
+
+    /// Chooses the option of a select element that has this text or, if none has, this value.
+    ///
+    /// # Errors
+    /// Refused if there is none, or if it is no select element.
+    pub async fn select(&mut self, element: &Element, option: &str) -> Result<(), BrowserError> {
+        const DOING: &str = "choosing an option";
+        self.require_enabled(element).await?;
+        let arguments = vec![element.argument(), json!(option)];
+        let found = self.script(DOING, OPTION, arguments).await?;
+        let Some(id) = found.get(ELEMENT).and_then(Value::as_str) else {
+            return Err(Refusal::NotFound { what: format!("option {option:?}") }.into());
+        };
+        let session = self.session()?;
+        let reference = ElementRef::from(id.to_owned());
+        let found = fantoccini::elements::Element::from_element_id(session.client(), reference);
+        session.loading(DOING, found.click()).await?;
+        self.script(DOING, "", Vec::new()).await.map(drop)
+    }
+
+    /// The lines of text that can be seen on the page, without white space around them; of all elements that a CSS
+    /// selector names, one text each, if one is given. At most a million characters.
+    ///
+    /// # Errors
+    /// Faults only.
+    pub async fn read_visible_texts(&mut self, selector: Option<&str>) -> Result<Vec<String>, BrowserError> {
+        let arguments = vec![json!(selector), json!(MOST_TEXT)];
+        let texts = self.script("reading the page", TEXTS, arguments).await?;
+        let texts = texts.as_array().map(Vec::as_slice).unwrap_or_default();
+        Ok(texts.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect())
+    }
+
+    /// Runs the body of a function in the page and gives what it returns, as JSON; `arguments` holds what it is given.
+    /// It must return at once: promises are not waited for.
+    ///
+    /// # Errors
+    /// Refused if the page is none that is allowed; a fault if the script fails or does not end.
+    pub async fn execute(&mut self, body: &str, arguments: Vec<Value>) -> Result<Value, BrowserError> {
+        self.script("running a script", body, arguments).await
+    }
+
+    /// A picture of the visible part of the page, as PNG.
+    ///
+    /// # Errors
+    /// Faults only.
+    pub async fn screenshot(&mut self) -> Result<Vec<u8>, BrowserError> {
+        let session = self.session()?;
+        let client = session.client();
+        session.command("taking a picture", client.screenshot()).await
+    }
+
+    /// Clicks and keys do nothing to a disabled element, and nobody says so.
+    async fn require_enabled(&mut self, element: &Element) -> Result<(), BrowserError> {
+        const BODY: &str = "return arguments[0].matches(':disabled, [aria-disabled=\"true\"]');";
+        let is_disabled = self.script("looking at an element", BODY, vec![element.argument()]).await?;
+        if is_disabled == Value::Bool(true) {
+            return Err(Refusal::NotUsable { reason: "it is disabled".to_owned() }.into());
+        }
+        Ok(())
+    }
+
+    /// Runs a script where the browser may be, and nowhere else.
+    async fn script(
+        &mut self,
+        doing: &'static str,
+        body: &str,
+        arguments: Vec<Value>,
+    ) -> Result<Value, BrowserError> {
+        let wrapped = format!(
+            "const value = (function() {{\n{body}\n}}).apply(null, arguments); return [location.href, value];"
+        );
+        let session = self.session()?;
+        let client = session.client();
+        let answer = session.loading(doing, client.execute(&wrapped, arguments)).await?;
+        let Value::Array(parts) = answer else {
+            return Err(BrowserFault::new(doing, "the page does not say where it is").into());
+        };
+        let mut parts = parts.into_iter();
+        let (Some(Value::String(place)), value) = (parts.next(), parts.next()) else {
+            return Err(BrowserFault::new(doing, "the page does not say where it is").into());
+        };
+        self.check_place(doing, &place).await?;
+        Ok(value.unwrap_or_default())
+    }
+
+    /// Leaves a page that is none that may be visited.
+    async fn check_place(&mut self, doing: &'static str, place: &str) -> Result<(), BrowserError> {
+        if place == BLANK {
+            return Ok(());
+        }
+        let failed = place.starts_with("chrome-error:");
+        let session = self.session()?;
+        let is_offline = session.is_offline;
+        let place = if failed {
+            // The address that could not be loaded.
+            let client = session.client();
+            session.command(doing, client.current_url()).await?.to_string()
+        } else {
+            place.to_owned()
+        };
+        let allowed = self.shared.settings.hosts.check(&place);
+        let refusal = match allowed {
+            Err(refusal) => refusal,
+            Ok(_) if is_offline => Refusal::NotAllowed { address: place },
+            Ok(_) if failed => {
+                return Err(BrowserFault::new(doing, format!("{place} could not be loaded")).into());
+            }
+            Ok(_) => return Ok(()),
+        };
+        self.session()?.show_nothing().await?;
+        Err(refusal.into())
+    }
+}

@@ -1,0 +1,100 @@
+//! As many browsers as the machine carries, lent one by one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::capacity;
+use super::error::{BrowserError, BrowserFault};
+use super::leftovers::Owner;
+use super::page::Lease;
+use super::session::Session;
+use super::settings::{BrowserName, BrowserSettings};
+
+/// Attempts to start a browser for one lease.
+const ATTEMPTS: usize = 2;
+
+/// A pool of browsers. Cloning gives another handle to the same pool; browsers end when the last handle and the last
+/// lease are dropped.
+#[derive(Debug, Clone)]
+pub struct BrowserPool {
+    shared: Arc<Shared>,
+}
+
+/// What leases and the pool have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) settings: BrowserSettings,
+    size: usize,
+    places: Arc<Semaphore>,
+    // Before the owner, whose folder they live in.
+    idle: Mutex<Vec<Session>>,
+    owner: Option<Owner>,
+}
+
+impl BrowserPool {
+    /// Makes a pool; browsers start when they are asked for. For browsers of this machine, those that a killed process
+    /// of the same user has left behind are ended first. Blocks for the time that takes, at most some seconds.
+    ///
+    /// # Errors
+    /// If the folder for profiles cannot be used.
+    pub fn new(settings: BrowserSettings) -> Result<Self, BrowserFault> {
+        let owner = match settings.browser {
+            BrowserName::Remote(_) => None,
+            BrowserName::Chromedriver => Some(Owner::new(&settings.folder).map_err(|error| {
+                let reason = format!("{}: {error}", settings.folder.display());
+                BrowserFault::new("making a folder for browsers", reason)
+            })?),
+        };
+        let size = settings.sessions.unwrap_or_else(capacity::sessions).clamp(1, Semaphore::MAX_PERMITS);
+        let shared =
+            Shared { settings, size, places: Arc::new(Semaphore::new(size)), idle: Mutex::default(), owner };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Sessions that there may be at once.
+    pub fn size(&self) -> usize {
+        self.shared.size
+    }
+
+    /// A browser with an empty page and nothing kept of earlier leases. Where all are lent, waits for one in the order
+    /// of asking.
+    ///
+    /// # Errors
+    /// If no browser can be started.
+    pub async fn session(&self) -> Result<Lease, BrowserFault> {
+        let places = Arc::clone(&self.shared.places);
+        let place = places.acquire_owned().await.map_err(|error| BrowserFault::new("waiting", error))?;
+        let used = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        if let Some(mut used) = used {
+            match used.refresh().await {
+                Ok(()) => return Ok(self.lend(used, place)),
+                Err(BrowserError::Fault(fault)) => tracing::info!(%fault, "a browser is replaced"),
+                Err(BrowserError::Refused(refusal)) => tracing::info!(%refusal, "a browser is replaced"),
+            }
+        }
+        let mut attempt = 1;
+        loop {
+            match Session::start(&self.shared.settings, self.shared.owner.as_ref()).await {
+                Ok(session) => return Ok(self.lend(session, place)),
+                Err(fault) if attempt == ATTEMPTS => return Err(fault),
+                Err(fault) => tracing::warn!(%fault, "a browser did not start; trying again"),
+            }
+            attempt += 1;
+        }
+    }
+
+    fn lend(&self, mut session: Session, place: OwnedSemaphorePermit) -> Lease {
+        session.leases += 1;
+        Lease::new(session, Arc::clone(&self.shared), place)
+    }
+}
+
+impl Shared {
+    /// Takes a session back, to be lent again if it works and has not served often enough.
+    pub(super) fn take_back(&self, session: Session) {
+        if session.is_ready() && session.leases < self.settings.leases {
+            self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! One browser and the connection to it.
+
+use std::fmt;
+use std::time::Duration;
+
+use fantoccini::error::CmdError;
+use fantoccini::{Client, ClientBuilder};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::command::DevTools;
+use super::driver::Driver;
+use super::error::{BrowserError, BrowserFault, read};
+use super::hosts::BLANK;
+use super::leftovers::Owner;
+use super::settings::{BrowserName, BrowserSettings};
+
+/// What the driver is given beyond a page's own time to say that it was exceeded.
+const GRACE: Duration = Duration::from_secs(5);
+/// What a server elsewhere is given to end a session.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// Whether commands can be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// A command is under way, or its caller has gone away in the middle of it.
+    Busy,
+    Ended,
+}
+
+/// A browser. Dropping it ends it.
+pub(super) struct Session {
+    client: Client,
+    driver: Option<Driver>,
+    state: State,
+    /// Whether it speaks the Chrome DevTools Protocol.
+    is_chromium: bool,
+    /// Whether the network is switched off.
+    pub(super) is_offline: bool,
+    /// How often it was lent.
+    pub(super) leases: usize,
+    page_limit: Duration,
+    command_limit: Duration,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Session").field("driver", &self.driver).field("state", &self.state).finish()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Session {
+    /// Starts a driver, if there is an owner for one, and a browser.
+    pub(super) async fn start(
+        settings: &BrowserSettings,
+        owner: Option<&Owner>,
+    ) -> Result<Self, BrowserFault> {
+        const DOING: &str = "starting a browser";
+        let driver = match owner {
+            Some(owner) => Some(Driver::start(settings, owner).await?),
+            None => None,
+        };
+        let mut address = match (&driver, &settings.browser) {
+            (Some(driver), _) => driver.address(),
+            (None, BrowserName::Remote(url)) => url.to_string(),
+            (None, BrowserName::Chromedriver) => {
+                return Err(BrowserFault::new(DOING, "the pool has no folder for it"));
+            }
+        };
+        if !address.ends_with('/') {
+            address.push('/');
+        }
+        let Value::Object(capabilities) = capabilities(settings, driver.as_ref()) else {
+            return Err(BrowserFault::new(DOING, "capabilities are no object"));
+        };
+        let mut builder = ClientBuilder::new(HttpConnector::new());
+        let connecting = builder.capabilities(capabilities).connect(&address);
+        let client = timeout(settings.start_limit, connecting)
+            .await
+            .map_err(|_| {
+                let seconds = settings.start_limit.as_secs();
+                BrowserFault::new(DOING, format!("it did not start within {seconds} s"))
+            })?
+            .map_err(|error| BrowserFault::new(DOING, error))?;
+        let name = client.capabilities().and_then(|found| found.get("browserName")?.as_str());
+        let is_chromium = name.is_some_and(|name| {
+            let name = name.to_lowercase();
+            name.starts_with("chrom") || name.contains("edge")
+        });
+        Ok(Self {
+            client,
+            driver,
+            state: State::Ready,
+            is_chromium,
+            is_offline: false,
+            leases: 0,
+            page_limit: settings.page_limit,
+            command_limit: settings.command_limit,
+        })
+    }
+
+    /// Whether another command can be given.
+    pub(super) fn is_ready(&self) -> bool {
+        self.state == State::Ready
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Ends the browser, with everything that it started.
+    fn end(&mut self) {
+        if self.state == State::Ended {
+            return;
+        }
+        self.state = State::Ended;
+        if let Some(mut driver) = self.driver.take() {
+            driver.kill();
+            return;
+        }
+        // A server elsewhere has to be told; nobody waits for its answer.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let client = self.client.clone();
+            runtime.spawn(async move {
+                let _ = timeout(CLOSING, client.close()).await;
+            });
+        }
+    }
+
+    /// Gives a command that loads no page.
+    pub(super) async fn command<T>(
+        &mut self,
+        doing: &'static str,
+        command: impl Future<Output = Result<T, CmdError>>,
+    ) -> Result<T, BrowserError> {
+        self.bounded(doing, self.command_limit, command).await
+    }
+
+    /// Gives a command that may load a page, or has to wait for one.
+    pub(super) async fn loading<T>(
+        &mut self,
+        doing: &'static str,
+        command: impl Future<Output = Result<T, CmdError>>,
+    ) -> Result<T, BrowserError> {
+        self.bounded(doing, self.page_limit + GRACE, command).await
+    }
+
+    /// Gives a command of the DevTools Protocol, which may set a whole page.
+    pub(super) async fn devtools(
+        &mut self,
+        command: &'static str,
+        parameters: Value,
+    ) -> Result<Value, BrowserError> {
+        if !self.is_chromium {
+            return Err(BrowserFault::new(command, "this browser has no DevTools Protocol").into());
+        }
+        let client = self.client();
+        self.loading(command, client.issue_cmd(DevTools { command, parameters })).await
+    }
+
+    /// A command that is not answered in time, or whose answer is the infrastructure's failure, ends the session.
+    async fn bounded<T>(
+        &mut self,
+        doing: &'static str,
+        limit: Duration,
+        command: impl Future<Output = Result<T, CmdError>>,
+    ) -> Result<T, BrowserError> {
+        if self.state != State::Ready {
+            return Err(BrowserFault::new(doing, "the session has ended").into());
+        }
+        self.state = State::Busy;
+        let answer = match timeout(limit, command).await {
+            Ok(answer) => answer.map_err(|error| read(doing, &error)),
+            Err(_) => {
+                let reason = format!("no answer within {:.1} s", limit.as_secs_f64());
+                Err(BrowserFault::new(doing, reason).into())
+            }
+        };
+        match &answer {
+            Err(BrowserError::Fault(_)) => self.end(),
+            Ok(_) | Err(BrowserError::Refused(_)) => self.state = State::Ready,
+        }
+        answer
+    }
+
+    /// Switches the network of the page off or on.
+    pub(super) async fn set_offline(&mut self, is_offline: bool) -> Result<(), BrowserError> {
+        if self.is_offline != is_offline {
+            let conditions = json!({
+                "offline": is_offline, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1,
+            });
+            self.devtools("Network.enable", json!({})).await?;
+            self.devtools("Network.emulateNetworkConditions", conditions).await?;
+            self.is_offline = is_offline;
+        }
+        Ok(())
+    }
+
+    /// Shows the empty page.
+    pub(super) async fn show_nothing(&mut self) -> Result<(), BrowserError> {
+        let client = self.client();
+        self.loading("leaving the page", client.goto(BLANK)).await
+    }
+
+    /// Makes the browser as one that has just started: one empty window, nothing kept of the sites it saw. Tells
+    /// whether it still works, too.
+    pub(super) async fn refresh(&mut self) -> Result<(), BrowserError> {
+        const DOING: &str = "making the browser fresh";
+        let client = self.client();
+        if !self.is_chromium {
+            // Those of the page; there is no way to reach the others.
+            self.command(DOING, client.delete_all_cookies()).await?;
+        }
+        self.show_nothing().await?;
+        let windows = self.command(DOING, client.windows()).await?;
+        if windows.len() > 1 {
+            let own = self.command(DOING, client.window()).await?;
+            for other in windows.into_iter().filter(|window| *window != own) {
+                self.command(DOING, client.switch_to_window(other)).await?;
+                self.command(DOING, client.close_window()).await?;
+            }
+            self.command(DOING, client.switch_to_window(own)).await?;
+        }
+        if self.is_chromium {
+            self.set_offline(false).await?;
+            self.devtools("Network.clearBrowserCookies", json!({})).await?;
+            let everything = json!({ "origin": "*", "storageTypes": "all" });
+            self.devtools("Storage.clearDataForOrigin", everything).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What the browser is to be like.
+fn capabilities(settings: &BrowserSettings, driver: Option<&Driver>) -> Value {
+    let milliseconds = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+    let [width, height] = settings.window;
+    let mut arguments: Vec<String> = [
+        "--headless",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--disable-dev-shm-usage",
+        "--no-proxy-server",
+        "--hide-scrollbars",
+        "--mute-audio",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    arguments.push(format!("--window-size={width},{height}"));
+    arguments.push(format!("--host-resolver-rules={}", settings.hosts.resolver_rules()));
+    // Names and addresses that are no HTTP: WebRTC asks none of them for its own addresses.
+    arguments.push("--force-webrtc-ip-handling-policy=disable_non_proxied_udp".to_owned());
+    let mut options = json!({
+        // No files come of a page.
+        "prefs": { "download_restrictions": 3, "profile.default_content_setting_values.notifications": 2 },
+    });
+    if let Some(driver) = driver {
+        arguments.push(format!("--user-data-dir={}", driver.profile().display()));
+        #[cfg(unix)]
+        if rustix::process::geteuid().is_root() {
+            // Chromium's own sandbox refuses to be run by root.
+            arguments.push("--no-sandbox".to_owned());
+        }
+    }
+    if let Some(program) = &settings.chromium {
+        options["binary"] = json!(program);
+    }
+    options["args"] = json!(arguments);
+    json!({
+        "browserName": "chrome",
+        "pageLoadStrategy": "normal",
+        "unhandledPromptBehavior": "dismiss",
+        "timeouts": {
+            "implicit": 0,
+            "script": milliseconds(settings.command_limit),
+            "pageLoad": milliseconds(settings.page_limit),
+        },
+        "goog:chromeOptions": options,
+    })
+}

@@ -1,0 +1,152 @@
+//! Which browser, how many, and how long they are waited for.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use thiserror::Error;
+use url::Url;
+
+use super::hosts::AllowedHosts;
+
+/// What drives the browser: `--browser chromedriver`, or the address of a WebDriver server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BrowserName {
+    /// A `chromedriver` and a Chromium of this machine, started for each session.
+    Chromedriver,
+    /// A WebDriver server, such as a Selenium grid: `http://host:4444`.
+    Remote(Url),
+}
+
+/// A name of a browser that is none.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "`{0}` is no browser; known are chromedriver and the address of a WebDriver server, http://host:port"
+)]
+pub struct UnknownBrowser(String);
+
+impl FromStr for BrowserName {
+    type Err = UnknownBrowser;
+
+    fn from_str(name: &str) -> Result<Self, UnknownBrowser> {
+        if name == "chromedriver" {
+            return Ok(Self::Chromedriver);
+        }
+        match Url::parse(name) {
+            Ok(url) if url.scheme() == "http" && url.has_host() => Ok(Self::Remote(url)),
+            _ => Err(UnknownBrowser(name.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for BrowserName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Chromedriver => formatter.write_str("chromedriver"),
+            Self::Remote(url) => url.fmt(formatter),
+        }
+    }
+}
+
+/// How browsers are run.
+#[derive(Debug, Clone)]
+pub struct BrowserSettings {
+    /// What drives them.
+    pub browser: BrowserName,
+    /// Hosts that may be visited.
+    pub hosts: AllowedHosts,
+    /// Sessions at once; as many as cores and free memory allow where none is given.
+    pub sessions: Option<usize>,
+    /// Leases after which a session is replaced by a fresh one.
+    pub leases: usize,
+    /// The longest time that a session may take to start.
+    pub start_limit: Duration,
+    /// The longest time that a page may take to load.
+    pub page_limit: Duration,
+    /// The longest time that any other command may take.
+    pub command_limit: Duration,
+    /// Width and height of the window, in pixels.
+    pub window: [u32; 2],
+    /// The most bytes that a page given as text may have.
+    pub most_html: usize,
+    /// The driver's program.
+    pub chromedriver: PathBuf,
+    /// The browser's program, on the driver's machine; what the driver finds where none is given.
+    pub chromium: Option<PathBuf>,
+    /// Where profiles lie while a session lives, and what tells them from those of other processes.
+    pub folder: PathBuf,
+}
+
+impl BrowserSettings {
+    /// Usual settings: this machine's address is the only host; 100 leases a session; 30 s to start, 30 s for a page, 20 s
+    /// for other commands; windows of 1280 × 1024; pages of up to 8 MiB; programs as the shell finds them; profiles
+    /// in the system's folder for temporary files.
+    pub fn new(browser: BrowserName) -> Self {
+        Self {
+            browser,
+            hosts: AllowedHosts::default(),
+            sessions: None,
+            leases: 100,
+            start_limit: Duration::from_secs(30),
+            page_limit: Duration::from_secs(30),
+            command_limit: Duration::from_secs(20),
+            window: [1280, 1024],
+            most_html: 8 << 20,
+            chromedriver: PathBuf::from("chromedriver"),
+            chromium: None,
+            folder: std::env::temp_dir().join(format!("lumos-browsers-{}", user())),
+        }
+    }
+
+    /// The same, with what the environment says: `LUMOS_BROWSER_HOSTS` (separated by commas, added to this machine's),
+    /// `LUMOS_BROWSER_SESSIONS`, `LUMOS_CHROMEDRIVER`, `LUMOS_CHROMIUM`.
+    ///
+    /// # Errors
+    /// If one of these cannot be read.
+    pub fn from_environment(browser: BrowserName) -> Result<Self, String> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let mut settings = Self::new(browser);
+        if let Some(hosts) = set("LUMOS_BROWSER_HOSTS") {
+            for host in hosts.to_string_lossy().split(',') {
+                settings.hosts.allow(host.trim()).map_err(|error| format!("LUMOS_BROWSER_HOSTS: {error}"))?;
+            }
+        }
+        if let Some(sessions) = set("LUMOS_BROWSER_SESSIONS") {
+            let number = sessions.to_str().and_then(|text| text.parse().ok()).filter(|number| *number > 0);
+            settings.sessions = Some(
+                number.ok_or_else(|| format!("LUMOS_BROWSER_SESSIONS: {sessions:?} is no number above 0"))?,
+            );
+        }
+        if let Some(program) = set("LUMOS_CHROMEDRIVER") {
+            settings.chromedriver = program.into();
+        }
+        settings.chromium = set("LUMOS_CHROMIUM").map(PathBuf::from);
+        Ok(settings)
+    }
+}
+
+#[cfg(unix)]
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+#[cfg(not(unix))]
+fn user() -> u32 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_browsers() {
+        assert_eq!("chromedriver".parse(), Ok(BrowserName::Chromedriver));
+        let grid: BrowserName = "http://grid:4444/wd/hub".parse().unwrap();
+        assert_eq!(grid.to_string(), "http://grid:4444/wd/hub");
+        for name in ["", "firefox", "file:///etc/passwd", "https://grid", "grid:4444"] {
+            assert!(name.parse::<BrowserName>().is_err(), "{name}");
+        }
+    }
+}

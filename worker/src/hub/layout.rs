@@ -1,0 +1,194 @@
+//! The cache as Hugging Face's tools lay it out, so that what one of them downloaded is there for all
+//! (<https://huggingface.co/docs/huggingface_hub/guides/manage-cache>): contents by their hash in `blobs`, links to them
+//! in `snapshots/<commit>`, commits of branches in `refs`.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// One model's part of the cache.
+#[derive(Debug, Clone)]
+pub(super) struct Layout {
+    cache: PathBuf,
+    /// `models--owner--name`.
+    folder: String,
+}
+
+impl Layout {
+    pub(super) fn new(cache: &Path, id: &str) -> Self {
+        Self { cache: cache.to_owned(), folder: format!("models--{}", id.replace('/', "--")) }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.cache.join(&self.folder)
+    }
+
+    /// The folder of a commit's files, as loaders read it.
+    pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
+        self.root().join("snapshots").join(commit)
+    }
+
+    /// A content.
+    pub(super) fn blob(&self, etag: &str) -> PathBuf {
+        self.root().join("blobs").join(etag)
+    }
+
+    /// As much of a content as there is.
+    pub(super) fn partial(&self, etag: &str) -> PathBuf {
+        self.root().join("blobs").join(format!("{etag}.incomplete"))
+    }
+
+    /// Held by who downloads a content.
+    pub(super) fn lock(&self, etag: &str) -> PathBuf {
+        self.cache.join(".locks").join(&self.folder).join(format!("{etag}.lock"))
+    }
+
+    /// Says which files of a commit are all that the engine needs.
+    fn list(&self, commit: &str) -> PathBuf {
+        self.cache.join(".locks").join(&self.folder).join(format!("{commit}.lumos"))
+    }
+
+    fn reference(&self, revision: &str) -> PathBuf {
+        self.root().join("refs").join(revision)
+    }
+
+    /// Notes the commit of a branch or tag.
+    pub(super) fn note(&self, revision: &str, commit: &str) -> io::Result<()> {
+        write(&self.reference(revision), commit)
+    }
+
+    /// The commit that a branch or tag was when it was last asked for.
+    pub(super) fn noted(&self, revision: &str) -> Option<String> {
+        let commit = fs::read_to_string(self.reference(revision)).ok()?;
+        Some(commit.trim().to_owned()).filter(|commit| super::name::is_commit(commit))
+    }
+
+    /// Makes a content stand in a commit's folder.
+    pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> io::Result<()> {
+        let folder = self.snapshot(commit);
+        fs::create_dir_all(&folder)?;
+        let link = folder.join(file);
+        match place(&self.blob(etag), etag, &link) {
+            // Somebody else was as quick, or an old link points nowhere.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && !link.exists() => {
+                fs::remove_file(&link)?;
+                place(&self.blob(etag), etag, &link)
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            placed => placed,
+        }
+    }
+
+    /// Notes that all files are there.
+    pub(super) fn complete(&self, commit: &str, files: &[String]) -> io::Result<()> {
+        write(&self.list(commit), &files.join("\n"))
+    }
+
+    /// The commit's folder, if all files are there that were there when it was noted to be complete.
+    pub(super) fn completed(&self, commit: &str) -> Option<PathBuf> {
+        let files = fs::read_to_string(self.list(commit)).ok()?;
+        let folder = self.snapshot(commit);
+        files.lines().all(|file| folder.join(file).is_file()).then_some(folder)
+    }
+
+    /// The commit's folder, if it looks as if the engine could load it: another tool may have made it.
+    pub(super) fn usable(&self, commit: &str) -> Option<PathBuf> {
+        let folder = self.snapshot(commit);
+        let has = |file: &str| folder.join(file).is_file();
+        let tokenizer = has("tokenizer.json") || has("tokenizer.model");
+        let weights = ["model.safetensors", "pytorch_model.bin"].into_iter().any(|file| {
+            has(file)
+                || shards(&folder.join(format!("{file}.index.json")))
+                    .is_some_and(|shards| shards.iter().all(|shard| has(shard)))
+        });
+        (has("config.json") && tokenizer && weights).then_some(folder)
+    }
+}
+
+/// The files that an index of weights names.
+fn shards(index: &Path) -> Option<Vec<String>> {
+    #[derive(Deserialize)]
+    struct Index {
+        weight_map: Map<String, Value>,
+    }
+    let index: Index = serde_json::from_slice(&fs::read(index).ok()?).ok()?;
+    index.weight_map.into_values().map(|file| file.as_str().map(str::to_owned)).collect()
+}
+
+/// Writes a small file in one step.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    // Nobody else's: several may write it at the same time.
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let new = path.with_added_extension(format!("{}-{count}.new", std::process::id()));
+    fs::write(&new, text)?;
+    fs::rename(&new, path)
+}
+
+#[cfg(unix)]
+fn place(_blob: &Path, etag: &str, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(Path::new("../../blobs").join(etag), link)
+}
+
+#[cfg(not(unix))]
+fn place(blob: &Path, _etag: &str, link: &Path) -> io::Result<()> {
+    // Links need rights there that few have.
+    if link.exists() {
+        return Err(ErrorKind::AlreadyExists.into());
+    }
+    fs::hard_link(blob, link).or_else(|_| fs::copy(blob, link).map(drop))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+    #[test]
+    fn the_layout_is_hugging_face_s() {
+        let cache = tempfile::tempdir().unwrap();
+        let layout = Layout::new(cache.path(), "org/model");
+        fs::create_dir_all(layout.blob("ab").parent().unwrap()).unwrap();
+        fs::write(layout.blob("ab"), "{}").unwrap();
+        for _ in 0..2 {
+            layout.link(COMMIT, "config.json", "ab").unwrap();
+        }
+        let file = cache.path().join("models--org--model/snapshots").join(COMMIT).join("config.json");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
+        layout.note("refs/pr/1", COMMIT).unwrap();
+        assert_eq!(layout.noted("refs/pr/1").as_deref(), Some(COMMIT));
+        assert_eq!(layout.noted("main"), None);
+        layout.complete(COMMIT, &["config.json".to_owned()]).unwrap();
+        assert_eq!(layout.completed(COMMIT), Some(layout.snapshot(COMMIT)));
+        // A link that points nowhere is mended.
+        fs::remove_file(layout.blob("ab")).unwrap();
+        assert_eq!(layout.completed(COMMIT), None);
+        fs::write(layout.blob("cd"), "[]").unwrap();
+        layout.link(COMMIT, "config.json", "cd").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "[]");
+    }
+
+    #[test]
+    fn what_other_tools_downloaded_is_usable_with_all_its_shards() {
+        let cache = tempfile::tempdir().unwrap();
+        let layout = Layout::new(cache.path(), "org/model");
+        let folder = layout.snapshot(COMMIT);
+        fs::create_dir_all(&folder).unwrap();
+        for file in ["config.json", "tokenizer.model", "a.safetensors"] {
+            fs::write(folder.join(file), "").unwrap();
+        }
+        let index = r#"{"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}"#;
+        fs::write(folder.join("model.safetensors.index.json"), index).unwrap();
+        assert_eq!(layout.usable(COMMIT), None);
+        fs::write(folder.join("b.safetensors"), "").unwrap();
+        assert_eq!(layout.usable(COMMIT), Some(folder));
+    }
+}

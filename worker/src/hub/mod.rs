@@ -1,0 +1,133 @@
+//! Models of the Hugging Face hub: downloaded into the cache that all of its tools share, at a commit.
+//!
+//! The hf-hub crate is not used. Of its versions, 0.5 neither waits for another process's download (five seconds, then an
+//! error), nor reads `HF_TOKEN`, nor hashes what it got, nor lets one see `Retry-After`; 1.x brings a second HTTP
+//! client and the Xet storage client, and hashes and resumes no plain download. What is left, names of paths, is
+//! `layout`.
+
+mod error;
+mod layout;
+mod listing;
+mod name;
+mod settings;
+mod site;
+mod transfer;
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+pub use error::HubError;
+pub use name::HubName;
+pub use settings::HubSettings;
+
+use layout::Layout;
+use listing::Listing;
+use site::Site;
+
+/// A model of the hub on this host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HubModel {
+    /// What it is: its id and the commit.
+    pub name: HubName,
+    /// The folder of its files.
+    pub folder: PathBuf,
+}
+
+/// The hub, as the environment says unless settings are given.
+#[derive(Debug, Default)]
+pub struct Hub {
+    settings: Option<HubSettings>,
+    site: OnceLock<Site>,
+    /// One download at a time: they share the line.
+    turn: Mutex<()>,
+}
+
+impl Hub {
+    /// A hub with settings of its own; by the environment where there are none.
+    pub fn new(settings: Option<HubSettings>) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// Has a model here: downloads what is not in the cache. Blocks, from any thread.
+    ///
+    /// A commit that is here needs no network. A branch is asked for anew, and taken as it was last where the hub cannot
+    /// be reached.
+    ///
+    /// # Errors
+    /// See [`HubError`].
+    pub fn fetch(&self, name: &HubName) -> Result<HubModel, HubError> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let site = self.site()?;
+        let ran = std::thread::scope(|scope| {
+            let fetching = scope.spawn(|| {
+                let runtime =
+                    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+                        HubError::Settings { message: format!("no thread for the hub: {error}") }
+                    })?;
+                runtime.block_on(fetch(site, name))
+            });
+            fetching.join()
+        });
+        ran.unwrap_or_else(|_| Err(HubError::Settings { message: "the download was cut short".to_owned() }))
+    }
+
+    /// The folder that a path means: itself, or that of the hub's model where it names one.
+    ///
+    /// # Errors
+    /// See [`HubError`].
+    pub fn folder(&self, path: &Path) -> Result<PathBuf, HubError> {
+        HubName::of_path(path).map_or_else(|| Ok(path.to_owned()), |name| Ok(self.fetch(&name)?.folder))
+    }
+
+    fn site(&self) -> Result<&Site, HubError> {
+        if let Some(site) = self.site.get() {
+            return Ok(site);
+        }
+        let settings = self.settings.clone().map_or_else(HubSettings::from_environment, Ok)?;
+        let site = Site::new(settings)?;
+        Ok(self.site.get_or_init(|| site))
+    }
+}
+
+async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
+    let layout = Layout::new(&site.settings.cache, name.id());
+    let here = |commit: &str, folder| HubModel { name: name.at(commit), folder };
+    if let Some(commit) = name.commit()
+        && let Some(folder) = layout.completed(commit)
+    {
+        return Ok(here(commit, folder));
+    }
+    let kept = || {
+        let commit = name.commit().map(str::to_owned).or_else(|| layout.noted(name.revision()))?;
+        let folder = layout.completed(&commit).or_else(|| layout.usable(&commit))?;
+        Some(here(&commit, folder))
+    };
+    if site.settings.offline {
+        let offline = || HubError::Offline { id: name.id().to_owned(), cache: site.settings.cache.clone() };
+        return kept().ok_or_else(offline);
+    }
+    let body = match site.describe(name).await {
+        Ok(body) => body,
+        Err(error @ HubError::Unreachable { .. }) => {
+            let Some(model) = kept() else { return Err(error) };
+            tracing::warn!("{error}; taking {} as the cache has it", model.name);
+            return Ok(model);
+        }
+        Err(error) => return Err(error),
+    };
+    let listing = Listing::read(&body).map_err(|message| site.answer(&message))?;
+    let files = listing.wanted();
+    if files.is_empty() {
+        return Err(HubError::NoWeights { id: name.id().to_owned() });
+    }
+    let pinned = name.at(listing.commit());
+    for file in &files {
+        transfer::ensure(site, &layout, &pinned, file).await?;
+    }
+    let cache = || site.settings.cache.clone();
+    if name.commit().is_none() {
+        layout.note(name.revision(), listing.commit()).map_err(HubError::file(cache()))?;
+    }
+    layout.complete(listing.commit(), &files).map_err(HubError::file(cache()))?;
+    Ok(here(listing.commit(), layout.snapshot(listing.commit())))
+}

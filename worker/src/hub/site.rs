@@ -1,0 +1,250 @@
+//! The hub over HTTP: what its answers mean, and when another attempt may help.
+
+use std::time::Duration;
+
+use backon::{ExponentialBuilder, Retryable};
+use reqwest::header::{ACCEPT_ENCODING, AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
+
+use super::error::HubError;
+use super::name::HubName;
+use super::settings::HubSettings;
+use crate::retry_after::retry_after;
+
+/// How long a connection may take to come about.
+const CONNECTING: Duration = Duration::from_secs(20);
+/// How long an answer may stand still.
+const STANDING_STILL: Duration = Duration::from_secs(60);
+/// The largest description of a model that is read, in bytes.
+const LARGEST_DESCRIPTION: usize = 32 << 20;
+/// Addresses that one answer may lead over.
+const REDIRECTIONS: usize = 5;
+
+/// Why one request came to nothing.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) error: HubError,
+    again: bool,
+    after: Option<Duration>,
+}
+
+impl Attempt {
+    pub(super) fn again(error: HubError) -> Self {
+        Self { error, again: true, after: None }
+    }
+
+    pub(super) fn last(error: HubError) -> Self {
+        Self { error, again: false, after: None }
+    }
+}
+
+/// The hub.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) settings: HubSettings,
+    /// Goes where answers point to, and takes the token along within the hub only.
+    following: Client,
+    /// Stays where it is.
+    staying: Client,
+}
+
+/// What is known of a file before it is downloaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Its content's name: SHA-256 where it is large, git's hash of it where it is small.
+    pub(super) etag: String,
+    /// Its bytes.
+    pub(super) bytes: Option<u64>,
+}
+
+impl Site {
+    pub(super) fn new(settings: HubSettings) -> Result<Self, HubError> {
+        let mut headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
+        if let Some(token) = &settings.token {
+            let wrong = |_| HubError::Settings { message: "HF_TOKEN holds what no token holds".to_owned() };
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(wrong)?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        let client = |policy| {
+            Client::builder()
+                .user_agent(concat!("lumos-eval/", env!("CARGO_PKG_VERSION")))
+                .default_headers(headers.clone())
+                .connect_timeout(CONNECTING)
+                .read_timeout(STANDING_STILL)
+                .redirect(policy)
+                .build()
+                .map_err(|error| HubError::Settings { message: format!("no client for the hub: {error}") })
+        };
+        let (following, staying) = (client(Policy::limited(REDIRECTIONS))?, client(Policy::none())?);
+        Ok(Self { settings, following, staying })
+    }
+
+    /// Host and port of the hub.
+    pub(super) fn host(&self) -> String {
+        let endpoint = &self.settings.endpoint;
+        let port = endpoint.port().map(|port| format!(":{port}")).unwrap_or_default();
+        format!("{}{port}", endpoint.host_str().unwrap_or_default())
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("{}/{path}", self.settings.endpoint.as_str().trim_end_matches('/'))
+    }
+
+    /// The description of a model's revision.
+    pub(super) async fn describe(&self, name: &HubName) -> Result<Vec<u8>, HubError> {
+        let revision = name.revision().replace('/', "%2F");
+        let url = self.url(&format!("api/models/{}/revision/{revision}", name.id()));
+        let attempt = || async {
+            let mut response = self.send(self.following.get(&url), name, name.revision()).await?;
+            let mut body = Vec::new();
+            while let Some(piece) = response.chunk().await.map_err(|error| self.broken(error, name))? {
+                if body.len() + piece.len() > LARGEST_DESCRIPTION {
+                    return Err(Attempt::last(self.answer("it describes the model without end")));
+                }
+                body.extend_from_slice(&piece);
+            }
+            Ok(body)
+        };
+        self.patiently(attempt).await
+    }
+
+    /// What is known of a file at a commit.
+    pub(super) async fn head(&self, name: &HubName, file: &str) -> Result<Head, HubError> {
+        let attempt = || async {
+            let mut url = Url::parse(&self.file_url(name, file))
+                .map_err(|_| Attempt::last(self.answer("a file's name makes no address")))?;
+            for _ in 0..REDIRECTIONS {
+                let response = self.send(self.staying.request(Method::HEAD, url.clone()), name, file).await?;
+                // A model that was renamed is elsewhere on the hub; large files are elsewhere, and known here.
+                let headers = response.headers();
+                let elsewhere = headers.get(LOCATION).and_then(|to| url.join(to.to_str().ok()?).ok());
+                match elsewhere
+                    .filter(|to| to.origin() == url.origin() && !headers.contains_key("x-linked-etag"))
+                {
+                    Some(to) => url = to,
+                    None => return self.known(&response, name),
+                }
+            }
+            Err(Attempt::last(self.answer("its answers lead round in a circle")))
+        };
+        self.patiently(attempt).await
+    }
+
+    /// A file at a commit, from a byte on.
+    pub(super) async fn file(&self, name: &HubName, file: &str, from: u64) -> Result<Response, Attempt> {
+        let mut request = self.following.get(self.file_url(name, file));
+        if from > 0 {
+            request = request.header(reqwest::header::RANGE, format!("bytes={from}-"));
+        }
+        self.send(request, name, file).await
+    }
+
+    fn file_url(&self, name: &HubName, file: &str) -> String {
+        self.url(&format!("{}/resolve/{}/{file}", name.id(), name.revision()))
+    }
+
+    fn known(&self, response: &Response, name: &HubName) -> Result<Head, Attempt> {
+        let text = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        if text("x-repo-commit").is_some_and(|commit| commit != name.revision()) {
+            return Err(Attempt::last(self.answer("it answers with another commit")));
+        }
+        let etag = text("x-linked-etag").or_else(|| text("etag")).unwrap_or_default();
+        let etag = etag.trim_start_matches("W/").trim_matches('"');
+        if !matches!(etag.len(), 40 | 64) || !super::name::is_hex(etag) {
+            return Err(Attempt::last(
+                self.answer("it does not say what a file's content is (no hash as its etag)"),
+            ));
+        }
+        // The length of an answer that points elsewhere is its own.
+        let length = || text("content-length").filter(|_| response.status().is_success());
+        let bytes = text("x-linked-size").or_else(length);
+        Ok(Head { etag: etag.to_owned(), bytes: bytes.and_then(|bytes| bytes.parse().ok()) })
+    }
+
+    /// Asks as often as it may help: pauses grow, with jitter, and last as long as the hub asks for.
+    pub(super) async fn patiently<T, F>(&self, attempt: impl FnMut() -> F) -> Result<T, HubError>
+    where
+        F: Future<Output = Result<T, Attempt>>,
+    {
+        let settings = &self.settings;
+        let schedule = ExponentialBuilder::default()
+            .with_min_delay(settings.first_pause.max(Duration::from_millis(1)))
+            .with_max_delay(settings.longest_pause)
+            .with_max_times(settings.retries)
+            .with_jitter();
+        let ended = attempt
+            .retry(schedule)
+            .when(|attempt| attempt.again)
+            .adjust(|attempt, pause| {
+                // Who is asked to wait waits that long and a little more, not all at the same moment.
+                pause.map(|pause| attempt.after.unwrap_or_default() + pause)
+            })
+            .notify(|attempt, pause| tracing::info!(error = %attempt.error, ?pause, "asking the hub again"))
+            .await;
+        ended.map_err(|attempt| attempt.error)
+    }
+
+    async fn send(&self, request: RequestBuilder, name: &HubName, what: &str) -> Result<Response, Attempt> {
+        let response = request.send().await.map_err(|error| self.broken(error, name))?;
+        let status = response.status();
+        if status.is_success() || status.is_redirection() || status == StatusCode::RANGE_NOT_SATISFIABLE {
+            return Ok(response);
+        }
+        Err(self.judge(&response, name, what))
+    }
+
+    /// What an answer that is no success means.
+    fn judge(&self, response: &Response, name: &HubName, what: &str) -> Attempt {
+        let (status, host, id) = (response.status(), self.host(), name.id().to_owned());
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        match (status, header("x-error-code").unwrap_or_default()) {
+            (_, "GatedRepo") => {
+                Attempt::last(HubError::Gated { status: status.to_string(), address: self.url(&id), id })
+            }
+            (_, "RevisionNotFound" | "EntryNotFound") => {
+                Attempt::last(HubError::Missing { id, host, what: what.to_owned() })
+            }
+            // The hub does not tell strangers which private models there are.
+            (_, "RepoNotFound") => Attempt::last(HubError::NoSuchModel { id, host }),
+            (StatusCode::UNAUTHORIZED, _) if self.settings.token.is_none() => {
+                Attempt::last(HubError::NoSuchModel { id, host })
+            }
+            (StatusCode::FORBIDDEN, _) if self.settings.token.is_none() => {
+                Attempt::last(HubError::Gated { status: status.to_string(), address: self.url(&id), id })
+            }
+            (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN, _) => {
+                Attempt::last(HubError::Refused { id, host, status: status.to_string() })
+            }
+            (StatusCode::NOT_FOUND, _) => Attempt::last(HubError::NoSuchModel { id, host }),
+            (status, _) => {
+                let later = status == StatusCode::TOO_MANY_REQUESTS
+                    || status == StatusCode::REQUEST_TIMEOUT
+                    || status.is_server_error();
+                let after = header(RETRY_AFTER.as_str()).and_then(retry_after);
+                let too_long = after.is_some_and(|after| after > self.settings.longest_pause);
+                let asks =
+                    after.filter(|_| too_long).map(|after| format!(" and asks for {} s", after.as_secs()));
+                let message = format!("it answered {status}{}", asks.unwrap_or_default());
+                Attempt { error: self.answer(&message), again: later && !too_long, after }
+            }
+        }
+    }
+
+    /// A connection that failed. Addresses are left out: those of large files let one download.
+    pub(super) fn broken(&self, error: reqwest::Error, name: &HubName) -> Attempt {
+        let error = error.without_url();
+        let mut message = error.to_string();
+        let mut cause = std::error::Error::source(&error);
+        while let Some(deeper) = cause {
+            message = format!("{message}: {deeper}");
+            cause = deeper.source();
+        }
+        Attempt::again(HubError::Unreachable { id: name.id().to_owned(), host: self.host(), message })
+    }
+
+    pub(super) fn answer(&self, message: &str) -> HubError {
+        HubError::Answer { host: self.host(), message: message.to_owned() }
+    }
+}

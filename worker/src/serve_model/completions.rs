@@ -1,0 +1,103 @@
+//! Requests of `/v1/completions` (<https://platform.openai.com/docs/api-reference/completions/create>).
+
+use lumos_engine::Input;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::error::ApiError;
+use super::fields::Fields;
+use super::options::Options;
+
+/// The most tokens of a completion where the request does not say, as with OpenAI.
+const USUAL_LIMIT: usize = 16;
+
+/// A request for the continuation of prompts.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct CompletionRequest {
+    pub(super) model: String,
+    /// At least one. Texts are taken as they are: no special token is put before them.
+    pub(super) prompts: Vec<Input>,
+    pub(super) options: Options,
+}
+
+/// The forms a prompt may have.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Prompt {
+    Text(String),
+    Texts(Vec<String>),
+    Tokens(Vec<u32>),
+    Lists(Vec<Vec<u32>>),
+}
+
+impl CompletionRequest {
+    /// Reads a body. `random` is the seed where the request names none.
+    pub(super) fn read(body: &[u8], random: u64) -> Result<Self, ApiError> {
+        let mut fields = Fields::read(body)?;
+        let model = fields.require("model", "a text")?;
+        let prompt = fields.require(
+            "prompt",
+            "a text, a list of texts, a list of token ids, or a list of lists of token ids",
+        )?;
+        fields.only("echo", |value| *value == Value::Bool(false))?;
+        fields.only("suffix", |value| value.as_str() == Some(""))?;
+        if fields.take::<Value>("logprobs", "an integer")?.is_some() {
+            let message = "This server gives no `logprobs`: the engine returns the chosen tokens only";
+            return Err(ApiError::unsupported("logprobs", message));
+        }
+        let mut options = Options::take(&mut fields, random)?;
+        options.max_tokens.get_or_insert(USUAL_LIMIT);
+        fields.finish()?;
+        let prompts: Vec<Input> = match prompt {
+            Prompt::Text(text) => vec![Input::Text(text)],
+            Prompt::Texts(texts) => texts.into_iter().map(Input::Text).collect(),
+            Prompt::Tokens(tokens) => vec![Input::Tokens(tokens)],
+            Prompt::Lists(lists) => lists.into_iter().map(Input::Tokens).collect(),
+        };
+        if prompts.is_empty() {
+            return Err(ApiError::invalid("prompt", "`prompt` is an empty list"));
+        }
+        Ok(Self { model, prompts, options })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<CompletionRequest, ApiError> {
+        CompletionRequest::read(text.as_bytes(), 0)
+    }
+
+    #[test]
+    fn prompts_come_in_four_forms() {
+        let prompts = |prompt: &str| {
+            let request =
+                read(&format!(r#"{{"model": "m", "prompt": {prompt}, "logprobs": null}}"#)).unwrap();
+            assert_eq!((request.model.as_str(), request.options.max_tokens), ("m", Some(16)));
+            request.prompts
+        };
+        let text = |text: &str| Input::Text(text.to_owned());
+        assert_eq!(prompts(r#""a""#), [text("a")]);
+        assert_eq!(prompts(r#"["a", "b"]"#), [text("a"), text("b")]);
+        assert_eq!(prompts("[1, 2]"), [Input::Tokens(vec![1, 2])]);
+        assert_eq!(prompts("[[1, 2], [3]]"), [Input::Tokens(vec![1, 2]), Input::Tokens(vec![3])]);
+    }
+
+    #[test]
+    fn refusals_name_the_field() {
+        for (text, param) in [
+            (r#"{"prompt": "a"}"#, "model"),
+            (r#"{"model": "m"}"#, "prompt"),
+            (r#"{"model": "m", "prompt": []}"#, "prompt"),
+            (r#"{"model": "m", "prompt": [1, "a"]}"#, "prompt"),
+            (r#"{"model": "m", "prompt": "a", "echo": true}"#, "echo"),
+            (r#"{"model": "m", "prompt": "a", "logprobs": 0}"#, "logprobs"),
+            (r#"{"model": "m", "prompt": "a", "suffix": "b"}"#, "suffix"),
+            (r#"{"model": "m", "prompt": "a", "messages": []}"#, "messages"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.param.as_deref(), Some(param), "{text}");
+        }
+    }
+}

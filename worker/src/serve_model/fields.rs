@@ -1,0 +1,79 @@
+//! The fields of a request's object, taken out one by one, so that what is left over is known not to be understood.
+
+use axum::http::StatusCode;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::error::ApiError;
+
+/// Fields that were not looked at yet.
+#[derive(Debug)]
+pub(super) struct Fields(Map<String, Value>);
+
+impl Fields {
+    /// Reads a body.
+    pub(super) fn read(body: &[u8]) -> Result<Self, ApiError> {
+        let wrong = |message: String| ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", message);
+        match serde_json::from_slice(body) {
+            Ok(Value::Object(fields)) => Ok(Self::of(fields)),
+            Ok(_) => Err(wrong("The body of the request must be a JSON object".to_owned())),
+            Err(error) => Err(wrong(format!("The body of the request is no JSON: {error}"))),
+        }
+    }
+
+    /// The fields of an object; `null` is the same as nothing.
+    pub(super) fn of(mut fields: Map<String, Value>) -> Self {
+        fields.retain(|_, value| !value.is_null());
+        Self(fields)
+    }
+
+    /// A field, if it is there; `what` says in words what it must be.
+    pub(super) fn take<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        what: &str,
+    ) -> Result<Option<T>, ApiError> {
+        let Some(value) = self.0.remove(name) else { return Ok(None) };
+        match serde_json::from_value(value) {
+            Ok(value) => Ok(Some(value)),
+            Err(_) => Err(ApiError {
+                code: Some("invalid_type"),
+                ..ApiError::invalid(name, format!("`{name}` must be {what}"))
+            }),
+        }
+    }
+
+    /// A field that must be there.
+    pub(super) fn require<T: DeserializeOwned>(&mut self, name: &str, what: &str) -> Result<T, ApiError> {
+        self.take(name, what)?.ok_or_else(|| ApiError {
+            code: Some("missing_required_parameter"),
+            ..ApiError::invalid(name, format!("`{name}` is missing; it must be {what}"))
+        })
+    }
+
+    /// A field that is taken in a value that asks for nothing, and refused in any other.
+    pub(super) fn only(&mut self, name: &str, asks_nothing: impl Fn(&Value) -> bool) -> Result<(), ApiError> {
+        match self.0.remove(name) {
+            Some(value) if !asks_nothing(&value) => {
+                Err(ApiError::unsupported(name, format!("This server does not support `{name}`")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Fields whose values never change a reply.
+    pub(super) fn ignore(&mut self, names: &[&str]) {
+        self.0.retain(|name, _| !names.contains(&name.as_str()));
+    }
+
+    /// Complains of what nobody took.
+    pub(super) fn finish(self) -> Result<(), ApiError> {
+        match self.0.keys().next() {
+            None => Ok(()),
+            Some(name) => Err(ApiError {
+                code: Some("unknown_parameter"),
+                ..ApiError::unsupported(name, format!("Unrecognized request argument supplied: {name}"))
+            }),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What completions and chats have in common: how to generate, and how to answer.
+
+use lumos_engine::{GenerateRequest, Input, Sampling, Stop};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::error::ApiError;
+use super::fields::Fields;
+
+/// Stop texts that one request may have, as with OpenAI.
+const MOST_STOPS: usize = 4;
+/// The highest temperature, as with OpenAI.
+const MOST_TEMPERATURE: f64 = 2.0;
+
+/// Names of limits of a reply's tokens, the first one first.
+const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
+
+/// How to generate, and how to answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Options {
+    /// The most tokens of each reply; as many as the context has room for where `None`.
+    pub(super) max_tokens: Option<usize>,
+    pub(super) sampling: Sampling,
+    pub(super) stop: Stop,
+    pub(super) ignore_eos: bool,
+    /// Whether the reply is told as it comes.
+    pub(super) stream: bool,
+    /// Whether a streamed reply ends with what it used.
+    pub(super) include_usage: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Stops {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Options {
+    /// Takes the fields that both interfaces have. `random` is the seed where the request names none.
+    pub(super) fn take(fields: &mut Fields, random: u64) -> Result<Self, ApiError> {
+        refuse(fields)?;
+        let (stream, include_usage) = streaming(fields)?;
+        Ok(Self {
+            max_tokens: limit(fields)?,
+            sampling: sampling(fields, random)?,
+            stop: stop(fields)?,
+            ignore_eos: fields.take("ignore_eos", "true or false")?.unwrap_or(false),
+            stream,
+            include_usage,
+        })
+    }
+
+    /// The engine's request for one prompt.
+    pub(super) fn request(&self, input: Input) -> GenerateRequest {
+        GenerateRequest {
+            input,
+            stop: self.stop.clone(),
+            // The context ends it in any case.
+            max_new_tokens: self.max_tokens.unwrap_or(usize::MAX),
+            sampling: self.sampling.clone(),
+            ignore_eos: self.ignore_eos,
+            first_logits: 0,
+            forced: Vec::new(),
+            deadline: None,
+        }
+    }
+}
+
+/// Fields that may stand in a request as long as they ask for nothing.
+fn refuse(fields: &mut Fields) -> Result<(), ApiError> {
+    let is = |expected: Value| move |value: &Value| *value == expected;
+    let is_number = |expected: f64| move |value: &Value| value.as_f64() == Some(expected);
+    let is_empty = |value: &Value| match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        _ => false,
+    };
+    if let Some(count) = fields.take::<u64>("n", "a positive integer")?.filter(|count| *count != 1) {
+        let message =
+            format!("`n` is {count}; this server gives one completion per prompt. Repeat the prompt");
+        return Err(ApiError::unsupported("n", message));
+    }
+    fields.only("best_of", is_number(1.0))?;
+    fields.only("frequency_penalty", is_number(0.0))?;
+    fields.only("presence_penalty", is_number(0.0))?;
+    fields.only("logit_bias", is_empty)?;
+    fields.only("add_special_tokens", is(json!(false)))?;
+    fields.ignore(&["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"]);
+    Ok(())
+}
+
+fn limit(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
+    let mut limit = None;
+    for name in LIMITS {
+        if let Some(tokens) = fields.take::<usize>(name, "a positive integer")? {
+            if tokens == 0 {
+                return Err(ApiError::invalid(name, format!("`{name}` must be at least 1")));
+            }
+            limit = limit.or(Some(tokens));
+        }
+    }
+    Ok(limit)
+}
+
+/// OpenAI's defaults: temperature 1, every token a candidate.
+fn sampling(fields: &mut Fields, random: u64) -> Result<Sampling, ApiError> {
+    let temperature = fields.take::<f64>("temperature", "a number")?.unwrap_or(1.0);
+    if !(0.0..=MOST_TEMPERATURE).contains(&temperature) {
+        return Err(ApiError::invalid("temperature", "`temperature` must be between 0 and 2"));
+    }
+    let top_p = fields.take::<f64>("top_p", "a number")?;
+    if top_p.is_some_and(|top_p| !(top_p > 0.0 && top_p <= 1.0)) {
+        return Err(ApiError::invalid("top_p", "`top_p` must be above 0 and at most 1"));
+    }
+    let top_k =
+        match fields.take::<i64>("top_k", "an integer")? {
+            // How other servers are told that every token is a candidate.
+            None | Some(-1 | 0) => None,
+            Some(top_k) => Some(usize::try_from(top_k).map_err(|_| {
+                ApiError::invalid("top_k", "`top_k` must be at least 1, or -1 for every token")
+            })?),
+        };
+    let seed = fields.take::<i64>("seed", "an integer")?.map_or(random, i64::cast_unsigned);
+    let top_p = top_p.filter(|top_p| *top_p < 1.0);
+    Ok(Sampling { temperature, top_p, top_k, seed })
+}
+
+fn stop(fields: &mut Fields) -> Result<Stop, ApiError> {
+    let texts = match fields.take::<Stops>("stop", "a text or a list of texts")? {
+        None => Vec::new(),
+        Some(Stops::One(text)) => vec![text],
+        Some(Stops::Many(texts)) => texts,
+    };
+    let tokens = fields.take::<Vec<u32>>("stop_token_ids", "a list of token ids")?.unwrap_or_default();
+    if texts.len() > MOST_STOPS {
+        return Err(ApiError::invalid("stop", format!("`stop` may hold at most {MOST_STOPS} texts")));
+    }
+    if texts.iter().any(String::is_empty) {
+        return Err(ApiError::invalid("stop", "a text of `stop` is empty"));
+    }
+    match (texts.is_empty(), tokens.is_empty()) {
+        (true, true) => Ok(Stop::Never),
+        (false, true) => Ok(Stop::Texts(texts)),
+        (true, false) => Ok(Stop::Tokens(tokens)),
+        (false, false) => Err(ApiError::unsupported(
+            "stop_token_ids",
+            "This server takes `stop` or `stop_token_ids`, not both",
+        )),
+    }
+}
+
+fn streaming(fields: &mut Fields) -> Result<(bool, bool), ApiError> {
+    #[derive(Deserialize)]
+    struct StreamOptions {
+        #[serde(default)]
+        include_usage: bool,
+    }
+    let stream = fields.take("stream", "true or false")?.unwrap_or(false);
+    let options: Option<StreamOptions> = fields.take("stream_options", "an object")?;
+    match options {
+        Some(_) if !stream => Err(ApiError::invalid(
+            "stream_options",
+            "`stream_options` is allowed only where `stream` is true",
+        )),
+        options => Ok((stream, options.is_some_and(|options| options.include_usage))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Options, ApiError> {
+        let mut fields = Fields::read(text.as_bytes())?;
+        let options = Options::take(&mut fields, 7)?;
+        fields.finish()?;
+        Ok(options)
+    }
+
+    #[test]
+    fn defaults_are_openai_s() {
+        let options = read("{}").unwrap();
+        let sampling = Sampling { temperature: 1.0, top_p: None, top_k: None, seed: 7 };
+        assert_eq!((options.sampling, options.stop, options.max_tokens), (sampling, Stop::Never, None));
+        assert!(!options.stream && !options.include_usage && !options.ignore_eos);
+    }
+
+    #[test]
+    fn what_is_asked_is_read() {
+        let options = read(
+            r#"{"temperature": 0.5, "top_p": 0.9, "top_k": 40, "seed": -1, "stop": ["a", "b"], "max_tokens": 5,
+                "n": 1, "user": "me", "logit_bias": {}, "frequency_penalty": 0, "stream": true,
+                "stream_options": {"include_usage": true}, "add_special_tokens": false, "best_of": null}"#,
+        )
+        .unwrap();
+        let sampling = Sampling { temperature: 0.5, top_p: Some(0.9), top_k: Some(40), seed: u64::MAX };
+        assert_eq!(options.sampling, sampling);
+        assert_eq!(options.stop, Stop::Texts(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!((options.max_tokens, options.stream, options.include_usage), (Some(5), true, true));
+        assert_eq!(read(r#"{"stop_token_ids": [3]}"#).unwrap().stop, Stop::Tokens(vec![3]));
+        assert_eq!(read(r#"{"max_tokens": 5, "max_completion_tokens": 6}"#).unwrap().max_tokens, Some(6));
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_by_name() {
+        for (text, param, code) in [
+            (r#"{"n": 2}"#, "n", "unsupported_parameter"),
+            (r#"{"best_of": 3}"#, "best_of", "unsupported_parameter"),
+            (r#"{"presence_penalty": 0.1}"#, "presence_penalty", "unsupported_parameter"),
+            (r#"{"logit_bias": {"1": 2}}"#, "logit_bias", "unsupported_parameter"),
+            (r#"{"add_special_tokens": true}"#, "add_special_tokens", "unsupported_parameter"),
+            (r#"{"stop": ["a"], "stop_token_ids": [1]}"#, "stop_token_ids", "unsupported_parameter"),
+            (r#"{"min_p": 0.1}"#, "min_p", "unknown_parameter"),
+            (r#"{"temperature": "hot"}"#, "temperature", "invalid_type"),
+            (r#"{"temperature": 3}"#, "temperature", "invalid_value"),
+            (r#"{"top_p": 0}"#, "top_p", "invalid_value"),
+            (r#"{"max_tokens": 0}"#, "max_tokens", "invalid_value"),
+            (r#"{"max_tokens": -1}"#, "max_tokens", "invalid_type"),
+            (r#"{"stop": ["", "a"]}"#, "stop", "invalid_value"),
+            (r#"{"stop": ["1", "2", "3", "4", "5"]}"#, "stop", "invalid_value"),
+            (r#"{"seed": 1.5}"#, "seed", "invalid_type"),
+            (r#"{"stream_options": {}}"#, "stream_options", "invalid_value"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert_eq!((error.param.as_deref(), error.code), (Some(param), Some(code)), "{text}");
+        }
+        assert_eq!(read("[]").unwrap_err().code, Some("invalid_json"));
+    }
+}

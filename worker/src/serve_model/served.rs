@@ -1,0 +1,87 @@
+//! The models that a server offers.
+
+use std::path::Path;
+
+use lumos_engine::{Engine, GenerateError, GenerateRequest, Input, LoadError, ModelSource};
+use lumos_tasks::Message;
+use serde_json::{Value, json};
+
+use super::error::ApiError;
+use crate::hub::HubName;
+use crate::model::{EngineBackend, EngineSettings};
+
+/// Texts longer than this are encoded away from the threads that serve connections.
+const LONG_TEXT: usize = 16 << 10;
+
+/// A loaded model under the name by which clients ask for it.
+#[derive(Debug)]
+pub struct ServedModel {
+    id: String,
+    backend: EngineBackend,
+}
+
+impl ServedModel {
+    /// Loads a model. Blocks: weights are read and converted.
+    ///
+    /// # Errors
+    /// As [`Engine::load`], and if the folder's chat template is none.
+    pub fn load(
+        id: impl Into<String>,
+        source: ModelSource,
+        settings: EngineSettings,
+    ) -> Result<Self, LoadError> {
+        Ok(Self { id: id.into(), backend: EngineBackend::load(source, settings)? })
+    }
+
+    /// What clients call it.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Most tokens of a prompt and its completion together.
+    pub fn context_length(&self) -> usize {
+        self.engine().description().context_length
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.backend.engine
+    }
+
+    /// The conversation as the model's own template lays it out.
+    pub(super) fn prompt(&self, messages: &[Message]) -> Result<Input, ApiError> {
+        let text = self.backend.chat.render(messages);
+        text.map(Input::Text).map_err(|error| ApiError::invalid("messages", error))
+    }
+
+    /// The request with its text as token ids, where that takes a while.
+    pub(super) async fn encoded(&self, request: GenerateRequest) -> Result<GenerateRequest, ApiError> {
+        let text = match request.input {
+            Input::Text(text) if text.len() > LONG_TEXT => text,
+            _ => return Ok(request),
+        };
+        let engine = self.engine().clone();
+        let encoding = tokio::task::spawn_blocking(move || engine.tokenizer().encode(&text));
+        let ended = |_| Err(GenerateError::ShutDown);
+        let tokens = encoding.await.unwrap_or_else(ended)?;
+        Ok(GenerateRequest { input: Input::Tokens(tokens), ..request })
+    }
+
+    /// Its object in lists of models.
+    pub(super) fn object(&self, created: i64) -> Value {
+        json!({
+            "id": self.id,
+            "object": "model",
+            "created": created,
+            "owned_by": "lumos",
+            "max_model_len": self.context_length(),
+        })
+    }
+}
+
+/// What a folder's model is called where nobody says: its last part; that of a model of the hub its id.
+pub fn folder_id(path: &Path) -> String {
+    if let Some(name) = HubName::of_path(path) {
+        return name.id().to_owned();
+    }
+    path.file_name().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned())
+}

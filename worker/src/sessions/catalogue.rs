@@ -1,0 +1,236 @@
+//! Where a shop's products come from: the small catalogue of the project, a folder of the published files, or a folder
+//! with an index that was built once.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lumos_environments::shop::{
+    Approximation, Entry, GoalMode, KnownNouns, NOUNS_VERSION, Shop, ShopBuilder, Stock, VERSION, draw,
+};
+use lumos_tasks::ContentHash;
+use serde::Deserialize;
+
+use super::mapped::map;
+use crate::model::{hash_file, recorded_lines};
+
+/// The documents of the published catalogue and the attributes beside them.
+const DOCUMENTS: &str = "items_1000_documents.jsonl";
+const ATTRIBUTES: &str = "items_ins_v2_1000.json";
+
+/// The files of an index.
+const RECORDS: &str = "products.bin";
+const TABLES: &str = "tables.bin";
+const INDEX: &str = "index.bin";
+
+/// What of the code a shop's answers depend on.
+pub(crate) const SHOP_VERSION: u32 = VERSION * 100 + NOUNS_VERSION;
+
+/// What a shop is opened from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ShopFiles {
+    /// The folder of the catalogue; the project's small one where none is named.
+    pub folder: Option<PathBuf>,
+    /// JSON lines of `title` and `nouns` by a better tagger.
+    pub nouns: Option<PathBuf>,
+}
+
+/// What parts a folder from the file of nouns in a backend's name.
+const NOUNS: &str = ",nouns=";
+
+impl ShopFiles {
+    /// Reads what follows `memory` in a backend's name: nothing, `:<folder>`, `,nouns=<file>`, or both.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (folder, nouns) = match text.split_once(NOUNS) {
+            Some((folder, nouns)) => (folder, Some(PathBuf::from(nouns))),
+            None => (text, None),
+        };
+        let folder = match folder.strip_prefix(':') {
+            Some(folder) => Some(PathBuf::from(folder)),
+            None if folder.is_empty() => None,
+            None => return None,
+        };
+        Some(Self { folder, nouns })
+    }
+
+    /// The name of the backend with these files.
+    pub fn backend(&self) -> String {
+        let folder = self.folder.as_ref().map_or_else(String::new, |folder| format!(":{}", folder.display()));
+        let nouns =
+            self.nouns.as_ref().map_or_else(String::new, |nouns| format!("{NOUNS}{}", nouns.display()));
+        format!("memory{folder}{nouns}")
+    }
+
+    /// A backend's name with a file of nouns added.
+    pub fn with_nouns(backend: &str, nouns: &Path) -> String {
+        format!("{backend}{NOUNS}{}", nouns.display())
+    }
+
+    /// What stands behind the name: `#` and a hash of the files, nothing where there are none. Blocks.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(crate) fn content(&self) -> io::Result<String> {
+        let mut hashes = Vec::new();
+        if let Some(folder) = &self.folder {
+            for name in files_of(folder) {
+                let path = folder.join(name);
+                hashes.push(hash_file(&path).map_err(|error| named(&path, &error))?);
+            }
+        }
+        if let Some(nouns) = &self.nouns {
+            hashes.push(hash_file(nouns).map_err(|error| named(nouns, &error))?);
+        }
+        if hashes.is_empty() {
+            return Ok(String::new());
+        }
+        Ok(format!("#{}", ContentHash::of_json(&hashes).short()))
+    }
+
+    /// Opens the shop. Blocks: reads and indexes the products, unless there is an index.
+    ///
+    /// # Errors
+    /// If a file cannot be read or is not what it should be.
+    pub fn open(&self) -> io::Result<Shop> {
+        match &self.folder {
+            Some(folder) if folder.join(INDEX).is_file() => open_index(folder),
+            Some(folder) => {
+                let opened = |name: &str| {
+                    let path = folder.join(name);
+                    File::open(&path).map(BufReader::new).map_err(|error| named(&path, &error))
+                };
+                let stock = Stock::from_documents(opened(DOCUMENTS)?, opened(ATTRIBUTES)?);
+                Ok(of_stock(&stock.map_err(|error| named(folder, &error))?))
+            }
+            None => Ok(of_stock(&Stock::sample().map_err(io::Error::other)?)),
+        }
+    }
+
+    /// The nouns of titles that are known, and the approximation for the others. Blocks.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or a line is not one of a title and its nouns.
+    pub fn tagger(&self) -> io::Result<KnownNouns<Approximation>> {
+        #[derive(Deserialize)]
+        struct Line {
+            title: String,
+            nouns: Vec<String>,
+        }
+        let mut known = HashMap::new();
+        if let Some(path) = &self.nouns {
+            for (index, line) in recorded_lines(path).map_err(|error| named(path, &error))?.enumerate() {
+                let line = line?;
+                if line.trim().is_empty() {
+                    continue;
+                }
+                let Line { title, nouns } = serde_json::from_str(&line)
+                    .map_err(|error| named(path, &format!("line {}: {error}", index + 1)))?;
+                known.insert(title, nouns);
+            }
+        }
+        Ok(KnownNouns::new(known, Approximation))
+    }
+}
+
+fn of_stock(stock: &Stock) -> Shop {
+    let (prices, _) = draw(stock.for_sale(), GoalMode::Synthetic);
+    Shop::new(stock, &prices)
+}
+
+fn files_of(folder: &Path) -> &'static [&'static str] {
+    if folder.join(INDEX).is_file() { &[TABLES, INDEX] } else { &[DOCUMENTS, ATTRIBUTES] }
+}
+
+fn named(path: &Path, error: &dyn std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
+}
+
+/// Opens an index by mapping its files.
+fn open_index(folder: &Path) -> io::Result<Shop> {
+    let mapped = |name: &str| {
+        let path = folder.join(name);
+        map(&path).map(Arc::new).map_err(|error| named(&path, &error))
+    };
+    Shop::open(mapped(RECORDS)?, mapped(TABLES)?, mapped(INDEX)?).map_err(|error| named(folder, &error))
+}
+
+/// Builds an index in a folder from products one by one, for catalogues that do not fit into memory; how many there
+/// were. The files are put in place when they are whole.
+///
+/// # Errors
+/// If they cannot be written, or `entries` fails.
+pub fn build_index(folder: &Path, entries: impl IntoIterator<Item = io::Result<Entry>>) -> io::Result<usize> {
+    std::fs::create_dir_all(folder)?;
+    let beginning = |name: &str| folder.join(format!("{name}.part"));
+    let records = BufWriter::new(File::create(beginning(RECORDS))?);
+    let mut builder = ShopBuilder::new(records);
+    let mut count = 0;
+    for entry in entries {
+        builder.add(&entry?)?;
+        count += 1;
+    }
+    let (records, tables, index) = builder.build()?;
+    records.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    for (name, bytes) in [(TABLES, tables), (INDEX, index)] {
+        let mut file = File::create(beginning(name))?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+    }
+    // The index is the sign that the others are there.
+    for name in [RECORDS, TABLES, INDEX] {
+        std::fs::rename(beginning(name), folder.join(name))?;
+    }
+    Ok(count)
+}
+
+/// The entries of a file of documents, one a line.
+///
+/// # Errors
+/// If it cannot be opened.
+pub fn documents(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Entry>>> {
+    let file = BufReader::new(File::open(path).map_err(|error| named(path, &error))?);
+    let mut reader = lumos_environments::shop::Reader::default();
+    let path = path.to_owned();
+    Ok(file.lines().enumerate().filter_map(move |(number, line)| {
+        let read = |line: String| {
+            let record = serde_json::from_str(&line).map_err(|error| error.to_string())?;
+            reader.read(record).map_err(|error| error.to_string())
+        };
+        let entry = line.map_err(|error| error.to_string()).and_then(read);
+        entry.map_err(|error| named(&path, &format!("line {}: {error}", number + 1))).transpose()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back() {
+        for text in ["", ":a/b", ",nouns=n.jsonl", ":a,nouns=n.jsonl"] {
+            let files = ShopFiles::parse(text).unwrap();
+            assert_eq!(files.backend(), format!("memory{text}"));
+        }
+        assert_eq!(ShopFiles::parse("x"), None);
+    }
+
+    #[test]
+    fn an_index_answers_as_the_catalogue_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let stock = Stock::sample().unwrap();
+        let count = build_index(folder.path(), stock.entries.iter().cloned().map(Ok)).unwrap();
+        assert_eq!(count, 24);
+        let files = ShopFiles { folder: Some(folder.path().to_owned()), nouns: None };
+        let (mapped, fresh) = (files.open().unwrap(), ShopFiles::default().open().unwrap());
+        for query in ["linen shirt", "rain", "non slip mat for yoga", "the"] {
+            assert_eq!(mapped.ranking(query), fresh.ranking(query));
+        }
+        assert_eq!(mapped.shelf().price(3), fresh.shelf().price(3));
+        assert!(files.content().unwrap().len() > 8);
+        let records = folder.path().join(RECORDS);
+        std::fs::write(&records, b"short").unwrap();
+        assert!(files.open().unwrap_err().to_string().contains("damaged"));
+    }
+}

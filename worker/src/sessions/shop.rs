@@ -1,0 +1,81 @@
+//! The shop in memory: `--tool shop=memory`, `shop=memory:<folder>`.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use lumos_environments::shop::{Goal, Staff, Visit};
+use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
+
+use super::catalogue::ShopFiles;
+use crate::tools::{ToolFault, Tools};
+
+/// The shop that every episode visits on its own.
+#[derive(Debug)]
+pub struct MemoryShop {
+    staff: Staff,
+}
+
+impl MemoryShop {
+    /// Opens the shop. Blocks.
+    ///
+    /// # Errors
+    /// If its files cannot be read.
+    pub fn open(files: &ShopFiles) -> std::io::Result<Self> {
+        Ok(Self { staff: staff(files)? })
+    }
+}
+
+/// The shop with its search and its tagger. Blocks.
+///
+/// # Errors
+/// If its files cannot be read.
+pub fn staff(files: &ShopFiles) -> std::io::Result<Staff> {
+    let shop = Arc::new(files.open()?);
+    Ok(Staff {
+        search: Arc::<lumos_environments::shop::Shop>::clone(&shop),
+        shop,
+        tagger: Arc::new(files.tagger()?),
+    })
+}
+
+fn fault(message: impl Into<String>) -> ToolFault {
+    ToolFault { tool: "shop", message: message.into() }
+}
+
+#[async_trait]
+impl Tools for MemoryShop {
+    async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        Err(fault("the shop is visited by episodes of shopping only"))
+    }
+
+    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+        let Setup::Shop { goal } = &unit.setup else { return Ok(None) };
+        let goal: Goal =
+            serde_json::from_value(goal.clone()).map_err(|error| fault(format!("the goal: {error}")))?;
+        let visit = Visit::new(self.staff.clone(), goal);
+        Ok(Some(Arc::new(Session { visit: Arc::new(Mutex::new(visit)) })))
+    }
+}
+
+/// One episode's visit.
+struct Session {
+    visit: Arc<Mutex<Visit>>,
+}
+
+#[async_trait]
+impl Tools for Session {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let ToolCall::Shop(request) = call else { return Err(fault("the shop does not answer such calls")) };
+        let (visit, request) = (Arc::clone(&self.visit), request.clone());
+        // Among a million products a search takes milliseconds: too long for a thread that others wait for.
+        tokio::task::spawn_blocking(move || {
+            let mut visit = visit.lock().unwrap_or_else(PoisonError::into_inner);
+            match visit.serve(&request) {
+                Ok(reply) => ToolReply::Shop(reply),
+                Err(raised) => ToolReply::Raised { message: raised.to_string() },
+            }
+        })
+        .await
+        .map_err(|error| fault(error.to_string()))
+    }
+}

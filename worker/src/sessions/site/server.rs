@@ -1,0 +1,180 @@
+//! The server.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::{DefaultBodyLimit, Form, Path, Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use lumos_environments::shop::{Goal, Staff, Visit};
+use serde::Deserialize;
+use tokio::net::TcpListener;
+
+use super::render;
+use super::visits::Visits;
+
+/// The longest form that is taken, in bytes.
+const LONGEST_FORM: usize = 64 << 10;
+
+/// What the site serves: a shop, and the goals that visits may be for.
+#[derive(Debug)]
+pub struct Site {
+    staff: Staff,
+    goals: Vec<Goal>,
+    visits: Visits,
+}
+
+impl Site {
+    /// The site of a shop.
+    pub fn new(staff: Staff, goals: Vec<Goal>) -> Self {
+        Self { staff, goals, visits: Visits::default() }
+    }
+
+    /// Begins a visit for a goal; its path on the site.
+    pub fn begin(&self, goal: Goal) -> String {
+        format!("/visits/{}", self.visits.begin(&self.staff, goal))
+    }
+
+    /// Ends a visit by its path.
+    pub fn end(&self, path: &str) {
+        if let Some(name) = path.strip_prefix("/visits/") {
+            self.visits.end(name);
+        }
+    }
+
+    /// The visit of a path: what was bought there can be asked of it.
+    pub fn visit(&self, path: &str) -> Option<Arc<Mutex<Visit>>> {
+        self.visits.find(path.strip_prefix("/visits/")?)
+    }
+}
+
+/// The site's routes.
+pub fn router(site: Arc<Site>) -> Router {
+    Router::new()
+        .route("/", get(start))
+        .route("/visits", post(begin))
+        .route("/visits/{visit}", get(show))
+        .route("/visits/{visit}/search", post(search))
+        .route("/visits/{visit}/click", get(click_link).post(click))
+        .route("/visits/{visit}/state", get(state))
+        .layer(DefaultBodyLimit::max(LONGEST_FORM))
+        .with_state(site)
+}
+
+/// Serves the site until `until` is ready.
+///
+/// # Errors
+/// If the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    site: Arc<Site>,
+    until: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    axum::serve(listener, router(site)).with_graceful_shutdown(until).await
+}
+
+/// Why a page is not shown.
+enum Refusal {
+    NoVisit,
+    NoGoal,
+    Broken(String),
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        match self {
+            Self::NoVisit => {
+                (StatusCode::NOT_FOUND, "there is no such visit; begin one at /").into_response()
+            }
+            Self::NoGoal => (StatusCode::BAD_REQUEST, "there is no such goal").into_response(),
+            Self::Broken(message) => (StatusCode::INTERNAL_SERVER_ERROR, message).into_response(),
+        }
+    }
+}
+
+fn html(rendered: Result<String, minijinja::Error>) -> Result<Response, Refusal> {
+    let page = rendered.map_err(|error| Refusal::Broken(error.to_string()))?;
+    // A page that is shown again from a cache would show another state of the visit.
+    Ok(([(header::CACHE_CONTROL, "no-store")], Html(page)).into_response())
+}
+
+async fn start(State(site): State<Arc<Site>>) -> Result<Response, Refusal> {
+    html(render::start(site.goals.len(), site.staff.shop.shelf().on_sale()))
+}
+
+#[derive(Deserialize)]
+struct Chosen {
+    goal: usize,
+}
+
+async fn begin(State(site): State<Arc<Site>>, Form(chosen): Form<Chosen>) -> Result<Redirect, Refusal> {
+    let goal = site.goals.get(chosen.goal).ok_or(Refusal::NoGoal)?.clone();
+    Ok(Redirect::to(&site.begin(goal)))
+}
+
+async fn show(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Result<Response, Refusal> {
+    let visit = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
+    let visit = visit.lock().unwrap_or_else(PoisonError::into_inner);
+    html(render::page(&visit, &format!("/visits/{name}")))
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    query: String,
+}
+
+async fn search(
+    State(site): State<Arc<Site>>,
+    Path(name): Path<String>,
+    Form(asked): Form<Asked>,
+) -> Result<Redirect, Refusal> {
+    act(site, name, format!("search[{}]", asked.query)).await
+}
+
+#[derive(Deserialize)]
+struct Clicked {
+    text: String,
+}
+
+async fn click(
+    State(site): State<Arc<Site>>,
+    Path(name): Path<String>,
+    Form(clicked): Form<Clicked>,
+) -> Result<Redirect, Refusal> {
+    act(site, name, format!("click[{}]", clicked.text)).await
+}
+
+async fn click_link(
+    State(site): State<Arc<Site>>,
+    Path(name): Path<String>,
+    Query(clicked): Query<Clicked>,
+) -> Result<Redirect, Refusal> {
+    act(site, name, format!("click[{}]", clicked.text)).await
+}
+
+/// Carries an action out and shows where that leads. What raises in the original leaves the visit where it was.
+async fn act(site: Arc<Site>, name: String, action: String) -> Result<Redirect, Refusal> {
+    let visit = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
+    tokio::task::spawn_blocking(move || {
+        let mut visit = visit.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(raised) = visit.step(&action) {
+            tracing::debug!(%raised, "the shop does not go on");
+        }
+    })
+    .await
+    .map_err(|error| Refusal::Broken(error.to_string()))?;
+    Ok(Redirect::to(&format!("/visits/{name}")))
+}
+
+/// Where a visit stands, for those who check a browser's reading of it.
+async fn state(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Result<Response, Refusal> {
+    let visit = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
+    let visit = visit.lock().unwrap_or_else(PoisonError::into_inner);
+    let state = serde_json::json!({
+        "observation": visit.observation(),
+        "clickables": visit.clickables(),
+        "reward": visit.bought().map(lumos_environments::shop::Reward::reward),
+    });
+    Ok(Json(state).into_response())
+}

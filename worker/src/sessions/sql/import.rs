@@ -1,0 +1,188 @@
+//! Building databases of a MySQL dump: SQLite files, or databases of a server.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use lumos_environments::sql::dump::{self, Build, quoted};
+use rusqlite::Connection;
+use sqlx::Connection as _;
+use thiserror::Error;
+
+use super::server::execute;
+use super::settings::MySqlSettings;
+
+/// Why a dump could not be imported.
+#[derive(Debug, Error)]
+pub enum ImportError {
+    /// A table or rows stand before any database.
+    #[error("the dump names no database before its tables")]
+    NoDatabase,
+    /// A database's name is no plain word.
+    #[error("`{0}` is no plain name of a database")]
+    Name(String),
+    /// A file cannot be written.
+    #[error("{file}: {source}")]
+    File {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// SQLite refuses a statement.
+    #[error("database {database}: {source}")]
+    Sqlite {
+        /// The database.
+        database: String,
+        /// What it said.
+        source: rusqlite::Error,
+    },
+    /// The server refuses a statement, or cannot be reached.
+    #[error("{address}, database {database}: {source}")]
+    MySql {
+        /// The server, without user and password.
+        address: String,
+        /// The database; empty while connecting.
+        database: String,
+        /// What it said.
+        source: sqlx::Error,
+    },
+}
+
+/// What was imported: the tables of each database.
+pub type Imported = BTreeMap<String, u64>;
+
+/// Names become names of files.
+fn plain(name: &str) -> Result<&str, ImportError> {
+    let is_plain = !name.is_empty() && name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
+    if is_plain { Ok(name) } else { Err(ImportError::Name(name.to_owned())) }
+}
+
+/// Builds one SQLite file for each database of a dump: `<folder>/<name>.sqlite`. Files are written aside and renamed, so
+/// that there is never half a file. Blocks.
+///
+/// # Errors
+/// See [`ImportError`].
+pub fn into_sqlite(dump: &str, folder: &Path) -> Result<Imported, ImportError> {
+    let file_error = |file: &Path, source| ImportError::File { file: file.display().to_string(), source };
+    std::fs::create_dir_all(folder).map_err(|error| file_error(folder, error))?;
+    let mut imported = Imported::new();
+    let mut open: Option<(String, Connection)> = None;
+    let finish = |open: Option<(String, Connection)>| -> Result<(), ImportError> {
+        let Some((database, connection)) = open else { return Ok(()) };
+        let sqlite = |source| ImportError::Sqlite { database: database.clone(), source };
+        connection.execute_batch("COMMIT; VACUUM").map_err(sqlite)?;
+        connection.close().map_err(|(_, source)| sqlite(source))?;
+        let (aside, file) = places(folder, &database);
+        std::fs::rename(&aside, &file).map_err(|error| file_error(&file, error))
+    };
+    for build in dump::read(dump) {
+        match build {
+            Build::Database(name) => {
+                finish(open.take())?;
+                let name = plain(&name)?;
+                let (aside, _) = places(folder, name);
+                let _ = std::fs::remove_file(&aside);
+                let sqlite = |source| ImportError::Sqlite { database: name.to_owned(), source };
+                let connection = Connection::open(&aside).map_err(sqlite)?;
+                connection
+                    .execute_batch("PRAGMA foreign_keys=OFF; PRAGMA synchronous=OFF; BEGIN")
+                    .map_err(sqlite)?;
+                imported.insert(name.to_owned(), 0);
+                open = Some((name.to_owned(), connection));
+            }
+            Build::Table(table) => {
+                let (database, connection) = open.as_ref().ok_or(ImportError::NoDatabase)?;
+                let sqlite = |source| ImportError::Sqlite { database: database.clone(), source };
+                connection.execute_batch(&table.to_sqlite()).map_err(sqlite)?;
+                *imported.entry(database.clone()).or_default() += 1;
+            }
+            Build::Rows(rows) => {
+                let (database, connection) = open.as_ref().ok_or(ImportError::NoDatabase)?;
+                let sqlite = |source| ImportError::Sqlite { database: database.clone(), source };
+                connection.execute_batch(&dump::rows_to_sqlite(rows)).map_err(sqlite)?;
+            }
+        }
+    }
+    finish(open.take())?;
+    Ok(imported)
+}
+
+fn places(folder: &Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf) {
+    (folder.join(format!(".{name}.sqlite.part")), folder.join(format!("{name}.sqlite")))
+}
+
+/// Builds the databases of a dump on a server. A database that is there already is dropped first where `replace` says so,
+/// and an error otherwise.
+///
+/// # Errors
+/// See [`ImportError`].
+pub async fn into_mysql(
+    dump: &str,
+    settings: &MySqlSettings,
+    replace: bool,
+) -> Result<Imported, ImportError> {
+    let failed = |database: &str, source| ImportError::MySql {
+        address: settings.address(),
+        database: database.to_owned(),
+        source,
+    };
+    let mut connection = sqlx::mysql::MySqlConnection::connect_with(&settings.options())
+        .await
+        .map_err(|error| failed("", error))?;
+    let checks = "SET SESSION foreign_key_checks=0, unique_checks=0, sql_mode='NO_AUTO_VALUE_ON_ZERO'";
+    execute(&mut connection, checks.to_owned()).await.map_err(|error| failed("", error))?;
+    let mut imported = Imported::new();
+    let mut database = None;
+    for build in dump::read(dump) {
+        let (name, statements) = match build {
+            Build::Database(name) => {
+                let name = plain(&name)?.to_owned();
+                imported.insert(name.clone(), 0);
+                database = Some(name.clone());
+                let quoted = quoted(&name);
+                let mut statements = vec![
+                    format!("CREATE DATABASE {quoted} CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"),
+                    format!("USE {quoted}"),
+                ];
+                if replace {
+                    statements.insert(0, format!("DROP DATABASE IF EXISTS {quoted}"));
+                }
+                (name, statements)
+            }
+            Build::Table(table) => {
+                let name = database.clone().ok_or(ImportError::NoDatabase)?;
+                *imported.entry(name.clone()).or_default() += 1;
+                // MariaDB does not know the collations of MySQL 8; the two compare alike here.
+                (name, vec![table.statement.replace("utf8mb4_0900_ai_ci", "utf8mb4_general_ci")])
+            }
+            Build::Rows(rows) => (database.clone().ok_or(ImportError::NoDatabase)?, vec![rows.to_owned()]),
+        };
+        for statement in statements {
+            execute(&mut connection, statement).await.map_err(|error| failed(&name, error))?;
+        }
+    }
+    let _ = connection.close().await;
+    Ok(imported)
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_environments::sql::LIBRARY;
+
+    use super::*;
+
+    #[test]
+    fn a_dump_becomes_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let imported = into_sqlite(LIBRARY, folder.path()).unwrap();
+        assert_eq!(imported, Imported::from([("library".to_owned(), 4)]));
+        let file = Connection::open(folder.path().join("library.sqlite")).unwrap();
+        let name: String = file
+            .query_row("SELECT name FROM author WHERE country = 'IRELAND'", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(name, "Lena O'Dwyer");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(matches!(into_sqlite("USE `../x`; ", folder.path()), Err(ImportError::Name(_))));
+    }
+}

@@ -1,0 +1,118 @@
+//! Pages of a task on the web: `--tool web=native`. Its session holds the unit's pages and says what their candidates
+//! look like; each page is read when it is first asked for.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lumos_environments::dom;
+use lumos_tasks::families::web::WebStep;
+use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
+
+use crate::tools::{ToolFault, Tools};
+
+/// The name of the tool.
+const TOOL: &str = "web";
+
+/// Opens sessions on the pages that units carry.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WebPages;
+
+impl WebPages {
+    /// What of the code the answers depend on.
+    pub(crate) const VERSION: u32 = 1;
+}
+
+#[async_trait]
+impl Tools for WebPages {
+    async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        Err(fault("there are no pages outside of a session"))
+    }
+
+    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+        match &unit.setup {
+            Setup::Web { steps } => {
+                Ok(Some(Arc::new(Pages { steps: steps.iter().cloned().map(Arc::new).collect() })))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The pages of one episode.
+struct Pages {
+    steps: Vec<Arc<WebStep>>,
+}
+
+#[async_trait]
+impl Tools for Pages {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let ToolCall::Candidates { step, scope } = call else {
+            return Err(fault("the pages do not answer such calls"));
+        };
+        let Some(page) = self.steps.get(*step as usize).cloned() else {
+            return Err(fault(format!("there is no page {step}")));
+        };
+        let scope = *scope;
+        // A large page takes tens of milliseconds: too long for a thread that others wait for.
+        tokio::task::spawn_blocking(move || match dom::candidates(&page, scope) {
+            Ok(elements) => ToolReply::Candidates(elements),
+            Err(error) => ToolReply::Raised { message: format!("{}: {error}", error.exception()) },
+        })
+        .await
+        .map_err(|error| fault(error.to_string()))
+    }
+}
+
+fn fault(message: impl Into<String>) -> ToolFault {
+    ToolFault { tool: TOOL, message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use lumos_tasks::families::web::{CandidateScope, prompts_hash};
+    use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, ItemId, Task};
+
+    use super::*;
+
+    fn unit(setup: Setup) -> EpisodeUnit {
+        let configuration = Configuration {
+            benchmark: "mind2web".to_owned(),
+            formulation: Formulation::Iterative,
+            behaviour: Behaviour::Paper,
+            max_rounds: 15,
+            models: BTreeMap::new(),
+            tools: Vec::new(),
+            generation: GenerationSettings::default(),
+            seed: 0,
+            prompts: prompts_hash(),
+        };
+        let item = ItemId { content: ContentHash::of_bytes(b"item"), occurrence: 0 };
+        let task = Task::Web {
+            task: "Buy it".to_owned(),
+            steps: 1,
+            teacher_forced_history: Vec::new(),
+            verbs: Vec::new(),
+        };
+        EpisodeUnit::new(item, task, setup, Arc::new(configuration))
+    }
+
+    #[tokio::test]
+    async fn a_session_shows_the_candidates_of_its_pages() {
+        let page = |page: &str| WebStep {
+            page: page.to_owned(),
+            positives: vec!["2".to_owned()],
+            negatives: Vec::new(),
+        };
+        let steps = vec![page("<a backend_node_id=\"1\"><b backend_node_id=\"2\"/></a>"), page("<a")];
+        let session = WebPages.open(&unit(Setup::Web { steps })).await.unwrap().unwrap();
+        let call = |step| ToolCall::Candidates { step, scope: CandidateScope::Published };
+        let ToolReply::Candidates(elements) = session.call(&call(0)).await.unwrap() else { panic!() };
+        assert_eq!(elements[0].text, "ancestors: /a\ntarget: (b id=0 )");
+        let broken = session.call(&call(1)).await.unwrap();
+        assert!(matches!(broken, ToolReply::Raised { message } if message.starts_with("XMLSyntaxError: ")));
+        assert!(session.call(&call(2)).await.is_err());
+        assert!(WebPages.open(&unit(Setup::None)).await.unwrap().is_none());
+    }
+}

@@ -1,0 +1,65 @@
+//! Databases of episodes: isolation, hostile statements, gold queries; on SQLite and on a real MariaDB where one is
+//! installed (the tests say when it is not).
+
+mod attacks;
+mod gold;
+mod isolation;
+mod mariadb;
+mod support;
+
+use lumos_environments::sql::LIBRARY;
+use lumos_worker::sessions::sql::{MySqlServer, SqlTool, SqliteFolder, into_mysql, into_sqlite};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn embedded_databases() {
+    let tool = SqlTool::sqlite(SqliteFolder::open(None).unwrap());
+    isolation::basics(&tool).await;
+    isolation::destroyers(&tool).await;
+    attacks::all(&tool, "sqlite").await;
+    isolation::basics(&tool).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn databases_on_a_server() {
+    let Some(server) = mariadb::Server::start() else { return };
+    into_mysql(LIBRARY, &support::settings(&server), false).await.unwrap();
+    assert!(into_mysql(LIBRARY, &support::settings(&server), false).await.is_err(), "it is there already");
+    let tool = SqlTool::mysql(MySqlServer::new(support::settings(&server)));
+    isolation::basics(&tool).await;
+    isolation::destroyers(&tool).await;
+    attacks::all(&tool, "mariadb").await;
+    isolation::basics(&tool).await;
+    let left = support::query(
+        &server,
+        "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'lumos%'",
+    )
+    .await;
+    assert!(left.is_empty(), "copies are left behind: {left:?}");
+    let accounts = support::query(&server, "SELECT user FROM mysql.user WHERE user NOT LIKE 'lumos%'").await;
+    assert!(!accounts.iter().any(|name| ["evil", "admin"].contains(&name.as_str())), "{accounts:?}");
+    drop(tool);
+    // Another process clears away what this one left.
+    let other = SqlTool::mysql(MySqlServer::new(support::settings(&server)));
+    isolation::basics(&other).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn gold_queries_are_worth_one_on_both() {
+    let Some(data) = support::shared("data/intercode_sql") else { return };
+    let dump = std::fs::read_to_string(data.join("ic_spider_dbs.sql")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let imported = into_sqlite(&dump, folder.path()).unwrap();
+    assert_eq!(imported.len(), 20);
+    gold::same_content(folder.path(), &data.join("sqlite"));
+    let records = gold::records(&data);
+    let embedded = SqlTool::sqlite(SqliteFolder::open(Some(folder.path().to_owned())).unwrap());
+    let on_sqlite = gold::run(&embedded, &records).await;
+    gold::report("sqlite", &on_sqlite, (1034, 0));
+    let Some(server) = mariadb::Server::start() else { return };
+    assert_eq!(into_mysql(&dump, &support::settings(&server), false).await.unwrap().len(), 20);
+    let remote = SqlTool::mysql(MySqlServer::new(support::settings(&server)));
+    let on_mariadb = gold::run(&remote, &records).await;
+    // Six gold queries are no SQL to MariaDB 10.11 (`COUNT (*)`, a table called SHOW), and one more is not worth 1.
+    gold::report("mariadb", &on_mariadb, (1027, 6));
+    gold::differences(&records, &on_sqlite, &on_mariadb);
+}
