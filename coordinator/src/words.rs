@@ -1,20 +1,37 @@
 //! What the values of an episode are in words, family by family.
 
 use lumos_tasks::families::qa::page::Page;
+use lumos_tasks::families::web::Chosen;
 use lumos_tasks::outcome::{Observation, Value};
-use lumos_tasks::{Ending, MathsReply, Outcome, Task, ToolCall, ToolReply};
+use lumos_tasks::{Ending, Evidence, MathsReply, Outcome, SqlReply, Task, ToolCall, ToolReply};
 
 /// The task as a person reads it.
 pub(crate) fn task_text(task: &Task) -> &str {
     match task {
-        Task::Maths { question } | Task::Qa { question, .. } => question.trim(),
+        Task::Web { task, .. } => task.trim(),
+        Task::Maths { question } | Task::Qa { question, .. } | Task::Sql { question, .. } => question.trim(),
+        Task::Shop { instruction, .. } => instruction.trim(),
         Task::Judge { messages, .. } => messages.last().map_or("", |message| message.content.trim()),
     }
 }
 
 /// The prediction as text, where there is one.
 pub(crate) fn prediction_text(outcome: &Outcome) -> Option<String> {
-    outcome.evidence.as_ref()?.plan()?.prediction.as_ref().map(Value::to_python_text)
+    let evidence = outcome.evidence.as_ref()?;
+    match evidence {
+        Evidence::Shop(evidence) => {
+            let bought = evidence.credited.as_ref().or(evidence.first.as_ref());
+            bought.map(|bought| bought.asin.clone())
+        }
+        Evidence::Web(web) => Some(web.chosen.iter().map(chosen_text).collect::<Vec<_>>().join("; ")),
+        evidence => evidence.plan()?.prediction.as_ref().map(Value::to_python_text),
+    }
+}
+
+/// What was done on a web page, in words.
+fn chosen_text(chosen: &Chosen) -> String {
+    let text = chosen.text.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+    format!("step {}, element {} -> {}{text}", chosen.step + 1, chosen.element, chosen.action.word())
 }
 
 /// Whether the planner was still planning when its rounds were used up.
@@ -39,10 +56,14 @@ pub(crate) fn call_text(call: &ToolCall) -> String {
         ToolCall::Wiki { request, .. } => format!("wiki: {}", request.text()),
         ToolCall::Search { query, .. } => format!("search: {query}"),
         ToolCall::Rank { question, passages } => format!("rank {} passages: {question}", passages.len()),
+        ToolCall::Shop(request) => format!("shop: {}", request.action),
         ToolCall::Chat { role, messages, .. } => {
             let asked: Vec<&str> = messages.iter().map(|message| message.content.trim()).collect();
             format!("{role}: {}", asked.join("\n"))
         }
+        ToolCall::Candidates { step, .. } => format!("candidates of the page of step {}", step + 1),
+        ToolCall::Sql { statement } => format!("sql: {statement}"),
+        ToolCall::SqlSubmit => "sql: submit".to_owned(),
     }
 }
 
@@ -65,7 +86,18 @@ pub(crate) fn reply_text(reply: &ToolReply) -> String {
             scores.iter().map(|score| format!("{score:.4}")).collect::<Vec<_>>().join(" ")
         }
         ToolReply::Chat(reply) => reply.text.trim().to_owned(),
+        ToolReply::Candidates(elements) => format!("{} candidates", elements.len()),
         ToolReply::Raised { message } => format!("(raised: {message})"),
+        ToolReply::Sql(SqlReply::Rows { rows, count }) if rows.len() as u64 == *count => {
+            format!("[{}]", rows.join(", "))
+        }
+        ToolReply::Sql(SqlReply::Rows { rows, count }) => {
+            format!("[{}, …] ({} rows)", rows.join(", "), thousands(*count))
+        }
+        ToolReply::Sql(SqlReply::Nothing) => "(no result)".to_owned(),
+        ToolReply::Sql(SqlReply::Error(message)) => message.clone(),
+        ToolReply::SqlGrade(grade) => format!("reward {}", grade.reward),
+        ToolReply::Shop(reply) => reply.observation.clone(),
     }
 }
 

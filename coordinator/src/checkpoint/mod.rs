@@ -171,21 +171,24 @@ impl Checkpoint {
         I::Item: Borrow<Item>,
     {
         const TOGETHER: usize = 1000;
+        // Items with pages have megabytes each.
+        const BYTES_TOGETHER: usize = 16 << 20;
         let failed = |error| CheckpointError::of_sled(&self.folder, &error);
         let mut stored = 0;
         let mut batch = sled::Batch::default();
-        let mut waiting = 0;
+        let (mut waiting, mut bytes) = (0, 0);
         let mut identities = Identities::default();
         for item in items {
             let item = item.borrow();
             let value = encode(item).map_err(|error| error.at(&self.folder))?;
+            bytes += value.len();
             batch.insert(item_key(benchmark, item.index), value);
             identities.add(item).ok_or_else(|| self.strange_item(item))?;
             stored += 1;
             waiting += 1;
-            if waiting == TOGETHER {
+            if waiting == TOGETHER || bytes >= BYTES_TOGETHER {
                 self.items.apply_batch(std::mem::take(&mut batch)).map_err(failed)?;
-                waiting = 0;
+                (waiting, bytes) = (0, 0);
             }
         }
         self.items.apply_batch(batch).map_err(failed)?;

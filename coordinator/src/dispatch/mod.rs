@@ -120,7 +120,7 @@ pub async fn dispatch(
 }
 
 /// Runs a session from its first event to its last.
-pub(crate) async fn conduct<R: Into<Finished> + Send + Sync>(
+pub(crate) async fn conduct<R: Into<Vec<Finished>> + Send + Sync>(
     session: &mut Session<'_>,
     work: &dyn Queue<Assignment>,
     results: &dyn Queue<R>,

@@ -12,15 +12,17 @@ use crate::unit_key::UnitKey;
 
 impl Session<'_> {
     /// Looks at results and makes records of those that can be.
-    pub(super) fn admit<R: Into<Finished>>(&mut self, claimed: Vec<Lease<R>>) -> Claimed {
+    pub(super) fn admit<R: Into<Vec<Finished>>>(&mut self, claimed: Vec<Lease<R>>) -> Claimed {
         let mut leases = Vec::with_capacity(claimed.len());
         let mut records = Vec::with_capacity(claimed.len());
         let mut notes = Vec::with_capacity(claimed.len());
         for lease in claimed {
             let (body, lease) = lease.split();
-            if let Some((record, note)) = self.entry(body.into(), lease.id()) {
-                records.push(record);
-                notes.push(note);
+            for finished in body.into() {
+                if let Some((record, note)) = self.entry(finished, lease.id()) {
+                    records.push(record);
+                    notes.push(note);
+                }
             }
             leases.push(lease);
         }

@@ -19,8 +19,8 @@ use crate::events::Event;
 use crate::manifest::Manifest;
 use crate::unit_key::UnitKey;
 
-/// Results taken in together, so that they share a flush.
-const RESULTS: usize = 512;
+/// Messages with results taken in together, so that they share a flush.
+const RESULTS: usize = 256;
 /// Units given to the queue together.
 const UNITS: usize = 256;
 /// Units given out for each place of a large fleet.
@@ -143,7 +143,7 @@ impl<'a> Session<'a> {
         self.voice.say(event).await;
     }
 
-    pub(crate) async fn run<R: Into<Finished> + Send + Sync>(
+    pub(crate) async fn run<R: Into<Vec<Finished>> + Send + Sync>(
         &mut self,
         work: &dyn Queue<Assignment>,
         results: &dyn Queue<R>,
@@ -324,7 +324,10 @@ impl<'a> Session<'a> {
     }
 }
 
-fn claim<'q, R: Into<Finished> + Send + Sync>(results: &'q dyn Queue<R>, pause: Duration) -> Claiming<'q, R> {
+fn claim<'q, R: Into<Vec<Finished>> + Send + Sync>(
+    results: &'q dyn Queue<R>,
+    pause: Duration,
+) -> Claiming<'q, R> {
     Box::pin(async move {
         tokio::time::sleep(pause).await;
         results.claim(RESULTS).await

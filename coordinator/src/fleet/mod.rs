@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lumos_queue::nats::Server;
-use lumos_tasks::fleet::{ResultMessage, RunState};
+use lumos_tasks::fleet::{ResultBatch, RunState};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -185,7 +185,7 @@ async fn attend(
     session.set_voice(around.voice.clone());
     // What an earlier session gave out and is still there need not be given out again.
     session.adopt(&reconcile::present(&server, &run, steadfast).await?);
-    let results = steadfast.call(|| server.results_consumer::<ResultMessage>(run.as_str())).await?;
+    let results = steadfast.call(|| server.results_consumer::<ResultBatch>(run.as_str())).await?;
     let lanes = Lanes::open(manifest, &around, steadfast).await?;
 
     tasks.spawn(watch_workers::watch_workers(around.clone(), suspects));

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(500);
 async fn ask(server: &Server, run: &RunToken) -> Result<Present, NatsError> {
     let work = server.work_present(run.as_str()).await?;
     let results = server.results_present(run.as_str()).await?;
-    Ok(work.iter().chain(&results).filter_map(|id| token::ticket(id)).collect())
+    Ok(work.iter().chain(&results).flat_map(|id| token::tickets(id)).collect())
 }
 
 /// What of a run is on the server before anything is published.
@@ -60,7 +60,7 @@ pub(super) async fn reconcile(around: Around) {
             Ok(mut present) => {
                 {
                     let crew = around.crew.lock().unwrap_or_else(PoisonError::into_inner);
-                    present.extend(crew.held(&around.run).filter_map(|lease| token::ticket(&lease.message)));
+                    present.extend(crew.held(&around.run).flat_map(|lease| token::tickets(&lease.message)));
                 }
                 last = Instant::now();
                 reconnections = state.reconnections;

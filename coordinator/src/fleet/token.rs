@@ -19,10 +19,10 @@ pub fn parse_message(id: &str) -> Option<(lumos_tasks::UnitId, u32)> {
     Some((lumos_tasks::UnitId::new(ContentHash::from_hex(unit)), attempt))
 }
 
-/// The same, as the board knows it.
-pub(super) fn ticket(id: &str) -> Option<(UnitKey, u32)> {
-    let (unit, attempt) = parse_message(id)?;
-    Some((UnitKey::of(&unit), attempt))
+/// The same of all units that a message names, as the board knows them: results that left a worker together are one
+/// message ([`ResultBatch::message_id`](lumos_tasks::fleet::ResultBatch::message_id)).
+pub(super) fn tickets(id: &str) -> impl Iterator<Item = (UnitKey, u32)> {
+    id.split('_').filter_map(parse_message).map(|(unit, attempt)| (UnitKey::of(&unit), attempt))
 }
 
 #[cfg(test)]
@@ -50,5 +50,13 @@ mod tests {
         for strange in ["", "a-1", &format!("{unit}"), &format!("{unit}-x"), &format!("{unit}--1")] {
             assert_eq!(parse_message(strange), None, "{strange}");
         }
+    }
+
+    #[test]
+    fn a_message_of_several_results_names_all_of_them() {
+        let unit = |name: &[u8]| lumos_tasks::UnitId::new(ContentHash::of_bytes(name));
+        let id = format!("{}-1-my_host-7_{}-2", unit(b"a"), unit(b"b"));
+        let expected = [(UnitKey::of(&unit(b"a")), 1), (UnitKey::of(&unit(b"b")), 2)];
+        assert_eq!(tickets(&id).collect::<Vec<_>>(), expected);
     }
 }

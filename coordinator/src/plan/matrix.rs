@@ -73,7 +73,7 @@ pub fn expand<E: std::error::Error + 'static>(
                             max_rounds: benchmark.max_rounds(behaviour),
                             models: models.clone(),
                             // The formulations that ask one model alone call no tool.
-                            tools: if formulation.has_modules() { tools.clone() } else { Vec::new() },
+                            tools: if formulation.calls_tools() { tools.clone() } else { Vec::new() },
                             generation: spec.generation,
                             seed,
                             prompts: benchmark.prompts_hash(),

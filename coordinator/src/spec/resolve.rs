@@ -107,6 +107,7 @@ impl RunSpec {
             dtype: self.dtype,
             limits,
             skip_invalid: self.skip_invalid.unwrap_or(false),
+            exemplars: self.exemplars,
         };
         if self.name.is_none() {
             resolved.name = default_name(&resolved);
@@ -121,6 +122,11 @@ fn default_name(spec: &ResolvedSpec) -> String {
         (&spec.tasks, &spec.formulation, &spec.behaviour, &spec.models, &spec.seed, &spec.items),
         (&spec.generation, &spec.tools, &spec.dtype, spec.preset, spec.skip_invalid, &spec.data),
     ));
+    // A run without this setting keeps the name that it had before there was one.
+    let asked = match &spec.exemplars {
+        Some(exemplars) => ContentHash::of_json(&(asked, exemplars)),
+        None => asked,
+    };
     let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>().join("-");
     let part = spec.partition.map(|one| format!("-part-{}-of-{}", one.part(), one.of())).unwrap_or_default();
     format!("{}-{formulations}-{}{part}", spec.tasks.join("-"), &asked.as_str()[..6])

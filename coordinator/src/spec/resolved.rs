@@ -55,6 +55,9 @@ pub struct ResolvedSpec {
     pub limits: Limits,
     /// Whether malformed records are left out.
     pub skip_invalid: bool,
+    /// The file of exemplars in front of WebShop's prompts; `None` for those that ship with the project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exemplars: Option<PathBuf>,
 }
 
 /// Limits of a run.

@@ -69,6 +69,8 @@ pub struct RunSpec {
     /// Leave malformed records out instead of stopping.
     #[serde(alias = "skip-invalid")]
     pub skip_invalid: Option<bool>,
+    /// The worked tasks in front of WebShop's prompts, where not those that ship with the project.
+    pub exemplars: Option<PathBuf>,
 }
 
 /// The generation settings of a layer.
@@ -270,6 +272,7 @@ impl RunSpec {
                 retry_on_error: over.limits.retry_on_error.or(self.limits.retry_on_error),
             },
             skip_invalid: over.skip_invalid.or(self.skip_invalid),
+            exemplars: over.exemplars.or(self.exemplars),
         }
     }
 }

@@ -35,7 +35,8 @@ pub fn show(found: &Found<'_>, scorings: &[Scoring], how: Show) -> Result<String
     let mut page = Page::new(how.width, how.colours);
     let item = &found.item;
     let named = item.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
-    let group = item.group.as_ref().map(|group| format!(", {group}")).unwrap_or_default();
+    let group =
+        item.group.as_ref().map(|group| format!(", {}", group.replace('\n', ", "))).unwrap_or_default();
     let benchmark = benchmark(&found.configuration.configuration.benchmark)?;
     page.heading(&format!("{} item {}{named}{group}", benchmark.title(), item.index));
     page.note(&format!("{}, unit {}", found.configuration.label, found.unit.short()));

@@ -209,7 +209,15 @@ pub(super) fn results_consumer(run: &str) -> String {
 
 /// Whether a text can be one token of a subject and part of a name: letters, digits, `_` and `-`.
 pub(super) fn is_token(text: &str) -> bool {
-    (1..=200).contains(&text.len())
+    text.len() <= 200 && is_message_id(text)
+}
+
+/// The longest id of a message. It ends a subject, of which a server takes four times as much.
+pub(super) const LONGEST_ID: usize = 1_500;
+
+/// Whether a text can be a message's id: letters, digits, `_` and `-`.
+pub(super) fn is_message_id(text: &str) -> bool {
+    (1..=LONGEST_ID).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 

@@ -5,7 +5,7 @@ use futures::StreamExt;
 use serde::Serialize;
 
 use super::codec::{self, Encoded, Unsendable};
-use super::layout::is_token;
+use super::layout::{LONGEST_ID, is_message_id};
 use super::link::{EXPECTED, Failure, SharedLink};
 use super::objects::Objects;
 use crate::QueueError;
@@ -14,7 +14,7 @@ use crate::QueueError;
 const IN_FLIGHT: usize = 256;
 
 /// What a message has beside its body: subject, headers, the protocol's own words. Generous.
-const HEADROOM: usize = 4096;
+const HEADROOM: usize = 4096 + LONGEST_ID;
 
 /// Publishes messages under a subject that ends in their id.
 #[derive(Debug)]
@@ -37,9 +37,9 @@ impl Publisher {
     /// A window in which the server remembers ids would forget them. Instead, a subject of its own that must be
     /// empty says for ever whether the message is there.
     pub(super) async fn publish<T: Serialize + Send>(&self, id: &str, body: T) -> Result<(), QueueError> {
-        if !is_token(id) {
+        if !is_message_id(id) {
             return Err(QueueError::Refused(format!(
-                "`{id}` cannot be a message's id: letters, digits, `_` and `-` can, up to 200 of them"
+                "`{id}` cannot be a message's id: letters, digits, `_` and `-` can, up to {LONGEST_ID} of them"
             )));
         }
         let limit = self.link.layout.body_limit;

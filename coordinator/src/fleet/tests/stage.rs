@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lumos_queue::nats::{Access, Connecting, Layout, NatsQueue};
 use lumos_queue::{Lease, Queue};
-use lumos_tasks::fleet::{HeldLease, RunNotice, RunStatus, UnitMessage, WorkMessage};
+use lumos_tasks::fleet::{HeldLease, ResultMessage, RunNotice, RunStatus, UnitMessage, WorkMessage};
 use lumos_tasks::{Ending, Fault, FaultKind, Outcome, RunToken, Telemetry};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -135,7 +135,7 @@ pub(super) struct Hand {
 }
 
 impl Hand {
-    pub(super) async fn open(&self) -> (NatsQueue<WorkMessage>, NatsQueue<ResultMessage>) {
+    pub(super) async fn open(&self) -> (NatsQueue<WorkMessage>, NatsQueue<ResultBatch>) {
         loop {
             if let Ok(work) = self.server.lane_consumer(&self.lane).await {
                 return (work, self.server.results_publisher(self.run.as_str()).await.unwrap());
@@ -159,9 +159,9 @@ impl Hand {
         }
     }
 
-    pub(super) async fn deliver(&self, results: &NatsQueue<ResultMessage>, result: ResultMessage) {
-        let id = format!("{}-{}-{}", result.unit, result.attempt, self.name);
-        while let Err(error) = results.publish(&id, result.clone()).await {
+    pub(super) async fn deliver(&self, results: &NatsQueue<ResultBatch>, result: ResultMessage) {
+        let batch = ResultBatch::from(Arc::new(result));
+        while let Err(error) = results.publish(&batch.message_id(), batch.clone()).await {
             assert!(matches!(error, lumos_queue::QueueError::Unreachable(_)), "{error}");
         }
     }

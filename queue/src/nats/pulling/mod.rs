@@ -22,7 +22,7 @@ use tokio_util::sync::DropGuard;
 
 use super::codec::{self, Unfit};
 use super::complaints::Kind;
-use super::layout::is_token;
+use super::layout::is_message_id;
 use super::lease::NatsLease;
 use super::link::SharedLink;
 use crate::{Lease, LeaseControl, QueueError};
@@ -119,7 +119,7 @@ impl Drop for Delivery {
 
 /// Whether a message is one that may be seen, by all but its body.
 fn fitness(message: &Message, id: &str, source: &Source, protocol: u32) -> Result<(), Unfit> {
-    if !message.subject.starts_with(&source.root) || !is_token(id) {
+    if !message.subject.starts_with(&source.root) || !is_message_id(id) {
         return Err(Unfit::new(
             Kind::Undecodable,
             "a message stands under a subject that is none of ours: dropped",
