@@ -4,8 +4,11 @@
     reason = "doc comments are help texts here: `<folder>` is a placeholder"
 )]
 
+mod data;
 mod engine;
 mod fleet;
+mod serve;
+mod serve_model;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,8 +16,11 @@ use std::path::PathBuf;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lumos_coordinator::report::Format;
 
+pub(crate) use data::{DataArgs, DataCommand, ImportSqlArgs};
 pub(crate) use engine::{BenchArgs, BenchCommand, BenchEngineArgs, EstimateArgs, VerifyArgs};
 pub(crate) use fleet::{CancelArgs, FleetArgs, MergeArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
+pub(crate) use serve::{ServeArgs, ServeCommand, ServeShopArgs};
+pub(crate) use serve_model::ServeModelArgs;
 
 /// Evaluate Lumos language agents: planning, grounding, execution.
 ///
@@ -108,8 +114,14 @@ pub(crate) enum Command {
     Estimate(EstimateArgs),
     /// Compute a sample of a run again at another batch size and compare
     Verify(VerifyArgs),
+    /// Open a world as web pages, for people
+    Serve(ServeArgs),
     /// Download benchmark data
     Fetch(FetchArgs),
+    /// Serve models to programs that speak OpenAI's interface
+    ServeModel(ServeModelArgs),
+    /// Make of downloaded files what runs take
+    Data(DataArgs),
     /// Print a shell's completion script
     Completions(CompletionsArgs),
 }
@@ -151,10 +163,10 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What to run")]
 pub(crate) struct SelectionArgs {
-    /// Benchmarks, comma-separated: gsm8k, svamp, hotpotqa, strategyqa.
+    /// Benchmarks, comma-separated: gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, intercode_sql.
     #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_TASKS")]
     pub(crate) tasks: Vec<String>,
-    /// iterative, onetime, cot, direct, integrated [default: iterative]
+    /// iterative, onetime, cot, direct, integrated, try-again (intercode_sql) [default: iterative]
     #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_FORMULATION")]
     pub(crate) formulation: Vec<String>,
     /// Whose habits trajectories follow: paper, corrected [default: paper]
@@ -193,7 +205,7 @@ pub(crate) struct SelectionArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Models and tools")]
 pub(crate) struct ModelArgs {
-    /// One model for planner and grounder (and answerer and QA tool): candle:<folder>,
+    /// One model for planner and grounder (and answerer and QA tool): candle:<folder>, candle:<hub id>, lumos:<pair>,
     /// openai:<model>@<base url>, builtin:tiny, script:<cases file>.
     #[arg(long, value_name = "MODEL", env = "LUMOS_MODEL")]
     pub(crate) model: Option<String>,
@@ -210,9 +222,18 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "MODEL", env = "LUMOS_QA")]
     pub(crate) qa: Option<String>,
     /// A tool's backend: maths=native (default), maths=wolfram, wiki=live, wiki=corpus:<JSON lines of title and text>,
-    /// rank=dpr:<folder>, rank=bm25, and recorded:<cases file> for maths, wiki and rank.
+    /// rank=dpr:<folder>, rank=cross-encoder:<folder>, rank=bm25, shop=memory:<folder> (default: the data's catalogue),
+    /// sql=sqlite:<folder> (default: beside the data), sql=mysql://<host>, web=native (default), and
+    /// recorded:<cases file> for maths, wiki, rank and shop.
     #[arg(long = "tool", value_name = "NAME=BACKEND", env = "LUMOS_TOOL")]
     pub(crate) tools: Vec<String>,
+    /// The two worked tasks in front of WebShop's prompts, as JSON in the published form [default: the project's own]
+    #[arg(long, value_name = "FILE", env = "LUMOS_EXEMPLARS")]
+    pub(crate) exemplars: Option<PathBuf>,
+    /// Nouns of product titles by a part-of-speech tagger, JSON lines of `title` and `nouns`, for WebShop's reward
+    /// [default: an approximation]
+    #[arg(long, value_name = "FILE", env = "LUMOS_POS_NOUNS")]
+    pub(crate) pos_nouns: Option<PathBuf>,
     /// 0 decodes greedily, above 0 samples [default: 0]
     #[arg(long, value_name = "NUMBER", env = "LUMOS_TEMPERATURE")]
     pub(crate) temperature: Option<f64>,
@@ -427,7 +448,7 @@ pub(crate) struct ToolArgs {
     /// named.
     #[arg(long)]
     pub(crate) backend: Option<String>,
-    /// The same for rank: bm25, or dpr:<folder> or the folder alone for a DPR reader.
+    /// The same for rank: bm25, dpr:<folder>, cross-encoder:<folder>, or the folder of one of these alone.
     #[arg(long, conflicts_with = "backend")]
     pub(crate) model: Option<String>,
 }
@@ -436,7 +457,7 @@ pub(crate) struct ToolArgs {
 #[command(after_help = "Examples:\n  lumos complete --model builtin:tiny --role grounder 'text'\n  \
                         lumos complete --model candle:models/llama --jsonl --max-new-tokens 48 < prompts.jsonl")]
 pub(crate) struct CompleteArgs {
-    /// The model: candle:<folder> or builtin:tiny.
+    /// The model: candle:<folder>, candle:<hub id> or builtin:tiny.
     #[arg(long, env = "LUMOS_MODEL")]
     pub(crate) model: String,
     /// The prompt, raw text; `-` reads standard input.

@@ -11,7 +11,8 @@ use crate::cli::LogFormat;
 pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
     let default = match (quiet, verbosity) {
         (true, _) => "error",
-        (false, 0) => "warn",
+        // Downloads of models take long: it is said how far they are.
+        (false, 0) => "warn,lumos_worker::hub=info",
         (false, 1) => "warn,lumos=info,lumos_worker=info,lumos_coordinator=info,lumos_engine=info",
         (false, 2) => "warn,lumos=debug,lumos_worker=debug,lumos_coordinator=debug,lumos_engine=debug",
         _ => "trace",

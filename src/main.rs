@@ -3,11 +3,13 @@
 mod budget;
 mod cli;
 mod commands;
+mod data_folder;
 mod estimate;
 mod exit;
 mod fetch;
 mod fleet;
 mod interrupt;
+mod local_model;
 mod logging;
 mod planning;
 mod progress;
@@ -86,7 +88,10 @@ async fn run(cli: Cli) -> Outcome {
         Command::Bench(arguments) => commands::bench::run(&arguments).await,
         Command::Estimate(arguments) => commands::estimate::run(&arguments).await,
         Command::Verify(arguments) => commands::verify::run(&arguments).await,
+        Command::Serve(arguments) => commands::serve::run(&arguments).await,
         Command::Fetch(arguments) => commands::fetch::run(&arguments, quiet).await,
+        Command::ServeModel(arguments) => commands::serve_model::run(&arguments, quiet).await,
+        Command::Data(arguments) => commands::data::run(arguments).await,
         Command::Completions(arguments) => commands::completions::run(&arguments),
     }
 }

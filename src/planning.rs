@@ -10,11 +10,13 @@ use lumos_coordinator::Checkpoint;
 use lumos_coordinator::manifest::{FileRecord, Manifest, ManifestParts, ModelRecord, PlannedData};
 use lumos_coordinator::plan::{SelectError, Selected, expand, select};
 use lumos_coordinator::spec::ResolvedSpec;
-use lumos_tasks::{ContentHash, ItemId, ToolBackend};
+use lumos_tasks::families::shop::{self, Exemplars};
+use lumos_tasks::{ContentHash, Item, ItemId, Task, ToolBackend};
 use lumos_worker::Models;
 use lumos_worker::model::{Identified, hash_file};
 use lumos_worker::tools::{TOOLS, ToolSets};
 
+use crate::data_folder;
 use crate::exit::{Exit, Failure};
 
 /// A run as planned.
@@ -30,6 +32,8 @@ pub(crate) struct PlannedItems {
     path: Option<PathBuf>,
     /// What was selected when the run was planned, by position.
     ids: Vec<ItemId>,
+    /// The exemplars of the run, where not the project's own.
+    exemplars: Option<Exemplars>,
 }
 
 impl PlannedItems {
@@ -42,7 +46,7 @@ impl PlannedItems {
         let selected = items.into_iter().map_while(|item| {
             expected.peek()?;
             match item {
-                Ok(item) => Some(expected.next_if(|id| **id == item.id).map(|_| item)),
+                Ok(item) => Some(expected.next_if(|id| **id == item.id).map(|_| self.with_exemplars(item))),
                 // It was left out when the run was planned as well.
                 Err(error) if error.is_skippable() => Some(None),
                 Err(error) => {
@@ -61,6 +65,21 @@ impl PlannedItems {
         }
         Ok(stored)
     }
+
+    /// The item with the run's exemplars, where it has any.
+    fn with_exemplars(&self, mut item: Item) -> Item {
+        if let Task::Shop { exemplars, .. } = &mut item.task {
+            exemplars.clone_from(&self.exemplars);
+        }
+        item
+    }
+}
+
+/// The worked tasks in a file.
+fn read_exemplars(path: &Path) -> Result<Exemplars, Failure> {
+    let bad = |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| bad(&error))?;
+    Exemplars::read(&text).map_err(|error| bad(&error))
 }
 
 /// Where the items of a benchmark are read.
@@ -81,7 +100,7 @@ struct Data {
 pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Result<Planned, Failure> {
     let backends = tool_backends(&spec, tools)?;
     let mut identified: Vec<Identified> = Vec::new();
-    let configurations = expand(
+    let mut configurations = expand(
         &spec,
         |name, role, formulation| {
             let model = models.identify(name, role, formulation)?;
@@ -96,6 +115,12 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Res
         },
     )
     .map_err(Failure::usage)?;
+    let exemplars = spec.exemplars.as_deref().map(read_exemplars).transpose()?;
+    if let Some(exemplars) = &exemplars {
+        for configuration in configurations.iter_mut().filter(|one| one.benchmark == "webshop") {
+            configuration.prompts = shop::prompts_hash(exemplars);
+        }
+    }
     let mut data = spec.tasks.iter().map(|task| read(&spec, task)).collect::<Result<Vec<_>, _>>()?;
     let ids: Vec<Vec<ItemId>> = data
         .iter_mut()
@@ -127,7 +152,7 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Res
         .zip(ids)
         .map(|(data, mut ids)| {
             ids.retain(|id| partition.is_none_or(|partition| partition.keeps(id)));
-            PlannedItems { benchmark: data.benchmark, path: data.path, ids }
+            PlannedItems { benchmark: data.benchmark, path: data.path, ids, exemplars: exemplars.clone() }
         })
         .collect();
     Ok(Planned { manifest, items })
@@ -143,20 +168,41 @@ fn tool_backends(spec: &ResolvedSpec, tools: &ToolSets) -> Result<Vec<ToolBacken
     for (tool, backend) in &spec.tools {
         backends.insert(tool, tools.identify(tool, backend).map_err(Failure::usage)?);
     }
-    let calls_tools = spec.formulation.iter().any(|formulation| formulation.has_modules());
+    let calls_tools = spec.formulation.iter().any(|formulation| formulation.calls_tools());
     for task in spec.tasks.iter().filter(|_| calls_tools) {
         for tool in crate::settings::benchmark(task)?.tools() {
             if backends.contains_key(tool) {
                 continue;
             }
-            if *tool != "maths" {
-                return Err(Failure::input(format!("{task} calls the tool `{tool}`, which has no backend"))
+            let usual = match *tool {
+                "maths" | "web" => "native".to_owned(),
+                "sql" => sqlite_of(spec.data.as_deref()),
+                "shop" => crate::settings::usual_shop(spec.data.as_deref()),
+                _ => {
+                    return Err(Failure::input(format!(
+                        "{task} calls the tool `{tool}`, which has no backend"
+                    ))
                     .hint(format!("name one with --tool {tool}=BACKEND")));
-            }
-            backends.insert(tool, tools.identify(tool, "native").map_err(Failure::usage)?);
+                }
+            };
+            let identified = tools.identify(tool, &usual).map_err(|error| match *tool {
+                "sql" => Failure::usage(error).hint(
+                    "build the files with lumos data import-sql, or name a backend with --tool sql=BACKEND",
+                ),
+                _ => Failure::usage(error),
+            })?;
+            backends.insert(tool, identified);
         }
     }
     Ok(backends.into_values().collect())
+}
+
+/// The embedded databases: those beside the data, or those of the samples.
+fn sqlite_of(data: Option<&Path>) -> String {
+    data.map_or_else(
+        || "sqlite".to_owned(),
+        |folder| format!("sqlite:{}", folder.join("intercode_sql/sqlite").display()),
+    )
 }
 
 pub(crate) fn model_record(model: Identified) -> ModelRecord {
@@ -203,6 +249,9 @@ pub(crate) fn count(spec: &ResolvedSpec, task: &str) -> Result<u64, Failure> {
 }
 
 fn hash(path: &Path) -> Result<ContentHash, Failure> {
+    if path.is_dir() {
+        return data_folder::hash(path);
+    }
     hash_file(path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))
 }
 

@@ -1,6 +1,7 @@
 //! From flags, environment and files to one resolved specification.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::str::FromStr;
 
 use lumos_benchmarks::{Benchmark, Scoring};
@@ -11,6 +12,7 @@ use lumos_coordinator::spec::{
 use lumos_engine::{DType, RotaryPrecision};
 use lumos_tasks::{Behaviour, Formulation};
 use lumos_worker::model::EngineSettings;
+use lumos_worker::sessions::catalogue::ShopFiles;
 
 use crate::cli::{EngineArgs, ModelArgs, RunArgs, Switch};
 use crate::exit::Failure;
@@ -54,7 +56,7 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
             top_k: models.top_k,
             max_new_tokens: models.max_new_tokens,
         },
-        tools: tools(&models.tools)?,
+        tools: with_nouns(tools(&models.tools)?, models.pos_nouns.as_deref(), selection.data.as_deref()),
         batch_size: engine.batch_size.as_deref().map(parse::<BatchSize>).transpose()?,
         device: engine.device.clone(),
         dtype: engine.dtype.clone(),
@@ -64,6 +66,7 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
             retry_on_error: limits.retry_on_error,
         },
         skip_invalid: selection.skip_invalid.then_some(true),
+        exemplars: models.exemplars.clone(),
     })
 }
 
@@ -128,6 +131,24 @@ fn tools(given: &[String]) -> Result<Option<BTreeMap<String, String>>, Failure> 
         tools.insert(tool.to_owned(), backend.to_owned());
     }
     Ok((!tools.is_empty()).then_some(tools))
+}
+
+/// The tools with a file of nouns for the shop, where one is named.
+fn with_nouns(
+    tools: Option<BTreeMap<String, String>>,
+    nouns: Option<&Path>,
+    data: Option<&Path>,
+) -> Option<BTreeMap<String, String>> {
+    let Some(nouns) = nouns else { return tools };
+    let mut tools = tools.unwrap_or_default();
+    let shop = tools.remove("shop").unwrap_or_else(|| usual_shop(data));
+    tools.insert("shop".to_owned(), ShopFiles::with_nouns(&shop, nouns));
+    Some(tools)
+}
+
+/// The shop's backend where none is named: the catalogue that the goals are made of.
+pub(crate) fn usual_shop(data: Option<&Path>) -> String {
+    ShopFiles { folder: data.map(|folder| folder.join("webshop")), nouns: None }.backend()
 }
 
 /// How engines are loaded, by flags alone (`complete`).

@@ -8,11 +8,10 @@ use comfy_table::{CellAlignment, Table, presets};
 use lumos_engine::bench::{BenchCell, BenchReport, BenchSettings, measure};
 use lumos_engine::{DType, LoadOptions, ModelSource, RandomShape};
 use lumos_tasks::{Formulation, Role};
-use lumos_worker::ModelName;
-use lumos_worker::model::builtin_source;
 
 use crate::cli::{BenchArgs, BenchCommand, BenchEngineArgs};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::local_model;
 
 /// Seed of random weights: the same for what is measured and what is saved.
 const SEED: u64 = 1;
@@ -72,15 +71,8 @@ fn source(arguments: &BenchEngineArgs) -> Result<ModelSource, Failure> {
     if let Some(shape) = arguments.random_weights {
         return Ok(ModelSource::Random { shape, seed: SEED });
     }
-    let name: ModelName = arguments.model.as_deref().unwrap_or_default().parse().map_err(Failure::usage)?;
-    match name {
-        ModelName::Candle(folder) => Ok(ModelSource::Folder(folder)),
-        ModelName::BuiltinTiny => builtin_source(Role::Planner, Formulation::Iterative)
-            .ok_or_else(|| Failure::input("this build has no builtin:tiny")),
-        name => Err(Failure::input(format!(
-            "{name} is not computed by the engine; give candle:<folder>, builtin:tiny or --random-weights"
-        ))),
-    }
+    let name = arguments.model.as_deref().unwrap_or_default();
+    local_model::source(name, Role::Planner, Formulation::Iterative)
 }
 
 fn write(path: &Path, report: &BenchReport) -> Result<(), Failure> {

@@ -3,17 +3,14 @@
 use std::io::{self, BufRead, Read, Write};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use lumos_engine::{
-    Engine, Finish, GenerateRequest, Generation, Input, ModelSource, RotaryPrecision, Sampling, Stop,
-};
+use lumos_engine::{Engine, Finish, GenerateRequest, Generation, Input, Sampling, Stop};
 use lumos_tasks::{Formulation, Role};
-use lumos_worker::ModelName;
-use lumos_worker::model::builtin_source;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::CompleteArgs;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::local_model;
 
 /// One line of standard input.
 #[derive(Debug, Deserialize)]
@@ -70,7 +67,6 @@ fn prompts(arguments: &CompleteArgs) -> Result<Vec<Line>, Failure> {
 }
 
 async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
-    let name: ModelName = arguments.model.parse().map_err(Failure::usage)?;
     let role = match arguments.role.as_str() {
         "planner" => Role::Planner,
         "grounder" => Role::Grounder,
@@ -79,23 +75,9 @@ async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
         }
     };
     let formulation: Formulation = arguments.formulation.parse().map_err(Failure::usage)?;
-    let source = match name {
-        ModelName::Candle(folder) => ModelSource::Folder(folder),
-        ModelName::BuiltinTiny => builtin_source(role, formulation)
-            .ok_or_else(|| Failure::input(format!("builtin:tiny has no {role} for {formulation}")))?,
-        ModelName::OpenAi(_) => {
-            return Err(Failure::input(
-                "complete runs models in this process; give candle:<folder> or builtin:tiny",
-            ));
-        }
-        ModelName::Script(_) => {
-            return Err(Failure::input("a script generates nothing; give candle:<folder> or builtin:tiny"));
-        }
-    };
-    let mut settings = crate::settings::engine(&arguments.engine)?;
-    if matches!(source, ModelSource::Memory(_)) {
-        settings.rotary = RotaryPrecision::Full;
-    }
+    let source = local_model::source(&arguments.model, role, formulation)?;
+    let settings = crate::settings::engine(&arguments.engine)?;
+    let settings = local_model::settings_for(&source, settings);
     let options = settings.options();
     let loading = tokio::task::spawn_blocking(move || Engine::load(source, options));
     loading.await?.map_err(Failure::usage)

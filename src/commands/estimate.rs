@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
@@ -15,7 +16,6 @@ use lumos_engine::bench::BenchReport;
 use lumos_tasks::{ContentHash, Formulation, ModelIdentity, Step};
 use serde::Serialize;
 use serde_json::json;
-use std::time::Duration;
 
 use super::bench::measure_shape;
 use super::report::open;

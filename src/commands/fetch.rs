@@ -13,6 +13,11 @@ pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> Outcome {
         names.map(crate::settings::benchmark).collect::<Result<_, _>>()?;
     let client = client()?;
     for benchmark in benchmarks {
+        if benchmark.downloads().is_empty() {
+            let name = benchmark.name();
+            return Err(Failure::input(format!("the files of {name} are given out by their authors only"))
+                .hint(format!("docs/{name}.md says how to get them and where to put them")));
+        }
         for source in benchmark.downloads() {
             let url = match &arguments.mirror {
                 Some(mirror) => format!("{}/{}", mirror.trim_end_matches('/'), source.file),

@@ -6,7 +6,7 @@ use std::path::Path;
 use futures::{StreamExt, TryStreamExt, stream};
 use lumos_tasks::families::qa::page::Page;
 use lumos_tasks::{Behaviour, MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
-use lumos_worker::tools::{ToolFault, ToolSets, Tools};
+use lumos_worker::tools::{ToolFault, ToolSets, Tools, rank_backend};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -114,7 +114,7 @@ pub(crate) async fn run(arguments: &ToolArgs) -> Outcome {
     let backend = backend.map_or_else(|| tool.usual(), String::as_str);
     // A ranker's model may be named by its folder alone.
     let folder = matches!(tool, ByHand::Rank) && Path::new(backend).is_dir();
-    let backend = if folder { &format!("dpr:{backend}") } else { backend };
+    let backend = if folder { &format!("{}:{backend}", rank_backend(Path::new(backend))) } else { backend };
     let sets = ToolSets::default();
     let planned = sets.identify(&arguments.name, backend).map_err(Failure::usage)?;
     let tools = sets.backend(&planned).await.map_err(Failure::usage)?;
@@ -195,7 +195,13 @@ fn result(reply: ToolReply) -> Result<(&'static str, Value), String> {
         ToolReply::Wiki(page) => ("result", json!(page)),
         ToolReply::Search(addresses) => ("result", json!(addresses)),
         ToolReply::Rank(scores) => ("scores", json!(scores)),
-        ToolReply::Chat(_) => return Err("the tool gave no result of a query".to_owned()),
+        ToolReply::Chat(_)
+        | ToolReply::Candidates(_)
+        | ToolReply::Sql(_)
+        | ToolReply::SqlGrade(_)
+        | ToolReply::Shop(_) => {
+            return Err("the tool gave no result of a query".to_owned());
+        }
     })
 }
 

@@ -69,6 +69,7 @@ pub(crate) async fn run(arguments: &VerifyArgs) -> Outcome {
     let models = Arc::new(Models::new(settings::engine_of(&spec, &engine)?));
     check_models(&manifest, &models).await?;
     let tools = ToolSets::default();
+    check_tools(&manifest, &tools)?;
     let total = sample.len();
     let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut out = io::stdout().lock();
@@ -148,6 +149,12 @@ impl Comparison {
     }
 }
 
+/// The tools' backends would still answer the same.
+fn check_tools(manifest: &Manifest, tools: &ToolSets) -> Result<(), Failure> {
+    let mut planned = manifest.configurations.iter().flat_map(|planned| &planned.configuration.tools);
+    planned.try_for_each(|tool| tools.verify(tool)).map_err(Failure::input)
+}
+
 /// The settled units with the smallest identities, which are hashes: the same ones every time, and spread evenly.
 fn sample(manifest: &Manifest, checkpoint: &Checkpoint, size: usize) -> Result<Vec<Sampled>, Failure> {
     let mut chosen: BTreeMap<UnitId, Sampled> = BTreeMap::new();
@@ -182,4 +189,36 @@ async fn again(
     let (outcome, _) = drive(&sampled.unit, &backends, Limits::default(), &Progress::default()).await;
     let comparison = Comparison::of(&sampled.recorded, &outcome);
     Ok((sampled, comparison))
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::{Ending, Fault, FaultKind, Finish, Reason, Role, Stage};
+
+    use super::*;
+
+    fn episode(reply: &str, ending: Ending) -> Episode {
+        let step = Step::Generate {
+            turn: 1,
+            role: Role::Planner,
+            prompt: "p".to_owned(),
+            reply: reply.to_owned(),
+            finish: Finish::Stop,
+            prompt_tokens: None,
+            completion_tokens: None,
+        };
+        Episode { ending, evidence: None, steps: vec![step] }
+    }
+
+    #[test]
+    fn flips_are_told_apart() {
+        let recorded = episode("a", Ending::Answered);
+        let compare = |again| Comparison::of(&recorded, &again);
+        assert_eq!(compare(recorded.clone()), Comparison::Equal);
+        assert_eq!(compare(episode("b", Ending::Answered)), Comparison::Reply);
+        let reason = Reason { stage: Stage::Limit, turn: 1, detail: String::new() };
+        assert_eq!(compare(episode("a", Ending::GaveUp(reason))), Comparison::Ending);
+        let fault = Fault { kind: FaultKind::Model, message: String::new() };
+        assert_eq!(compare(episode("b", Ending::Faulted(fault))), Comparison::Fault);
+    }
 }

@@ -95,6 +95,8 @@ fn models_settings(arguments: &WorkerArgs) -> Result<ModelsSettings, Failure> {
     Ok(ModelsSettings {
         engine: settings::engine(&arguments.engine)?,
         openai: None,
+        hub: None,
+        pinned_only: true,
         script_latency: (!latency.is_zero()).then_some(latency),
         names,
     })

@@ -1,0 +1,51 @@
+//! Writes a cases file that drives a run of shopping from end to end without a model: every goal under a scripted
+//! customer, in the real shop.
+//!
+//! `cargo run --release --example script_shopping -- --data data --limit 500 > cases.jsonl`, and then
+//! `lumos run --tasks webshop --data data --limit 500 --model script:cases.jsonl --tool rank=bm25`.
+//!
+//! The customer has no wits ([`author`]): its figures show that things work and nothing else.
+
+mod author;
+
+use std::error::Error;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Parser;
+use lumos_benchmarks::{DataSource, get};
+use lumos_worker::sessions::catalogue::ShopFiles;
+use lumos_worker::tools::ToolSets;
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The data folder; without it the samples that ship are taken.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// The first so many goals.
+    #[arg(long)]
+    limit: Option<usize>,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let benchmark = get("webshop")?;
+    let sets = ToolSets::default();
+    let folder = arguments.data.as_ref().map(|data| data.join("webshop"));
+    let shop = ShopFiles { folder, nouns: None }.backend();
+    let planned = vec![sets.identify("rank", "bm25")?, sets.identify("shop", &shop)?];
+    let source = match &arguments.data {
+        Some(folder) => DataSource::in_folder(folder, benchmark),
+        None => DataSource::Samples,
+    };
+    let configuration = author::configuration(benchmark, planned);
+    let tools = sets.of(&configuration).await?;
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for item in benchmark.open(source)?.take(arguments.limit.unwrap_or(usize::MAX)) {
+        let case = author::case(&item?, &configuration, tools.as_ref()).await?;
+        serde_json::to_writer(&mut out, &case)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,70 @@
+//! An agent that knows the gold query: it lists the tables, runs the query and submits what it gives.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::Arc;
+
+use lumos_benchmarks::Benchmark;
+use lumos_tasks::recorded::{Case, Expected, RecordedCall, Script};
+use lumos_tasks::{
+    Behaviour, ChatReply, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings,
+    Item, Next, Reply, Role, ToolReply,
+};
+
+/// What the agent says to one item, as a case without an outcome: up to the first statement.
+pub(crate) fn case(
+    benchmark: &dyn Benchmark,
+    item: &Item,
+    formulation: Formulation,
+) -> Result<Case, Box<dyn Error>> {
+    let behaviour = Behaviour::Paper;
+    let configuration = Configuration {
+        benchmark: benchmark.name().to_owned(),
+        formulation,
+        behaviour,
+        max_rounds: benchmark.max_rounds(behaviour),
+        models: BTreeMap::new(),
+        tools: Vec::new(),
+        generation: GenerationSettings::default(),
+        seed: 0,
+        prompts: benchmark.prompts_hash(),
+    };
+    let gold = item.target.text().trim().trim_end_matches(';');
+    let unit =
+        EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::new(configuration));
+    let mut episode = Episode::start(&unit);
+    let (mut script, mut prompts, mut tools) = (Script::default(), Script::default(), Vec::new());
+    loop {
+        let reply = match episode.next() {
+            Next::Generate(request) => {
+                let text = match request.role {
+                    Role::Planner => "Subgoal 1: Write the query.".to_owned(),
+                    _ => format!("R1 = ListTables(); R2 = ExecuteSQL({gold}); R3 = Submit(R2)"),
+                };
+                prompts.push(request.role, request.prompt());
+                script.push(request.role, &text);
+                Reply::Completion(Completion::recorded(text))
+            }
+            Next::Call(call) if call.tool() != "sql" => {
+                let reply = ToolReply::Chat(ChatReply::recorded(format!("```sql\n{gold}\n```")));
+                tools.push(RecordedCall::of(call, &reply));
+                Reply::Tool(reply)
+            }
+            Next::Call(_) | Next::Done => break,
+        };
+        episode.feed(reply)?;
+    }
+    Ok(Case {
+        id: unit.id.as_str().to_owned(),
+        benchmark: benchmark.name().to_owned(),
+        formulation,
+        tags: Vec::new(),
+        item: item.record.clone(),
+        script,
+        prompts,
+        tools,
+        effective_turns: None,
+        expected: Expected::default(),
+        randint: Vec::new(),
+    })
+}

@@ -1,0 +1,46 @@
+//! `lumos serve`: a world as web pages, for people.
+
+use std::sync::Arc;
+
+use lumos_benchmarks::DataSource;
+use lumos_environments::shop::Goal;
+use lumos_worker::sessions::catalogue::ShopFiles;
+use lumos_worker::sessions::shop::staff;
+use lumos_worker::sessions::site::{Site, serve};
+use tokio::net::TcpListener;
+
+use crate::cli::{ServeArgs, ServeCommand, ServeShopArgs};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::interrupt::Interrupts;
+
+pub(crate) async fn run(arguments: &ServeArgs) -> Outcome {
+    match &arguments.world {
+        ServeCommand::Shop(arguments) => shop(arguments).await,
+    }
+}
+
+async fn shop(arguments: &ServeShopArgs) -> Outcome {
+    let folder = arguments.data.as_ref().map(|data| data.join("webshop"));
+    let files = ShopFiles { folder, nouns: arguments.pos_nouns.clone() };
+    let source = arguments.data.clone();
+    let site = tokio::task::spawn_blocking(move || {
+        let goals = goals(source.as_deref())?;
+        Ok::<_, Failure>(Site::new(staff(&files).map_err(Failure::usage)?, goals))
+    })
+    .await
+    .map_err(|error| Failure::input(error.to_string()))??;
+    let listener = TcpListener::bind((arguments.bind, arguments.port)).await?;
+    println!("http://{}/", listener.local_addr()?);
+    let interrupts = Interrupts::watch();
+    serve(listener, Arc::new(site), interrupts.drain.clone().cancelled_owned()).await?;
+    Ok(Exit::Complete)
+}
+
+/// The goals of a data folder, or of the samples.
+fn goals(data: Option<&std::path::Path>) -> Result<Vec<Goal>, Failure> {
+    let benchmark = crate::settings::benchmark("webshop")?;
+    let source = data.map_or(DataSource::Samples, |data| DataSource::in_folder(data, benchmark));
+    let items = benchmark.open(source).map_err(Failure::usage)?;
+    let goal = |record| serde_json::from_value(record).map_err(|error| Failure::input(error.to_string()));
+    items.map(|item| item.map_err(Failure::usage).and_then(|item| goal(item.record))).collect()
+}

@@ -1,0 +1,116 @@
+//! `lumos serve-model`: the engine for programs that speak OpenAI's interface.
+
+use std::collections::BTreeSet;
+
+use lumos_engine::ModelSource;
+use lumos_tasks::{Formulation, Role};
+use lumos_worker::ModelName;
+use lumos_worker::model::EngineSettings;
+use lumos_worker::serve_model::{ApiKey, ServeSettings, ServedModel, folder_id, serve_models};
+use tokio::net::TcpListener;
+
+use crate::cli::ServeModelArgs;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::interrupt::Interrupts;
+use crate::{local_model, settings};
+
+/// Where the key stands.
+const KEY: &str = "LUMOS_API_KEY";
+
+/// The shipped models, by what follows their name.
+const TINY: [(&str, Role, Formulation); 3] = [
+    ("planner-iterative", Role::Planner, Formulation::Iterative),
+    ("planner-onetime", Role::Planner, Formulation::OneTime),
+    ("grounder", Role::Grounder, Formulation::Iterative),
+];
+
+pub(crate) async fn run(arguments: &ServeModelArgs, quiet: bool) -> Outcome {
+    let mut named = Vec::new();
+    for text in &arguments.models {
+        named.extend(models_of(text)?);
+    }
+    let ids: BTreeSet<&str> = named.iter().map(|(id, _)| id.as_str()).collect();
+    if ids.len() < named.len() {
+        return Err(Failure::input("two models have the same name")
+            .hint("name them apart: --model planner=candle:… --model grounder=candle:…"));
+    }
+    let key = key()?;
+    let address = arguments.listen;
+    // Before anything is loaded: an address that is taken is known at once.
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|error| Failure::input(format!("cannot listen on {address}: {error}")))?;
+    if key.is_none() && !address.ip().is_loopback() {
+        tracing::warn!("everybody who reaches {address} may use the models; set {KEY} to ask for a key");
+    }
+    let interrupts = Interrupts::watch_releasing();
+    let engine = settings::engine(&arguments.engine)?;
+    let loading = tokio::task::spawn_blocking(move || load(named, engine));
+    let models = tokio::select! {
+        models = loading => models??,
+        () = interrupts.drain.cancelled() => return Ok(Exit::Interrupted),
+    };
+    if !quiet {
+        for model in &models {
+            eprintln!("{}: at most {} tokens", model.id(), model.context_length());
+        }
+        eprintln!("listening on http://{}/v1; Ctrl-C ends", listener.local_addr()?);
+    }
+    let serve_settings = ServeSettings { key, ..ServeSettings::default() };
+    let (drain, stop) = (interrupts.drain.clone(), interrupts.stop.clone());
+    serve_models(listener, models, serve_settings, drain, stop).await?;
+    Ok(if interrupts.stop.is_cancelled() { Exit::Interrupted } else { Exit::Complete })
+}
+
+/// The models that one `--model` names, each with what clients call it.
+fn models_of(text: &str) -> Result<Vec<(String, ModelSource)>, Failure> {
+    let (id, name) = match text.split_once('=') {
+        Some((id, name)) if !id.contains(':') => (Some(id), name),
+        _ => (None, text),
+    };
+    if id.is_some_and(|id| id.trim().is_empty()) {
+        return Err(Failure::input(format!("--model {text} has no name before the ="))
+            .hint("write --model NAME=candle:<folder>"));
+    }
+    let parsed: ModelName = name.parse().map_err(Failure::usage)?;
+    match parsed {
+        ModelName::BuiltinTiny => TINY
+            .into_iter()
+            .map(|(part, role, formulation)| {
+                let id = format!("{}-{part}", id.unwrap_or("tiny"));
+                Ok::<_, Failure>((id, local_model::source(name, role, formulation)?))
+            })
+            .collect(),
+        ModelName::Lumos(pair) => {
+            Err(Failure::input(format!("{pair} is two models, a planner and a grounder"))
+                .hint("name each of them: --model planner=candle:ai2lumos/lumos_maths_plan_iterative"))
+        }
+        parsed => {
+            let source = local_model::source(name, Role::Planner, Formulation::Iterative)?;
+            let own = match (id, parsed) {
+                (Some(id), _) => id.to_owned(),
+                (None, ModelName::Candle(folder)) => folder_id(&folder),
+                (None, other) => other.to_string(),
+            };
+            Ok(vec![(own, source)])
+        }
+    }
+}
+
+fn load(named: Vec<(String, ModelSource)>, engine: EngineSettings) -> Result<Vec<ServedModel>, Failure> {
+    let load = |(id, source): (String, ModelSource)| {
+        let engine = local_model::settings_for(&source, engine);
+        ServedModel::load(id, source, engine).map_err(Failure::usage)
+    };
+    named.into_iter().map(load).collect()
+}
+
+/// The key of the environment; an empty one asks for none.
+fn key() -> Result<Option<ApiKey>, Failure> {
+    match std::env::var(KEY) {
+        Ok(key) if key.trim().is_empty() => Ok(None),
+        Ok(key) => Ok(Some(ApiKey::new(&key))),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => Err(Failure::input(format!("{KEY} is no text"))),
+    }
+}
