@@ -24,6 +24,17 @@ else
   unset LUMOS_NATS_SERVER_CURRENT
 fi
 
+# The browser's tests drive a real Chromium.
+if ! command -v chromedriver >/dev/null && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+  apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver chromium-sandbox fonts-dejavu-core >/dev/null ||
+    echo "chromium cannot be installed here; the tests that need it will say that they are skipped" >&2
+fi
+# Episodes' databases are tried on a real MariaDB, which the tests start on a port of their own.
+if [ ! -x /usr/sbin/mariadbd ] && command -v apt-get >/dev/null && [ "$(id -u)" = 0 ]; then
+  apt-get update -qq && apt-get install -y -qq --no-install-recommends mariadb-server >/dev/null ||
+    echo "mariadb-server cannot be installed here; the tests that need one will say that they are skipped" >&2
+fi
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0

@@ -67,50 +67,20 @@ fn weights_are_saved_for_other_programs() {
 fn a_run_is_verified_at_another_batch_size() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().display().to_string();
-    expect(
-        0,
-        &[
-            "run",
-            "--tasks",
-            "gsm8k",
-            "--model",
-            "builtin:tiny",
-            "--limit",
-            "6",
-            "--output-path",
-            &path,
-            "--name",
-            "one",
-            "-q",
-        ],
-    );
-    let run = folder.path().join("one").display().to_string();
-    let (text, _) = expect(0, &["verify", &run, "--sample", "5"]);
+    let run = |name: &str, more: &[&str]| {
+        let what = ["run", "--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "6", "-q"];
+        expect(0, &[&what[..], &["--output-path", &path, "--name", name], more].concat());
+    };
+    run("one", &[]);
+    let one = folder.path().join("one").display().to_string();
+    let (text, _) = expect(0, &["verify", &one, "--sample", "5"]);
     assert!(text.contains("5 units at batch size 1: 5 equal"), "{text}");
-    let (json, _) = expect(0, &["verify", &run, "--sample", "100", "--batch-size", "3", "--json"]);
+    let (json, _) = expect(0, &["verify", &one, "--sample", "100", "--batch-size", "3", "--json"]);
     let told = lines(&json);
     assert_eq!(told.len(), 7);
     assert_eq!((told[6]["units"].as_u64(), told[6]["equal"].as_u64()), (Some(6), Some(6)));
     // Without the prefix cache the results are the same.
-    let (_, _) = expect(
-        0,
-        &[
-            "run",
-            "--tasks",
-            "gsm8k",
-            "--model",
-            "builtin:tiny",
-            "--limit",
-            "6",
-            "--output-path",
-            &path,
-            "--name",
-            "two",
-            "--prefix-cache",
-            "off",
-            "-q",
-        ],
-    );
+    run("two", &["--prefix-cache", "off"]);
     let samples = |name: &str| {
         let files = crate::support::files(&folder.path().join(name), "samples", ".jsonl");
         assert_eq!(files.len(), 1);

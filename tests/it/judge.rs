@@ -106,12 +106,12 @@ fn a_pass_stops_at_its_limit_of_costs() {
         let arguments = score(cost);
         server.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    // 0.0036 dollars each: two, and the one at hand.
+    // 0.0036 dollars each: two, the one at hand, and on a busy machine one more before its cost is known.
     let (code, stdout, stderr) = limited("0.009");
     assert_eq!(code, 5, "{stdout}\n{stderr}");
     assert!(stderr.contains("--max-cost 0.009"), "{stderr}");
     let asked = verdicts(&server).len();
-    assert!((2..=3).contains(&asked), "{asked}");
+    assert!((2..=4).contains(&asked), "{asked}");
     // What is spent is spent: the same limit allows nothing more.
     assert_eq!(limited("0.007").0, 5);
     assert_eq!(verdicts(&server).len(), asked);

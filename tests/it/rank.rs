@@ -35,8 +35,36 @@ fn passages_are_ranked_as_by_the_published_reader() {
 }
 
 #[test]
+fn texts_are_ranked_as_by_the_published_cross_encoders() {
+    let Some(shared) = shared("texts_are_ranked_as_by_the_published_cross_encoders") else { return };
+    for name in ["roberta-cross-encoder", "deberta-v2-cross-encoder"] {
+        let folder = shared.join("golden/engine").join(name);
+        let cases = rows(&folder.join("cases.jsonl.gz"));
+        // All texts for each query: each pair's own text comes at its place.
+        let texts: Vec<&Value> = cases.iter().map(|case| &case["pair"][1]).collect();
+        let input: String = cases
+            .iter()
+            .map(|case| format!("{}\n", json!({"query": case["pair"][0], "texts": texts})))
+            .collect();
+        for model in [folder.display().to_string(), format!("cross-encoder:{}", folder.display())] {
+            let (code, stdout, stderr) = fed(&["tool", "rank", "--model", &model], &input);
+            assert_eq!(code, 0, "{stderr}");
+            let replies: Vec<Value> =
+                stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+            assert_eq!(replies.len(), cases.len());
+            for (index, (case, reply)) in cases.iter().zip(&replies).enumerate() {
+                let (score, logit) = (&reply["scores"][index], &case["logit"]);
+                assert!((score.as_f64().unwrap() - logit.as_f64().unwrap()).abs() < 1e-3, "{score} {logit}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_no_question_or_no_ranker_is_told() {
     let (_, stderr) = expect(2, &["tool", "rank", "--model", "dpr:no/such/folder"]);
+    assert!(stderr.contains("no/such/folder") && stderr.contains("No such file"), "{stderr}");
+    let (_, stderr) = expect(2, &["tool", "rank", "--model", "cross-encoder:no/such/folder"]);
     assert!(stderr.contains("no/such/folder") && stderr.contains("No such file"), "{stderr}");
     let run = ["run", "--tasks", "hotpotqa", "--model", "builtin:tiny", "--qa", "builtin:tiny"];
     let tool = ["--tool", "wiki=recorded:x", "--tool", "rank=dpr:no/such/folder"];

@@ -1,0 +1,158 @@
+//! Mind2Web from end to end: pages, candidates ranked by their words, and an agent whose replies are scripted.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use lumos_benchmarks::{DataSource, get, replay};
+use lumos_tasks::{
+    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Item, Next,
+    Reply, Role, Target,
+};
+use lumos_worker::tools::ToolSets;
+use serde_json::{Value, json};
+
+use crate::support::{content, expect, shared};
+
+/// An agent that was told the gold actions and asks for the elements in the words of `words`.
+fn script(source: DataSource, words: fn(&Item, usize) -> String, cases: &Path) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let benchmark = get("mind2web").unwrap();
+    let sets = ToolSets::default();
+    let tools: Vec<_> = [("rank", "bm25"), ("web", "native")]
+        .iter()
+        .map(|(tool, backend)| sets.identify(tool, backend).unwrap())
+        .collect();
+    let configuration = Arc::new(Configuration {
+        benchmark: "mind2web".to_owned(),
+        formulation: Formulation::Iterative,
+        behaviour: Behaviour::Paper,
+        max_rounds: benchmark.max_rounds(Behaviour::Paper),
+        models: BTreeMap::new(),
+        tools,
+        generation: GenerationSettings::default(),
+        seed: 0,
+        prompts: benchmark.prompts_hash(),
+    });
+    let tools = runtime.block_on(sets.of(&configuration)).unwrap();
+    let mut written = String::new();
+    for item in benchmark.open(source).unwrap().map(Result::unwrap) {
+        let Target::Web { steps, .. } = &item.target else { panic!() };
+        let unit = EpisodeUnit::new(
+            item.id.clone(),
+            item.task.clone(),
+            item.setup.clone(),
+            Arc::clone(&configuration),
+        );
+        let session = runtime.block_on(tools.open(&unit)).unwrap().unwrap();
+        let mut episode = Episode::start(&unit);
+        loop {
+            let step = episode.turn() as usize - 1;
+            let reply = match episode.next() {
+                Next::Done => break,
+                Next::Generate(request) if request.role == Role::Planner => {
+                    Reply::Completion(Completion::recorded(format!("Subgoal {}: Go on", step + 1)))
+                }
+                Next::Generate(_) => {
+                    let page = if step == 0 { "Env".to_owned() } else { format!("R{step}") };
+                    let (gold, query) = (&steps[step], words(&item, step));
+                    let text = if gold.operation == "CLICK" {
+                        String::new()
+                    } else {
+                        format!(", TEXT: {}", gold.value)
+                    };
+                    let action = format!("R{} = {}({page}, QUERY: {query}{text})", step + 1, gold.operation);
+                    Reply::Completion(Completion::recorded(action))
+                }
+                Next::Call(call) => Reply::Tool(runtime.block_on(session.call(call)).unwrap()),
+            };
+            episode.feed(reply).unwrap();
+        }
+        let case = replay::record(&item, &unit, &episode.finish()).unwrap();
+        assert_eq!(replay::replay(&case).difference, None);
+        written += &format!("{}\n", serde_json::to_string(&case).unwrap());
+    }
+    fs::write(cases, written).unwrap();
+}
+
+/// The words of the gold element, as its representation has them.
+fn gold_words(item: &Item, step: usize) -> String {
+    let Target::Web { words, .. } = &item.target else { panic!() };
+    let representation = words.split("; ").nth(step).unwrap();
+    let element = representation.split(" -> ").next().unwrap();
+    element.rsplit(']').next().unwrap().trim().to_owned()
+}
+
+/// Runs a script in both behaviours; the samples, and what was printed.
+fn run(folder: &Path, name: &str, data: &[&str]) -> (Vec<Value>, String) {
+    let recorded = folder.join(format!("{name}.jsonl"));
+    let model = format!("script:{}", folder.join("cases.jsonl").display());
+    let (recorded_path, output) = (recorded.display().to_string(), folder.display().to_string());
+    let mut arguments =
+        vec!["run", "--tasks", "mind2web", "--behaviour", "paper,corrected", "--model", &model];
+    arguments.extend([
+        "--tool",
+        "rank=bm25",
+        "--record",
+        &recorded_path,
+        "--output-path",
+        &output,
+        "--name",
+        name,
+    ]);
+    arguments.extend(data);
+    let (stdout, _) = expect(0, &arguments);
+    let rows = content(&folder.join(name)).0.remove("mind2web").unwrap();
+    let (replayed, _) = expect(0, &["replay", recorded.to_str().unwrap()]);
+    assert_eq!(replayed, format!("{} passed, 0 failed\n", rows.len()));
+    (rows, stdout)
+}
+
+#[test]
+fn the_samples_are_carried_out() {
+    let folder = tempfile::tempdir().unwrap();
+    script(DataSource::Samples, gold_words, &folder.path().join("cases.jsonl"));
+    let (rows, stdout) = run(folder.path(), "first", &[]);
+    assert_eq!(rows.len(), 20);
+    assert!(rows.iter().all(|row| row["status"] == "answered"), "{rows:#?}");
+    for told in ["step_success_rate", "website: paperboat", "domain: Travel", "split: samples"] {
+        assert!(stdout.contains(told), "{told} in {stdout}");
+    }
+    let (again, _) = run(folder.path(), "again", &[]);
+    assert_eq!(rows, again);
+}
+
+#[test]
+fn a_real_page_is_worked_on() {
+    let Some(shared) = shared("a_real_page_is_worked_on") else { return };
+    let step = fs::read_to_string(shared.join("data/mind2web/step_with_html.json")).unwrap();
+    let mut step: Value = serde_json::from_str(&step).unwrap();
+    let task = json!([{
+        "annotation_id": step["annotation_id"], "website": step["website"], "domain": "Service",
+        "confirmed_task": step["confirmed_task"], "action_reprs": ["[button]  Search -> CLICK"],
+        "actions": [step["action"].take()],
+    }]);
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let split = data.join("mind2web/test_domain");
+    fs::create_dir_all(&split).unwrap();
+    fs::write(split.join("test_domain_0.json"), task.to_string()).unwrap();
+    script(DataSource::File(split), gold_words, &folder.path().join("cases.jsonl"));
+    let (rows, stdout) = run(folder.path(), "real", &["--data", data.to_str().unwrap()]);
+    assert_eq!(rows.len(), 2);
+    assert!(stdout.contains("website: thumbtack"), "{stdout}");
+}
+
+#[test]
+fn data_that_is_not_there_says_how_to_get_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let (_, stderr) = expect(
+        2,
+        &["run", "--tasks", "mind2web", "--data", data, "--tool", "rank=bm25", "--model", "builtin:tiny"],
+    );
+    assert!(stderr.contains("docs/mind2web.md"), "{stderr}");
+    let (_, stderr) = expect(2, &["fetch", "mind2web", "--data", data]);
+    assert!(stderr.contains("by their authors only"), "{stderr}");
+}
