@@ -23,6 +23,8 @@ def main():
     parser.add_argument("--items", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--most-foreign", type=float, default=MOST_FOREIGN,
+                        help="processors that other programs may take; a round with more is measured again")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     folder = arguments.folder / f"{arguments.shape}-{arguments.dtype}"
@@ -43,7 +45,7 @@ def main():
                 figure, foreign = measured(programs[name])
                 told = f"round {turn + 1}, {name}: {figure['items_per_second']:.3f} items/s"
                 print(f"{told}; others took {foreign:.2f} processors", file=sys.stderr, flush=True)
-                if foreign <= MOST_FOREIGN:
+                if foreign <= arguments.most_foreign:
                     break
             else:
                 sys.exit("the machine is too busy to measure anything")

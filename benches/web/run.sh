@@ -1,0 +1,22 @@
+#!/bin/sh
+# Texts of a page's candidates: ours and Python's with lxml, one after the other on the same page in one run.
+# Usage: benches/web/run.sh STEP.json [ROUNDS]     needs Python with lxml (requirements.txt), named by $PYTHON
+set -eu
+cd "$(dirname "$0")/../.."
+step=$1
+rounds=${2:-5}
+cargo build --release --quiet -p lumos-environments --example candidate_texts
+python=$(mktemp)
+ours=$(mktemp)
+trap 'rm -f "$python" "$ours"' EXIT
+"${PYTHON:-python3}" benches/web/pages.py "$step" "$rounds" >"$python"
+target/release/examples/candidate_texts "$step" "$rounds" >"$ours"
+"${PYTHON:-python3}" - "$python" "$ours" <<'COMPARE'
+import json
+import sys
+
+python, ours = (json.load(open(path, encoding="utf-8")) for path in sys.argv[1:])
+assert python["texts"] == ours["texts"], "the texts differ"
+print(f"{len(ours['texts'])} candidates, equal texts")
+print(f"lxml {1e3 * python['seconds']:.1f} ms, lumos {1e3 * ours['seconds']:.3f} ms, {python['seconds'] / ours['seconds']:.0f} times")
+COMPARE
