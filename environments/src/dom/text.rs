@@ -166,7 +166,12 @@ impl<'t> PageText<'t> {
                 cut.is_some_and(|cut| cut == at + 1 && view.entries[cut].end == entry.end);
             let childless = at + 1 == entry.end as usize || cut_is_only_child;
             if childless && node.text.is_empty() {
-                text.push_str(if brackets == Brackets::Round { ")" } else { "/>" });
+                text.push_str(match brackets {
+                    Brackets::Angle => "/>",
+                    // Its mark is found too late behind the first two characters of another one.
+                    Brackets::Round if text.ends_with("$/") => literal::MARK,
+                    Brackets::Round => ")",
+                });
                 push_characters(&mut text, tree.characters(node.tail));
                 at = entry.end as usize;
                 continue;
