@@ -15,3 +15,4 @@ mod program;
 mod rehearsal;
 mod runs;
 mod security;
+mod worlds;

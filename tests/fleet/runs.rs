@@ -16,12 +16,12 @@ fn path(folder: &Path) -> &str {
     folder.to_str().unwrap()
 }
 
-fn ends_well(process: &mut Process) {
+pub(crate) fn ends_well(process: &mut Process) {
     let status = process.wait(PATIENCE);
     assert_eq!(status.code(), Some(0), "{}", process.said());
 }
 
-fn drained(mut worker: Process) -> String {
+pub(crate) fn drained(mut worker: Process) -> String {
     worker.signal("-TERM");
     ends_well(&mut worker);
     worker.said()

@@ -1,87 +1,34 @@
 //! Mind2Web from end to end: pages, candidates ranked by their words, and an agent whose replies are scripted.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use lumos_benchmarks::{DataSource, get, replay};
-use lumos_tasks::{
-    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Item, Next,
-    Reply, Role, Target,
-};
 use lumos_worker::tools::ToolSets;
 use serde_json::{Value, json};
 
 use crate::support::{content, expect, shared};
 
-/// An agent that was told the gold actions and asks for the elements in the words of `words`.
-fn script(source: DataSource, words: fn(&Item, usize) -> String, cases: &Path) {
+#[path = "../../examples/script_pages/author.rs"]
+mod author;
+
+/// Writes the replies of an agent that asks for the gold elements in their own words.
+fn script(source: DataSource, cases: &Path) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let benchmark = get("mind2web").unwrap();
     let sets = ToolSets::default();
-    let tools: Vec<_> = [("rank", "bm25"), ("web", "native")]
-        .iter()
-        .map(|(tool, backend)| sets.identify(tool, backend).unwrap())
-        .collect();
-    let configuration = Arc::new(Configuration {
-        benchmark: "mind2web".to_owned(),
-        formulation: Formulation::Iterative,
-        behaviour: Behaviour::Paper,
-        max_rounds: benchmark.max_rounds(Behaviour::Paper),
-        models: BTreeMap::new(),
-        tools,
-        generation: GenerationSettings::default(),
-        seed: 0,
-        prompts: benchmark.prompts_hash(),
-    });
+    let planned = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("web", "native").unwrap()];
+    let configuration = author::configuration(benchmark, planned);
     let tools = runtime.block_on(sets.of(&configuration)).unwrap();
     let mut written = String::new();
-    for item in benchmark.open(source).unwrap().map(Result::unwrap) {
-        let Target::Web { steps, .. } = &item.target else { panic!() };
-        let unit = EpisodeUnit::new(
-            item.id.clone(),
-            item.task.clone(),
-            item.setup.clone(),
-            Arc::clone(&configuration),
-        );
-        let session = runtime.block_on(tools.open(&unit)).unwrap().unwrap();
-        let mut episode = Episode::start(&unit);
-        loop {
-            let step = episode.turn() as usize - 1;
-            let reply = match episode.next() {
-                Next::Done => break,
-                Next::Generate(request) if request.role == Role::Planner => {
-                    Reply::Completion(Completion::recorded(format!("Subgoal {}: Go on", step + 1)))
-                }
-                Next::Generate(_) => {
-                    let page = if step == 0 { "Env".to_owned() } else { format!("R{step}") };
-                    let (gold, query) = (&steps[step], words(&item, step));
-                    let text = if gold.operation == "CLICK" {
-                        String::new()
-                    } else {
-                        format!(", TEXT: {}", gold.value)
-                    };
-                    let action = format!("R{} = {}({page}, QUERY: {query}{text})", step + 1, gold.operation);
-                    Reply::Completion(Completion::recorded(action))
-                }
-                Next::Call(call) => Reply::Tool(runtime.block_on(session.call(call)).unwrap()),
-            };
-            episode.feed(reply).unwrap();
-        }
-        let case = replay::record(&item, &unit, &episode.finish()).unwrap();
+    for item in benchmark.open(source).unwrap() {
+        let item = item.unwrap();
+        let case = author::case(&item, &configuration, tools.as_ref(), author::gold_words);
+        let case = runtime.block_on(case).unwrap();
         assert_eq!(replay::replay(&case).difference, None);
         written += &format!("{}\n", serde_json::to_string(&case).unwrap());
     }
     fs::write(cases, written).unwrap();
-}
-
-/// The words of the gold element, as its representation has them.
-fn gold_words(item: &Item, step: usize) -> String {
-    let Target::Web { words, .. } = &item.target else { panic!() };
-    let representation = words.split("; ").nth(step).unwrap();
-    let element = representation.split(" -> ").next().unwrap();
-    element.rsplit(']').next().unwrap().trim().to_owned()
 }
 
 /// Runs a script in both behaviours; the samples, and what was printed.
@@ -112,7 +59,7 @@ fn run(folder: &Path, name: &str, data: &[&str]) -> (Vec<Value>, String) {
 #[test]
 fn the_samples_are_carried_out() {
     let folder = tempfile::tempdir().unwrap();
-    script(DataSource::Samples, gold_words, &folder.path().join("cases.jsonl"));
+    script(DataSource::Samples, &folder.path().join("cases.jsonl"));
     let (rows, stdout) = run(folder.path(), "first", &[]);
     assert_eq!(rows.len(), 20);
     assert!(rows.iter().all(|row| row["status"] == "answered"), "{rows:#?}");
@@ -138,7 +85,7 @@ fn a_real_page_is_worked_on() {
     let split = data.join("mind2web/test_domain");
     fs::create_dir_all(&split).unwrap();
     fs::write(split.join("test_domain_0.json"), task.to_string()).unwrap();
-    script(DataSource::File(split), gold_words, &folder.path().join("cases.jsonl"));
+    script(DataSource::File(split), &folder.path().join("cases.jsonl"));
     let (rows, stdout) = run(folder.path(), "real", &["--data", data.to_str().unwrap()]);
     assert_eq!(rows.len(), 2);
     assert!(stdout.contains("website: thumbtack"), "{stdout}");

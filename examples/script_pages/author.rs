@@ -1,0 +1,74 @@
+//! An agent that was told the gold actions: it plans nothing of its own and asks for elements in given words.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::Arc;
+
+use lumos_benchmarks::{Benchmark, replay};
+use lumos_tasks::recorded::Case;
+use lumos_tasks::{
+    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Item, Next,
+    Reply, Role, Target, ToolBackend,
+};
+use lumos_worker::Tools;
+
+/// What the agent runs under. Models are none: their replies are written here.
+pub(crate) fn configuration(benchmark: &dyn Benchmark, tools: Vec<ToolBackend>) -> Arc<Configuration> {
+    let behaviour = Behaviour::Paper;
+    Arc::new(Configuration {
+        benchmark: benchmark.name().to_owned(),
+        formulation: Formulation::Iterative,
+        behaviour,
+        max_rounds: benchmark.max_rounds(behaviour),
+        models: BTreeMap::new(),
+        tools,
+        generation: GenerationSettings::default(),
+        seed: 0,
+        prompts: benchmark.prompts_hash(),
+    })
+}
+
+/// One task's episode, written as a case; `words` names a step's element.
+pub(crate) async fn case(
+    item: &Item,
+    configuration: &Arc<Configuration>,
+    tools: &dyn Tools,
+    words: fn(&Item, usize) -> Option<String>,
+) -> Result<Case, Box<dyn Error>> {
+    let Target::Web { steps, .. } = &item.target else { return Err("no task on the web".into()) };
+    let unit =
+        EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
+    let session = tools.open(&unit).await?.ok_or("the pages have no session for the item")?;
+    let mut episode = Episode::start(&unit);
+    loop {
+        let step = episode.turn() as usize - 1;
+        let reply = match episode.next() {
+            Next::Done => break,
+            Next::Generate(request) if request.role == Role::Planner => {
+                Reply::Completion(Completion::recorded(format!("Subgoal {}: Go on", step + 1)))
+            }
+            Next::Generate(_) => {
+                let page = if step == 0 { "Env".to_owned() } else { format!("R{step}") };
+                let gold = steps.get(step).ok_or("there are more turns than steps")?;
+                let query = words(item, step).ok_or("a step has no words")?;
+                let text = match gold.operation.as_str() {
+                    "CLICK" => String::new(),
+                    _ => format!(", TEXT: {}", gold.value),
+                };
+                let action = format!("R{} = {}({page}, QUERY: {query}{text})", step + 1, gold.operation);
+                Reply::Completion(Completion::recorded(action))
+            }
+            Next::Call(call) => Reply::Tool(session.call(call).await?),
+        };
+        episode.feed(reply)?;
+    }
+    session.close().await;
+    Ok(replay::record(item, &unit, &episode.finish())?)
+}
+
+/// The words of a step's gold element, as the task's representation has them.
+pub(crate) fn gold_words(item: &Item, step: usize) -> Option<String> {
+    let Target::Web { words, .. } = &item.target else { return None };
+    let element = words.split("; ").nth(step)?.split(" -> ").next()?;
+    Some(element.rsplit(']').next()?.trim().to_owned())
+}

@@ -1,0 +1,42 @@
+//! Writes a cases file that drives a run on Mind2Web from end to end without a model: every task under an agent that
+//! knows the gold actions and names elements in the words of the task's representation.
+//!
+//! `cargo run --release --example script_pages -- --data data/mind2web/test_task > cases.jsonl`, and then
+//! `lumos run --tasks mind2web --data data --model script:cases.jsonl --tool rank=bm25`.
+//!
+//! The agent knows the answers: its figures show that things work and nothing else.
+
+mod author;
+
+use std::error::Error;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Parser;
+use lumos_benchmarks::{DataSource, get};
+use lumos_worker::tools::ToolSets;
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// A folder of tasks; without it the samples that ship are taken.
+    #[arg(long)]
+    data: Option<PathBuf>,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments = Arguments::parse();
+    let benchmark = get("mind2web")?;
+    let sets = ToolSets::default();
+    let planned = vec![sets.identify("rank", "bm25")?, sets.identify("web", "native")?];
+    let configuration = author::configuration(benchmark, planned);
+    let tools = sets.of(&configuration).await?;
+    let source = arguments.data.map_or(DataSource::Samples, DataSource::File);
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for item in benchmark.open(source)? {
+        let case = author::case(&item?, &configuration, tools.as_ref(), author::gold_words).await?;
+        serde_json::to_writer(&mut out, &case)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(out.flush()?)
+}

@@ -1,0 +1,117 @@
+//! Episodes with a world of their own (a shop, pages, databases), on one machine and on two workers.
+
+use std::fs;
+use std::path::Path;
+
+use lumos_benchmarks::{DataSource, get};
+use lumos_tasks::Formulation;
+use lumos_worker::sessions::catalogue::ShopFiles;
+use lumos_worker::tools::ToolSets;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::Value;
+
+use crate::fleet::{Fleet, settled};
+use crate::nats::{NatsServer, programs};
+use crate::program::{content, expect};
+use crate::runs::{drained, ends_well};
+
+#[path = "../../examples/script_sql/author.rs"]
+mod databases;
+#[path = "../../examples/script_pages/author.rs"]
+mod pages;
+#[path = "../../examples/script_shopping/author.rs"]
+mod shopping;
+
+/// The sample goals, the sample questions and a task with large pages: the cases of agents that know their way.
+fn script(tasks: &Path, cases: &Path) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let sets = ToolSets::default();
+    let mut written = String::new();
+    let mut write = |case| written += &format!("{}\n", serde_json::to_string(&case).unwrap());
+
+    let benchmark = get("webshop").unwrap();
+    let shop = ShopFiles { folder: None, nouns: None }.backend();
+    let planned = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("shop", &shop).unwrap()];
+    let configuration = shopping::configuration(benchmark, planned);
+    let tools = runtime.block_on(sets.of(&configuration)).unwrap();
+    for item in benchmark.open(DataSource::Samples).unwrap().take(20) {
+        write(
+            runtime.block_on(shopping::case(&item.unwrap(), &configuration, tools.as_ref())).unwrap(),
+        );
+    }
+
+    let benchmark = get("mind2web").unwrap();
+    let planned = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("web", "native").unwrap()];
+    let configuration = pages::configuration(benchmark, planned);
+    let tools = runtime.block_on(sets.of(&configuration)).unwrap();
+    for item in benchmark.open(DataSource::File(tasks.to_owned())).unwrap() {
+        let item = item.unwrap();
+        let case = pages::case(&item, &configuration, tools.as_ref(), pages::gold_words);
+        write(runtime.block_on(case).unwrap());
+    }
+
+    let benchmark = get("intercode_sql").unwrap();
+    for item in benchmark.open(DataSource::Samples).unwrap() {
+        write(databases::case(benchmark, &item.unwrap(), Formulation::Iterative).unwrap());
+    }
+    fs::write(cases, written).unwrap();
+}
+
+/// The samples of Mind2Web, the pages of the first grown beyond what a message may hold, whatever packs it.
+fn grown_pages(folder: &Path) {
+    let samples = include_str!("../../benchmarks/samples/mind2web.json");
+    let mut tasks: Vec<Value> = serde_json::from_str(samples).unwrap();
+    let mut random = StdRng::seed_from_u64(8);
+    for action in tasks[0]["actions"].as_array_mut().unwrap() {
+        let page = action["cleaned_html"].as_str().unwrap();
+        let mut padding = String::new();
+        for number in 0..12_000 {
+            padding += &format!(
+                "<p backend_node_id=\"9{number}\"><text backend_node_id=\"8{number}\">{:0>32x}{:0>32x}</text></p>",
+                random.random::<u128>(),
+                random.random::<u128>()
+            );
+        }
+        action["cleaned_html"] = page.replace("</body>", &format!("{padding}</body>")).into();
+    }
+    fs::create_dir_all(folder).unwrap();
+    fs::write(folder.join("test_domain_0.json"), serde_json::to_vec(&tasks).unwrap()).unwrap();
+}
+
+#[test]
+fn two_workers_keep_worlds_apart_as_one_machine_does() {
+    for program in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let tasks = folder.path().join("data/mind2web/test_domain");
+        grown_pages(&tasks);
+        let cases = folder.path().join("cases.jsonl");
+        script(&tasks, &cases);
+        let model = format!("script:{}", cases.display());
+        let data = folder.path().join("data").display().to_string();
+        let pages = ["--tasks", "mind2web", "--model", &model, "--data", &data, "--tool", "rank=bm25"];
+        let others =
+            ["--tasks", "webshop,intercode_sql", "--model", &model, "--limit", "20", "--tool", "rank=bm25"];
+        let nats = NatsServer::with_jetstream(&program);
+        let fleet = Fleet::new(folder.path(), &nats.url());
+        let workers = [fleet.worker(&["--places", "4"]), fleet.worker(&["--places", "4"])];
+        for (name, arguments, items) in [("pages", &pages[..], 10), ("others", &others[..], 40)] {
+            let alone = format!("{name}-alone");
+            let output = folder.path().display().to_string();
+            expect(0, &[&["run", "--output-path", &output, "--name", &alone], arguments].concat());
+            ends_well(&mut fleet.coordinator(name, arguments));
+            let status = fleet.status().unwrap();
+            let run = status["runs"].as_array().unwrap().iter().find(|run| run["name"] == name);
+            assert!(settled(&status) >= items, "{status}");
+            assert_eq!(run.unwrap()["duplicates"], 0, "every item is done once: {status}");
+            let (alone, together) = (content(&folder.path().join(alone)), content(&folder.path().join(name)));
+            assert_eq!(alone, together);
+            for row in together.0.values().flatten() {
+                assert_eq!(row["status"], "answered", "{row:#}");
+            }
+        }
+        for worker in workers {
+            drained(worker);
+        }
+    }
+}
