@@ -54,12 +54,13 @@ async fn gold_queries_are_worth_one_on_both() {
     let records = gold::records(&data);
     let embedded = SqlTool::sqlite(SqliteFolder::open(Some(folder.path().to_owned())).unwrap());
     let on_sqlite = gold::run(&embedded, &records).await;
-    gold::report("sqlite", &on_sqlite, (1034, 0));
+    gold::report("sqlite", &on_sqlite, 0, 0);
     let Some(server) = mariadb::Server::start() else { return };
     assert_eq!(into_mysql(&dump, &support::settings(&server), false).await.unwrap().len(), 20);
     let remote = SqlTool::mysql(MySqlServer::new(support::settings(&server)));
     let on_mariadb = gold::run(&remote, &records).await;
-    // Six gold queries are no SQL to MariaDB 10.11 (`COUNT (*)`, a table called SHOW).
-    gold::report("mariadb", &on_mariadb, (1028, 6));
+    // Six gold queries are no SQL to MariaDB 10.11 (`COUNT (*)`, a table called SHOW). Where a query leaves open which of
+    // equal rows comes first, the server may choose one for the gold query and another for the same query as answer.
+    gold::report("mariadb", &on_mariadb, 6, 6);
     gold::differences(&records, &on_sqlite, &on_mariadb);
 }
