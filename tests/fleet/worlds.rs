@@ -36,9 +36,7 @@ fn script(tasks: &Path, cases: &Path) {
     let configuration = shopping::configuration(benchmark, planned);
     let tools = runtime.block_on(sets.of(&configuration)).unwrap();
     for item in benchmark.open(DataSource::Samples).unwrap().take(20) {
-        write(
-            runtime.block_on(shopping::case(&item.unwrap(), &configuration, tools.as_ref())).unwrap(),
-        );
+        write(runtime.block_on(shopping::case(&item.unwrap(), &configuration, tools.as_ref())).unwrap());
     }
 
     let benchmark = get("mind2web").unwrap();
