@@ -46,6 +46,24 @@ fn what_looked_things_up_is_named() {
     }
 }
 
+#[test]
+fn what_takes_a_browser_has_figures_only_where_there_was_one() {
+    let with = |backend: &str| {
+        let web = ToolBackend { tool: "web".to_owned(), backend: backend.to_owned(), version: 1 };
+        let benchmark = "mind2web".to_owned();
+        let manifest =
+            manifest_of(&[Configuration { benchmark, tools: vec![web], ..configuration(0) }], &[item(0)]);
+        ReportBuilder::new(&manifest, &[]).unwrap().finish()
+    };
+    let (read, shown) = (with("native"), with("chromedriver"));
+    for format in Format::ALL {
+        let name = format.name();
+        assert!(rendered(format, &read).contains("step_success_rate"), "{name}");
+        assert!(!rendered(format, &read).contains("executable"), "{name}");
+        assert!(rendered(format, &shown).contains("executable"), "{name}");
+    }
+}
+
 fn rendered(format: Format, report: &Report) -> String {
     let mut out = Vec::new();
     format.renderer().render(report, &mut out).unwrap();
