@@ -30,11 +30,11 @@ async fn every_action_of_the_samples_is_carried_out() {
     }
     let samples = include_str!("../../../benchmarks/samples/mind2web.json");
     let samples: Value = serde_json::from_str(samples).unwrap();
-    let mut pool = TestPool::new(1);
+    let mut stage = Stage::new(Vec::new()).await;
     let mut seen = Vec::new();
     for task in samples.as_array().unwrap() {
         let actions = task["actions"].as_array().unwrap();
-        let stage = Stage::with(pool, actions.iter().map(step).collect(), None).await;
+        stage = stage.again(actions.iter().map(step).collect(), None).await;
         for (index, action) in (0..).zip(actions) {
             let name = ActionName::of(action["operation"]["op"].as_str().unwrap()).unwrap();
             let text = action["operation"]["value"].as_str().filter(|value| !value.is_empty());
@@ -43,8 +43,8 @@ async fn every_action_of_the_samples_is_carried_out() {
             assert_eq!(carried, DONE, "{} step {index}", task["annotation_id"]);
             seen.push(name);
         }
-        pool = stage.pool;
     }
+    stage.end();
     assert_eq!(seen.len(), 31);
     assert!(ActionName::ALL.iter().all(|name| seen.contains(name)));
 }

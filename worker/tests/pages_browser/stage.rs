@@ -64,6 +64,13 @@ impl Stage {
         Self { pool, session }
     }
 
+    /// The same browsers with other pages.
+    pub(crate) async fn again(self, steps: Vec<WebStep>, screenshots: Option<PathBuf>) -> Self {
+        let Self { pool, session } = self;
+        drop(session);
+        Self::with(pool, steps, screenshots).await
+    }
+
     pub(crate) async fn call(&self, call: ToolCall) -> Result<ToolReply, ToolFault> {
         self.session.call(&call).await
     }

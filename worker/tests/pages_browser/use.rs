@@ -27,6 +27,7 @@ const PAGE: &str = r#"<html backend_node_id="1"><body backend_node_id="2">
     <option backend_node_id="42" value="l"><text>Large  one</text></option>
     <option backend_node_id="43" disabled=""><text>Gone</text></option></select>
   <ul backend_node_id="44" role="listbox"><li backend_node_id="45" role="option"><text>Large</text></li></ul>
+  <option backend_node_id="46"><text>Of no list</text></option>
   <form backend_node_id="50"><input backend_node_id="51" name="contains"/><button backend_node_id="52"><b backend_node_id="53">Go</b></button></form>
   <button backend_node_id="&quot;], *">Odd</button>
   <iframe backend_node_id="60"><html backend_node_id="61"><body backend_node_id="62"><a backend_node_id="63">Inner</a></body></html></iframe>
@@ -51,6 +52,7 @@ async fn what_a_person_could_do_is_done_and_the_rest_is_refused_with_its_reason(
         (Click, "50", "", None),
         (Click, "40", "", None),
         (Click, "22", "", None),
+        (Click, "46", "", None),
         (Click, "99", "", Some(Obstacle::NoElement)),
         (Click, "", "", Some(Obstacle::NoElement)),
         (Click, "*", "", Some(Obstacle::NoElement)),
@@ -119,7 +121,7 @@ async fn pictures_mark_prediction_and_truth() {
     // A folder that cannot be written is told, not passed over.
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let stage = Stage::with(stage.pool, vec![step(PAGE, &["52"])], Some(file)).await;
+    let stage = stage.again(vec![step(PAGE, &["52"])], Some(file)).await;
     assert!(stage.carry(0, Click, "52", None).await.unwrap_err().message.contains("screenshot"));
     stage.end();
 }

@@ -15,7 +15,10 @@ const MEANT = { aria_description: 'aria-description', aria_label: 'aria-label', 
 // What stands in these is text and no elements.
 const PLAIN = new Set(['option', 'textarea', 'title']);
 
-const make = (name) => {
+const make = (name, parent) => {
+  // An option without its list is a line of text.
+  const inList = parent.nodeType === Node.ELEMENT_NODE && parent.closest('select');
+  if ((name === 'option' || name === 'optgroup') && !inList) return document.createElement('div');
   if (NOTHING.has(name)) {
     const element = document.createElement('div');
     element.hidden = true;
@@ -35,6 +38,11 @@ const describe = (element, attributes) => {
     if (name === 'input_checked' && value === 'true') element.setAttribute('checked', '');
     if (name === 'input_value' && element.localName === 'input') element.setAttribute('value', value);
     if (name === 'text_value' && element.localName === 'textarea') element.defaultValue = value;
+  }
+  // What opens a dialog of the system is a button: drivers do not click the other.
+  if (element.localName === 'input' && element.type === 'file') {
+    element.type = 'button';
+    element.value = 'Choose a file';
   }
   if (element.localName === 'details' || element.localName === 'dialog') element.setAttribute('open', '');
 };
@@ -58,7 +66,7 @@ for (const [place, name, attributes, text, tail] of JSON.parse(arguments[0])) {
     made.push(parent);
     continue;
   }
-  const element = make(name.toLowerCase());
+  const element = make(name.toLowerCase(), parent);
   describe(element, attributes);
   if (text) element.append(text);
   parent.append(element);
