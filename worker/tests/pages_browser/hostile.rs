@@ -93,10 +93,11 @@ async fn a_killed_browser_is_a_fault_and_the_next_one_works() {
         let stop = Arc::clone(&stop);
         move || {
             while !stop.load(Ordering::SeqCst) {
-                let all = processes(&folder);
-                all.iter()
-                    .filter(|process| process.line.contains("--user-data-dir"))
-                    .for_each(|one| one.kill());
+                for process in processes(&folder) {
+                    if process.line.contains("--user-data-dir") {
+                        process.kill();
+                    }
+                }
                 std::thread::sleep(Duration::from_millis(20));
             }
         }

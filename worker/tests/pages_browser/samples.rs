@@ -84,6 +84,15 @@ async fn a_real_page_is_acted_on() {
             Executed::Refused(obstacle) => refused.push((id, obstacle)),
         }
     }
+    // Whatever is typed or selected, an element takes it or refuses it.
+    let mut typed = 0;
+    for id in tried.iter().step_by(3) {
+        for action in [ActionName::Type, ActionName::Select] {
+            let carried = stage.carry(0, action, id, Some("42")).await.unwrap();
+            typed += usize::from(carried.action.is_done());
+        }
+    }
+    assert!(typed < tried.len() / 3, "most of the page is no field");
     println!("{} candidates in {:?}: {done} clicked, refused {refused:?}", tried.len() + 1, begun.elapsed());
     assert!(done * 2 > tried.len(), "{refused:?}");
     let pictures: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
