@@ -1,6 +1,6 @@
 //! What every benchmark offers.
 
-use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Role, Target};
+use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Outcome, Role, Target};
 
 use crate::error::LoadError;
 use crate::loading::{Content, DataSource, Items, RecordError};
@@ -39,6 +39,11 @@ pub trait Benchmark: Send + Sync {
 
     /// The metrics its scores hold, the most important first.
     fn metrics(&self) -> &'static [MetricDefinition];
+
+    /// Whether a metric has figures under a configuration; some take a backend that not every run has.
+    fn is_measured(&self, _metric: &MetricDefinition, _configuration: &Configuration) -> bool {
+        true
+    }
 
     /// Published figures to compare with.
     fn published(&self) -> &'static [PublishedFigure];

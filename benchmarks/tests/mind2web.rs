@@ -1,17 +1,25 @@
 //! Mind2Web beside the recorded behaviour of the original, where `LUMOS_SHARED` names the folder that holds it, and the
 //! loader on files of its own.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 use lumos_benchmarks::mind2web::official::{
     Evaluator, Sample, evaluate, f1_of_generation, f1_of_multichoice, figures, generation_figures,
     parse_generation, parse_multichoice, parse_multichoice_llm,
 };
-use lumos_benchmarks::replay::read_cases;
-use lumos_benchmarks::{DataSource, LoadError, find};
-use lumos_tasks::{Setup, Target, Task};
+use lumos_benchmarks::replay::{read_cases, record, replay};
+use lumos_benchmarks::{DataSource, LoadError, Scoring, find};
+use lumos_environments::dom;
+use lumos_tasks::families::web::{Carried, Executed, Obstacle};
+use lumos_tasks::recorded::Case;
+use lumos_tasks::{
+    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Next, Reply,
+    Role, Setup, Target, Task, ToolBackend, ToolCall, ToolReply,
+};
 use serde_json::{Value, json};
 
 fn shared(path: &str) -> Option<PathBuf> {
@@ -258,4 +266,62 @@ fn the_real_step_loads_as_a_task() {
     let item = open(file.path()).unwrap().next().unwrap().unwrap();
     let Setup::Web { steps } = &item.setup else { panic!() };
     assert_eq!(steps[0].positives.len() + steps[0].negatives.len(), 468);
+}
+
+#[test]
+fn what_a_browser_did_is_recorded_and_replayed() {
+    let benchmark = find("mind2web").unwrap();
+    let item = benchmark.open(DataSource::Samples).unwrap().next().unwrap().unwrap();
+    let Setup::Web { steps: pages } = item.setup.clone() else { panic!() };
+    let browser = ToolBackend { tool: "web".to_owned(), backend: "chromedriver".to_owned(), version: 1 };
+    let configuration = Arc::new(Configuration {
+        benchmark: "mind2web".to_owned(),
+        formulation: Formulation::Iterative,
+        behaviour: Behaviour::Corrected,
+        max_rounds: benchmark.max_rounds(Behaviour::Corrected),
+        models: BTreeMap::new(),
+        tools: vec![browser],
+        generation: GenerationSettings::default(),
+        seed: 0,
+        prompts: benchmark.prompts_hash(),
+    });
+    let unit = EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
+    let mut episode = Episode::start(&unit);
+    let refused = Executed::Refused(Obstacle::Disabled);
+    loop {
+        let reply = match episode.next() {
+            Next::Done => break,
+            Next::Generate(request) if request.role == Role::Planner => {
+                Reply::Completion(Completion::recorded("Subgoal: Go on"))
+            }
+            Next::Generate(_) => Reply::Completion(Completion::recorded("R1 = CLICK(Env, QUERY: it)")),
+            Next::Call(ToolCall::Candidates { step, scope }) => {
+                let page = &pages[usize::try_from(*step).unwrap()];
+                Reply::Tool(ToolReply::Candidates(dom::candidates(page, *scope).unwrap()))
+            }
+            Next::Call(ToolCall::Rank { passages, .. }) => {
+                Reply::Tool(ToolReply::Rank(passages.iter().map(|_| 0.0).collect()))
+            }
+            Next::Call(ToolCall::Carry(attempt)) => {
+                let action = if attempt.step == 0 { Executed::Done } else { refused };
+                Reply::Tool(ToolReply::Carried(Carried { action, truth: Some(Executed::Done) }))
+            }
+            Next::Call(other) => panic!("{other:?}"),
+        };
+        episode.feed(reply).unwrap();
+    }
+    let outcome = episode.finish();
+    let score = benchmark.score(&item.target, &outcome, Scoring::Paper).unwrap();
+    let share = |metric: &str| score.share(metric).map(|share| (share.numerator, share.denominator));
+    assert_eq!((share("executable"), share("reachable")), (Some((1.0, 4.0)), Some((4.0, 4.0))));
+
+    let case = record(&item, &unit, &outcome).unwrap();
+    let text = serde_json::to_string(&case).unwrap();
+    let mut case: Case = serde_json::from_str(&text).unwrap();
+    assert_eq!(case.tools.iter().filter(|call| call.tool == "carry").count(), 4);
+    assert_eq!(replay(&case).difference, None);
+    let carried = case.tools.iter_mut().find(|call| call.tool == "carry").unwrap();
+    carried.input["element"] = json!("999");
+    let difference = replay(&case).difference.unwrap();
+    assert!(difference.contains("CLICK 999"), "{difference}");
 }

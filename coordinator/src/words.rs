@@ -1,7 +1,7 @@
 //! What the values of an episode are in words, family by family.
 
 use lumos_tasks::families::qa::page::Page;
-use lumos_tasks::families::web::Chosen;
+use lumos_tasks::families::web::{Attempt, Carried, Chosen, Executed};
 use lumos_tasks::outcome::{Observation, Value};
 use lumos_tasks::{Ending, Evidence, MathsReply, Outcome, SqlReply, Task, ToolCall, ToolReply};
 
@@ -62,6 +62,11 @@ pub(crate) fn call_text(call: &ToolCall) -> String {
             format!("{role}: {}", asked.join("\n"))
         }
         ToolCall::Candidates { step, .. } => format!("candidates of the page of step {}", step + 1),
+        ToolCall::Carry(attempt) => {
+            let Attempt { page, element, action, text, .. } = attempt;
+            let text = text.as_ref().map(|text| format!(" {text:?}")).unwrap_or_default();
+            format!("browser: {}{text} on element {element} of the page of step {}", action.word(), page + 1)
+        }
         ToolCall::Sql { statement } => format!("sql: {statement}"),
         ToolCall::SqlSubmit => "sql: submit".to_owned(),
     }
@@ -87,6 +92,10 @@ pub(crate) fn reply_text(reply: &ToolReply) -> String {
         }
         ToolReply::Chat(reply) => reply.text.trim().to_owned(),
         ToolReply::Candidates(elements) => format!("{} candidates", elements.len()),
+        ToolReply::Carried(Carried { action: Executed::Done, .. }) => "carried out".to_owned(),
+        ToolReply::Carried(Carried { action: Executed::Refused(obstacle), .. }) => {
+            format!("(refused: {})", obstacle.words())
+        }
         ToolReply::Raised { message } => format!("(raised: {message})"),
         ToolReply::Sql(SqlReply::Rows { rows, count }) if rows.len() as u64 == *count => {
             format!("[{}]", rows.join(", "))

@@ -197,6 +197,7 @@ fn result(reply: ToolReply) -> Result<(&'static str, Value), String> {
         ToolReply::Rank(scores) => ("scores", json!(scores)),
         ToolReply::Chat(_)
         | ToolReply::Candidates(_)
+        | ToolReply::Carried(_)
         | ToolReply::Sql(_)
         | ToolReply::SqlGrade(_)
         | ToolReply::Shop(_) => {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::families::qa::page::Page;
 use crate::families::shop::{ShopReply, ShopRequest};
-use crate::families::web::{CandidateScope, Element};
+use crate::families::web::{Attempt, CandidateScope, Carried, Element};
 use crate::formulation::Behaviour;
 use crate::request::{Message, Role};
 
@@ -57,6 +57,8 @@ pub enum ToolCall {
         /// Which candidates.
         scope: CandidateScope,
     },
+    /// A step's action, to be carried out in a browser. Answered by [`ToolReply::Carried`].
+    Carry(Attempt),
     /// One statement on the episode's own database. Answered by [`ToolReply::Sql`].
     Sql {
         /// The statement, as the model wrote it.
@@ -77,7 +79,7 @@ impl ToolCall {
             Self::Wiki { .. } | Self::Search { .. } => "wiki",
             Self::Rank { .. } => "rank",
             Self::Chat { role, .. } => role.name(),
-            Self::Candidates { .. } => "web",
+            Self::Candidates { .. } | Self::Carry(_) => "web",
             Self::Sql { .. } | Self::SqlSubmit => "sql",
             Self::Shop(_) => "shop",
         }
@@ -153,6 +155,8 @@ pub enum ToolReply {
     Chat(ChatReply),
     /// A page's candidates.
     Candidates(Vec<Element>),
+    /// What a browser made of a step's action.
+    Carried(Carried),
     /// What the statement gave.
     Sql(SqlReply),
     /// What the last statement's result is worth.

@@ -109,6 +109,16 @@ impl Configuration {
         ))
     }
 
+    /// Whether the pages of a task on the web are shown in a browser, where actions can be carried out: their backend is
+    /// neither `native` nor recorded.
+    pub fn has_browser(&self) -> bool {
+        let is_browser = |backend: &str| {
+            let kind = backend.split([':', '#']).next().unwrap_or_default();
+            !matches!(kind, "native" | "recorded")
+        };
+        self.tools.iter().any(|tool| tool.tool == "web" && is_browser(&tool.backend))
+    }
+
     /// Names the queue lane: units that need the same models and tools share one, so that weights stay loaded.
     pub fn lane(&self) -> ContentHash {
         let models: Vec<_> = self.models.values().map(|model| (&model.content, &model.dtype)).collect();
@@ -142,6 +152,21 @@ mod tests {
             seed: 0,
             prompts: ContentHash::of_bytes(b"prompts"),
         }
+    }
+
+    #[test]
+    fn pages_are_shown_in_a_browser_or_read() {
+        let with = |tool: &str, backend: &str| {
+            let tool = ToolBackend { tool: tool.to_owned(), backend: backend.to_owned(), version: 1 };
+            Configuration { tools: vec![tool], ..configuration("candle:/a", b"weights") }.has_browser()
+        };
+        for backend in ["chromedriver", "http://grid:4444/"] {
+            assert!(with("web", backend) && !with("shop", backend), "{backend}");
+        }
+        for backend in ["native", "recorded:cases.jsonl#0123"] {
+            assert!(!with("web", backend), "{backend}");
+        }
+        assert!(!configuration("candle:/a", b"weights").has_browser());
     }
 
     #[test]

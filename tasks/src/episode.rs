@@ -108,13 +108,15 @@ fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
         | (ToolCall::Search { .. }, ToolReply::Search(_))
         | (ToolCall::Chat { .. }, ToolReply::Chat(_))
         | (ToolCall::Candidates { .. }, ToolReply::Candidates(_))
+        | (ToolCall::Carry(_), ToolReply::Carried(_))
         | (ToolCall::Sql { .. }, ToolReply::Sql(_))
         | (ToolCall::SqlSubmit, ToolReply::SqlGrade(_))
         | (ToolCall::Shop(_), ToolReply::Shop(_)) => true,
         (ToolCall::Rank { passages, .. }, ToolReply::Rank(scores)) => passages.len() == scores.len(),
-        (ToolCall::Maths { .. } | ToolCall::Sql { .. } | ToolCall::SqlSubmit, ToolReply::Raised { .. }) => {
-            false
-        }
+        (
+            ToolCall::Maths { .. } | ToolCall::Carry(_) | ToolCall::Sql { .. } | ToolCall::SqlSubmit,
+            ToolReply::Raised { .. },
+        ) => false,
         (_, ToolReply::Raised { .. }) => true,
         _ => false,
     }

@@ -53,7 +53,9 @@ impl World {
                 let asked = messages.last().map_or("", |message| message.content.as_str());
                 ToolReply::Chat(ChatReply::recorded(chat(asked)))
             }
-            ToolCall::Candidates { .. } => panic!("there are no pages with candidates here"),
+            ToolCall::Candidates { .. } | ToolCall::Carry(_) => {
+                panic!("there are no pages with candidates here")
+            }
             ToolCall::Sql { .. } | ToolCall::SqlSubmit => {
                 ToolReply::Raised { message: "there is no database here".to_owned() }
             }

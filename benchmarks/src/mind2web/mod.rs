@@ -9,7 +9,7 @@ mod score;
 use std::path::{Path, PathBuf};
 
 use lumos_tasks::families::web;
-use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Target};
+use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Outcome, Target};
 use serde_json::Value;
 
 use crate::benchmark::{Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure};
@@ -67,6 +67,8 @@ impl Benchmark for Mind2Web {
     fn metrics(&self) -> &'static [MetricDefinition] {
         &[
             score::STEP_SUCCESS,
+            score::EXECUTABLE,
+            score::REACHABLE,
             score::ELEMENT_ACCURACY,
             score::ACTION_F1,
             score::OFFICIAL_STEP_SUCCESS,
@@ -75,6 +77,11 @@ impl Benchmark for Mind2Web {
             score::MACRO_ACTION_F1,
             score::MACRO_STEP_SUCCESS,
         ]
+    }
+
+    fn is_measured(&self, metric: &MetricDefinition, configuration: &Configuration) -> bool {
+        let takes_a_browser = [score::EXECUTABLE.name, score::REACHABLE.name].contains(&metric.name);
+        !takes_a_browser || configuration.has_browser()
     }
 
     fn published(&self) -> &'static [PublishedFigure] {

@@ -1,6 +1,6 @@
 //! Scoring an episode on web pages: the paper's step success rate, and the official figures.
 
-use lumos_tasks::families::web::{ActionName, Chosen, WebEvidence};
+use lumos_tasks::families::web::{ActionName, Chosen, Executed, WebEvidence};
 use lumos_tasks::{Evidence, GoldStep, Outcome, Target};
 
 use super::f1::{f1, written};
@@ -11,6 +11,20 @@ use crate::score::{ItemScore, Scoring, Share};
 pub(super) const STEP_SUCCESS: MetricDefinition = MetricDefinition {
     name: "step_success_rate",
     description: "share of the actions carried out (corrected: of the gold steps) whose element, operation and value are right",
+    higher_is_better: true,
+    judged: false,
+};
+/// Actions that a browser could carry out.
+pub(super) const EXECUTABLE: MetricDefinition = MetricDefinition {
+    name: "executable",
+    description: "in a browser: share of the gold steps whose predicted action could be carried out and took effect, right or wrong",
+    higher_is_better: true,
+    judged: false,
+};
+/// Right elements that a browser could click.
+pub(super) const REACHABLE: MetricDefinition = MetricDefinition {
+    name: "reachable",
+    description: "in a browser: share of the steps tried whose right element could be clicked",
     higher_is_better: true,
     judged: false,
 };
@@ -88,6 +102,9 @@ pub(super) fn score(target: &Target, outcome: &Outcome, scoring: Scoring) -> Opt
         .with(MACRO_ELEMENT_ACCURACY.name, mean(element))
         .with(MACRO_ACTION_F1.name, mean(f1))
         .with(MACRO_STEP_SUCCESS.name, mean(step));
+    if evidence.in_browser {
+        score = in_browser(score, evidence, steps.len());
+    }
     let (met, counted) = match scoring {
         Scoring::Paper => {
             let met = evidence.chosen.iter().filter(|chosen| succeeds_as_published(chosen, steps)).count();
@@ -105,6 +122,26 @@ pub(super) fn score(target: &Target, outcome: &Outcome, scoring: Scoring) -> Opt
         score = score.with(STEP_SUCCESS.name, share(met as f64, counted as f64));
     }
     Some(score)
+}
+
+/// Adds what a browser made of the steps' predictions. A step without a prediction has none that could be carried out.
+fn in_browser(mut score: ItemScore, evidence: &WebEvidence, steps: usize) -> ItemScore {
+    let share = |numerator: usize, denominator: usize| Share {
+        numerator: numerator as f64,
+        denominator: denominator as f64,
+    };
+    let predictions: Vec<&Chosen> = (0..steps).filter_map(|step| last_of(evidence, step)).collect();
+    let done =
+        predictions.iter().filter(|chosen| chosen.carried.is_some_and(|carried| carried.action.is_done()));
+    score = score.with(EXECUTABLE.name, share(done.count(), steps));
+    // In paper behaviour an action may be about another step's page.
+    let own = predictions.iter().filter(|chosen| chosen.page == chosen.step);
+    let truths: Vec<Executed> = own.filter_map(|chosen| chosen.carried?.truth).collect();
+    if !truths.is_empty() {
+        let done = truths.iter().filter(|truth| truth.is_done()).count();
+        score = score.with(REACHABLE.name, share(done, truths.len()));
+    }
+    score
 }
 
 /// Whether the original counts an action as a success: the element's text is that of the first of its page (which is
@@ -148,6 +185,7 @@ impl Official {
 #[cfg(test)]
 mod tests {
     use lumos_tasks::Ending;
+    use lumos_tasks::families::web::{Carried, Obstacle};
 
     use super::*;
 
@@ -172,6 +210,7 @@ mod tests {
             element: element.to_owned(),
             alike: vec![element.to_owned()],
             returned: String::new(),
+            carried: None,
         }
     }
 
@@ -206,5 +245,40 @@ mod tests {
         );
         assert_eq!(of(Scoring::Paper, &TASK_SUCCESS), (0.0, 1.0));
         assert_eq!(of(Scoring::Paper, &ACTION_F1).0, 1.0 + 1.0 / 3.0);
+    }
+    #[test]
+    fn what_a_browser_did_is_counted_beside_and_only_where_there_was_one() {
+        let target = Target::Web { steps: vec![gold("CLICK", ""); 3], words: String::new() };
+        let carried = |action, truth| Some(Carried { action, truth });
+        let refused = Executed::Refused(Obstacle::Hidden);
+        let with = |chosen: Chosen, carried| Chosen { carried, ..chosen };
+        let click = |step| chosen(step, ActionName::Click, None, "9");
+        let mut evidence = WebEvidence {
+            chosen: vec![
+                // Only a step's last action is its prediction.
+                with(click(0), None),
+                with(click(0), carried(Executed::Done, Some(refused))),
+                // Another step's page.
+                Chosen { page: 0, ..with(click(1), carried(refused, Some(Executed::Done))) },
+            ],
+            in_browser: true,
+            ..WebEvidence::default()
+        };
+        let scored = |evidence: &WebEvidence| {
+            let evidence = Some(Evidence::Web(evidence.clone()));
+            let outcome = Outcome { ending: Ending::Answered, evidence, steps: Vec::new() };
+            score(&target, &outcome, Scoring::Corrected).unwrap()
+        };
+        let score = scored(&evidence);
+        let of =
+            |metric: &MetricDefinition| score.share(metric.name).map(|one| (one.numerator, one.denominator));
+        assert_eq!((of(&EXECUTABLE), of(&REACHABLE)), (Some((1.0, 3.0)), Some((0.0, 1.0))));
+        evidence.chosen.clear();
+        let score = scored(&evidence);
+        let of =
+            |metric: &MetricDefinition| score.share(metric.name).map(|one| (one.numerator, one.denominator));
+        assert_eq!((of(&EXECUTABLE), of(&REACHABLE)), (Some((0.0, 3.0)), None));
+        evidence.in_browser = false;
+        assert_eq!(scored(&evidence).share(EXECUTABLE.name), None);
     }
 }

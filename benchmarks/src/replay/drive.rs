@@ -7,7 +7,7 @@ use lumos_tasks::outcome::PlanEvidence;
 use lumos_tasks::recorded::{CallKey, Case, NotRecorded, RecordedCall, Script, answer};
 use lumos_tasks::{
     Behaviour, Completion, Configuration, Episode, EpisodeUnit, GenerationSettings, Item, Next, Outcome,
-    Reply, Role, ToolCall, ToolReply,
+    Reply, Role, ToolBackend, ToolCall, ToolReply,
 };
 
 use super::compare::differing_texts;
@@ -141,9 +141,16 @@ fn configuration(case: &Case, benchmark: &dyn Benchmark) -> Configuration {
         behaviour,
         max_rounds: tagged.unwrap_or_else(|| benchmark.max_rounds(behaviour)),
         models: BTreeMap::new(),
-        tools: Vec::new(),
+        tools: tools(case),
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: benchmark.prompts_hash(),
     }
+}
+
+/// The tools that an episode's way depends on: a browser, where actions were carried out in one.
+fn tools(case: &Case) -> Vec<ToolBackend> {
+    let carried = case.tools.iter().any(|call| call.tool == RecordedCall::CARRY);
+    let browser = || ToolBackend { tool: "web".to_owned(), backend: "chromedriver".to_owned(), version: 0 };
+    carried.then(browser).into_iter().collect()
 }

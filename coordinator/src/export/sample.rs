@@ -47,7 +47,8 @@ pub fn sample(
         }
         Ending::Faulted(fault) => json!({"kind": fault.kind, "message": fault.message}),
     };
-    let metrics: Vec<&str> = benchmark.metrics().iter().map(|metric| metric.name).collect();
+    let measured = benchmark.metrics().iter().filter(|metric| benchmark.is_measured(metric, configuration));
+    let metrics: Vec<&str> = measured.map(|metric| metric.name).collect();
     let mut line = Map::new();
     let mut put = |name: &str, value: Value| {
         line.insert(name.to_owned(), value);

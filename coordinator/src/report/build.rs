@@ -102,6 +102,8 @@ struct ScoringSum {
 struct ConfigurationSum {
     planned: PlannedConfiguration,
     benchmark: &'static dyn Benchmark,
+    /// Those of the benchmark's metrics that are measured.
+    metrics: Vec<MetricDefinition>,
     scorings: Vec<ScoringSum>,
     answered: u64,
     gave_up: u64,
@@ -115,17 +117,20 @@ struct ConfigurationSum {
 impl ConfigurationSum {
     fn new(planned: &PlannedConfiguration, scorings: &[Scoring]) -> Result<Self, ScoreError> {
         let benchmark = benchmark(&planned.configuration.benchmark)?;
+        let is_measured = |metric: &&MetricDefinition| benchmark.is_measured(metric, &planned.configuration);
+        let metrics: Vec<_> = benchmark.metrics().iter().filter(is_measured).copied().collect();
         let scorings = scorings
             .iter()
             .map(|&scoring| ScoringSum {
                 scoring,
                 tally: GroupedTally::default(),
-                full: vec![0; benchmark.metrics().len()],
+                full: vec![0; metrics.len()],
             })
             .collect();
         Ok(Self {
             planned: planned.clone(),
             benchmark,
+            metrics,
             scorings,
             answered: 0,
             gave_up: 0,
@@ -164,7 +169,7 @@ impl ConfigurationSum {
             self.gave_up += 1;
         }
         self.usage.add(outcome, &record.telemetry);
-        let metrics = self.benchmark.metrics();
+        let metrics = &self.metrics;
         let is_judged = metrics.iter().any(|metric| metric.judged);
         let verdict = verdicts.filter(|_| is_judged).and_then(|verdicts| verdicts.of(unit, item, outcome));
         let mut correct = false;
@@ -188,7 +193,7 @@ impl ConfigurationSum {
         let seen = self.answered + self.gave_up + self.faulted;
         let outstanding = self.planned.planned.saturating_sub(seen);
         self.attribution.count_many(Cause::Outstanding, outstanding);
-        let metrics = self.benchmark.metrics();
+        let metrics = &self.metrics;
         let splits = self.scorings.iter().flat_map(|sum| {
             let counted = sum.full.iter().zip(metrics).filter(|(_, metric)| !metric.judged);
             counted.map(|(&correct, metric)| Split {

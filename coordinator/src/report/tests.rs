@@ -46,6 +46,31 @@ fn what_looked_things_up_is_named() {
     }
 }
 
+#[test]
+fn what_takes_a_browser_has_figures_only_where_there_was_one() {
+    let with = |backend: &str| {
+        let web = ToolBackend { tool: "web".to_owned(), backend: backend.to_owned(), version: 1 };
+        let benchmark = "mind2web".to_owned();
+        let manifest =
+            manifest_of(&[Configuration { benchmark, tools: vec![web], ..configuration(0) }], &[item(0)]);
+        ReportBuilder::new(&manifest, &[]).unwrap().finish()
+    };
+    let (read, shown) = (with("native"), with("chromedriver"));
+    let names = |report: &Report| -> Vec<String> {
+        let metrics = &report.configurations[0].scores[0].metrics;
+        metrics.iter().map(|metric| metric.metric.clone()).collect()
+    };
+    let takes_a_browser = ["executable", "reachable"].map(str::to_owned);
+    let with_browser = names(&shown);
+    assert_eq!(with_browser[1..3], takes_a_browser);
+    let others: Vec<_> = with_browser.into_iter().filter(|name| !takes_a_browser.contains(name)).collect();
+    assert_eq!(names(&read), others);
+    let splits = |report: &Report| report.configurations[0].ledger.splits.len();
+    assert!(splits(&shown) > splits(&read));
+    assert!(rendered(Format::Terminal, &shown).contains("executable"));
+    assert!(!rendered(Format::Terminal, &read).contains("executable"));
+}
+
 fn rendered(format: Format, report: &Report) -> String {
     let mut out = Vec::new();
     format.renderer().render(report, &mut out).unwrap();

@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::call::{ChatReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply};
 use crate::families::qa::page::{self, Page};
 use crate::families::shop::{ShopReply, ShopRequest};
-use crate::families::web::CandidateScope;
+use crate::families::web::{Attempt, CandidateScope, Carried};
 use crate::formulation::Behaviour;
 use crate::identity::ContentHash;
 use crate::request::Message;
@@ -23,7 +23,7 @@ const PASSAGES: usize = 10;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedCall {
     /// The tool's name in the recording: `wolfram`, `http_get` or `wiki`, `google` or `search`, `dpr` or `rank`, `chat`,
-    /// `sql`, `sql_submit`.
+    /// `carry`, `sql`, `sql_submit`.
     pub tool: String,
     /// What it was given.
     pub input: Value,
@@ -72,6 +72,11 @@ impl CallKey {
         Self { tool: "shop", text: request.action.clone(), more: Some(ContentHash::of_json(request)) }
     }
 
+    fn carry(attempt: &Attempt) -> Self {
+        let text = format!("{} {}", attempt.action.word(), attempt.element);
+        Self { tool: RecordedCall::CARRY, text, more: Some(ContentHash::of_json(attempt)) }
+    }
+
     /// What a call is recorded under.
     pub fn of(call: &ToolCall) -> Self {
         match call {
@@ -84,6 +89,7 @@ impl CallKey {
                 more: Some(ContentHash::of_json(scope)),
                 ..Self::plain("candidates", step.to_string())
             },
+            ToolCall::Carry(attempt) => Self::carry(attempt),
             ToolCall::Sql { statement } => Self::plain("sql", statement),
             ToolCall::SqlSubmit => Self::plain("sql_submit", ""),
             ToolCall::Shop(request) => Self::shop(request),
@@ -142,6 +148,9 @@ pub fn answer<'a>(
 }
 
 impl RecordedCall {
+    /// The tool of actions that were carried out in a browser.
+    pub const CARRY: &'static str = "carry";
+
     /// Writes a call and its reply down.
     pub fn of(call: &ToolCall, reply: &ToolReply) -> Self {
         let (tool, input) = match call {
@@ -158,6 +167,7 @@ impl RecordedCall {
                 json!({ "role": role, "messages": messages, "temperature": 0, "max_tokens": max_new_tokens }),
             ),
             ToolCall::Candidates { step, scope } => ("candidates", json!({ "step": step, "scope": scope })),
+            ToolCall::Carry(attempt) => (Self::CARRY, json!(attempt)),
             ToolCall::Sql { statement } => ("sql", json!(statement)),
             ToolCall::SqlSubmit => ("sql_submit", Value::Null),
             ToolCall::Shop(request) => ("shop", json!(request)),
@@ -173,6 +183,7 @@ impl RecordedCall {
             ToolReply::Chat(reply) if *reply == ChatReply::recorded(&reply.text) => (json!(reply.text), None),
             ToolReply::Chat(reply) => (json!(reply), None),
             ToolReply::Candidates(elements) => (json!(elements), None),
+            ToolReply::Carried(carried) => (json!(carried), None),
             ToolReply::Sql(reply) => (json!(reply), None),
             ToolReply::SqlGrade(grade) => (json!(grade), None),
             ToolReply::Raised { message } => (Value::Null, Some(message.clone())),
@@ -203,6 +214,7 @@ impl RecordedCall {
                 let scope = CandidateScope::deserialize(field("scope")?).ok()?;
                 Some(CallKey::of(&ToolCall::Candidates { step, scope }))
             }
+            Self::CARRY => Some(CallKey::carry(&Attempt::deserialize(&self.input).ok()?)),
             "sql" => Some(CallKey::plain("sql", self.input.as_str()?)),
             "sql_submit" => Some(CallKey::plain("sql_submit", "")),
             "shop" => Some(CallKey::shop(&ShopRequest::deserialize(&self.input).ok()?)),
@@ -234,6 +246,7 @@ impl RecordedCall {
             ToolCall::Search { .. } => ToolReply::Search(texts(output)?),
             ToolCall::Rank { .. } => ToolReply::Rank(Vec::deserialize(output).ok()?),
             ToolCall::Candidates { .. } => ToolReply::Candidates(Vec::deserialize(output).ok()?),
+            ToolCall::Carry(_) => ToolReply::Carried(Carried::deserialize(output).ok()?),
             ToolCall::Chat { .. } => ToolReply::Chat(match output {
                 Value::String(text) => ChatReply::recorded(text),
                 other => ChatReply::deserialize(other).ok()?,
@@ -260,6 +273,7 @@ fn texts(value: &Value) -> Option<Vec<String>> {
 mod tests {
     use super::*;
     use crate::call::WikiRequest;
+    use crate::families::web::{ActionName, Executed, Obstacle};
     use crate::request::Role;
 
     #[test]
@@ -273,6 +287,14 @@ mod tests {
 
     #[test]
     fn calls_round_trip() {
+        let attempt = Attempt {
+            step: 2,
+            page: 1,
+            element: "7".to_owned(),
+            action: ActionName::Select,
+            text: Some("L".to_owned()),
+        };
+        let carried = Carried { action: Executed::Done, truth: Some(Executed::Refused(Obstacle::Hidden)) };
         let maths = || ToolCall::Maths { query: "1 + 2".to_owned() };
         let wiki = || ToolCall::Wiki { request: WikiRequest::of("Kyoto"), reading: Behaviour::Paper };
         let messages = vec![Message { role: "user".to_owned(), content: "Who?".to_owned() }];
@@ -297,6 +319,7 @@ mod tests {
             ),
             (chat(), ToolReply::Chat(ChatReply::recorded("Ada"))),
             (chat(), ToolReply::Chat(counted)),
+            (ToolCall::Carry(attempt), ToolReply::Carried(carried)),
         ] {
             let text = serde_json::to_string(&RecordedCall::of(&call, &reply)).unwrap();
             let read: RecordedCall = serde_json::from_str(&text).unwrap();

@@ -7,4 +7,4 @@ pub mod site;
 pub mod sql;
 mod web;
 
-pub use web::WebPages;
+pub use web::{BrowserPages, WebPages};

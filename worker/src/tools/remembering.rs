@@ -99,7 +99,7 @@ fn size_of_call(call: &ToolCall) -> usize {
             question.len() + passages.sum::<usize>()
         }
         ToolCall::Chat { messages, .. } => messages.iter().map(|message| message.content.len() + ENTRY).sum(),
-        ToolCall::Candidates { .. } => 0,
+        ToolCall::Candidates { .. } | ToolCall::Carry(_) => 0,
         ToolCall::Sql { statement } => statement.len(),
         ToolCall::SqlSubmit => 0,
         // No session's calls are remembered.
@@ -131,7 +131,7 @@ fn size_of_reply(reply: &ToolReply) -> usize {
         }
         ToolReply::Sql(SqlReply::Rows { rows, .. }) => all(rows),
         ToolReply::Sql(SqlReply::Error(message)) => message.len(),
-        ToolReply::Sql(SqlReply::Nothing) | ToolReply::SqlGrade(_) => 0,
+        ToolReply::Carried(_) | ToolReply::Sql(SqlReply::Nothing) | ToolReply::SqlGrade(_) => 0,
         ToolReply::Shop(reply) => reply.observation.len(),
     };
     texts + ENTRY

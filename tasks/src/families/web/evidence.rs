@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::action::ActionName;
+use super::carried::Carried;
 
 /// The record of an episode on web pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,9 @@ pub struct WebEvidence {
     /// The exception with which the original ends its whole run here: `KeyError`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raised: Option<String>,
+    /// Whether the steps' predictions were carried out in a browser, as far as there were any.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_browser: bool,
 }
 
 /// One action that was carried out: what a browser would do, and what it was chosen by.
@@ -41,4 +45,7 @@ pub struct Chosen {
     pub alike: Vec<String>,
     /// The text that the original's tool hands back: that of the tenth in the ranking, or of the last. Nothing uses it.
     pub returned: String,
+    /// What a browser made of it, where it is its step's prediction (the last one chosen) and there was a browser.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Carried>,
 }

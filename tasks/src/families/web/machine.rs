@@ -1,14 +1,14 @@
 //! The loop of an episode on web pages.
 
-use std::collections::HashMap;
-
 use super::action::{ActionName, Parsed, Refusal};
+use super::carried::{Attempt, Carried};
 use super::element::{CandidateScope, Element};
 use super::evidence::{Chosen, WebEvidence};
 use super::prompts;
+use super::ranking::{descending, distinct, passage};
 use super::sentence::sentence;
 use super::variables::Variables;
-use crate::call::{Passage, ToolCall, ToolReply};
+use crate::call::{ToolCall, ToolReply};
 use crate::configuration::Configuration;
 use crate::episode::Want;
 use crate::formulation::Behaviour;
@@ -44,6 +44,8 @@ enum Phase {
     Narrowing(Action, Vec<Element>),
     /// Waiting for the ranking of the elements by the query; holds them.
     Choosing(Action, Vec<Element>),
+    /// Waiting for what a browser makes of the step's prediction.
+    Carrying,
     /// Over.
     Ended,
 }
@@ -97,7 +99,7 @@ impl Machine {
             last_reply: String::new(),
             waiting: Vec::new(),
             variables: Variables::default(),
-            evidence: WebEvidence::default(),
+            evidence: WebEvidence { in_browser: configuration.has_browser(), ..WebEvidence::default() },
         };
         let want = if task.steps == 0 {
             machine.raise("IndexError", Stage::Limit, "the task has no steps".to_owned())
@@ -144,6 +146,8 @@ impl Machine {
     /// Takes a tool's reply; `None` where it is not one to what was asked.
     pub(crate) fn called(&mut self, reply: ToolReply, steps: &mut Vec<Step>) -> Option<Want> {
         match (std::mem::replace(&mut self.phase, Phase::Ended), reply) {
+            (Phase::Carrying, ToolReply::Carried(carried)) => Some(self.carried(carried)),
+            (Phase::Carrying, _) => None,
             (_, ToolReply::Raised { message }) => {
                 let name = message.split(':').next().unwrap_or_default().to_owned();
                 Some(self.raise(&name, Stage::Tool, message))
@@ -201,7 +205,7 @@ impl Machine {
             };
             return Want::Call(ToolCall::Candidates { step: page, scope });
         }
-        self.next_step()
+        self.carry_out()
     }
 
     /// The variable of an action holds the next step's page.
@@ -267,11 +271,34 @@ impl Machine {
             element: elements.get(best).map(|element| element.id.clone()).unwrap_or_default(),
             alike: alike.map(|element| element.id.clone()).collect(),
             returned: text(returned).to_owned(),
+            carried: None,
         };
         self.observe(written, Observation::Text(text(best).to_owned()), steps);
         self.evidence.chosen.push(chosen);
         self.hold_next(&parsed.variable);
         self.advance(steps)
+    }
+
+    /// Has the step's prediction carried out where there is a browser, then goes on as if it had not.
+    fn carry_out(&mut self) -> Want {
+        let prediction = self.evidence.chosen.last().filter(|chosen| chosen.step == self.step);
+        let Some(chosen) = prediction.filter(|_| self.evidence.in_browser) else { return self.next_step() };
+        let attempt = Attempt {
+            step: chosen.step,
+            page: chosen.page,
+            element: chosen.element.clone(),
+            action: chosen.action,
+            text: chosen.text.clone(),
+        };
+        self.phase = Phase::Carrying;
+        Want::Call(ToolCall::Carry(attempt))
+    }
+
+    fn carried(&mut self, carried: Carried) -> Want {
+        if let Some(chosen) = self.evidence.chosen.last_mut() {
+            chosen.carried = Some(carried);
+        }
+        self.next_step()
     }
 
     fn observe(&self, action: String, observation: Observation, steps: &mut Vec<Step>) {
@@ -325,31 +352,4 @@ impl Machine {
         self.phase = Phase::Ended;
         Want::Done { ending, evidence: Evidence::Web(std::mem::take(&mut self.evidence)) }
     }
-}
-
-fn passage(text: &str) -> Passage {
-    Passage { title: String::new(), text: text.to_owned() }
-}
-
-/// The distinct texts of elements in the order in which they come, and the place of each element's text among them.
-fn distinct(elements: &[Element]) -> (Vec<&str>, Vec<usize>) {
-    let mut texts = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
-    let places = elements
-        .iter()
-        .map(|element| {
-            *places.entry(&element.text).or_insert_with(|| {
-                texts.push(element.text.as_str());
-                texts.len() - 1
-            })
-        })
-        .collect();
-    (texts, places)
-}
-
-/// Positions from the highest score to the lowest; of equal scores the first comes first.
-fn descending(scores: &[f64]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    order.sort_by(|left, right| scores[*right].total_cmp(&scores[*left]));
-    order
 }

@@ -5,12 +5,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::call::{ToolCall, ToolReply};
-use crate::configuration::{Configuration, GenerationSettings};
+use crate::configuration::{Configuration, GenerationSettings, ToolBackend};
 use crate::episode::{Episode, Next, Reply};
 use crate::formulation::{Behaviour, Formulation};
 use crate::identity::{ContentHash, ItemId};
 use crate::item::{Setup, Task};
-use crate::outcome::{Ending, Outcome};
+use crate::outcome::{Ending, Evidence, Outcome, Step};
 use crate::request::{Completion, Role};
 use crate::unit::EpisodeUnit;
 
@@ -65,6 +65,10 @@ fn run(unit: &EpisodeUnit, elements: usize, ground: impl Fn(u32) -> String) -> (
                     }
                     ToolCall::Rank { passages, .. } => {
                         ToolReply::Rank((0..passages.len()).map(|place| place as f64).collect())
+                    }
+                    ToolCall::Carry(_) => {
+                        let action = Executed::Refused(Obstacle::Covered);
+                        ToolReply::Carried(Carried { action, truth: Some(Executed::Done) })
                     }
                     other => panic!("{other:?}"),
                 })
@@ -126,6 +130,44 @@ fn corrected_behaviour_narrows_all_candidates_down_and_refuses_what_is_no_action
     // The best fifty come best first, so that the last of them is the tenth of all.
     assert_eq!(evidence(&outcome).chosen[0].element, "10");
     assert_eq!((evidence(&outcome).chosen.len(), evidence(&outcome).steps), (1, 2));
+}
+
+#[test]
+fn a_browser_carries_the_prediction_of_each_step_out_and_changes_nothing_else() {
+    // The first step has two actions, the second none.
+    let replies = |turn: u32| match turn {
+        1 => "R1 = CLICK(Env, QUERY: it); R1 = TYPE(Env, QUERY: it, TEXT: L)".to_owned(),
+        2 => "R2 = HOVER(R1, QUERY: it)".to_owned(),
+        _ => "R3 = CLICK(R1, QUERY: it)".to_owned(),
+    };
+    for behaviour in [Behaviour::Paper, Behaviour::Corrected] {
+        let read = unit(behaviour, 3, 15);
+        let browser = ToolBackend { tool: "web".to_owned(), backend: "chromedriver".to_owned(), version: 1 };
+        let configuration = Configuration { tools: vec![browser], ..(*read.configuration).clone() };
+        let shown = EpisodeUnit { configuration: Arc::new(configuration), ..read.clone() };
+        let (expected, _) = run(&read, 3, replies);
+        let (mut outcome, calls) = run(&shown, 3, replies);
+        let carried: Vec<&Attempt> = calls
+            .iter()
+            .filter_map(|call| match call {
+                ToolCall::Carry(attempt) => Some(attempt),
+                _ => None,
+            })
+            .collect();
+        let steps: Vec<u32> = carried.iter().map(|attempt| attempt.step).collect();
+        assert_eq!(steps, [0, 2], "{behaviour:?}");
+        let first = evidence(&outcome).chosen.iter().rfind(|chosen| chosen.step == 0).unwrap();
+        let attempt = (&first.element, first.action, &first.text, first.page);
+        assert_eq!((&carried[0].element, carried[0].action, &carried[0].text, carried[0].page), attempt);
+        // Taken away again, what the browser adds leaves the same record.
+        outcome.steps.retain(|step| !matches!(step, Step::Call { call: ToolCall::Carry(_), .. }));
+        let Some(Evidence::Web(evidence)) = &mut outcome.evidence else { panic!() };
+        assert!(std::mem::take(&mut evidence.in_browser));
+        let taken = evidence.chosen.iter_mut().filter_map(|chosen| chosen.carried.take());
+        assert_eq!(taken.count(), 2);
+        assert_eq!(outcome, expected);
+        assert!(!serde_json::to_string(&expected).unwrap().contains("carried"));
+    }
 }
 
 #[test]

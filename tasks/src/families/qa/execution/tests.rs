@@ -45,7 +45,7 @@ fn answer(call: &ToolCall) -> ToolReply {
             let known = messages[0].content.contains("known");
             ToolReply::Chat(ChatReply::recorded(if known { "Answer: Ada" } else { "No answer." }))
         }
-        ToolCall::Candidates { .. } => unreachable!("questions have no pages"),
+        ToolCall::Candidates { .. } | ToolCall::Carry(_) => unreachable!("questions have no pages"),
         ToolCall::Sql { .. } | ToolCall::SqlSubmit => panic!("{call:?}"),
         ToolCall::Shop(_) => unreachable!("no shop is visited here"),
     }

@@ -1,11 +1,11 @@
-//! Pages of a task on the web: `--tool web=native`. Its session holds the unit's pages and says what their candidates
+//! Pages that are read: `--tool web=native`. Its session holds the unit's pages and says what their candidates
 //! look like; each page is read when it is first asked for.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use lumos_environments::dom;
-use lumos_tasks::families::web::WebStep;
+use lumos_tasks::families::web::{CandidateScope, WebStep};
 use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
 
 use crate::tools::{ToolFault, Tools};
@@ -30,29 +30,30 @@ impl Tools for WebPages {
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         match &unit.setup {
-            Setup::Web { steps } => {
-                Ok(Some(Arc::new(Pages { steps: steps.iter().cloned().map(Arc::new).collect() })))
-            }
+            Setup::Web { steps } => Ok(Some(Arc::new(Pages::of(steps)))),
             _ => Ok(None),
         }
     }
 }
 
 /// The pages of one episode.
-struct Pages {
+pub(super) struct Pages {
     steps: Vec<Arc<WebStep>>,
 }
 
-#[async_trait]
-impl Tools for Pages {
-    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        let ToolCall::Candidates { step, scope } = call else {
-            return Err(fault("the pages do not answer such calls"));
-        };
-        let Some(page) = self.steps.get(*step as usize).cloned() else {
-            return Err(fault(format!("there is no page {step}")));
-        };
-        let scope = *scope;
+impl Pages {
+    pub(super) fn of(steps: &[WebStep]) -> Self {
+        Self { steps: steps.iter().cloned().map(Arc::new).collect() }
+    }
+
+    /// The page of a gold step.
+    pub(super) fn page(&self, step: u32) -> Result<Arc<WebStep>, ToolFault> {
+        self.steps.get(step as usize).cloned().ok_or_else(|| fault(format!("there is no page {step}")))
+    }
+
+    /// What a page's candidates look like.
+    pub(super) async fn candidates(&self, step: u32, scope: CandidateScope) -> Result<ToolReply, ToolFault> {
+        let page = self.page(step)?;
         // A large page takes tens of milliseconds: too long for a thread that others wait for.
         tokio::task::spawn_blocking(move || match dom::candidates(&page, scope) {
             Ok(elements) => ToolReply::Candidates(elements),
@@ -63,7 +64,18 @@ impl Tools for Pages {
     }
 }
 
-fn fault(message: impl Into<String>) -> ToolFault {
+#[async_trait]
+impl Tools for Pages {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        match call {
+            ToolCall::Candidates { step, scope } => self.candidates(*step, *scope).await,
+            _ => Err(fault("the pages do not answer such calls")),
+        }
+    }
+}
+
+/// A failure of the tool.
+pub(super) fn fault(message: impl Into<String>) -> ToolFault {
     ToolFault { tool: TOOL, message: message.into() }
 }
 
@@ -71,7 +83,7 @@ fn fault(message: impl Into<String>) -> ToolFault {
 mod tests {
     use std::collections::BTreeMap;
 
-    use lumos_tasks::families::web::{CandidateScope, prompts_hash};
+    use lumos_tasks::families::web::prompts_hash;
     use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, ItemId, Task};
 
     use super::*;

@@ -1,0 +1,82 @@
+//! Pages that are read, and shown in a browser where a step's action is to be carried out.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lumos_tasks::families::web::Attempt;
+use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
+
+use super::carry::Carrier;
+use super::pages::{Pages, fault};
+use super::picture;
+use crate::browser::BrowserPool;
+use crate::tools::{ToolFault, Tools};
+
+/// Opens sessions on the pages that units carry. What candidates look like is read off the pages as
+/// [`WebPages`](super::WebPages) does it; an action is carried out in a browser that is borrowed for it.
+#[derive(Debug, Clone)]
+pub struct BrowserPages {
+    pool: Arc<BrowserPool>,
+    screenshots: Option<PathBuf>,
+}
+
+impl BrowserPages {
+    /// What of the code the answers depend on.
+    pub const VERSION: u32 = 1;
+
+    /// Pages in the browsers of a pool. With a folder for screenshots, each step's page is kept there as a picture that
+    /// marks prediction and truth.
+    pub fn new(pool: Arc<BrowserPool>, screenshots: Option<PathBuf>) -> Self {
+        Self { pool, screenshots }
+    }
+}
+
+#[async_trait]
+impl Tools for BrowserPages {
+    async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        Err(fault("there are no pages outside of a session"))
+    }
+
+    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+        let Setup::Web { steps } = &unit.setup else { return Ok(None) };
+        Ok(Some(Arc::new(Session {
+            pages: Pages::of(steps),
+            pool: Arc::clone(&self.pool),
+            unit: unit.id.short().to_owned(),
+            screenshots: self.screenshots.clone(),
+        })))
+    }
+}
+
+/// The pages of one episode.
+struct Session {
+    pages: Pages,
+    pool: Arc<BrowserPool>,
+    unit: String,
+    screenshots: Option<PathBuf>,
+}
+
+impl Session {
+    async fn carry(&self, attempt: &Attempt) -> Result<ToolReply, ToolFault> {
+        let page = self.pages.page(attempt.page)?;
+        let carrier = Carrier { pool: &self.pool, takes_picture: self.screenshots.is_some() };
+        let (carried, picture) = carrier.carry(page, attempt).await?;
+        if let (Some(folder), Some(picture)) = (&self.screenshots, picture) {
+            let file = folder.join(picture::file_name(&self.unit, attempt.step));
+            picture::write(file, picture).await?;
+        }
+        Ok(ToolReply::Carried(carried))
+    }
+}
+
+#[async_trait]
+impl Tools for Session {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        match call {
+            ToolCall::Candidates { step, scope } => self.pages.candidates(*step, *scope).await,
+            ToolCall::Carry(attempt) => self.carry(attempt).await,
+            _ => Err(fault("the pages do not answer such calls")),
+        }
+    }
+}

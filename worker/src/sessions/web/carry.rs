@@ -1,0 +1,232 @@
+//! Carrying an action out on a page in a browser.
+//!
+//! The page is built in an empty document without network and without scripts of its own. Everything that comes of the
+//! page or of a model reaches the browser as an argument, never as a script's source.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumos_tasks::families::web::{ActionName, Attempt, Carried, Executed, Obstacle, WebStep};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::pages::fault;
+use super::sheet;
+use crate::browser::{BrowserError, BrowserFault, BrowserPool, Element, Lease, Refusal};
+use crate::tools::ToolFault;
+
+/// Builds the page.
+const BUILD: &str = include_str!("scripts/build.js");
+/// Says what an action is really done to, or what is in its way.
+const LOOK: &str = include_str!("scripts/look.js");
+/// Takes down what is clicked.
+const LISTEN: &str = include_str!("scripts/listen.js");
+/// Whether an action took effect.
+const EFFECT: &str = include_str!("scripts/effect.js");
+/// Marks prediction and truth.
+const MARK: &str = include_str!("scripts/mark.js");
+/// What [`LOOK`] leaves on the element that an action is really done to.
+const TARGET: &str = "[data-carried-on]";
+/// The longest time that all of it may take, once a browser is there.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Whoever carries actions out.
+pub(super) struct Carrier<'a> {
+    pub(super) pool: &'a BrowserPool,
+    pub(super) takes_picture: bool,
+}
+
+impl Carrier<'_> {
+    /// Carries an action out, and says what came of it; with a picture of the page afterwards, where one is taken.
+    ///
+    /// # Errors
+    /// If the browser fails, which says nothing about the action.
+    pub(super) async fn carry(
+        &self,
+        page: Arc<WebStep>,
+        attempt: &Attempt,
+    ) -> Result<(Carried, Option<Vec<u8>>), ToolFault> {
+        let truth = page.positives.first().cloned();
+        let rows = tokio::task::spawn_blocking(move || sheet::written(&page.page)).await;
+        let rows = match rows.map_err(|error| fault(error.to_string()))? {
+            Ok(rows) => rows,
+            Err(obstacle) => {
+                let refused = Executed::Refused(obstacle);
+                return Ok((Carried { action: refused, truth: truth.map(|_| refused) }, None));
+            }
+        };
+        let mut stage = Stage { lease: self.pool.session().await? };
+        let carrying = stage.carry(rows, attempt, truth.as_deref(), self.takes_picture);
+        let late =
+            || BrowserFault { doing: "carrying an action out", reason: format!("{LIMIT:?} were not enough") };
+        Ok(timeout(LIMIT, carrying).await.map_err(|_| late())??)
+    }
+}
+
+/// Why something stopped short.
+enum Stopped {
+    Refused(Obstacle),
+    Fault(BrowserFault),
+}
+
+impl From<BrowserError> for Stopped {
+    fn from(error: BrowserError) -> Self {
+        match error {
+            BrowserError::Fault(fault) => Self::Fault(fault),
+            BrowserError::Refused(refusal) => Self::Refused(obstacle(&refusal)),
+        }
+    }
+}
+
+/// What a browser's refusal means. Its own words are left out: they hold places in pixels, which differ from machine to
+/// machine.
+fn obstacle(refusal: &Refusal) -> Obstacle {
+    match refusal {
+        Refusal::NotFound { .. } | Refusal::Gone => Obstacle::NoElement,
+        Refusal::NotAllowed { .. } => Obstacle::PageLeft,
+        Refusal::TooLarge { .. } => Obstacle::TextTooLong,
+        Refusal::NotUsable { reason } if reason.starts_with("element click intercepted") => Obstacle::Covered,
+        Refusal::NotUsable { reason } if reason.starts_with("invalid element state") => Obstacle::NotEditable,
+        Refusal::NotUsable { reason } if reason.contains("disabled") => Obstacle::Disabled,
+        Refusal::NotUsable { .. } => Obstacle::Hidden,
+    }
+}
+
+/// What came of something, unless the browser failed.
+fn executed(result: Result<(), Stopped>) -> Result<Executed, BrowserFault> {
+    match result {
+        Ok(()) => Ok(Executed::Done),
+        Err(Stopped::Refused(obstacle)) => Ok(Executed::Refused(obstacle)),
+        Err(Stopped::Fault(fault)) => Err(fault),
+    }
+}
+
+/// A browser with a page.
+struct Stage {
+    lease: Lease,
+}
+
+impl Stage {
+    async fn carry(
+        &mut self,
+        rows: String,
+        attempt: &Attempt,
+        truth: Option<&str>,
+        takes_picture: bool,
+    ) -> Result<(Carried, Option<Vec<u8>>), BrowserFault> {
+        let built = executed(self.build(rows).await)?;
+        if !built.is_done() {
+            return Ok((Carried { action: built, truth: truth.map(|_| built) }, None));
+        }
+        let text = attempt.text.as_deref().unwrap_or_default();
+        let action = executed(self.act(&attempt.element, attempt.action, text).await)?;
+        let truth = match truth {
+            None => None,
+            Some(id) if attempt.action == ActionName::Click && id == attempt.element => Some((id, action)),
+            Some(id) => Some((id, executed(self.act(id, ActionName::Click, "").await)?)),
+        };
+        let carried = Carried { action, truth: truth.map(|(_, executed)| executed) };
+        let picture = if takes_picture {
+            Some(self.picture(attempt, action, truth.map(|(id, _)| id)).await?)
+        } else {
+            None
+        };
+        Ok((carried, picture))
+    }
+
+    async fn build(&mut self, rows: String) -> Result<(), Stopped> {
+        self.lease.load_html("").await?;
+        self.lease.execute(BUILD, vec![json!(rows)]).await?;
+        Ok(())
+    }
+
+    /// Does something with the element of an id, and looks whether it took effect.
+    async fn act(&mut self, id: &str, action: ActionName, text: &str) -> Result<(), Stopped> {
+        let element = self.lease.find_by_css(&sheet::selector(id)).await?;
+        let looked = self.lease.execute(LOOK, vec![element.argument(), json!(action)]).await?;
+        if let Some(obstacle) = serde_json::from_value::<Option<Obstacle>>(looked).unwrap_or_default() {
+            return Err(Stopped::Refused(obstacle));
+        }
+        let target = self.lease.find_by_css(TARGET).await?;
+        match action {
+            ActionName::Click => {
+                self.lease.execute(LISTEN, vec![target.argument()]).await?;
+                self.lease.click(&target).await?;
+            }
+            ActionName::Type => self.lease.type_text(&target, text).await?,
+            ActionName::Select => self.select(&target, text).await?,
+        }
+        let arguments = vec![target.argument(), json!(action), json!(text)];
+        match self.lease.execute(EFFECT, arguments).await? {
+            Value::Bool(true) => Ok(()),
+            _ => Err(Stopped::Refused(Obstacle::NoEffect)),
+        }
+    }
+
+    async fn select(&mut self, list: &Element, option: &str) -> Result<(), Stopped> {
+        match self.lease.select(list, option).await {
+            Err(BrowserError::Refused(Refusal::NotFound { .. })) => Err(Stopped::Refused(Obstacle::NoOption)),
+            other => Ok(other?),
+        }
+    }
+
+    /// A picture that marks prediction and truth.
+    async fn picture(
+        &mut self,
+        attempt: &Attempt,
+        action: Executed,
+        truth: Option<&str>,
+    ) -> Result<Vec<u8>, BrowserFault> {
+        let word = attempt.action.word();
+        let label = match action {
+            Executed::Done => format!("prediction: {word}"),
+            Executed::Refused(obstacle) => format!("prediction: {word} ({})", obstacle.words()),
+        };
+        let prediction = self.find(&attempt.element).await?;
+        let truth = match truth {
+            Some(id) => self.find(id).await?,
+            None => Value::Null,
+        };
+        let marked = self.lease.execute(MARK, vec![prediction, truth, json!(label), json!("truth")]).await;
+        let pictured = match marked {
+            Ok(_) => self.lease.screenshot().await,
+            Err(error) => Err(error),
+        };
+        pictured.map_err(|error| match error {
+            BrowserError::Fault(fault) => fault,
+            BrowserError::Refused(refusal) => {
+                BrowserFault { doing: "taking a picture", reason: refusal.to_string() }
+            }
+        })
+    }
+
+    /// The element of an id as a script's argument; null where there is none.
+    async fn find(&mut self, id: &str) -> Result<Value, BrowserFault> {
+        match self.lease.find_by_css(&sheet::selector(id)).await {
+            Ok(element) => Ok(element.argument()),
+            Err(BrowserError::Refused(_)) => Ok(Value::Null),
+            Err(BrowserError::Fault(fault)) => Err(fault),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_are_obstacles_without_the_browsers_words() {
+        let not_usable = |reason: &str| Refusal::NotUsable { reason: reason.to_owned() };
+        for (refusal, expected) in [
+            (Refusal::Gone, Obstacle::NoElement),
+            (Refusal::NotAllowed { address: "file:///".to_owned() }, Obstacle::PageLeft),
+            (Refusal::TooLarge { bytes: 2, most: 1 }, Obstacle::TextTooLong),
+            (not_usable("element click intercepted: <p> disabled </p>"), Obstacle::Covered),
+            (not_usable("invalid element state"), Obstacle::NotEditable),
+            (not_usable("it is disabled"), Obstacle::Disabled),
+            (not_usable("element not interactable"), Obstacle::Hidden),
+        ] {
+            assert_eq!(obstacle(&refusal), expected, "{refusal}");
+        }
+    }
+}

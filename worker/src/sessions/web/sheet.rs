@@ -1,0 +1,116 @@
+//! A page on its way into a browser.
+//!
+//! A page is XML whose elements were cut out of a real page: an `<a/>` is closed, a table's row may stand anywhere. A
+//! browser's parser would read it as HTML and move or drop such elements. So it is read here, and built again in the
+//! browser element by element, just as the candidates' texts have it.
+
+use lumos_environments::dom::Tree;
+use lumos_tasks::families::web::Obstacle;
+use serde::Serialize;
+
+/// The most bytes of a page that is shown.
+const MOST_BYTES: usize = 8 << 20;
+/// The most elements of a page that is shown.
+const MOST_ELEMENTS: usize = 100_000;
+
+/// Attributes that say what an element is. All others stay behind: scripts, addresses, and names, which in a browser
+/// would hide functions of the document and of forms.
+const KEPT: [&str; 24] = [
+    "aria-disabled",
+    "aria_description",
+    "aria_label",
+    "aria_role",
+    "alt",
+    "backend_node_id",
+    "checked",
+    "class",
+    "contenteditable",
+    "disabled",
+    "hidden",
+    "input_checked",
+    "input_value",
+    "label",
+    "option_selected",
+    "placeholder",
+    "readonly",
+    "role",
+    "selected",
+    "style",
+    "text_value",
+    "title",
+    "type",
+    "value",
+];
+
+/// One element as the browser is told of it.
+#[derive(Serialize)]
+struct Row<'t>(i64, &'t str, Vec<(&'t str, &'t str)>, &'t str, &'t str);
+
+/// Reads a page and writes it as the JSON that a browser builds it from. Takes a while for large pages.
+///
+/// # Errors
+/// If it is too large, or no page.
+pub(super) fn written(page: &str) -> Result<String, Obstacle> {
+    if page.len() > MOST_BYTES {
+        return Err(Obstacle::PageTooLarge);
+    }
+    let tree = Tree::parse(page).map_err(|_| Obstacle::PageUnreadable)?;
+    if tree.len() > MOST_ELEMENTS {
+        return Err(Obstacle::PageTooLarge);
+    }
+    let rows: Vec<Row<'_>> = tree
+        .pieces()
+        .map(|piece| {
+            let kept = piece.attributes().filter(|(name, _)| KEPT.contains(name)).collect();
+            Row(piece.parent().map_or(-1, i64::from), piece.name(), kept, piece.text(), piece.tail())
+        })
+        .collect();
+    serde_json::to_string(&rows).map_err(|_| Obstacle::PageUnreadable)
+}
+
+/// The selector of the element with an id, whatever the id holds.
+pub(super) fn selector(id: &str) -> String {
+    let mut selector = "[backend_node_id=\"".to_owned();
+    for character in id.chars() {
+        if character.is_ascii_alphanumeric() {
+            selector.push(character);
+        } else {
+            selector.push_str(&format!("\\{:x} ", u32::from(character)));
+        }
+    }
+    selector.push_str("\"]");
+    selector
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_told_with_what_says_what_they_are() {
+        let page =
+            "<a backend_node_id='1' onclick='x()' href='file:///' aria_label='&quot;'>b<text>c</text>d</a>";
+        let expected =
+            r#"[[-1,"a",[["backend_node_id","1"],["aria_label","\""]],"b",""],[0,"text",[],"c","d"]]"#;
+        assert_eq!(written(page).unwrap(), expected);
+    }
+
+    #[test]
+    fn pages_that_are_too_much_are_refused() {
+        assert_eq!(written(&"x".repeat(100 << 20)), Err(Obstacle::PageTooLarge));
+        assert_eq!(written(&format!("<a>{}</a>", "<b/>".repeat(MOST_ELEMENTS))), Err(Obstacle::PageTooLarge));
+        assert_eq!(written(&"<a>".repeat(100_000)), Err(Obstacle::PageUnreadable));
+        assert_eq!(written("<a>\u{0}\u{fffd}&nothing;</a>"), Err(Obstacle::PageUnreadable));
+        assert_eq!(written(""), Err(Obstacle::PageUnreadable));
+    }
+
+    #[test]
+    fn an_id_never_ends_its_selector() {
+        assert_eq!(selector("a1"), "[backend_node_id=\"a1\"]");
+        assert_eq!(
+            selector("\"], *[x=\""),
+            "[backend_node_id=\"\\22 \\5d \\2c \\20 \\2a \\5b x\\3d \\22 \"]"
+        );
+        assert_eq!(selector("\\\n"), "[backend_node_id=\"\\5c \\a \"]");
+    }
+}
