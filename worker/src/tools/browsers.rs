@@ -1,0 +1,145 @@
+//! The browsers of a worker's tools: one pool for each name, made when it is first asked for.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use url::Url;
+
+use crate::browser::{BrowserName, BrowserPool, BrowserSettings};
+
+/// How long a WebDriver server may take to be reached.
+const REACHED: Duration = Duration::from_secs(5);
+
+/// The programs that chromedriver looks for where it is told of none.
+#[cfg(target_os = "linux")]
+const CHROMIUMS: [&str; 5] =
+    ["google-chrome", "google-chrome-stable", "chrome", "chromium", "chromium-browser"];
+
+/// Pools by the browser's name, and where pictures go.
+#[derive(Debug, Default)]
+pub(super) struct Browsers {
+    pools: Mutex<BTreeMap<String, Arc<BrowserPool>>>,
+    screenshots: Option<PathBuf>,
+}
+
+impl Browsers {
+    /// None yet; pictures of their steps go below a folder, if one is named.
+    pub(super) fn new(screenshots: Option<PathBuf>) -> Self {
+        Self { pools: Mutex::default(), screenshots }
+    }
+
+    /// The pool of a browser, and where pictures of its steps go. Blocks.
+    ///
+    /// # Errors
+    /// What is missing on this host, for people.
+    pub(super) fn of(&self, browser: &BrowserName) -> Result<(Arc<BrowserPool>, Option<PathBuf>), String> {
+        let settings = usable(browser)?;
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = browser.to_string();
+        let pool = match pools.get(&name) {
+            Some(pool) => Arc::clone(pool),
+            None => {
+                let pool = Arc::new(BrowserPool::new(settings).map_err(|fault| fault.to_string())?);
+                pools.insert(name, Arc::clone(&pool));
+                pool
+            }
+        };
+        Ok((pool, self.screenshots.clone()))
+    }
+
+    /// Whether a browser can be used on this host. Blocks.
+    ///
+    /// # Errors
+    /// What is missing, for people.
+    pub(super) fn check(browser: &BrowserName) -> Result<(), String> {
+        usable(browser).map(drop)
+    }
+
+    /// Ends the browsers that nobody uses.
+    pub(super) async fn close(&self) {
+        let pools: Vec<_> =
+            self.pools.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for pool in pools {
+            pool.close().await;
+        }
+    }
+}
+
+/// The settings of a browser that can be used.
+fn usable(browser: &BrowserName) -> Result<BrowserSettings, String> {
+    let settings = BrowserSettings::from_environment(browser.clone())?;
+    match browser {
+        BrowserName::Remote(url) => reach(url)?,
+        BrowserName::Chromedriver => {
+            if found(&settings.chromedriver).is_none() {
+                return Err(format!(
+                    "there is no {}; install chromedriver, or say where it is with LUMOS_CHROMEDRIVER",
+                    settings.chromedriver.display()
+                ));
+            }
+            match &settings.chromium {
+                Some(program) if found(program).is_none() => {
+                    return Err(format!("LUMOS_CHROMIUM: there is no {}", program.display()));
+                }
+                Some(_) => {}
+                #[cfg(target_os = "linux")]
+                None if CHROMIUMS.iter().all(|name| found(Path::new(name)).is_none()) => {
+                    return Err(
+                        "there is no Chromium; install chromium, or say where it is with LUMOS_CHROMIUM"
+                            .to_owned(),
+                    );
+                }
+                None => {}
+            }
+        }
+    }
+    Ok(settings)
+}
+
+/// A program, as the shell would find it.
+fn found(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.is_file().then(|| program.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Whether somebody listens at an address.
+fn reach(url: &Url) -> Result<(), String> {
+    let unreached = |error: &dyn std::fmt::Display| format!("the WebDriver server {url}: {error}");
+    let addresses = url.socket_addrs(|| None).map_err(|error| unreached(&error))?;
+    let mut last = None;
+    for address in &addresses {
+        match TcpStream::connect_timeout(address, REACHED) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.map_or_else(|| unreached(&"its name has no address"), |error| unreached(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_the_shell_finds_them() {
+        assert!(found(Path::new("sh")).is_some());
+        assert!(found(Path::new("no-such-program")).is_none());
+        assert!(found(Path::new("./no-such-program")).is_none());
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_named() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = Url::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        assert_eq!(reach(&url), Ok(()));
+        drop(listener);
+        let error = Browsers::default().of(&BrowserName::Remote(url.clone())).unwrap_err();
+        assert!(error.contains(url.as_str()), "{error}");
+    }
+}
