@@ -6,12 +6,19 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use url::Url;
 
 use crate::browser::{BrowserName, BrowserPool, BrowserSettings};
+use crate::sessions::browser_shop::BrowserShop;
+use crate::sessions::catalogue::ShopFiles;
 
 /// How long a WebDriver server may take to be reached.
 const REACHED: Duration = Duration::from_secs(5);
+
+/// How long sites may take to end.
+const CLOSING: Duration = Duration::from_secs(2);
 
 /// The programs that chromedriver looks for where it is told of none.
 #[cfg(target_os = "linux")]
@@ -23,12 +30,22 @@ const CHROMIUMS: [&str; 5] =
 pub(super) struct Browsers {
     pools: Mutex<BTreeMap<String, Arc<BrowserPool>>>,
     screenshots: Option<PathBuf>,
+    /// The sites that are served to browsers, and what ends them.
+    sites: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Drop for Browsers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
 }
 
 impl Browsers {
     /// None yet; pictures of their steps go below a folder, if one is named.
     pub(super) fn new(screenshots: Option<PathBuf>) -> Self {
-        Self { pools: Mutex::default(), screenshots }
+        let (pools, sites, stop) = Default::default();
+        Self { pools, screenshots, sites, stop }
     }
 
     /// The pool of a browser, and where pictures of its steps go. Blocks.
@@ -50,6 +67,24 @@ impl Browsers {
         Ok((pool, self.screenshots.clone()))
     }
 
+    /// Opens a shop that is visited in a browser. Blocks, on a thread of a runtime.
+    ///
+    /// # Errors
+    /// If its files cannot be read, or it cannot be served.
+    pub(super) fn shop(
+        &self,
+        files: &ShopFiles,
+        (pool, screenshots): (Arc<BrowserPool>, Option<PathBuf>),
+    ) -> std::io::Result<BrowserShop> {
+        let (shop, serving) = BrowserShop::open(files, pool, screenshots, self.stop.child_token())?;
+        self.sites.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::warn!(%error, "the shop's site is served no longer");
+            }
+        });
+        Ok(shop)
+    }
+
     /// Whether a browser can be used on this host. Blocks.
     ///
     /// # Errors
@@ -58,13 +93,17 @@ impl Browsers {
         usable(browser).map(drop)
     }
 
-    /// Ends the browsers that nobody uses.
+    /// Ends the browsers that nobody uses, and the sites.
     pub(super) async fn close(&self) {
+        self.stop.cancel();
+        self.sites.close();
         let pools: Vec<_> =
             self.pools.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         for pool in pools {
             pool.close().await;
         }
+        // A connection that somebody keeps open ends with the process.
+        let _ = tokio::time::timeout(CLOSING, self.sites.wait()).await;
     }
 }
 

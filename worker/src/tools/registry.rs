@@ -147,8 +147,8 @@ fn build(planned: &ToolBackend, browsers: &Browsers) -> Result<Arc<dyn Tools>, T
         }
         Named::Shop(files) => Arc::new(MemoryShop::open(&files).map_err(unreadable)?),
         Named::BrowserShop(browser, files) => {
-            browsers.of(&browser).map_err(unusable)?;
-            Arc::new(MemoryShop::open(&files).map_err(unreadable)?)
+            let means = browsers.of(&browser).map_err(unusable)?;
+            Arc::new(browsers.shop(&files, means).map_err(unreadable)?)
         }
         Named::BrowserWeb(browser) => {
             let (pool, screenshots) = browsers.of(&browser).map_err(unusable)?;
