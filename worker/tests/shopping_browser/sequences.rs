@@ -1,17 +1,19 @@
 //! Many sequences of actions, drawn at random from what the pages offer and what agents write.
 //!
-//! 200 on the small catalogue, and as many on the real one where it is at hand, of one search and two or three more
-//! calls each; `LUMOS_SEQUENCES` sets another number. A call in four repeats what was done before, as Lumos's loop does
-//! at every click.
+//! 200 on the small catalogue, and as many on the real one where it is at hand, of a search and up to four more actions
+//! each; `LUMOS_SEQUENCES` sets another number. They are asked for in one call or in several, some of which begin
+//! anew and repeat what was done before, as Lumos's loop does at every click.
 
 use futures::stream::{self, StreamExt};
+use lumos_environments::shop::Goal;
+use lumos_tasks::ToolReply;
 use lumos_tasks::families::shop::ShopRequest;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
 use crate::browsers::{TestPool, missing};
-use crate::support::{Pair, Shops};
+use crate::support::{Shops, ask};
 
 const SEARCHES: [&str; 12] = [
     "search[<r> ten]",
@@ -63,30 +65,38 @@ fn next(random: &mut StdRng, clickables: &[String], instruction: &str) -> String
     }
 }
 
+/// Some actions that make sense on the pages they lead to, each told by the shop in memory.
+async fn actions(random: &mut StdRng, shops: &Shops, goal: &Goal) -> Vec<String> {
+    let scout = shops.in_memory(goal).await;
+    let mut actions = vec![search(random, &goal.instruction_text)];
+    for _ in 0..random.random_range(0..=4) {
+        let reply = ask(scout.as_ref(), actions.last().unwrap()).await.unwrap();
+        let ToolReply::Shop(reply) = reply else { break };
+        actions.push(next(random, &reply.clickables, &goal.instruction_text));
+    }
+    actions
+}
+
+/// The actions in one call or in several.
 async fn sequence(seed: u64, shops: &Shops) -> Tally {
     let mut random = StdRng::seed_from_u64(seed);
     let goal = shops.goals.choose(&mut random).unwrap();
-    let pair: Pair = shops.pair(goal).await;
-    let mut tally = Tally::default();
-    let mut done = Vec::new();
-    let mut clickables = vec!["search".to_owned()];
-    for number in 0..random.random_range(3..=4) {
-        let action = match number {
-            0 => search(&mut random, &goal.instruction_text),
-            _ => next(&mut random, &clickables, &goal.instruction_text),
-        };
-        let again = number > 0 && random.random_ratio(1, 4);
-        let replay = if again { done.clone() } else { Vec::new() };
-        let reset = number == 0 || (again && random.random_ratio(2, 3));
-        tally.actions += replay.len() + 1;
-        done.push(action.clone());
+    let actions = actions(&mut random, shops, goal).await;
+    let pair = shops.pair(goal).await;
+    let mut tally = Tally { actions: actions.len(), ..Tally::default() };
+    let mut done = 0;
+    while done < actions.len() {
+        let last = if random.random_ratio(1, 4) { done } else { actions.len() - 1 };
+        // What was done before is repeated after a reset, as Lumos does, or not at all.
+        let reset = done == 0 || random.random_ratio(1, 2);
+        let from = if reset { 0 } else { done };
+        let (replay, action) = (actions[from..last].to_vec(), actions[last].clone());
         match pair.ask(ShopRequest { reset, replay, action }).await {
-            Ok(reply) => {
-                tally.bought += usize::from(reply.purchase.is_some());
-                clickables = reply.clickables;
-            }
+            Ok(reply) => tally.bought += usize::from(reply.purchase.is_some()),
             Err(_) => tally.raised += 1,
         }
+        tally.calls += 1;
+        done = last + 1;
     }
     pair.close().await;
     tally
@@ -95,6 +105,7 @@ async fn sequence(seed: u64, shops: &Shops) -> Tally {
 #[derive(Debug, Default)]
 struct Tally {
     actions: usize,
+    calls: usize,
     bought: usize,
     raised: usize,
 }
@@ -111,6 +122,7 @@ async fn compare(name: &str, shops: Shops) {
         .buffer_unordered(together)
         .fold(Tally::default(), async |total, one| Tally {
             actions: total.actions + one.actions,
+            calls: total.calls + one.calls,
             bought: total.bought + one.bought,
             raised: total.raised + one.raised,
         })

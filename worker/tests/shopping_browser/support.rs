@@ -82,6 +82,11 @@ impl Shops {
         }
     }
 
+    /// The session in memory alone.
+    pub(crate) async fn in_memory(&self, goal: &Goal) -> Arc<dyn Tools> {
+        self.memory.open(&unit(goal)).await.unwrap().unwrap()
+    }
+
     /// The session in the browser alone.
     pub(crate) async fn session(&self, goal: &Goal) -> Arc<dyn Tools> {
         self.browser.open(&unit(goal)).await.unwrap().unwrap()
@@ -117,7 +122,7 @@ impl Pair {
         self.ask(ShopRequest { reset: false, replay: Vec::new(), action: action.to_owned() }).await
     }
 
-    pub(crate) async fn close(&self) {
+    pub(crate) async fn close(self) {
         self.memory.close().await;
         self.browser.close().await;
     }

@@ -16,8 +16,9 @@ const PASTE: &str = "const [field, text] = arguments; field.focus(); field.value
                      field.dispatchEvent(new InputEvent('input', { bubbles: true }));";
 /// What a field holds.
 const HELD: &str = "return arguments[0].value;";
-/// The texts of elements, all of each.
-const TEXTS: &str = "return Array.from(arguments, (element) => element.textContent);";
+/// The exact texts of elements.
+const TEXTS: &str = "return Array.from(arguments, (element) => element.dataset.exact === undefined ? \
+                     element.textContent : decodeURIComponent(element.dataset.exact));";
 
 /// How long the next page may take.
 const NEXT_PAGE: Duration = Duration::from_secs(30);
@@ -75,9 +76,8 @@ impl Customer {
             Some(Action::Search(text)) => self.search(&text).await?,
             // The original takes no click for a search.
             Some(Action::Click(text)) if text != "search" => {
-                let Some(Target { role, text }) = self.page.target(&text) else { return Ok(Ok(())) };
-                let text = text.to_owned();
-                self.click(role, &text).await?;
+                let Some(target) = self.page.target(&text) else { return Ok(Ok(())) };
+                self.click(target).await?;
                 self.has_clicked = true;
             }
             Some(Action::Click(_)) | None => return Ok(Ok(())),
@@ -108,18 +108,18 @@ impl Customer {
 
     /// Clicks the element with a role and a text. Names are compared without regard to white space; where that leaves
     /// several, the texts decide.
-    async fn click(&mut self, role: &'static str, text: &str) -> Result<(), Trouble> {
-        let found = self.lease.find_all(role, Some(text)).await?;
+    async fn click(&mut self, Target { role, text, visible }: Target) -> Result<(), Trouble> {
+        let found = self.lease.find_all(role, Some(&visible)).await?;
         let element = match <[Element; 1]>::try_from(found) {
             Ok([only]) => Some(only),
             Err(found) => {
                 let arguments = found.iter().map(Element::argument).collect();
                 let texts = self.lease.execute(TEXTS, arguments).await?;
-                let same = texts.as_array().and_then(|texts| texts.iter().rposition(|one| one == text));
+                let same = texts.as_array().and_then(|texts| texts.iter().rposition(|one| *one == text));
                 same.and_then(|index| found.into_iter().nth(index))
             }
         };
-        let element = element.ok_or_else(|| Trouble::NotFound { role, text: text.to_owned() })?;
+        let element = element.ok_or(Trouble::NotFound { role, text })?;
         Ok(self.lease.click(&element).await?)
     }
 }

@@ -11,23 +11,26 @@ pub(super) struct Page {
     /// Actions of the visit so far.
     pub(super) step: u64,
     elements: Vec<Element>,
+    /// The texts of the elements as they can be seen: HTML has no place for some characters.
+    visible: Vec<String>,
     /// What the shop says of the last action, where it did not go on.
     pub(super) raised: Option<String>,
     purchase: Option<Purchase>,
 }
 
-/// What is to be clicked: a role of ARIA and the visible text.
+/// What is to be clicked: a role of ARIA, the text, and what of it can be seen.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Target<'a> {
+pub(super) struct Target {
     pub(super) role: &'static str,
-    pub(super) text: &'a str,
+    pub(super) text: String,
+    pub(super) visible: String,
 }
 
 /// The page as the script reads it.
 #[derive(Deserialize)]
 struct Read {
     step: u64,
-    elements: Vec<(String, String)>,
+    elements: Vec<(String, String, String)>,
     raised: Option<String>,
     purchase: Option<ReadPurchase>,
 }
@@ -48,7 +51,9 @@ impl Page {
     /// Reads what the script gave; `None` if it is no page of the site.
     pub(super) fn of(value: Value) -> Option<Self> {
         let read: Read = serde_json::from_value(value).ok()?;
-        let elements = read.elements.into_iter().map(|(role, text)| {
+        let mut visible = Vec::with_capacity(read.elements.len());
+        let elements = read.elements.into_iter().map(|(role, text, seen)| {
+            visible.push(seen);
             let role = match role.as_str() {
                 "heading" => Role::Heading,
                 "text" => Role::Text,
@@ -64,12 +69,8 @@ impl Page {
             Some(purchase) => Some(purchase.parse()?),
             None => None,
         };
-        Some(Self {
-            step: read.step,
-            elements: elements.collect::<Option<_>>()?,
-            raised: read.raised,
-            purchase,
-        })
+        let elements = elements.collect::<Option<_>>()?;
+        Some(Self { step: read.step, elements, visible, raised: read.raised, purchase })
     }
 
     /// The reply to an action that led here; what was bought counts if the action bought it.
@@ -87,10 +88,12 @@ impl Page {
 
     /// What a click on a text clicks. Of several elements with that text the last one counts, choices being behind all
     /// others, as for the original.
-    pub(super) fn target(&self, text: &str) -> Option<Target<'_>> {
-        let found = |is: &dyn Fn(&Element) -> bool| self.elements.iter().rev().find(|element| is(element));
+    pub(super) fn target(&self, text: &str) -> Option<Target> {
+        let found = |is: &dyn Fn(&Element) -> bool| {
+            self.elements.iter().zip(&self.visible).rev().find(|(element, _)| is(element))
+        };
         let choice = found(&|element| matches!(element.role, Role::Choice { .. }) && element.text == text);
-        let element = choice.or_else(|| {
+        let (element, visible) = choice.or_else(|| {
             let is_other = |role: &Role| matches!(role, Role::Button | Role::Link);
             found(&|element| is_other(&element.role) && element.text.to_lowercase() == text)
         })?;
@@ -99,7 +102,7 @@ impl Page {
             Role::Link => "link",
             _ => "button",
         };
-        Some(Target { role, text: &element.text })
+        Some(Target { role, text: element.text.clone(), visible: visible.clone() })
     }
 }
 
@@ -123,22 +126,23 @@ mod tests {
 
     use super::*;
 
-    fn page(elements: Value) -> Page {
+    fn page(elements: &[[&str; 2]]) -> Page {
+        let elements: Vec<_> = elements.iter().map(|[role, text]| [role, text, text]).collect();
         Page::of(json!({ "step": 3, "elements": elements, "raised": null, "purchase": null })).unwrap()
     }
 
     #[test]
     fn the_last_meaning_of_a_text_is_clicked() {
-        let page = page(json!([
+        let page = page(&[
             ["button", "Buy Now"],
             ["radio", "red"],
             ["heading", "blue"],
             ["radio", "buy now"],
-            ["link", "B01"]
-        ]));
-        let target = |text| page.target(text).map(|target| (target.role, target.text));
-        assert_eq!(target("buy now"), Some(("radio", "buy now")));
-        assert_eq!(target("b01"), Some(("link", "B01")));
+            ["link", "B01"],
+        ]);
+        let target = |text| page.target(text).map(|target| (target.role, target.visible));
+        assert_eq!(target("buy now"), Some(("radio", "buy now".to_owned())));
+        assert_eq!(target("b01"), Some(("link", "B01".to_owned())));
         assert_eq!(target("B01"), None);
         assert_eq!(target("blue"), None);
         assert_eq!(page.reply(true).clickables, ["buy now", "b01", "red"]);
@@ -161,7 +165,7 @@ mod tests {
     #[test]
     fn other_pages_are_none() {
         assert!(Page::of(json!({ "step": 1 })).is_none());
-        let odd = json!({ "step": 1, "elements": [["marquee", "x"]], "raised": null, "purchase": null });
+        let odd = json!({ "step": 1, "elements": [["marquee", "x", "x"]], "raised": null, "purchase": null });
         assert!(Page::of(odd).is_none());
     }
 }

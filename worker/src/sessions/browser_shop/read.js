@@ -11,7 +11,7 @@ const shown = main.querySelectorAll(':scope > h2, :scope > p:not(:has(> a)), :sc
 const alert = document.querySelector('body > [role=alert]');
 return {
   step: Number(main.dataset.step),
-  elements: Array.from(shown, (element) => [roleOf(element), textOf(element)]),
+  elements: Array.from(shown, (element) => [roleOf(element), textOf(element), element.textContent]),
   raised: alert && alert.textContent,
   purchase: main.dataset.reward === undefined ? null : { ...main.dataset },
 };
