@@ -303,44 +303,6 @@ mod tests {
     }
 
     #[test]
-    fn browsers_are_named_without_secrets() {
-        let grid: BrowserName = "http://grid:4444".parse().unwrap();
-        let files = ShopFiles { folder: Some(PathBuf::from("a")), nouns: None };
-        for (tool, backend, named) in [
-            ("web", "chromedriver", Named::BrowserWeb(BrowserName::Chromedriver)),
-            ("web", "http://grid:4444", Named::BrowserWeb(grid.clone())),
-            ("shop", "chromedriver:a#0123", Named::BrowserShop(BrowserName::Chromedriver, files.clone())),
-            ("shop", "http://grid:4444,folder=a#0123", Named::BrowserShop(grid, files)),
-        ] {
-            assert_eq!(Named::parse_planned(tool, backend).unwrap(), named);
-        }
-        for (tool, backend) in [
-            ("shop", "http://user:word@grid:4444"),
-            ("web", "http://user:word@grid:4444"),
-            ("shop", "https://grid?key=word,folder=a"),
-            ("maths", "chromedriver"),
-            ("web", "chromedriver:a"),
-        ] {
-            let error = Named::parse(tool, backend).unwrap_err().to_string();
-            assert!(!error.contains("word"), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_browser_is_part_of_the_identity() {
-        let folder = tempfile::tempdir().unwrap();
-        let nouns = folder.path().join("nouns.jsonl");
-        std::fs::write(&nouns, "").unwrap();
-        let identity = |name: &str| identify("shop", &format!("{name},nouns={}", nouns.display())).unwrap();
-        let (here, one, other) =
-            (identity("chromedriver"), identity("http://one:4444"), identity("http://other:4444"));
-        let hash = |backend: &ToolBackend| backend.backend.rsplit_once('#').unwrap().1.to_owned();
-        assert_eq!(hash(&here), hash(&identity("memory")));
-        assert_ne!(hash(&one), hash(&other), "only the hash of such a name goes into identities");
-        assert_ne!(hash(&one), hash(&here));
-    }
-
-    #[test]
     fn a_file_is_known_by_its_content_and_one_made_of_items_says_so() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pages.jsonl");

@@ -1,6 +1,6 @@
 //! Many sequences of actions, drawn at random from what the pages offer and what agents write.
 //!
-//! 200 on the small catalogue, and as many on the real one where it is at hand, of a search and up to four more actions
+//! 200 on the small catalogue, and as many on the real one where it is at hand, of a search and up to three more actions
 //! each; `LUMOS_SEQUENCES` sets another number. They are asked for in one call or in several, some of which begin
 //! anew and repeat what was done before, as Lumos's loop does at every click.
 
@@ -69,7 +69,7 @@ fn next(random: &mut StdRng, clickables: &[String], instruction: &str) -> String
 async fn actions(random: &mut StdRng, shops: &Shops, goal: &Goal) -> Vec<String> {
     let scout = shops.in_memory(goal).await;
     let mut actions = vec![search(random, &goal.instruction_text)];
-    for _ in 0..random.random_range(0..=4) {
+    for _ in 0..random.random_range(0..=3) {
         let reply = ask(scout.as_ref(), actions.last().unwrap()).await.unwrap();
         let ToolReply::Shop(reply) = reply else { break };
         actions.push(next(random, &reply.clickables, &goal.instruction_text));
