@@ -80,8 +80,8 @@ impl BrowserShop {
     }
 }
 
-fn fault(message: impl ToString) -> ToolFault {
-    ToolFault { tool: "shop", message: message.to_string() }
+fn fault(message: impl Into<String>) -> ToolFault {
+    ToolFault { tool: "shop", message: message.into() }
 }
 
 impl From<Trouble> for ToolFault {
