@@ -223,10 +223,16 @@ pub(crate) struct ModelArgs {
     pub(crate) qa: Option<String>,
     /// A tool's backend: maths=native (default), maths=wolfram, wiki=live, wiki=corpus:<JSON lines of title and text>,
     /// rank=dpr:<folder>, rank=cross-encoder:<folder>, rank=bm25, shop=memory:<folder> (default: the data's catalogue),
-    /// sql=sqlite:<folder> (default: beside the data), sql=mysql://<host>, web=native (default), and
-    /// recorded:<cases file> for maths, wiki, rank and shop.
+    /// sql=sqlite:<folder> (default: beside the data), sql=mysql://<host>, web=native (default),
+    /// recorded:<cases file> for maths, wiki, rank and shop, and browsers for shop and web (see --browser):
+    /// shop=chromedriver:<folder>, shop=http://<host>:<port>,folder=<folder>, web=chromedriver.
     #[arg(long = "tool", value_name = "NAME=BACKEND", env = "LUMOS_TOOL")]
     pub(crate) tools: Vec<String>,
+    /// Carry actions on web pages out in a real browser, where --tool names no backend for them: `chromedriver` starts
+    /// one on each machine that works, the address of a WebDriver server (a Selenium grid) uses those it has. The shop
+    /// is served as a site and visited there; pages of mind2web are shown.
+    #[arg(long, value_name = "chromedriver|http://HOST:PORT", env = "LUMOS_BROWSER", hide_env_values = true)]
+    pub(crate) browser: Option<String>,
     /// The two worked tasks in front of WebShop's prompts, as JSON in the published form [default: the project's own]
     #[arg(long, value_name = "FILE", env = "LUMOS_EXEMPLARS")]
     pub(crate) exemplars: Option<PathBuf>,
@@ -261,6 +267,10 @@ pub(crate) struct OutputArgs {
     /// Write each episode as a recorded case that `lumos replay` reads.
     #[arg(long, value_name = "FILE", env = "LUMOS_RECORD")]
     pub(crate) record: Option<PathBuf>,
+    /// Keep a picture of every step in a browser, in the run's folder below screenshots/. Workers of a queue keep
+    /// theirs with `lumos worker --screenshots`.
+    #[arg(long)]
+    pub(crate) screenshots: bool,
     /// One JSON event a line on standard output in place of progress and table.
     #[arg(long)]
     pub(crate) json: bool,
@@ -332,6 +342,9 @@ pub(crate) struct ResumeArgs {
     /// Write each episode as a recorded case that `lumos replay` reads.
     #[arg(long, value_name = "FILE", env = "LUMOS_RECORD")]
     pub(crate) record: Option<PathBuf>,
+    /// Keep a picture of every step in a browser, in the run's folder below screenshots/.
+    #[arg(long)]
+    pub(crate) screenshots: bool,
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
 }

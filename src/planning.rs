@@ -175,9 +175,10 @@ fn tool_backends(spec: &ResolvedSpec, tools: &ToolSets) -> Result<Vec<ToolBacken
                 continue;
             }
             let usual = match *tool {
-                "maths" | "web" => "native".to_owned(),
+                "maths" => "native".to_owned(),
+                "web" => spec.browser.clone().unwrap_or_else(|| "native".to_owned()),
                 "sql" => sqlite_of(spec.data.as_deref()),
-                "shop" => crate::settings::usual_shop(spec.data.as_deref()),
+                "shop" => crate::settings::usual_shop(spec.data.as_deref(), spec.browser.as_deref())?,
                 _ => {
                     return Err(Failure::input(format!(
                         "{task} calls the tool `{tool}`, which has no backend"

@@ -11,6 +11,7 @@ use lumos_coordinator::spec::{
 };
 use lumos_engine::{DType, RotaryPrecision};
 use lumos_tasks::{Behaviour, Formulation};
+use lumos_worker::browser::BrowserName;
 use lumos_worker::model::EngineSettings;
 use lumos_worker::sessions::catalogue::ShopFiles;
 
@@ -28,7 +29,13 @@ pub(crate) fn resolve(arguments: &RunArgs) -> Result<ResolvedSpec, Failure> {
         Some(path) => RunSpec::from_file(path).map_err(Failure::usage)?,
         None => RunSpec::default(),
     };
-    file.merge(flags(arguments)?).resolve().map_err(Failure::usage)
+    let mut over = flags(arguments)?;
+    if let Some(name) = over.browser.as_ref().or(file.browser.as_ref()) {
+        over.browser = Some(parse::<BrowserName>(name)?.to_string());
+    }
+    let nouns = arguments.models.pos_nouns.as_deref();
+    over.tools = with_nouns(over.tools, nouns, over.data.as_deref(), over.browser.as_deref())?;
+    file.merge(over).resolve().map_err(Failure::usage)
 }
 
 fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
@@ -56,7 +63,7 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
             top_k: models.top_k,
             max_new_tokens: models.max_new_tokens,
         },
-        tools: with_nouns(tools(&models.tools)?, models.pos_nouns.as_deref(), selection.data.as_deref()),
+        tools: tools(&models.tools)?,
         batch_size: engine.batch_size.as_deref().map(parse::<BatchSize>).transpose()?,
         device: engine.device.clone(),
         dtype: engine.dtype.clone(),
@@ -67,6 +74,7 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
         },
         skip_invalid: selection.skip_invalid.then_some(true),
         exemplars: models.exemplars.clone(),
+        browser: models.browser.clone(),
     })
 }
 
@@ -138,17 +146,22 @@ fn with_nouns(
     tools: Option<BTreeMap<String, String>>,
     nouns: Option<&Path>,
     data: Option<&Path>,
-) -> Option<BTreeMap<String, String>> {
-    let Some(nouns) = nouns else { return tools };
+    browser: Option<&str>,
+) -> Result<Option<BTreeMap<String, String>>, Failure> {
+    let Some(nouns) = nouns else { return Ok(tools) };
     let mut tools = tools.unwrap_or_default();
-    let shop = tools.remove("shop").unwrap_or_else(|| usual_shop(data));
+    let shop = tools.remove("shop").map_or_else(|| usual_shop(data, browser), Ok)?;
     tools.insert("shop".to_owned(), ShopFiles::with_nouns(&shop, nouns));
-    Some(tools)
+    Ok(Some(tools))
 }
 
-/// The shop's backend where none is named: the catalogue that the goals are made of.
-pub(crate) fn usual_shop(data: Option<&Path>) -> String {
-    ShopFiles { folder: data.map(|folder| folder.join("webshop")), nouns: None }.backend()
+/// The shop's backend where none is named: the catalogue that the goals are made of, in the browser if one is named.
+pub(crate) fn usual_shop(data: Option<&Path>, browser: Option<&str>) -> Result<String, Failure> {
+    let files = ShopFiles { folder: data.map(|folder| folder.join("webshop")), nouns: None };
+    Ok(match browser {
+        Some(browser) => files.backend_in(&parse::<BrowserName>(browser)?),
+        None => files.backend(),
+    })
 }
 
 /// How engines are loaded, by flags alone (`complete`).

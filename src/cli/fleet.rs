@@ -100,6 +100,9 @@ pub(crate) struct WorkerArgs {
     /// Milliseconds that every scripted reply takes, to rehearse a fleet without models.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, env = "LUMOS_SCRIPT_LATENCY")]
     pub(crate) script_latency: u64,
+    /// Keep a picture of every step in a browser below this folder.
+    #[arg(long, value_name = "DIR", env = "LUMOS_SCREENSHOTS")]
+    pub(crate) screenshots: Option<PathBuf>,
     /// This worker's name in reports [default: host, process and a random part]
     #[arg(long, value_name = "NAME", env = "LUMOS_WORKER_NAME")]
     pub(crate) name: Option<String>,

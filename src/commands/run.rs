@@ -19,6 +19,9 @@ use crate::planning::{self, Planned};
 use crate::session::{self, Output};
 use crate::settings;
 
+/// Where in a run's folder pictures of its steps lie.
+const SCREENSHOTS: &str = "screenshots";
+
 /// What a run is computed with.
 struct Means {
     models: Arc<Models>,
@@ -29,10 +32,10 @@ struct Means {
 }
 
 impl Means {
-    fn of(spec: &ResolvedSpec, engine: &EngineArgs) -> Result<Self, Failure> {
+    fn of(spec: &ResolvedSpec, engine: &EngineArgs, screenshots: bool) -> Result<Self, Failure> {
         Ok(Self {
             models: Arc::new(Models::new(settings::engine_of(spec, engine)?)),
-            tools: Arc::new(ToolSets::default()),
+            tools: Arc::new(ToolSets::with_screenshots(screenshots.then(|| spec.folder().join(SCREENSHOTS)))),
             places: settings::places(spec),
             fleet: None,
         })
@@ -71,13 +74,13 @@ pub(crate) async fn run(arguments: &RunArgs, quiet: bool) -> Outcome {
         record: arguments.output.record.clone(),
         fail_under: arguments.limits.fail_under,
     };
-    start(spec, &arguments.engine, &arguments.fleet, &output).await
+    let means = Means::of(&spec, &arguments.engine, arguments.output.screenshots)?;
+    start(spec, means.with_fleet(&arguments.fleet).await?, &output).await
 }
 
 /// Plans a run and goes on with it, wherever it stands.
-async fn start(spec: ResolvedSpec, engine: &EngineArgs, fleet: &FleetArgs, output: &Output) -> Outcome {
+async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> Outcome {
     let folder = spec.folder();
-    let means = Means::of(&spec, engine)?.with_fleet(fleet).await?;
     let Planned { manifest, items } = prepare(spec, &means).await?;
     let known = match Manifest::read(&folder) {
         Ok(found) if found.identity == manifest.identity => true,
@@ -126,9 +129,13 @@ pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
         checkpoint.close()?;
         let mut spec = manifest.spec;
         (spec.output_path, spec.name) = named(folder)?;
-        return start(spec, &EngineArgs::default(), &arguments.fleet, &output).await;
+        let means = Means::of(&spec, &EngineArgs::default(), arguments.screenshots)?;
+        return start(spec, means.with_fleet(&arguments.fleet).await?, &output).await;
     }
-    let means = Means::of(&manifest.spec, &EngineArgs::default())?.with_fleet(&arguments.fleet).await?;
+    let mut spec = manifest.spec.clone();
+    (spec.output_path, spec.name) = named(folder)?;
+    let means = Means::of(&spec, &EngineArgs::default(), arguments.screenshots)?;
+    let means = means.with_fleet(&arguments.fleet).await?;
     check_models(&manifest, &means.models).await?;
     go_on(manifest, folder, checkpoint, &means, &output).await
 }
@@ -189,12 +196,14 @@ async fn go_on(
         },
     };
     let session = session::Session { manifest, folder: folder.to_owned(), checkpoint, means: by };
-    session.run(output).await
+    let outcome = session.run(output).await;
+    means.tools.close().await;
+    outcome
 }
 
 pub(crate) async fn validate(arguments: &RunArgs) -> Outcome {
     let spec = settings::resolve(arguments)?;
-    let means = Means::of(&spec, &arguments.engine)?;
+    let means = Means::of(&spec, &arguments.engine, false)?;
     let Planned { manifest, .. } = prepare(spec, &means).await?;
     load(&manifest, &means).await?;
     println!("run {}, into {}", manifest.spec.name, manifest.spec.folder().display());

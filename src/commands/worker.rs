@@ -34,15 +34,17 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
             server.version()
         );
     }
+    let tools = Arc::new(ToolSets::with_screenshots(arguments.screenshots.clone()));
     let served = serve_fleet(
         server.clone(),
         fleet,
         models,
-        Arc::new(ToolSets::default()),
+        Arc::clone(&tools),
         interrupts.drain.clone(),
         interrupts.stop.clone(),
     )
     .await;
+    tools.close().await;
     server.close().await;
     let summary = served.map_err(|error| match error {
         error @ FleetError::Serve(_) => Failure::from(error),

@@ -3,6 +3,7 @@
 //! The server is found as `LUMOS_NATS_SERVER` or `nats-server` on the path; where there is none, these tests say that
 //! they are skipped. `LUMOS_NATS_SERVER_CURRENT` names a server of a newer generation, which is then tried as well.
 
+mod browsers;
 mod chaos;
 mod fleet;
 mod namespace;

@@ -12,5 +12,6 @@ mod questions;
 mod rank;
 mod run;
 mod shopping;
+mod shopping_browser;
 mod sql;
 mod support;

@@ -16,7 +16,7 @@ use crate::support::{content, expect, lumos, shared};
 mod author;
 
 /// Writes the replies of a customer to the first goals.
-fn script(data: Option<&Path>, goals: usize, cases: &Path) {
+pub(crate) fn script(data: Option<&Path>, goals: usize, cases: &Path) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let benchmark = lumos_benchmarks::get("webshop").unwrap();
     let sets = ToolSets::default();

@@ -108,6 +108,7 @@ impl RunSpec {
             limits,
             skip_invalid: self.skip_invalid.unwrap_or(false),
             exemplars: self.exemplars,
+            browser: self.browser,
         };
         if self.name.is_none() {
             resolved.name = default_name(&resolved);
@@ -122,9 +123,13 @@ fn default_name(spec: &ResolvedSpec) -> String {
         (&spec.tasks, &spec.formulation, &spec.behaviour, &spec.models, &spec.seed, &spec.items),
         (&spec.generation, &spec.tools, &spec.dtype, spec.preset, spec.skip_invalid, &spec.data),
     ));
-    // A run without this setting keeps the name that it had before there was one.
+    // A run without these settings keeps the name that it had before there were any.
     let asked = match &spec.exemplars {
         Some(exemplars) => ContentHash::of_json(&(asked, exemplars)),
+        None => asked,
+    };
+    let asked = match &spec.browser {
+        Some(browser) => ContentHash::of_json(&(asked, "browser", browser)),
         None => asked,
     };
     let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>().join("-");

@@ -58,6 +58,10 @@ pub struct ResolvedSpec {
     /// The file of exemplars in front of WebShop's prompts; `None` for those that ship with the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exemplars: Option<PathBuf>,
+    /// The browser in which the shop and pages of the web are visited, where no backend of theirs is named; `None` for
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub browser: Option<String>,
 }
 
 /// Limits of a run.

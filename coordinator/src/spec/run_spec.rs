@@ -71,6 +71,8 @@ pub struct RunSpec {
     pub skip_invalid: Option<bool>,
     /// The worked tasks in front of WebShop's prompts, where not those that ship with the project.
     pub exemplars: Option<PathBuf>,
+    /// The browser in which the shop and pages of the web are visited, where no backend of theirs is named.
+    pub browser: Option<String>,
 }
 
 /// The generation settings of a layer.
@@ -273,6 +275,7 @@ impl RunSpec {
             },
             skip_invalid: over.skip_invalid.or(self.skip_invalid),
             exemplars: over.exemplars.or(self.exemplars),
+            browser: over.browser.or(self.browser),
         }
     }
 }

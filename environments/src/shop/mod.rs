@@ -32,7 +32,7 @@ pub use goal::{DRAWING_SEED, Goal, GoalMode, GoalOptions, SHUFFLING_SEED, draw};
 pub use nouns::{Approximation, KnownNouns, VERSION as NOUNS_VERSION};
 pub use page::{
     About, BACK_TO_SEARCH, BUY_NOW, Clickable, DETAILS, Element, Item, NEXT, PREVIOUS, Page, ProductPage,
-    Role, SEARCH, SEPARATOR,
+    Role, SEARCH, SEPARATOR, clickables_of, observation_of,
 };
 pub use price::Pricing;
 pub use product::{Listing, Product, ProductView};

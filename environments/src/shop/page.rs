@@ -216,16 +216,7 @@ impl Page {
 
     /// The observation: visible texts, joined by ` [SEP] `.
     pub fn observation(&self, instruction: &str) -> String {
-        let mut observation = String::new();
-        let mut fields = self.elements(instruction).into_iter().filter_map(|element| shown(element.text));
-        if let Some(first) = fields.next() {
-            observation.push_str(strip(&first));
-        }
-        for field in fields {
-            observation.push_str(SEPARATOR);
-            observation.push_str(strip(&field));
-        }
-        observation
+        observation_of(self.elements(instruction).iter().map(|element| element.text.as_str()))
     }
 
     /// Whether there is a search bar.
@@ -236,18 +227,37 @@ impl Page {
     /// The texts that can be clicked, in lower case, with what a click means: buttons and links in order, then options.
     /// Equal texts are one: the first one's place, the last one's meaning.
     pub fn clickables(&self) -> Vec<(String, Clickable)> {
-        let (mut clickables, mut choices) = (Vec::new(), Vec::new());
-        for Element { role, text } in self.elements("") {
-            match role {
-                Role::Button => clickables.push((text.to_lowercase(), Clickable::Button)),
-                Role::Link => clickables.push((text.to_lowercase(), Clickable::Product)),
-                Role::Choice { group, .. } => choices.push((text, Clickable::Choice(group.to_lowercase()))),
-                Role::Text | Role::Heading => {}
-            }
-        }
-        clickables.append(&mut choices);
-        merged(clickables)
+        clickables_of(self.elements(""))
     }
+}
+
+/// The observation of texts in the order of their page: those that show, joined by ` [SEP] `.
+pub fn observation_of<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut observation = String::new();
+    let mut fields = texts.into_iter().filter(|text| shows(text));
+    if let Some(first) = fields.next() {
+        observation.push_str(strip(first));
+    }
+    for field in fields {
+        observation.push_str(SEPARATOR);
+        observation.push_str(strip(field));
+    }
+    observation
+}
+
+/// What of some elements can be clicked; see [`Page::clickables`].
+pub fn clickables_of(elements: impl IntoIterator<Item = Element>) -> Vec<(String, Clickable)> {
+    let (mut clickables, mut choices) = (Vec::new(), Vec::new());
+    for Element { role, text } in elements {
+        match role {
+            Role::Button => clickables.push((text.to_lowercase(), Clickable::Button)),
+            Role::Link => clickables.push((text.to_lowercase(), Clickable::Product)),
+            Role::Choice { group, .. } => choices.push((text, Clickable::Choice(group.to_lowercase()))),
+            Role::Text | Role::Heading => {}
+        }
+    }
+    clickables.append(&mut choices);
+    merged(clickables)
 }
 
 impl ProductPage {
@@ -262,12 +272,11 @@ impl ProductPage {
     }
 }
 
-/// What a text shows: nothing where it is empty or only blanks with a newline among them, an empty field where it is
-/// only other blanks.
-fn shown(text: String) -> Option<String> {
+/// Whether a text shows: not where it is empty or only blanks with a newline among them. Where it is only other blanks
+/// it is an empty field.
+fn shows(text: &str) -> bool {
     let blank = text.chars().all(|character| matches!(character, ' ' | '\n' | '\t' | '\u{c}' | '\r'));
-    let dropped = text.is_empty() || (blank && text.contains('\n'));
-    (!dropped).then_some(text)
+    !(text.is_empty() || (blank && text.contains('\n')))
 }
 
 fn merged(clickables: Vec<(String, Clickable)>) -> Vec<(String, Clickable)> {

@@ -155,8 +155,8 @@ impl Visit {
         })
     }
 
-    /// The last purchase, with what other nouns would have made of it.
-    fn purchase(&self) -> Option<Purchase> {
+    /// The purchase whose page is shown, with what other nouns would have made of it.
+    pub fn purchase(&self) -> Option<Purchase> {
         let bought = self.bought?;
         let Page::Done { asin, .. } = &self.page else { return None };
         let by_group = [bought.r_type, bought.r_type_lowest, bought.r_type_highest];

@@ -84,6 +84,18 @@ impl BrowserPool {
         }
     }
 
+    /// The name or address by which browsers elsewhere reach this machine, where one is set.
+    pub fn own_host(&self) -> Option<&str> {
+        self.shared.settings.own_host.as_deref()
+    }
+
+    /// Ends the browsers that are not lent, and waits until servers elsewhere know. Those that are lent end with the
+    /// pool.
+    pub async fn close(&self) {
+        let idle = std::mem::take(&mut *self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        futures::future::join_all(idle.into_iter().map(Session::close)).await;
+    }
+
     fn lend(&self, mut session: Session, place: OwnedSemaphorePermit) -> Lease {
         session.leases += 1;
         Lease::new(session, Arc::clone(&self.shared), place)

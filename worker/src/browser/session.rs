@@ -135,6 +135,14 @@ impl Session {
         }
     }
 
+    /// Ends the browser and waits until a server elsewhere knows.
+    pub(super) async fn close(mut self) {
+        if self.driver.is_none() && self.state != State::Ended {
+            self.state = State::Ended;
+            let _ = timeout(CLOSING, self.client().close()).await;
+        }
+    }
+
     /// Gives a command that loads no page.
     pub(super) async fn command<T>(
         &mut self,

@@ -21,10 +21,16 @@ pub enum BrowserName {
 
 /// A name of a browser that is none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "`{0}` is no browser; known are chromedriver and the address of a WebDriver server, http://host:port"
-)]
-pub struct UnknownBrowser(String);
+pub enum UnknownBrowser {
+    /// There is no such one.
+    #[error(
+        "`{0}` is no browser; known are chromedriver and the address of a WebDriver server, http://host:port"
+    )]
+    Name(String),
+    /// Its address may hold a secret, and names of browsers are written into files. Not quoted.
+    #[error("the address of a WebDriver server is http://host:port here, without user, password and query")]
+    Secret,
+}
 
 impl FromStr for BrowserName {
     type Err = UnknownBrowser;
@@ -33,9 +39,12 @@ impl FromStr for BrowserName {
         if name == "chromedriver" {
             return Ok(Self::Chromedriver);
         }
+        if name.contains(['@', '?', '#']) {
+            return Err(UnknownBrowser::Secret);
+        }
         match Url::parse(name) {
             Ok(url) if url.scheme() == "http" && url.has_host() => Ok(Self::Remote(url)),
-            _ => Err(UnknownBrowser(name.to_owned())),
+            _ => Err(UnknownBrowser::Name(name.to_owned())),
         }
     }
 }
@@ -44,7 +53,7 @@ impl fmt::Display for BrowserName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Chromedriver => formatter.write_str("chromedriver"),
-            Self::Remote(url) => url.fmt(formatter),
+            Self::Remote(url) => formatter.write_str(url.as_str().trim_end_matches('/')),
         }
     }
 }
@@ -56,6 +65,9 @@ pub struct BrowserSettings {
     pub browser: BrowserName,
     /// Hosts that may be visited.
     pub hosts: AllowedHosts,
+    /// The name or address by which browsers elsewhere reach this machine, for sites that it serves itself. One of
+    /// this machine needs none.
+    pub own_host: Option<String>,
     /// Sessions at once; as many as cores and free memory allow where none is given.
     pub sessions: Option<usize>,
     /// Leases after which a session is replaced by a fresh one.
@@ -86,6 +98,7 @@ impl BrowserSettings {
         Self {
             browser,
             hosts: AllowedHosts::default(),
+            own_host: None,
             sessions: None,
             leases: 100,
             start_limit: Duration::from_secs(30),
@@ -100,7 +113,7 @@ impl BrowserSettings {
     }
 
     /// The same, with what the environment says: `LUMOS_BROWSER_HOSTS` (separated by commas, added to this machine's),
-    /// `LUMOS_BROWSER_SESSIONS`, `LUMOS_CHROMEDRIVER`, `LUMOS_CHROMIUM`.
+    /// `LUMOS_BROWSER_SESSIONS`, `LUMOS_BROWSER_OWN_HOST`, `LUMOS_CHROMEDRIVER`, `LUMOS_CHROMIUM`.
     ///
     /// # Errors
     /// If one of these cannot be read.
@@ -111,6 +124,11 @@ impl BrowserSettings {
             for host in hosts.to_string_lossy().split(',') {
                 settings.hosts.allow(host.trim()).map_err(|error| format!("LUMOS_BROWSER_HOSTS: {error}"))?;
             }
+        }
+        if let Some(host) = set("LUMOS_BROWSER_OWN_HOST") {
+            let host = host.to_string_lossy().into_owned();
+            settings.hosts.allow(&host).map_err(|error| format!("LUMOS_BROWSER_OWN_HOST: {error}"))?;
+            settings.own_host = Some(host);
         }
         if let Some(sessions) = set("LUMOS_BROWSER_SESSIONS") {
             let number = sessions.to_str().and_then(|text| text.parse().ok()).filter(|number| *number > 0);
@@ -145,6 +163,13 @@ mod tests {
         assert_eq!("chromedriver".parse(), Ok(BrowserName::Chromedriver));
         let grid: BrowserName = "http://grid:4444/wd/hub".parse().unwrap();
         assert_eq!(grid.to_string(), "http://grid:4444/wd/hub");
+        let bare: BrowserName = "http://grid:4444/".parse().unwrap();
+        assert_eq!(bare.to_string(), "http://grid:4444");
+        for secret in ["http://user:word@grid:4444", "https://user@grid", "http://grid:4444/?key=word"] {
+            let error = secret.parse::<BrowserName>().unwrap_err();
+            assert_eq!(error, UnknownBrowser::Secret);
+            assert!(!error.to_string().contains("word") && !error.to_string().contains("grid:"));
+        }
         for name in ["", "firefox", "file:///etc/passwd", "https://grid", "grid:4444"] {
             assert!(name.parse::<BrowserName>().is_err(), "{name}");
         }

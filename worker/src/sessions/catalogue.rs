@@ -14,6 +14,7 @@ use lumos_tasks::ContentHash;
 use serde::Deserialize;
 
 use super::mapped::map;
+use crate::browser::{BrowserName, UnknownBrowser};
 use crate::model::{hash_file, recorded_lines};
 
 /// The documents of the published catalogue and the attributes beside them.
@@ -40,6 +41,9 @@ pub struct ShopFiles {
 /// What parts a folder from the file of nouns in a backend's name.
 const NOUNS: &str = ",nouns=";
 
+/// What parts a WebDriver server's address, which holds colons, from the folder in a backend's name.
+const FOLDER: &str = ",folder=";
+
 impl ShopFiles {
     /// Reads what follows `memory` in a backend's name: nothing, `:<folder>`, `,nouns=<file>`, or both.
     pub(crate) fn parse(text: &str) -> Option<Self> {
@@ -61,6 +65,37 @@ impl ShopFiles {
         let nouns =
             self.nouns.as_ref().map_or_else(String::new, |nouns| format!("{NOUNS}{}", nouns.display()));
         format!("memory{folder}{nouns}")
+    }
+
+    /// Reads the name of a backend whose episodes shop in a browser: `chromedriver` with what may follow `memory`, or
+    /// the address of a WebDriver server, `,folder=<folder>` and `,nouns=<file>`.
+    pub(crate) fn parse_in_browser(name: &str) -> Result<(BrowserName, Self), UnknownBrowser> {
+        if let Some(files) = name.strip_prefix("chromedriver").and_then(Self::parse) {
+            return Ok((BrowserName::Chromedriver, files));
+        }
+        let (name, nouns) = match name.split_once(NOUNS) {
+            Some((name, nouns)) => (name, Some(PathBuf::from(nouns))),
+            None => (name, None),
+        };
+        let (name, folder) = match name.split_once(FOLDER) {
+            Some((name, folder)) => (name, Some(PathBuf::from(folder))),
+            None => (name, None),
+        };
+        Ok((name.parse()?, Self { folder, nouns }))
+    }
+
+    /// The name of the backend whose episodes shop with these files in a browser.
+    pub fn backend_in(&self, browser: &BrowserName) -> String {
+        match (browser, &self.folder) {
+            (BrowserName::Chromedriver, _) => self.backend().replacen("memory", "chromedriver", 1),
+            (BrowserName::Remote(_), folder) => {
+                let folder =
+                    folder.as_ref().map_or_else(String::new, |path| format!("{FOLDER}{}", path.display()));
+                let nouns = self.nouns.as_ref();
+                let nouns = nouns.map_or_else(String::new, |path| format!("{NOUNS}{}", path.display()));
+                format!("{browser}{folder}{nouns}")
+            }
+        }
     }
 
     /// A backend's name with a file of nouns added.
@@ -214,6 +249,19 @@ mod tests {
             assert_eq!(files.backend(), format!("memory{text}"));
         }
         assert_eq!(ShopFiles::parse("x"), None);
+        for text in [
+            "chromedriver",
+            "chromedriver:a/b,nouns=n.jsonl",
+            "http://grid:4444",
+            "http://grid:4444,folder=a:b,nouns=n.jsonl",
+            "http://grid:4444/wd/hub,nouns=n.jsonl",
+        ] {
+            let (browser, files) = ShopFiles::parse_in_browser(text).unwrap();
+            assert_eq!(files.backend_in(&browser), text);
+        }
+        for text in ["chromedriverx", "firefox", "http://user:word@grid:4444,folder=a"] {
+            assert!(ShopFiles::parse_in_browser(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Sessions: tools with a world of their own for each episode.
 
+pub mod browser_shop;
 pub mod catalogue;
 mod mapped;
+mod screenshots;
 pub mod shop;
 pub mod site;
 pub mod sql;

@@ -2,6 +2,7 @@
 
 mod address;
 mod bm25;
+mod browsers;
 mod corpus;
 mod cross_encoder;
 mod dpr;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lumos_tasks::ToolBackend;
+use lumos_tasks::{ContentHash, ToolBackend};
 use thiserror::Error;
 
 use super::bm25::Bm25Ranking;
@@ -12,6 +12,7 @@ use super::cross_encoder::CrossEncoderRanker;
 use super::dpr::DprRanker;
 use super::live::{LiveWiki, WikiSettings};
 use super::maths::NativeMaths;
+use crate::browser::{BrowserName, UnknownBrowser};
 use crate::model::{hash_file, hash_folder};
 use crate::sessions::WebPages;
 use crate::sessions::catalogue::{SHOP_VERSION, ShopFiles};
@@ -26,8 +27,9 @@ pub enum ToolSetError {
     /// The tool has no such backend.
     #[error(
         "{tool}={backend}: {why}; known are maths=native, maths=wolfram, rank=bm25, rank=dpr:<folder>, \
-         rank=cross-encoder:<folder>, shop=memory, shop=memory:<folder>, sql=sqlite, sql=sqlite:<folder>, \
-         sql=mysql, sql=mysql://<host>, web=native, wiki=live, wiki=corpus:<JSON lines>, and for each of maths, \
+         rank=cross-encoder:<folder>, shop=memory, shop=memory:<folder>, shop=chromedriver, \
+         shop=chromedriver:<folder>, shop=http://<WebDriver server>, sql=sqlite, sql=sqlite:<folder>, sql=mysql, \
+         sql=mysql://<host>, web=native, web=chromedriver, web=http://<WebDriver server>, wiki=live, wiki=corpus:<JSON lines>, and for each of maths, \
          rank, shop and wiki <tool>=recorded:<cases file>"
     )]
     Unknown {
@@ -67,6 +69,16 @@ pub enum ToolSetError {
     /// The server of databases cannot be asked as the command line and the environment say. Quotes neither.
     #[error("sql=mysql: {0}")]
     MySql(String),
+    /// Its browser cannot be used on this host.
+    #[error("{tool}={backend}: {why}")]
+    Browser {
+        /// The tool.
+        tool: String,
+        /// The backend asked for.
+        backend: String,
+        /// What is missing.
+        why: String,
+    },
     /// Setting it up was broken off.
     #[error("{tool}={backend} could not be set up: {message}")]
     Broken {
@@ -96,6 +108,10 @@ pub(super) enum Named {
     /// Episodes' databases on a server.
     MySql,
     Shop(ShopFiles),
+    /// The shop as web pages that episodes visit in a browser.
+    BrowserShop(BrowserName, ShopFiles),
+    /// Pages of tasks on the web in a browser.
+    BrowserWeb(BrowserName),
 }
 
 impl Named {
@@ -131,6 +147,12 @@ impl Named {
             ("wiki", None) if backend == "live" => Ok(Self::Live),
             ("wiki", Some(("corpus", file))) => Ok(Self::Corpus(PathBuf::from(file))),
             ("web", None) if backend == "native" => Ok(Self::Web),
+            ("shop", _) if is_browser(backend) => ShopFiles::parse_in_browser(backend)
+                .map(|(browser, files)| Self::BrowserShop(browser, files))
+                .map_err(|error| no_browser(tool, &error)),
+            ("web", _) if is_browser(backend) => {
+                backend.parse().map(Self::BrowserWeb).map_err(|error| no_browser(tool, &error))
+            }
             ("shop", _) if backend.starts_with("memory") => {
                 let files = backend.strip_prefix("memory").and_then(ShopFiles::parse);
                 files.map(Self::Shop).ok_or_else(|| unknown("there is no such backend"))
@@ -145,6 +167,14 @@ impl Named {
         Self::parse(tool, without_hash(backend))
     }
 
+    /// The browser that it needs.
+    pub(super) fn browser(&self) -> Option<&BrowserName> {
+        match self {
+            Self::BrowserShop(browser, _) | Self::BrowserWeb(browser) => Some(browser),
+            _ => None,
+        }
+    }
+
     /// The version of its answers.
     fn version(&self) -> u32 {
         match self {
@@ -154,10 +184,10 @@ impl Named {
             Self::CrossEncoder(_) => CrossEncoderRanker::VERSION,
             Self::Live => LiveWiki::VERSION,
             Self::Corpus(_) => Corpus::VERSION,
-            Self::Web => WebPages::VERSION,
+            Self::Web | Self::BrowserWeb(_) => WebPages::VERSION,
             Self::Wolfram | Self::Recorded(_) => 0,
             Self::Sqlite(_) | Self::MySql => sql::VERSION,
-            Self::Shop(_) => SHOP_VERSION,
+            Self::Shop(_) | Self::BrowserShop(..) => SHOP_VERSION,
         }
     }
 
@@ -166,7 +196,12 @@ impl Named {
         let unreadable =
             |source| ToolSetError::Unreadable { tool: tool.to_owned(), backend: backend.to_owned(), source };
         match self {
-            Self::Native | Self::Wolfram | Self::Bm25 | Self::Web | Self::Sqlite(None) => Ok(String::new()),
+            Self::Native
+            | Self::Wolfram
+            | Self::Bm25
+            | Self::Web
+            | Self::BrowserWeb(_)
+            | Self::Sqlite(None) => Ok(String::new()),
             Self::MySql => {
                 let settings = MySqlSettings::named(backend).map_err(ToolSetError::MySql)?;
                 Ok(if backend == "mysql" { format!("#{}", settings.address()) } else { String::new() })
@@ -185,6 +220,16 @@ impl Named {
             }
             Self::Recorded(file) => hashed(file).map_err(unreadable),
             Self::Shop(files) => files.content().map_err(unreadable),
+            Self::BrowserShop(browser, files) => {
+                let content = files.content().map_err(unreadable)?;
+                Ok(match browser {
+                    // Of a name with a hash nothing but that goes into identities.
+                    BrowserName::Remote(_) if !content.is_empty() => {
+                        format!("#{}", ContentHash::of_json(&(browser.to_string(), content)).short())
+                    }
+                    _ => content,
+                })
+            }
             Self::Corpus(file) => {
                 let hash = hashed(file).map_err(unreadable)?;
                 let is_made_of_items = Corpus::is_made_of_items(file).map_err(unreadable)?;
@@ -208,6 +253,16 @@ pub(super) fn identify(tool: &str, backend: &str) -> Result<ToolBackend, ToolSet
 /// A name without what stands behind it in a configuration: the hash of its file, or another site.
 pub(super) fn without_hash(backend: &str) -> &str {
     backend.rsplit_once('#').map_or(backend, |(name, _)| name)
+}
+
+/// Whether a backend of the shop or the web is meant as a browser.
+fn is_browser(backend: &str) -> bool {
+    ["chromedriver", "http:", "https:"].iter().any(|beginning| backend.starts_with(beginning))
+}
+
+/// The backend is not quoted: it may hold a password.
+fn no_browser(tool: &str, error: &UnknownBrowser) -> ToolSetError {
+    ToolSetError::Unknown { tool: tool.to_owned(), backend: "…".to_owned(), why: error.to_string() }
 }
 
 fn hashed(file: &Path) -> io::Result<String> {

@@ -1,11 +1,13 @@
 //! Tools by backend, built once.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lumos_tasks::{Configuration, ToolBackend};
 use tokio::sync::OnceCell;
 
+use super::browsers::Browsers;
 use super::name::{Named, ToolSetError, identify, without_hash};
 use super::set::ToolSet;
 use super::{
@@ -24,9 +26,20 @@ type Built = Arc<OnceCell<Arc<dyn Tools>>>;
 pub struct ToolSets {
     /// By tool and backend.
     built: Mutex<HashMap<(String, String), Built>>,
+    browsers: Arc<Browsers>,
 }
 
 impl ToolSets {
+    /// Tools that keep a picture of every step in a browser below a folder, if one is named.
+    pub fn with_screenshots(folder: Option<PathBuf>) -> Self {
+        Self { browsers: Arc::new(Browsers::new(folder)), ..Self::default() }
+    }
+
+    /// Ends what would outlive the process: sessions of WebDriver servers elsewhere.
+    pub async fn close(&self) {
+        self.browsers.close().await;
+    }
+
     /// The identity of a backend: with a version or a hash, so that other answers are another configuration. Reads
     /// files, so it blocks.
     ///
@@ -55,6 +68,11 @@ impl ToolSets {
             WolframSettings::from_environment()
                 .map_err(|error| format!("tool {tool}={backend} cannot be asked from this host: {error}"))?;
         }
+        let named = Named::parse_planned(tool, backend).map_err(|error| error.to_string())?;
+        if let Some(browser) = named.browser() {
+            Browsers::check(browser)
+                .map_err(|error| format!("tool {tool}={backend} cannot be used on this host: {error}"))?;
+        }
         Ok(())
     }
 
@@ -82,21 +100,19 @@ impl ToolSets {
             let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(built.entry(key).or_default())
         };
-        cell.get_or_try_init(|| set_up(planned.clone())).await.cloned()
+        cell.get_or_try_init(|| set_up(planned.clone(), Arc::clone(&self.browsers))).await.cloned()
     }
 }
 
 /// Sets a backend up off the runtime's threads: files are read and indexed.
-async fn set_up(planned: ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
+async fn set_up(planned: ToolBackend, browsers: Arc<Browsers>) -> Result<Arc<dyn Tools>, ToolSetError> {
     let ToolBackend { tool, backend, .. } = planned.clone();
-    tokio::task::spawn_blocking(move || build(&planned)).await.map_err(|error| ToolSetError::Broken {
-        tool,
-        backend,
-        message: error.to_string(),
-    })?
+    tokio::task::spawn_blocking(move || build(&planned, &browsers))
+        .await
+        .map_err(|error| ToolSetError::Broken { tool, backend, message: error.to_string() })?
 }
 
-fn build(planned: &ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
+fn build(planned: &ToolBackend, browsers: &Browsers) -> Result<Arc<dyn Tools>, ToolSetError> {
     let ToolBackend { tool, backend, .. } = planned;
     let unreadable =
         |source| ToolSetError::Unreadable { tool: tool.clone(), backend: backend.clone(), source };
@@ -105,6 +121,7 @@ fn build(planned: &ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
         backend: backend.clone(),
         source: Box::new(source),
     };
+    let unusable = |why| ToolSetError::Browser { tool: tool.clone(), backend: backend.clone(), why };
     Ok(match Named::parse_planned(tool, backend)? {
         Named::Native => Arc::new(NativeMaths),
         Named::Wolfram => {
@@ -129,5 +146,14 @@ fn build(planned: &ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
             Arc::new(SqlTool::mysql(MySqlServer::new(settings)))
         }
         Named::Shop(files) => Arc::new(MemoryShop::open(&files).map_err(unreadable)?),
+        Named::BrowserShop(browser, files) => {
+            let means = browsers.of(&browser).map_err(unusable)?;
+            Arc::new(browsers.shop(&files, means).map_err(unreadable)?)
+        }
+        Named::BrowserWeb(browser) => {
+            let (pool, screenshots) = browsers.of(&browser).map_err(unusable)?;
+            tracing::debug!(sessions = pool.size(), ?screenshots, "pages are shown in browsers");
+            Arc::new(WebPages)
+        }
     })
 }

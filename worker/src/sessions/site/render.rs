@@ -2,9 +2,11 @@
 
 use std::sync::LazyLock;
 
-use lumos_environments::shop::{Element, Role, Visit};
+use lumos_environments::shop::{Element, Role};
 use minijinja::{AutoEscape, Environment, Value, context};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::visits::Place;
 
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
@@ -16,11 +18,21 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
 });
 
 /// Where a visit stands, as HTML; `base` is the visit's address.
-pub(super) fn page(visit: &Visit, base: &str) -> Result<String, minijinja::Error> {
+pub(super) fn page(place: &Place, base: &str) -> Result<String, minijinja::Error> {
+    let visit = &place.visit;
     let elements: Vec<Value> =
         visit.page().elements(&visit.goal().instruction_text).iter().map(element).collect();
     let has_search_bar = visit.page().has_search_bar();
-    TEMPLATES.get_template("page")?.render(context! { base, elements, has_search_bar })
+    let purchase = visit.purchase().map(|purchase| {
+        let by_group = purchase.by_group.map(|reward| reward.to_string()).join(" ");
+        let [reward, lowest, highest, r_type] =
+            [purchase.reward, purchase.lowest, purchase.highest, purchase.r_type].map(|one| one.to_string());
+        context! { asin => purchase.asin, reward, lowest, highest, by_group, r_type }
+    });
+    let raised = place.raised.as_ref().map(ToString::to_string);
+    let step = place.steps;
+    let context = context! { base, elements, has_search_bar, step, purchase, raised };
+    TEMPLATES.get_template("page")?.render(context)
 }
 
 /// The page on which visits begin.
@@ -30,14 +42,17 @@ pub(super) fn start(goals: usize, products: usize) -> Result<String, minijinja::
 
 fn element(element: &Element) -> Value {
     let text = &element.text;
+    let escaped = utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
+    let escaped = escaped.as_str();
+    // What HTML cannot say: it makes other characters of these.
+    let exact = text.contains(['\r', '\0']).then_some(escaped);
     match &element.role {
-        Role::Text => context! { role => "text", text },
-        Role::Heading => context! { role => "heading", text },
-        Role::Button => context! { role => "button", text },
-        Role::Link => {
-            let escaped = utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-            context! { role => "link", text, escaped }
+        Role::Text => context! { role => "text", text, exact },
+        Role::Heading => context! { role => "heading", text, exact },
+        Role::Button => context! { role => "button", text, escaped, exact },
+        Role::Link => context! { role => "link", text, escaped, exact },
+        Role::Choice { group, chosen } => {
+            context! { role => "choice", text, escaped, exact, group, chosen }
         }
-        Role::Choice { group, chosen } => context! { role => "choice", text, group, chosen },
     }
 }

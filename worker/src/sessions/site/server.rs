@@ -1,13 +1,13 @@
 //! The server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use axum::extract::{DefaultBodyLimit, Form, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use lumos_environments::shop::{Goal, Staff, Visit};
+use lumos_environments::shop::{Goal, Staff};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 
@@ -15,7 +15,7 @@ use super::render;
 use super::visits::Visits;
 
 /// The longest form that is taken, in bytes.
-const LONGEST_FORM: usize = 64 << 10;
+const LONGEST_FORM: usize = 1 << 20;
 
 /// What the site serves: a shop, and the goals that visits may be for.
 #[derive(Debug)]
@@ -42,11 +42,6 @@ impl Site {
             self.visits.end(name);
         }
     }
-
-    /// The visit of a path: what was bought there can be asked of it.
-    pub fn visit(&self, path: &str) -> Option<Arc<Mutex<Visit>>> {
-        self.visits.find(path.strip_prefix("/visits/")?)
-    }
 }
 
 /// The site's routes.
@@ -56,7 +51,7 @@ pub fn router(site: Arc<Site>) -> Router {
         .route("/visits", post(begin))
         .route("/visits/{visit}", get(show))
         .route("/visits/{visit}/search", post(search))
-        .route("/visits/{visit}/click", get(click_link).post(click))
+        .route("/visits/{visit}/click", get(click).post(click))
         .route("/visits/{visit}/state", get(state))
         .layer(DefaultBodyLimit::max(LONGEST_FORM))
         .with_state(site)
@@ -114,9 +109,9 @@ async fn begin(State(site): State<Arc<Site>>, Form(chosen): Form<Chosen>) -> Res
 }
 
 async fn show(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Result<Response, Refusal> {
-    let visit = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
-    let visit = visit.lock().unwrap_or_else(PoisonError::into_inner);
-    html(render::page(&visit, &format!("/visits/{name}")))
+    let place = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
+    let place = place.lock().unwrap_or_else(PoisonError::into_inner);
+    html(render::page(&place, &format!("/visits/{name}")))
 }
 
 #[derive(Deserialize)]
@@ -137,15 +132,8 @@ struct Clicked {
     text: String,
 }
 
+/// The text is part of the address, because forms change the ends of lines.
 async fn click(
-    State(site): State<Arc<Site>>,
-    Path(name): Path<String>,
-    Form(clicked): Form<Clicked>,
-) -> Result<Redirect, Refusal> {
-    act(site, name, format!("click[{}]", clicked.text)).await
-}
-
-async fn click_link(
     State(site): State<Arc<Site>>,
     Path(name): Path<String>,
     Query(clicked): Query<Clicked>,
@@ -153,14 +141,11 @@ async fn click_link(
     act(site, name, format!("click[{}]", clicked.text)).await
 }
 
-/// Carries an action out and shows where that leads. What raises in the original leaves the visit where it was.
+/// Carries an action out and shows where that leads.
 async fn act(site: Arc<Site>, name: String, action: String) -> Result<Redirect, Refusal> {
-    let visit = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
+    let place = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
     tokio::task::spawn_blocking(move || {
-        let mut visit = visit.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(raised) = visit.step(&action) {
-            tracing::debug!(%raised, "the shop does not go on");
-        }
+        place.lock().unwrap_or_else(PoisonError::into_inner).step(&action);
     })
     .await
     .map_err(|error| Refusal::Broken(error.to_string()))?;
@@ -169,8 +154,9 @@ async fn act(site: Arc<Site>, name: String, action: String) -> Result<Redirect, 
 
 /// Where a visit stands, for those who check a browser's reading of it.
 async fn state(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Result<Response, Refusal> {
-    let visit = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
-    let visit = visit.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
+    let place = place.lock().unwrap_or_else(PoisonError::into_inner);
+    let visit = &place.visit;
     let state = serde_json::json!({
         "observation": visit.observation(),
         "clickables": visit.clickables(),

@@ -3,11 +3,30 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lumos_environments::shop::{Goal, Staff, Visit};
+use lumos_environments::shop::{Goal, Raised, Staff, Visit};
 use rand::Rng;
 
 /// Visits at a time; when there are more the one that was begun first ends.
 const MOST: usize = 10_000;
+
+/// A visit and what became of its actions.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The visit.
+    pub(super) visit: Visit,
+    /// Actions so far, so that whoever waits for a page sees that it is the next one.
+    pub(super) steps: u64,
+    /// Why the last action did not go on.
+    pub(super) raised: Option<Raised>,
+}
+
+impl Place {
+    /// Carries an action out. What raises in the original leaves the visit where it was.
+    pub(super) fn step(&mut self, action: &str) {
+        self.steps += 1;
+        self.raised = self.visit.step(action).err();
+    }
+}
 
 /// Visits by their names, which nobody can guess.
 #[derive(Debug, Default)]
@@ -17,7 +36,7 @@ pub(super) struct Visits {
 
 #[derive(Debug, Default)]
 struct Inner {
-    visits: HashMap<String, (u64, Arc<Mutex<Visit>>)>,
+    visits: HashMap<String, (u64, Arc<Mutex<Place>>)>,
     begun: u64,
 }
 
@@ -25,7 +44,8 @@ impl Visits {
     /// Begins a visit; its name.
     pub(super) fn begin(&self, staff: &Staff, goal: Goal) -> String {
         let name = format!("{:032x}", rand::rng().random::<u128>());
-        let visit = Arc::new(Mutex::new(Visit::new(staff.clone(), goal)));
+        let place = Place { visit: Visit::new(staff.clone(), goal), steps: 0, raised: None };
+        let place = Arc::new(Mutex::new(place));
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.visits.len() >= MOST {
             let oldest =
@@ -34,12 +54,12 @@ impl Visits {
         }
         inner.begun += 1;
         let begun = inner.begun;
-        inner.visits.insert(name.clone(), (begun, visit));
+        inner.visits.insert(name.clone(), (begun, place));
         name
     }
 
     /// The visit of a name.
-    pub(super) fn find(&self, name: &str) -> Option<Arc<Mutex<Visit>>> {
+    pub(super) fn find(&self, name: &str) -> Option<Arc<Mutex<Place>>> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.visits.get(name).map(|(_, visit)| Arc::clone(visit))
     }

@@ -1,0 +1,76 @@
+//! Workers with and without a browser.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use lumos_benchmarks::DataSource;
+use lumos_worker::tools::ToolSets;
+
+use crate::fleet::Fleet;
+use crate::nats::NatsServer;
+use crate::program::{content, expect, lumos};
+
+#[path = "../../examples/script_shopping/author.rs"]
+mod author;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Writes the replies of a customer to the first goals.
+fn script(goals: usize, cases: &Path) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let benchmark = lumos_benchmarks::get("webshop").unwrap();
+    let sets = ToolSets::default();
+    let tools = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("shop", "memory").unwrap()];
+    let configuration = author::configuration(benchmark, tools);
+    let tools = runtime.block_on(sets.of(&configuration)).unwrap();
+    let mut written = String::new();
+    for item in benchmark.open(DataSource::Samples).unwrap().take(goals) {
+        let case = runtime.block_on(author::case(&item.unwrap(), &configuration, tools.as_ref())).unwrap();
+        written += &format!("{}\n", serde_json::to_string(&case).unwrap());
+    }
+    fs::write(cases, written).unwrap();
+}
+
+#[test]
+fn a_worker_without_a_browser_leaves_the_shop_to_others_and_says_why() {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = |name: &str| std::env::split_paths(&paths).any(|folder| folder.join(name).is_file());
+    if !(found("chromium") && found("chromedriver")) {
+        eprintln!("a_worker_without_a_browser… skipped: chromium and chromedriver are not installed");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(nats) = NatsServer::start() else { return };
+    let cases = folder.path().join("cases.jsonl");
+    script(2, &cases);
+    let model = format!("script:{}", cases.display());
+    let arguments = ["--tasks", "webshop", "--model", &model, "--tool", "rank=bm25", "--limit", "2"];
+    let output = folder.path().to_str().unwrap();
+    expect(0, &[&["run", "--output-path", output, "--name", "memory"], &arguments[..]].concat());
+
+    let fleet = Fleet::new(folder.path(), &nats.url());
+    let mut lacking = lumos();
+    lacking.env("LUMOS_CHROMEDRIVER", "/no/chromedriver");
+    let lacking = fleet.worker_with(lacking, &[]);
+    let in_browser = [&arguments[..], &["--browser", "chromedriver"]].concat();
+    let mut coordinator = fleet.coordinator("browser", &in_browser);
+    fleet.until("a refusal", PATIENCE, |status| status.to_string().contains("there is no /no/chromedriver"));
+
+    let pictures = folder.path().join("pictures");
+    let mut having = lumos();
+    having.env("TMPDIR", folder.path());
+    let mut having =
+        fleet.worker_with(having, &["--screenshots", pictures.to_str().unwrap(), "--idle-exit", "60"]);
+    let status = coordinator.wait(PATIENCE);
+    assert_eq!(status.code(), Some(0), "{}", coordinator.said());
+    let rewards = |name: &str| -> Vec<serde_json::Value> {
+        let rows = content(&folder.path().join(name)).0.remove("webshop").unwrap();
+        rows.into_iter().map(|row| row["scores"].clone()).collect()
+    };
+    assert_eq!(rewards("browser"), rewards("memory"));
+    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 2, "a folder a unit");
+    assert!(lacking.said().contains("/no/chromedriver"), "{}", lacking.said());
+    having.signal("-TERM");
+    assert_eq!(having.wait(PATIENCE).code(), Some(0), "{}", having.said());
+}

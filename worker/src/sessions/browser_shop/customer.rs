@@ -1,0 +1,153 @@
+//! A customer of the site: what a person would do with keyboard and mouse.
+
+use std::time::Duration;
+
+use lumos_environments::shop::Action;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::page::{Page, Target};
+use crate::browser::{BrowserError, Element, Lease};
+
+/// Reads what the page shows.
+const READ: &str = include_str!("read.js");
+/// Puts a text into a field as if pasted.
+const PASTE: &str = "const [field, text] = arguments; field.focus(); field.value = text;\
+                     field.dispatchEvent(new InputEvent('input', { bubbles: true }));";
+/// What a field holds.
+const HELD: &str = "return arguments[0].value;";
+/// The exact texts of elements.
+const TEXTS: &str = "return Array.from(arguments, (element) => element.dataset.exact === undefined ? \
+                     element.textContent : decodeURIComponent(element.dataset.exact));";
+
+/// How long the next page may take.
+const NEXT_PAGE: Duration = Duration::from_secs(30);
+/// How often it is looked whether it is there.
+const LOOKS: Duration = Duration::from_millis(10);
+/// The longest text that is typed, in bytes; longer ones are pasted.
+const TYPED: usize = 2_000;
+
+/// Why a customer does not go on. All of it is the infrastructure's doing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Trouble {
+    #[error(transparent)]
+    Browser(#[from] BrowserError),
+    #[error("the site's next page did not come within {} s", NEXT_PAGE.as_secs())]
+    NoPage,
+    #[error("{0} is no page of the shop")]
+    OtherPage(String),
+    #[error("the page shows the {role} {text:?}, but it cannot be found")]
+    NotFound { role: &'static str, text: String },
+    #[error("the search field does not hold what was typed")]
+    NotTyped,
+}
+
+/// A browser on a visit's page.
+pub(super) struct Customer {
+    lease: Lease,
+    page: Page,
+    /// Whether the last action clicked something.
+    has_clicked: bool,
+}
+
+impl Customer {
+    /// Opens a visit's page.
+    pub(super) async fn enter(mut lease: Lease, address: &str) -> Result<Self, Trouble> {
+        lease.goto(address).await?;
+        let page = next_page(&mut lease, None).await?;
+        Ok(Self { lease, page, has_clicked: false })
+    }
+
+    /// The page, and whether the last action clicked something.
+    pub(super) fn page(&self) -> (&Page, bool) {
+        (&self.page, self.has_clicked)
+    }
+
+    /// A picture of the page, as PNG.
+    pub(super) async fn picture(&mut self) -> Result<Vec<u8>, Trouble> {
+        Ok(self.lease.screenshot().await?)
+    }
+
+    /// Carries an action out. What is no action, or cannot be clicked, does nothing. What the shop says where it does
+    /// not go on is the error within.
+    pub(super) async fn act(&mut self, action: &str) -> Result<Result<(), String>, Trouble> {
+        self.has_clicked = false;
+        match Action::parse(action) {
+            Some(Action::Search(text)) => self.search(&text).await?,
+            // The original takes no click for a search.
+            Some(Action::Click(text)) if text != "search" => {
+                let Some(target) = self.page.target(&text) else { return Ok(Ok(())) };
+                self.click(target).await?;
+                self.has_clicked = true;
+            }
+            Some(Action::Click(_)) | None => return Ok(Ok(())),
+        }
+        self.page = next_page(&mut self.lease, Some(self.page.step + 1)).await?;
+        Ok(match self.page.raised.take() {
+            Some(raised) => Err(raised),
+            None => Ok(()),
+        })
+    }
+
+    /// Types into the search field and presses its button.
+    async fn search(&mut self, text: &str) -> Result<(), Trouble> {
+        // A field holds one line.
+        let text = text.replace('\r', "\u{b}");
+        let field = self.lease.find_by_role_and_text("searchbox", "Search").await?;
+        if can_be_typed(&text) {
+            self.lease.type_text(&field, &text).await?;
+        } else {
+            self.lease.execute(PASTE, vec![field.argument(), json!(text)]).await?;
+        }
+        if self.lease.execute(HELD, vec![field.argument()]).await? != Value::String(text) {
+            return Err(Trouble::NotTyped);
+        }
+        let button = self.lease.find_by_role_and_text("button", "Search").await?;
+        Ok(self.lease.click(&button).await?)
+    }
+
+    /// Clicks the element with a role and a text. Names are compared without regard to white space; where that leaves
+    /// several, the texts decide.
+    async fn click(&mut self, Target { role, text, visible }: Target) -> Result<(), Trouble> {
+        let found = self.lease.find_all(role, Some(&visible)).await?;
+        let element = match <[Element; 1]>::try_from(found) {
+            Ok([only]) => Some(only),
+            Err(found) => {
+                let arguments = found.iter().map(Element::argument).collect();
+                let texts = self.lease.execute(TEXTS, arguments).await?;
+                let same = texts.as_array().and_then(|texts| texts.iter().rposition(|one| *one == text));
+                same.and_then(|index| found.into_iter().nth(index))
+            }
+        };
+        let element = element.ok_or(Trouble::NotFound { role, text })?;
+        Ok(self.lease.click(&element).await?)
+    }
+}
+
+/// Waits for the page behind so many actions, and reads it.
+async fn next_page(lease: &mut Lease, step: Option<u64>) -> Result<Page, Trouble> {
+    let asked = Instant::now();
+    loop {
+        let read = lease.execute(READ, vec![json!(step)]).await?;
+        if !read.is_null() {
+            return match Page::of(read) {
+                Some(page) => Ok(page),
+                None => Err(Trouble::OtherPage(lease.address().await?)),
+            };
+        }
+        if asked.elapsed() > NEXT_PAGE {
+            return Err(Trouble::NoPage);
+        }
+        sleep(LOOKS).await;
+    }
+}
+
+/// Whether there are keys for a text, and few enough of them.
+fn can_be_typed(text: &str) -> bool {
+    let has_key = |character: char| {
+        !character.is_control()
+            && u32::from(character) <= 0xffff
+            && !('\u{e000}'..='\u{f8ff}').contains(&character)
+    };
+    text.len() <= TYPED && text.chars().all(has_key)
+}

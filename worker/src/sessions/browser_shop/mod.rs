@@ -1,0 +1,191 @@
+//! The shop as web pages in a browser: `--tool shop=chromedriver`, `shop=http://grid:4444`.
+//!
+//! The site of `sessions::site` is served to the browsers; each episode has a visit of its own there, whose address
+//! nobody can guess. A call borrows a browser, opens the visit's page, types and clicks as a person would, and reads the
+//! reply from the page. Between calls the visit waits on the site, so that a browser serves many episodes while models
+//! think. The replies are those of the shop in memory, to the letter.
+
+mod customer;
+mod page;
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::{BoxFuture, FutureExt};
+use lumos_environments::shop::Goal;
+use lumos_tasks::families::shop::ShopRequest;
+use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use self::customer::{Customer, Trouble};
+use super::catalogue::ShopFiles;
+use super::screenshots::Screenshots;
+use super::shop::staff;
+use super::site::{Site, serve};
+use crate::browser::BrowserPool;
+use crate::tools::{ToolFault, Tools};
+
+/// The shop that episodes visit in browsers.
+#[derive(Debug)]
+pub struct BrowserShop {
+    shared: Arc<Shared>,
+    screenshots: Option<PathBuf>,
+}
+
+/// What visits have in common.
+#[derive(Debug)]
+struct Shared {
+    site: Arc<Site>,
+    /// Where browsers find the site.
+    address: String,
+    pool: Arc<BrowserPool>,
+}
+
+/// Serves a site until it is told to stop.
+pub type Serving = BoxFuture<'static, io::Result<()>>;
+
+impl BrowserShop {
+    /// Opens the shop as a site on a free port, for the browsers of a pool, and what has to run for that until `stop`.
+    /// Pictures of each step go below a folder, if one is named. Blocks, on a thread of a runtime.
+    ///
+    /// # Errors
+    /// If its files cannot be read, or there is no port.
+    pub fn open(
+        files: &ShopFiles,
+        pool: Arc<BrowserPool>,
+        screenshots: Option<PathBuf>,
+        stop: CancellationToken,
+    ) -> io::Result<(Self, Serving)> {
+        let site = Arc::new(Site::new(staff(files)?, Vec::new()));
+        let (interface, host) = match pool.own_host() {
+            None => (Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST.to_string()),
+            Some(host) => (Ipv4Addr::UNSPECIFIED, host.to_owned()),
+        };
+        let (host, port) =
+            match host.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?))) {
+                Some((host, port)) => (host.to_owned(), port),
+                None => (host, 0),
+            };
+        let listener = std::net::TcpListener::bind((interface, port))?;
+        listener.set_nonblocking(true)?;
+        let listener = TcpListener::from_std(listener)?;
+        let address = format!("http://{host}:{}", listener.local_addr()?.port());
+        let serving = serve(listener, Arc::clone(&site), stop.cancelled_owned()).boxed();
+        Ok((Self { shared: Arc::new(Shared { site, address, pool }), screenshots }, serving))
+    }
+}
+
+fn fault(message: impl Into<String>) -> ToolFault {
+    ToolFault { tool: "shop", message: message.into() }
+}
+
+impl From<Trouble> for ToolFault {
+    fn from(trouble: Trouble) -> Self {
+        fault(format!("in the browser: {trouble}"))
+    }
+}
+
+#[async_trait]
+impl Tools for BrowserShop {
+    async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        Err(fault("the shop is visited by episodes of shopping only"))
+    }
+
+    async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
+        let Setup::Shop { goal } = &unit.setup else { return Ok(None) };
+        let goal: Goal =
+            serde_json::from_value(goal.clone()).map_err(|error| fault(format!("the goal: {error}")))?;
+        let screenshots = match &self.screenshots {
+            Some(folder) => Some(Screenshots::begin(folder, &unit.id).await),
+            None => None,
+        };
+        let visit = Mutex::new(Visit::NotBegun);
+        Ok(Some(Arc::new(Session { shared: Arc::clone(&self.shared), goal, screenshots, visit })))
+    }
+}
+
+/// One episode's visit.
+struct Session {
+    shared: Arc<Shared>,
+    goal: Goal,
+    screenshots: Option<Screenshots>,
+    visit: Mutex<Visit>,
+}
+
+enum Visit {
+    NotBegun,
+    Begun(Begun),
+    /// A call failed, or was broken off: where the visit stands is not known.
+    Lost,
+}
+
+/// A visit on the site; it ends there when it is dropped.
+struct Begun {
+    site: Arc<Site>,
+    path: String,
+}
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        self.site.end(&self.path);
+    }
+}
+
+impl Session {
+    fn begin(&self) -> Begun {
+        let site = Arc::clone(&self.shared.site);
+        let path = site.begin(self.goal.clone());
+        Begun { site, path }
+    }
+
+    /// Carries a request out in a browser.
+    async fn serve(&self, visit: &Begun, request: &ShopRequest) -> Result<ToolReply, ToolFault> {
+        let lease = self.shared.pool.session().await?;
+        let address = format!("{}{}", self.shared.address, visit.path);
+        let mut customer = Customer::enter(lease, &address).await?;
+        let mut raised = None;
+        for action in request.replay.iter().chain([&request.action]) {
+            if let Err(message) = customer.act(action).await? {
+                raised = Some(message);
+                break;
+            }
+        }
+        if let Some(screenshots) = &self.screenshots {
+            match customer.picture().await {
+                Ok(picture) => screenshots.keep(picture).await,
+                Err(trouble) => tracing::warn!(%trouble, "a step has no picture"),
+            }
+        }
+        let (page, has_clicked) = customer.page();
+        Ok(match raised {
+            Some(message) => ToolReply::Raised { message },
+            None => ToolReply::Shop(page.reply(has_clicked)),
+        })
+    }
+}
+
+#[async_trait]
+impl Tools for Session {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let ToolCall::Shop(request) = call else { return Err(fault("the shop does not answer such calls")) };
+        let mut visit = self.visit.lock().await;
+        let begun = match std::mem::replace(&mut *visit, Visit::Lost) {
+            // A new visit is one that stands at the start.
+            Visit::Begun(begun) if !request.reset => begun,
+            Visit::Lost if !request.reset => return Err(fault("an earlier step of the visit failed")),
+            Visit::NotBegun | Visit::Begun(_) | Visit::Lost => self.begin(),
+        };
+        let reply = self.serve(&begun, request).await?;
+        *visit = Visit::Begun(begun);
+        Ok(reply)
+    }
+
+    async fn close(&self) {
+        *self.visit.lock().await = Visit::Lost;
+    }
+}

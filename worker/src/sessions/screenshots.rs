@@ -1,0 +1,42 @@
+//! Pictures of an episode's steps.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lumos_tasks::UnitId;
+
+/// A folder for the pictures of one episode, named as its unit is in the samples. A picture that cannot be kept is no
+/// reason to stop.
+#[derive(Debug)]
+pub(crate) struct Screenshots {
+    folder: PathBuf,
+    taken: AtomicU32,
+}
+
+impl Screenshots {
+    /// Begins an episode's pictures; those of an earlier attempt go.
+    pub(crate) async fn begin(below: &Path, unit: &UnitId) -> Self {
+        let folder = below.join(unit.as_str());
+        match tokio::fs::remove_dir_all(&folder).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(folder = %folder.display(), %error, "older pictures stay");
+            }
+            _ => {}
+        }
+        Self { folder, taken: AtomicU32::new(0) }
+    }
+
+    /// Keeps the next step's picture, a PNG.
+    pub(crate) async fn keep(&self, picture: Vec<u8>) {
+        let number = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
+        let path = self.folder.join(format!("{number:04}.png"));
+        let kept = async {
+            tokio::fs::create_dir_all(&self.folder).await?;
+            tokio::fs::write(&path, picture).await
+        };
+        if let Err(error) = kept.await {
+            tracing::warn!(path = %path.display(), %error, "a picture is not kept");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The browsers of a worker's tools: one pool for each name, made when it is first asked for.
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use url::Url;
+
+use crate::browser::{BrowserName, BrowserPool, BrowserSettings};
+use crate::sessions::browser_shop::BrowserShop;
+use crate::sessions::catalogue::ShopFiles;
+
+/// How long a WebDriver server may take to be reached.
+const REACHED: Duration = Duration::from_secs(5);
+
+/// How long sites may take to end.
+const CLOSING: Duration = Duration::from_secs(2);
+
+/// The programs that chromedriver looks for where it is told of none.
+#[cfg(target_os = "linux")]
+const CHROMIUMS: [&str; 5] =
+    ["google-chrome", "google-chrome-stable", "chrome", "chromium", "chromium-browser"];
+
+/// Pools by the browser's name, and where pictures go.
+#[derive(Debug, Default)]
+pub(super) struct Browsers {
+    pools: Mutex<BTreeMap<String, Arc<BrowserPool>>>,
+    screenshots: Option<PathBuf>,
+    /// The sites that are served to browsers, and what ends them.
+    sites: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Drop for Browsers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Browsers {
+    /// None yet; pictures of their steps go below a folder, if one is named.
+    pub(super) fn new(screenshots: Option<PathBuf>) -> Self {
+        let (pools, sites, stop) = Default::default();
+        Self { pools, screenshots, sites, stop }
+    }
+
+    /// The pool of a browser, and where pictures of its steps go. Blocks.
+    ///
+    /// # Errors
+    /// What is missing on this host, for people.
+    pub(super) fn of(&self, browser: &BrowserName) -> Result<(Arc<BrowserPool>, Option<PathBuf>), String> {
+        let settings = usable(browser)?;
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = browser.to_string();
+        let pool = match pools.get(&name) {
+            Some(pool) => Arc::clone(pool),
+            None => {
+                let pool = Arc::new(BrowserPool::new(settings).map_err(|fault| fault.to_string())?);
+                pools.insert(name, Arc::clone(&pool));
+                pool
+            }
+        };
+        Ok((pool, self.screenshots.clone()))
+    }
+
+    /// Opens a shop that is visited in a browser. Blocks, on a thread of a runtime.
+    ///
+    /// # Errors
+    /// If its files cannot be read, or it cannot be served.
+    pub(super) fn shop(
+        &self,
+        files: &ShopFiles,
+        (pool, screenshots): (Arc<BrowserPool>, Option<PathBuf>),
+    ) -> std::io::Result<BrowserShop> {
+        let (shop, serving) = BrowserShop::open(files, pool, screenshots, self.stop.child_token())?;
+        self.sites.spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::warn!(%error, "the shop's site is served no longer");
+            }
+        });
+        Ok(shop)
+    }
+
+    /// Whether a browser can be used on this host. Blocks.
+    ///
+    /// # Errors
+    /// What is missing, for people.
+    pub(super) fn check(browser: &BrowserName) -> Result<(), String> {
+        usable(browser).map(drop)
+    }
+
+    /// Ends the browsers that nobody uses, and the sites.
+    pub(super) async fn close(&self) {
+        self.stop.cancel();
+        self.sites.close();
+        let pools: Vec<_> =
+            self.pools.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for pool in pools {
+            pool.close().await;
+        }
+        // A connection that somebody keeps open ends with the process.
+        let _ = tokio::time::timeout(CLOSING, self.sites.wait()).await;
+    }
+}
+
+/// The settings of a browser that can be used.
+fn usable(browser: &BrowserName) -> Result<BrowserSettings, String> {
+    let settings = BrowserSettings::from_environment(browser.clone())?;
+    match browser {
+        BrowserName::Remote(url) => reach(url)?,
+        BrowserName::Chromedriver => {
+            if found(&settings.chromedriver).is_none() {
+                return Err(format!(
+                    "there is no {}; install chromedriver, or say where it is with LUMOS_CHROMEDRIVER",
+                    settings.chromedriver.display()
+                ));
+            }
+            match &settings.chromium {
+                Some(program) if found(program).is_none() => {
+                    return Err(format!("LUMOS_CHROMIUM: there is no {}", program.display()));
+                }
+                Some(_) => {}
+                #[cfg(target_os = "linux")]
+                None if CHROMIUMS.iter().all(|name| found(Path::new(name)).is_none()) => {
+                    return Err(
+                        "there is no Chromium; install chromium, or say where it is with LUMOS_CHROMIUM"
+                            .to_owned(),
+                    );
+                }
+                None => {}
+            }
+        }
+    }
+    Ok(settings)
+}
+
+/// A program, as the shell would find it.
+fn found(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        return program.is_file().then(|| program.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Whether somebody listens at an address.
+fn reach(url: &Url) -> Result<(), String> {
+    let unreached = |error: &dyn std::fmt::Display| format!("the WebDriver server {url}: {error}");
+    let addresses = url.socket_addrs(|| None).map_err(|error| unreached(&error))?;
+    let mut last = None;
+    for address in &addresses {
+        match TcpStream::connect_timeout(address, REACHED) {
+            Ok(_) => return Ok(()),
+            Err(error) => last = Some(error),
+        }
+    }
+    Err(last.map_or_else(|| unreached(&"its name has no address"), |error| unreached(&error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::ToolBackend;
+
+    use super::super::name::{Named, identify};
+    use super::*;
+
+    #[test]
+    fn browsers_are_named_without_secrets() {
+        let grid: BrowserName = "http://grid:4444".parse().unwrap();
+        let files = ShopFiles { folder: Some(PathBuf::from("a")), nouns: None };
+        for (tool, backend, named) in [
+            ("web", "chromedriver", Named::BrowserWeb(BrowserName::Chromedriver)),
+            ("web", "http://grid:4444", Named::BrowserWeb(grid.clone())),
+            ("shop", "chromedriver:a#0123", Named::BrowserShop(BrowserName::Chromedriver, files.clone())),
+            ("shop", "http://grid:4444,folder=a#0123", Named::BrowserShop(grid, files)),
+        ] {
+            assert_eq!(Named::parse_planned(tool, backend).unwrap(), named);
+        }
+        for (tool, backend) in [
+            ("shop", "http://user:word@grid:4444"),
+            ("web", "http://user:word@grid:4444"),
+            ("shop", "https://grid?key=word,folder=a"),
+            ("maths", "chromedriver"),
+            ("web", "chromedriver:a"),
+        ] {
+            let error = Named::parse(tool, backend).unwrap_err().to_string();
+            assert!(!error.contains("word"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_browser_is_part_of_the_identity() {
+        let folder = tempfile::tempdir().unwrap();
+        let nouns = folder.path().join("nouns.jsonl");
+        std::fs::write(&nouns, "").unwrap();
+        let identity = |name: &str| identify("shop", &format!("{name},nouns={}", nouns.display())).unwrap();
+        let (here, one, other) =
+            (identity("chromedriver"), identity("http://one:4444"), identity("http://other:4444"));
+        let hash = |backend: &ToolBackend| backend.backend.rsplit_once('#').unwrap().1.to_owned();
+        assert_eq!(hash(&here), hash(&identity("memory")));
+        assert_ne!(hash(&one), hash(&other), "only the hash of such a name goes into identities");
+        assert_ne!(hash(&one), hash(&here));
+    }
+
+    #[test]
+    fn programs_are_found_as_the_shell_finds_them() {
+        assert!(found(Path::new("sh")).is_some());
+        assert!(found(Path::new("no-such-program")).is_none());
+        assert!(found(Path::new("./no-such-program")).is_none());
+    }
+
+    #[test]
+    fn a_server_that_is_not_there_is_named() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = Url::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+        assert_eq!(reach(&url), Ok(()));
+        drop(listener);
+        let error = Browsers::default().of(&BrowserName::Remote(url.clone())).unwrap_err();
+        assert!(error.contains(url.as_str()), "{error}");
+    }
+}

@@ -1,0 +1,12 @@
+//! The shop in a browser replies as the shop in memory does, whatever happens.
+//!
+//! These tests need `chromium` and `chromedriver`; where one is missing they say that they are skipped.
+
+#[path = "../browser/support.rs"]
+#[allow(dead_code, reason = "shared with the tests of browsers")]
+mod browsers;
+mod support;
+
+mod faults;
+mod hostile;
+mod sequences;
