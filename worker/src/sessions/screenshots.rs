@@ -28,8 +28,12 @@ impl Screenshots {
     }
 
     /// Keeps the next step's picture, a PNG.
-    pub(crate) async fn keep(&self, picture: Vec<u8>) {
-        let number = self.taken.fetch_add(1, Ordering::Relaxed) + 1;
+    pub(crate) async fn keep_next(&self, picture: Vec<u8>) {
+        self.keep(self.taken.fetch_add(1, Ordering::Relaxed) + 1, picture).await;
+    }
+
+    /// Keeps the picture of the step with a number, a PNG.
+    pub(crate) async fn keep(&self, number: u32, picture: Vec<u8>) {
         let path = self.folder.join(format!("{number:04}.png"));
         let kept = async {
             tokio::fs::create_dir_all(&self.folder).await?;

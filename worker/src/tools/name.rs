@@ -14,7 +14,7 @@ use super::live::{LiveWiki, WikiSettings};
 use super::maths::NativeMaths;
 use crate::browser::{BrowserName, UnknownBrowser};
 use crate::model::{hash_file, hash_folder};
-use crate::sessions::WebPages;
+use crate::sessions::{BrowserPages, WebPages};
 use crate::sessions::catalogue::{SHOP_VERSION, ShopFiles};
 use crate::sessions::sql::{self, MySqlSettings};
 
@@ -184,7 +184,8 @@ impl Named {
             Self::CrossEncoder(_) => CrossEncoderRanker::VERSION,
             Self::Live => LiveWiki::VERSION,
             Self::Corpus(_) => Corpus::VERSION,
-            Self::Web | Self::BrowserWeb(_) => WebPages::VERSION,
+            Self::Web => WebPages::VERSION,
+            Self::BrowserWeb(_) => BrowserPages::VERSION,
             Self::Wolfram | Self::Recorded(_) => 0,
             Self::Sqlite(_) | Self::MySql => sql::VERSION,
             Self::Shop(_) | Self::BrowserShop(..) => SHOP_VERSION,

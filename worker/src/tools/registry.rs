@@ -14,7 +14,7 @@ use super::{
     Bm25Ranking, Corpus, CrossEncoderRanker, DprRanker, LiveWiki, NativeMaths, RecordedTools, Remembering,
     Tools, WikiSettings, Wolfram, WolframSettings,
 };
-use crate::sessions::WebPages;
+use crate::sessions::{BrowserPages, WebPages};
 use crate::sessions::shop::MemoryShop;
 use crate::sessions::sql::{MySqlServer, MySqlSettings, SqlTool, SqliteFolder};
 
@@ -152,8 +152,7 @@ fn build(planned: &ToolBackend, browsers: &Browsers) -> Result<Arc<dyn Tools>, T
         }
         Named::BrowserWeb(browser) => {
             let (pool, screenshots) = browsers.of(&browser).map_err(unusable)?;
-            tracing::debug!(sessions = pool.size(), ?screenshots, "pages are shown in browsers");
-            Arc::new(WebPages)
+            Arc::new(BrowserPages::new(pool, screenshots))
         }
     })
 }

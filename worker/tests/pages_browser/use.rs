@@ -108,20 +108,20 @@ async fn pictures_mark_prediction_and_truth() {
     let hidden = Executed::Refused(Obstacle::Hidden);
     assert_eq!(carried, Carried { action: hidden, truth: Some(hidden) });
     let mut names = Vec::new();
-    for entry in std::fs::read_dir(&pictures).unwrap() {
+    let unit = std::fs::read_dir(&pictures).unwrap().next().unwrap().unwrap().path();
+    for entry in std::fs::read_dir(&unit).unwrap() {
         let path = entry.unwrap().path();
         let picture = std::fs::read(&path).unwrap();
         assert!(picture.starts_with(b"\x89PNG\r\n\x1a\n") && picture.len() > 1000);
         names.push(path.file_name().unwrap().to_str().unwrap().to_owned());
     }
     names.sort();
-    let ends: Vec<&str> = names.iter().map(|name| name.split_once("-step-").unwrap().1).collect();
-    assert_eq!(ends, ["01.png", "02.png", "03.png"]);
+    assert_eq!(names, ["0001.png", "0002.png", "0003.png"]);
 
-    // A folder that cannot be written is told, not passed over.
+    // A picture that cannot be kept is no reason to stop.
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
     let stage = stage.again(vec![step(PAGE, &["52"])], Some(file)).await;
-    assert!(stage.carry(0, Click, "52", None).await.unwrap_err().message.contains("screenshot"));
+    assert_eq!(stage.carry(0, Click, "52", None).await.unwrap(), DONE);
     stage.end();
 }

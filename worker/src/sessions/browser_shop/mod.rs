@@ -157,7 +157,7 @@ impl Session {
         }
         if let Some(screenshots) = &self.screenshots {
             match customer.picture().await {
-                Ok(picture) => screenshots.keep(picture).await,
+                Ok(picture) => screenshots.keep_next(picture).await,
                 Err(trouble) => tracing::warn!(%trouble, "a step has no picture"),
             }
         }

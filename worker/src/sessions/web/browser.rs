@@ -9,8 +9,8 @@ use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
 
 use super::carry::Carrier;
 use super::pages::{Pages, fault};
-use super::picture;
 use crate::browser::BrowserPool;
+use crate::sessions::screenshots::Screenshots;
 use crate::tools::{ToolFault, Tools};
 
 /// Opens sessions on the pages that units carry. What candidates look like is read off the pages as
@@ -40,12 +40,11 @@ impl Tools for BrowserPages {
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let Setup::Web { steps } = &unit.setup else { return Ok(None) };
-        Ok(Some(Arc::new(Session {
-            pages: Pages::of(steps),
-            pool: Arc::clone(&self.pool),
-            unit: unit.id.short().to_owned(),
-            screenshots: self.screenshots.clone(),
-        })))
+        let screenshots = match &self.screenshots {
+            Some(folder) => Some(Screenshots::begin(folder, &unit.id).await),
+            None => None,
+        };
+        Ok(Some(Arc::new(Session { pages: Pages::of(steps), pool: Arc::clone(&self.pool), screenshots })))
     }
 }
 
@@ -53,8 +52,7 @@ impl Tools for BrowserPages {
 struct Session {
     pages: Pages,
     pool: Arc<BrowserPool>,
-    unit: String,
-    screenshots: Option<PathBuf>,
+    screenshots: Option<Screenshots>,
 }
 
 impl Session {
@@ -62,9 +60,8 @@ impl Session {
         let page = self.pages.page(attempt.page)?;
         let carrier = Carrier { pool: &self.pool, takes_picture: self.screenshots.is_some() };
         let (carried, picture) = carrier.carry(page, attempt).await?;
-        if let (Some(folder), Some(picture)) = (&self.screenshots, picture) {
-            let file = folder.join(picture::file_name(&self.unit, attempt.step));
-            picture::write(file, picture).await?;
+        if let (Some(screenshots), Some(picture)) = (&self.screenshots, picture) {
+            screenshots.keep(attempt.step.saturating_add(1), picture).await;
         }
         Ok(ToolReply::Carried(carried))
     }

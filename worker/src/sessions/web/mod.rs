@@ -3,7 +3,6 @@
 mod browser;
 mod carry;
 mod pages;
-mod picture;
 mod sheet;
 
 pub use browser::BrowserPages;

@@ -1,0 +1,229 @@
+"""The shop as text: the original's `WebAgentTextEnv` on the visits of ours, turn by turn with ours.
+
+Usage: original.py prepare CHECKOUT DATA          writes the catalogue into the checkout and builds its index
+       original.py measure CHECKOUT DATA OURS     OURS: the built example `shop_steps`
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import resource
+import runpy
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import types
+from pathlib import Path
+
+PRODUCTS = 1000
+# The seed under which the recorded goals were drawn; the original sets it in the agent's module, before the shop opens.
+SEED = 4
+# What the factor for the kind of product may be: all that nouns decide about a reward.
+FACTORS = [0.0, 0.1, 0.5, 1.0]
+# Imported by what we need, used by nothing that is run here: dense search, images, the browser.
+UNUSED = [
+    "pyserini.encode", "pyserini.search.faiss", "sklearn", "sklearn.linear_model", "sklearn.svm", "torch",
+    "transformers", "web_agent_site.envs.web_agent_site_env",
+]  # fmt: skip
+
+
+class Unused(types.ModuleType):
+    """A module whose names are all empty classes."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+def leave_out_unused():
+    # spaCy looks for torch itself, and must not find ours.
+    import spacy  # noqa: F401
+
+    for name in UNUSED:
+        sys.modules[name] = Unused(name)
+
+
+def prepare(checkout, data):
+    """Fills the checkout as its setup.sh does, from the documents: their products are loaded ones, and the raw prices
+    are those of the price tags. Human goals are off, but the file must be there."""
+    folder = data / "webshop"
+    into, search = checkout / "data", checkout / "search_engine"
+    (search / "resources_1k").mkdir(parents=True, exist_ok=True)
+    into.mkdir(exist_ok=True)
+    documents = [json.loads(line) for line in (folder / "items_1000_documents.jsonl").read_text().splitlines()]
+    items = [document["product"] | {"pricing": document["product"]["Price"]} for document in documents]
+    (into / "items_shuffle_1000.json").write_text(json.dumps(items))
+    (into / "items_human_ins.json").write_text("{}")
+    shutil.copyfile(folder / "items_ins_v2_1000.json", into / "items_ins_v2_1000.json")
+    shutil.copyfile(folder / "items_1000_documents.jsonl", search / "resources_1k" / "documents.jsonl")
+    shutil.rmtree(search / "indexes_1k", ignore_errors=True)
+    leave_out_unused()
+    # The options of the original's run_indexing.sh.
+    sys.argv[1:] = ["--collection", "JsonCollection", "--input", str(search / "resources_1k")]
+    sys.argv += ["--index", str(search / "indexes_1k"), "--generator", "DefaultLuceneDocumentGenerator"]
+    sys.argv += ["--threads", "1", "--storePositions", "--storeDocvectors", "--storeRaw"]
+    runpy.run_module("pyserini.index.lucene", run_name="__main__", alter_sys=True)
+
+
+def stand_in_for_the_tagger():
+    """spaCy's tokenizer, and a noun is every word with a letter that is on no stop list: no network at all."""
+    import spacy
+    from spacy.language import Language
+
+    @Language.component("nouns")
+    def nouns(document):
+        for token in document:
+            if not token.is_stop and any(map(str.isalpha, token.text)):
+                token.pos_ = "NOUN"
+        return document
+
+    tagger = spacy.blank("en")
+    tagger.add_pipe("nouns")
+    return tagger
+
+
+def opened(checkout):
+    """The original's environment, and whether it has its tagger."""
+    leave_out_unused()
+    import rich.style  # noqa: F401  draws random numbers when it is loaded
+    import spacy
+
+    load, missing = spacy.load, []
+
+    def load_or_stand_in(name, *rest, **named):
+        try:
+            return load(name, *rest, **named)
+        except OSError:
+            missing.append(name)
+            return stand_in_for_the_tagger()
+
+    spacy.load = load_or_stand_in
+    sys.path.insert(0, str(checkout))
+    with contextlib.redirect_stdout(sys.stderr):
+        from web_agent_site.envs.web_agent_text_env import WebAgentTextEnv
+
+        random.seed(SEED)
+        shop = WebAgentTextEnv(observation_mode="text", num_products=PRODUCTS, human_goals=False)
+    return shop, missing
+
+
+def visit(shop, walk):
+    shop.reset(session=walk["goal"])
+    reward = 0.0
+    for action in walk["actions"]:
+        _, reward, _, _ = shop.step(action)
+    return reward
+
+
+def without_kind(info):
+    """A reward before it is multiplied by the factor for the kind of product."""
+    return sum(info[f"r_{part}"] * info[f"w_{part}"] for part in ("att", "option", "price") if f"r_{part}" in info)
+
+
+def same(one, two):
+    return abs(one - two) < 1e-9
+
+
+def compare(shop, walks, data):
+    """Visits everything once, and says in how much the original and ours agree."""
+    products = [json.loads(line)["product"] for line in (data / "webshop/items_1000_documents.jsonl").open()]
+    loaded = [{name: value for name, value in one.items() if name not in ("instruction_text", "instruction_attributes")}
+              for one in shop.server.all_products]
+    equal = sum(loaded_one == {name: value for name, value in one.items() if name != "instructions"}
+                for loaded_one, one in zip(loaded, products))
+    print(f"products as in the documents: {equal} of {len(loaded)}; {len(shop.server.goals)} goals")
+    instructions, kinds, unequal = 0, 0, []
+    for walk in walks:
+        theirs = visit(shop, walk)
+        session = shop.server.user_sessions[str(walk["goal"])]
+        written = f"search[{session['goal']['instruction_text']}]"
+        shown = " ".join(shop.instruction_text.split())
+        instructions += walk["actions"][0] == written and shown == f"Instruction: {' '.join(written[7:-1].split())}"
+        if same(theirs, walk["reward"]):
+            continue
+        whole = without_kind(session["verbose_info"])
+        if any(same(whole * factor, walk["reward"]) for factor in FACTORS):
+            kinds += 1
+        else:
+            unequal.append((walk["goal"], theirs, walk["reward"]))
+    rest = len(walks) - kinds - len(unequal)
+    print(f"instructions: {instructions} of {len(walks)} equal")
+    print(f"rewards: {rest} of {len(walks)} equal, {kinds} more but for the factor that the title's nouns decide, "
+          f"{len(unequal)} otherwise unequal {unequal[:5] or ''}")
+
+
+def busy_seconds():
+    """Seconds that all processors were busy, for whomever, or taken away by the host."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    user, nice, system, _idle, _waiting, irq, softirq, steal = fields
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def own_seconds():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def timed(work):
+    """What the work returns, its seconds, its processor seconds, and the processors that others took meanwhile."""
+    start, busy, own = time.perf_counter(), busy_seconds(), own_seconds()
+    result = work()
+    wall, used = time.perf_counter() - start, own_seconds() - own
+    return result, wall, used, (busy_seconds() - busy - used) / wall
+
+
+def measure(checkout, data, ours, goals, rounds, repeats):
+    def visits_of_ours(*more):
+        command = [ours, "--data", data, "--goals", str(goals), "--rounds", str(repeats), *more]
+        return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout)
+
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as file:
+        steps = visits_of_ours("--walks", file.name)["steps"]
+        walks = [json.loads(line) for line in open(file.name)]
+    shop, missing = opened(checkout)
+    for name in missing:
+        print(f"spaCy's {name} is not here: words that are on no stop list are nouns instead, without any network. "
+              "That makes the original faster than it is: the ratio is a lower bound.")
+    # Also warms the original up: Java compiles while it runs.
+    compare(shop, walks, data)
+    theirs_per_second, ours_per_second, ratios = [], [], []
+    for turn in range(rounds):
+        _, wall, used, foreign = timed(lambda: [visit(shop, walk) for walk in walks])
+        theirs_per_second.append(steps / wall)
+        figure, _, _, foreign_of_ours = timed(visits_of_ours)
+        ours_per_second.append(steps / statistics.median(figure["seconds"]))
+        ratios.append(ours_per_second[-1] / theirs_per_second[-1])
+        print(f"round {turn + 1}: original {theirs_per_second[-1]:.1f} steps/s ({100 * used / wall:.0f} % of a processor; "
+              f"others took {foreign:.2f} processors), lumos {ours_per_second[-1]:.0f} (others {foreign_of_ours:.2f}), "
+              f"{ratios[-1]:.0f} times", flush=True)
+    print(f"{len(walks)} visits, {steps} steps, medians of {rounds} rounds: original {statistics.median(theirs_per_second):.1f} "
+          f"steps/s, lumos {statistics.median(ours_per_second):.0f}, {statistics.median(ratios):.0f} times "
+          f"({min(ratios):.0f} to {max(ratios):.0f})")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=["prepare", "measure"])
+    parser.add_argument("checkout", type=lambda path: Path(path).resolve(), help="the original's repository")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("ours", nargs="?", type=Path)
+    parser.add_argument("--goals", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=5, help="how often ours makes all visits in a round: its median counts")
+    arguments = parser.parse_args()
+    if arguments.task == "prepare":
+        prepare(arguments.checkout, arguments.data)
+    elif arguments.ours is None:
+        parser.error("measure needs the built example shop_steps")
+    else:
+        measure(arguments.checkout, arguments.data, arguments.ours, arguments.goals, arguments.rounds, arguments.repeats)
+
+
+if __name__ == "__main__":
+    main()
