@@ -165,10 +165,10 @@ mod tests {
         assert_eq!(grid.to_string(), "http://grid:4444/wd/hub");
         let bare: BrowserName = "http://grid:4444/".parse().unwrap();
         assert_eq!(bare.to_string(), "http://grid:4444");
-        for secret in ["http://user:word@grid:4444", "https://user@grid", "http://grid:4444/?key=word"] {
+        for secret in ["http://user:hush@grid:4444", "https://user@grid", "http://grid:4444/?key=hush"] {
             let error = secret.parse::<BrowserName>().unwrap_err();
             assert_eq!(error, UnknownBrowser::Secret);
-            assert!(!error.to_string().contains("word") && !error.to_string().contains("grid:"));
+            assert!(!error.to_string().contains("hush") && !error.to_string().contains("grid:"));
         }
         for name in ["", "firefox", "file:///etc/passwd", "https://grid", "grid:4444"] {
             assert!(name.parse::<BrowserName>().is_err(), "{name}");
