@@ -32,6 +32,13 @@ UNUSED = [
 ]  # fmt: skip
 
 
+# What loading adds to a product; the documents have it already.
+LOADED = [
+    "Title", "Description", "Reviews", "Rating", "BulletPoints", "Price", "options", "option_to_image", "Attributes",
+    "MainImage", "instructions",
+]  # fmt: skip
+
+
 class Unused(types.ModuleType):
     """A module whose names are all empty classes."""
 
@@ -50,14 +57,16 @@ def leave_out_unused():
 
 
 def prepare(checkout, data):
-    """Fills the checkout as its setup.sh does, from the documents: their products are loaded ones, and the raw prices
-    are those of the price tags. Human goals are off, but the file must be there."""
+    """Fills the checkout as its setup.sh does. The raw catalogue is taken back from the documents, whose products are
+    loaded ones, with the price tags for the raw prices. Human goals are off, but their file must be there."""
     folder = data / "webshop"
     into, search = checkout / "data", checkout / "search_engine"
     (search / "resources_1k").mkdir(parents=True, exist_ok=True)
     into.mkdir(exist_ok=True)
     documents = [json.loads(line) for line in (folder / "items_1000_documents.jsonl").read_text().splitlines()]
-    items = [document["product"] | {"pricing": document["product"]["Price"]} for document in documents]
+    products = [document["product"] for document in documents]
+    items = [{name: value for name, value in one.items() if name not in LOADED} | {"pricing": one["Price"]}
+             for one in products]
     (into / "items_shuffle_1000.json").write_text(json.dumps(items))
     (into / "items_human_ins.json").write_text("{}")
     shutil.copyfile(folder / "items_ins_v2_1000.json", into / "items_ins_v2_1000.json")
@@ -133,14 +142,20 @@ def same(one, two):
 def compare(shop, walks, data):
     """Visits everything once, and says in how much the original and ours agree."""
     products = [json.loads(line)["product"] for line in (data / "webshop/items_1000_documents.jsonl").open()]
-    loaded = [{name: value for name, value in one.items() if name not in ("instruction_text", "instruction_attributes")}
-              for one in shop.server.all_products]
-    equal = sum(loaded_one == {name: value for name, value in one.items() if name != "instructions"}
-                for loaded_one, one in zip(loaded, products))
-    print(f"products as in the documents: {equal} of {len(loaded)}; {len(shop.server.goals)} goals")
-    instructions, kinds, unequal = 0, 0, []
+    goals_differ = ("instructions", "instruction_text", "instruction_attributes")
+    but_goals = lambda one: {name: value for name, value in one.items() if name not in goals_differ}
+    equal = sum(but_goals(one) == but_goals(two) for one, two in zip(shop.server.all_products, products))
+    print(f"products: {equal} of {len(products)} loaded as in the documents; {len(shop.server.goals)} goals")
+    instructions, found, possible, kinds, unequal = 0, 0, 0, 0, []
     for walk in walks:
-        theirs = visit(shop, walk)
+        shop.reset(session=walk["goal"])
+        for turn, action in enumerate(walk["actions"]):
+            _, theirs, _, _ = shop.step(action)
+            # What could be clicked before this step.
+            clickables, text = shop.text_to_clickable, action[action.index("[") + 1 : -1]
+            possible += turn == 0 or text in clickables
+            if turn == 1:
+                found += text == next(name for name, one in clickables.items() if "product-link" in one["class"])
         session = shop.server.user_sessions[str(walk["goal"])]
         written = f"search[{session['goal']['instruction_text']}]"
         shown = " ".join(shop.instruction_text.split())
@@ -152,10 +167,11 @@ def compare(shop, walks, data):
             kinds += 1
         else:
             unequal.append((walk["goal"], theirs, walk["reward"]))
-    rest = len(walks) - kinds - len(unequal)
-    print(f"instructions: {instructions} of {len(walks)} equal")
-    print(f"rewards: {rest} of {len(walks)} equal, {kinds} more but for the factor that the title's nouns decide, "
-          f"{len(unequal)} otherwise unequal {unequal[:5] or ''}")
+    count, steps = len(walks), sum(len(walk["actions"]) for walk in walks)
+    print(f"instructions: {instructions} of {count} equal; first products found: {found} of {count} equal; "
+          f"actions: {possible} of {steps} possible")
+    print(f"rewards: {count - kinds - len(unequal)} of {count} equal, {kinds} more but for the factor that the title's "
+          f"nouns decide, {len(unequal)} otherwise unequal {unequal[:5] or ''}")
 
 
 def busy_seconds():
@@ -199,12 +215,12 @@ def measure(checkout, data, ours, goals, rounds, repeats):
         figure, _, _, foreign_of_ours = timed(visits_of_ours)
         ours_per_second.append(steps / statistics.median(figure["seconds"]))
         ratios.append(ours_per_second[-1] / theirs_per_second[-1])
-        print(f"round {turn + 1}: original {theirs_per_second[-1]:.1f} steps/s ({100 * used / wall:.0f} % of a processor; "
-              f"others took {foreign:.2f} processors), lumos {ours_per_second[-1]:.0f} (others {foreign_of_ours:.2f}), "
+        print(f"round {turn + 1}: original {theirs_per_second[-1]:.1f} steps/s (on {used / wall:.2f} processors; others "
+              f"took {foreign:.2f}), lumos {ours_per_second[-1]:.0f} (others took {foreign_of_ours:.2f}), "
               f"{ratios[-1]:.0f} times", flush=True)
-    print(f"{len(walks)} visits, {steps} steps, medians of {rounds} rounds: original {statistics.median(theirs_per_second):.1f} "
-          f"steps/s, lumos {statistics.median(ours_per_second):.0f}, {statistics.median(ratios):.0f} times "
-          f"({min(ratios):.0f} to {max(ratios):.0f})")
+    theirs, own = statistics.median(theirs_per_second), statistics.median(ours_per_second)
+    print(f"{len(walks)} visits, {steps} steps, medians of {rounds} rounds: original {theirs:.1f} steps/s, "
+          f"lumos {own:.0f}, {statistics.median(ratios):.0f} times ({min(ratios):.0f} to {max(ratios):.0f})")
 
 
 def main():
@@ -215,14 +231,15 @@ def main():
     parser.add_argument("ours", nargs="?", type=Path)
     parser.add_argument("--goals", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=5, help="how often ours makes all visits in a round: its median counts")
+    parser.add_argument("--repeats", type=int, default=5, help="how often ours makes all visits in a round")
     arguments = parser.parse_args()
     if arguments.task == "prepare":
         prepare(arguments.checkout, arguments.data)
     elif arguments.ours is None:
         parser.error("measure needs the built example shop_steps")
     else:
-        measure(arguments.checkout, arguments.data, arguments.ours, arguments.goals, arguments.rounds, arguments.repeats)
+        where = arguments.checkout, arguments.data, arguments.ours
+        measure(*where, arguments.goals, arguments.rounds, arguments.repeats)
 
 
 if __name__ == "__main__":
