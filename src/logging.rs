@@ -27,6 +27,9 @@ pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
         LogFormat::Text => builder.with_target(false).try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
+    // The checkpoint's store still writes such records while the main thread's own storage is being destroyed, where
+    // filters need it and would abort the process.
+    log::set_max_level(log::max_level().min(log::LevelFilter::Info));
 }
 
 /// Writes log lines to standard error without tearing a progress bar apart.

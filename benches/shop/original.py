@@ -215,8 +215,8 @@ def measure(checkout, data, ours, goals, rounds, repeats):
         figure, _, _, foreign_of_ours = timed(visits_of_ours)
         ours_per_second.append(steps / statistics.median(figure["seconds"]))
         ratios.append(ours_per_second[-1] / theirs_per_second[-1])
-        print(f"round {turn + 1}: original {theirs_per_second[-1]:.1f} steps/s (on {used / wall:.2f} processors; others "
-              f"took {foreign:.2f}), lumos {ours_per_second[-1]:.0f} (others took {foreign_of_ours:.2f}), "
+        print(f"round {turn + 1}: original {theirs_per_second[-1]:.1f} steps/s (on {used / wall:.2f} processors; "
+              f"others took {foreign:.2f}), lumos {ours_per_second[-1]:.0f} (others took {foreign_of_ours:.2f}), "
               f"{ratios[-1]:.0f} times", flush=True)
     theirs, own = statistics.median(theirs_per_second), statistics.median(ours_per_second)
     print(f"{len(walks)} visits, {steps} steps, medians of {rounds} rounds: original {theirs:.1f} steps/s, "

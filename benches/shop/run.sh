@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Visits to the shop, the original's text environment beside ours: `benches/shop/run.sh CHECKOUT [DATA] [options of
+# original.py measure]`. CHECKOUT: the original's repository, into whose data/ and search_engine/ the catalogue and its
+# index are written. Java 17. $FOLDER: where Python's packages go. $OURS: shop_steps, if built already.
+set -euo pipefail
+checkout=$(realpath "$1")
+shift
+data=data
+if [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; then
+  data=$1
+  shift
+fi
+data=$(realpath "$data")
+cd "$(dirname "$0")/../.."
+folder=${FOLDER:-target/shop}
+if [ ! -e "$folder/installed" ]; then
+  python3 -m venv "$folder/venv"
+  "$folder/venv/bin/pip" install -r benches/shop/requirements.txt
+  "$folder/venv/bin/pip" install --no-deps pyserini==0.17.0
+  touch "$folder/installed"
+fi
+python=$folder/venv/bin/python
+if [ -z "${OURS:-}" ]; then
+  cargo build --release --locked --example shop_steps
+  OURS=target/release/examples/shop_steps
+fi
+if [ ! -e "$checkout/search_engine/indexes_1k/prepared" ]; then
+  "$python" benches/shop/original.py prepare "$checkout" "$data" >"$folder/prepared.log" 2>&1
+  touch "$checkout/search_engine/indexes_1k/prepared"
+fi
+exec "$python" -W ignore benches/shop/original.py measure "$checkout" "$data" "$OURS" "$@"
