@@ -14,9 +14,9 @@ use super::live::{LiveWiki, WikiSettings};
 use super::maths::NativeMaths;
 use crate::browser::{BrowserName, UnknownBrowser};
 use crate::model::{hash_file, hash_folder};
-use crate::sessions::{BrowserPages, WebPages};
 use crate::sessions::catalogue::{SHOP_VERSION, ShopFiles};
 use crate::sessions::sql::{self, MySqlSettings};
+use crate::sessions::{BrowserPages, WebPages};
 
 /// The tools there are, sorted. What models answer ([`Role::Qa`](lumos_tasks::Role)) is none of them.
 pub const TOOLS: [&str; 6] = ["maths", "rank", "shop", "sql", "web", "wiki"];

@@ -14,9 +14,9 @@ use super::{
     Bm25Ranking, Corpus, CrossEncoderRanker, DprRanker, LiveWiki, NativeMaths, RecordedTools, Remembering,
     Tools, WikiSettings, Wolfram, WolframSettings,
 };
-use crate::sessions::{BrowserPages, WebPages};
 use crate::sessions::shop::MemoryShop;
 use crate::sessions::sql::{MySqlServer, MySqlSettings, SqlTool, SqliteFolder};
+use crate::sessions::{BrowserPages, WebPages};
 
 /// A backend that is built by whoever asks first.
 type Built = Arc<OnceCell<Arc<dyn Tools>>>;

@@ -17,7 +17,7 @@ async fn a_browser_that_dies_is_a_fault_and_the_next_one_goes_on() {
     let shops = Shops::open(None, TestPool::new(1), None);
     let goal = &shops.goals[0];
     let mut faults = 0;
-    for moment in [20, 60, 120, 200, 400] {
+    for moment in [60, 20, 120, 200, 400].into_iter().cycle().take(20) {
         let session = shops.session(goal).await;
         ask(session.as_ref(), "search[linen shirt]").await.unwrap();
         let folder = shops.pool.folder.path().to_owned();
@@ -27,7 +27,12 @@ async fn a_browser_that_dies_is_a_fault_and_the_next_one_goes_on() {
         });
         // Either it was quick enough, or it is a fault; never another reply.
         let mut replies = Vec::new();
-        for action in ["click[next >]", "click[< prev]", "search[lamp]", "click[back to search]"] {
+        let actions =
+            ["click[next >]", "click[< prev]", "search[lamp]", "click[back to search]", "search[shirt]"];
+        for action in actions.into_iter().cycle() {
+            if killing.is_finished() {
+                break;
+            }
             let reply = ask(session.as_ref(), action).await;
             let failed = reply.is_err();
             replies.push((action, reply));
@@ -48,6 +53,10 @@ async fn a_browser_that_dies_is_a_fault_and_the_next_one_goes_on() {
             assert!(fault.to_string().contains("an earlier step"), "{fault}");
         }
         pair.close().await;
+        // One that dies between two calls is replaced before anybody asks for it.
+        if faults >= 2 {
+            break;
+        }
     }
     assert!(faults > 0, "no browser died in time");
     shops.close().await;
