@@ -1,36 +1,14 @@
 //! Workers with and without a browser.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
-
-use lumos_benchmarks::DataSource;
-use lumos_worker::tools::ToolSets;
 
 use crate::fleet::Fleet;
 use crate::nats::NatsServer;
 use crate::program::{content, expect, lumos};
-
-#[path = "../../examples/script_shopping/author.rs"]
-mod author;
+use crate::worlds::goals;
 
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Writes the replies of a customer to the first goals.
-fn script(goals: usize, cases: &Path) {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let benchmark = lumos_benchmarks::get("webshop").unwrap();
-    let sets = ToolSets::default();
-    let tools = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("shop", "memory").unwrap()];
-    let configuration = author::configuration(benchmark, tools);
-    let tools = runtime.block_on(sets.of(&configuration)).unwrap();
-    let mut written = String::new();
-    for item in benchmark.open(DataSource::Samples).unwrap().take(goals) {
-        let case = runtime.block_on(author::case(&item.unwrap(), &configuration, tools.as_ref())).unwrap();
-        written += &format!("{}\n", serde_json::to_string(&case).unwrap());
-    }
-    fs::write(cases, written).unwrap();
-}
 
 #[test]
 fn a_worker_without_a_browser_leaves_the_shop_to_others_and_says_why() {
@@ -43,7 +21,7 @@ fn a_worker_without_a_browser_leaves_the_shop_to_others_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let Some(nats) = NatsServer::start() else { return };
     let cases = folder.path().join("cases.jsonl");
-    script(2, &cases);
+    fs::write(&cases, goals(2)).unwrap();
     let model = format!("script:{}", cases.display());
     let arguments = ["--tasks", "webshop", "--model", &model, "--tool", "rank=bm25", "--limit", "2"];
     let output = folder.path().to_str().unwrap();

@@ -23,21 +23,30 @@ mod pages;
 #[path = "../../examples/script_shopping/author.rs"]
 mod shopping;
 
-/// The sample goals, the sample questions and a task with large pages: the cases of agents that know their way.
-fn script(tasks: &Path, cases: &Path) {
+/// The first sample goals under a customer: its cases, a line each.
+pub(crate) fn goals(count: usize) -> String {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let sets = ToolSets::default();
-    let mut written = String::new();
-    let mut write = |case| written += &format!("{}\n", serde_json::to_string(&case).unwrap());
-
     let benchmark = get("webshop").unwrap();
     let shop = ShopFiles { folder: None, nouns: None }.backend();
     let planned = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("shop", &shop).unwrap()];
     let configuration = shopping::configuration(benchmark, planned);
     let tools = runtime.block_on(sets.of(&configuration)).unwrap();
-    for item in benchmark.open(DataSource::Samples).unwrap().take(20) {
-        write(runtime.block_on(shopping::case(&item.unwrap(), &configuration, tools.as_ref())).unwrap());
+    let mut written = String::new();
+    for item in benchmark.open(DataSource::Samples).unwrap().take(count) {
+        let item = item.unwrap();
+        let case = runtime.block_on(shopping::case(&item, &configuration, tools.as_ref())).unwrap();
+        written += &format!("{}\n", serde_json::to_string(&case).unwrap());
     }
+    written
+}
+
+/// The sample goals, the sample questions and a task with large pages: the cases of agents that know their way.
+fn script(tasks: &Path, cases: &Path) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let sets = ToolSets::default();
+    let mut written = goals(20);
+    let mut write = |case| written += &format!("{}\n", serde_json::to_string(&case).unwrap());
 
     let benchmark = get("mind2web").unwrap();
     let planned = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("web", "native").unwrap()];
