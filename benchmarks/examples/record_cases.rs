@@ -22,8 +22,8 @@ use std::sync::Arc;
 use lumos_benchmarks::{Benchmark, DataSource, get, replay};
 use lumos_tasks::recorded::{Case, Expected};
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Formulation, GenerationSettings,
-    Item, ItemId, MathsReply, Next, Reply, Role, ToolCall, ToolReply,
+    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Formulation, Item, ItemId,
+    MathsReply, Next, Reply, Role, ToolCall, ToolReply,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -70,15 +70,9 @@ fn record(scenario: &Scenario) -> Result<Case, Box<dyn Error>> {
         false => Behaviour::Paper,
     };
     let configuration = Arc::new(Configuration {
-        benchmark: scenario.benchmark.clone(),
-        formulation: scenario.formulation,
         behaviour,
         max_rounds: benchmark.max_rounds(behaviour),
-        models: BTreeMap::new(),
-        tools: Vec::new(),
-        generation: GenerationSettings::default(),
-        seed: 0,
-        prompts: benchmark.prompts_hash(),
+        ..replay::configuration(benchmark, scenario.formulation, Vec::new())
     });
     let unit = EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
     let mut episode = Episode::start(&unit);

@@ -3,16 +3,15 @@
 #[path = "../examples/support/mod.rs"]
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use lumos_benchmarks::replay::{Recorded, read_cases, record, replay};
+use lumos_benchmarks::replay::{Recorded, configuration, read_cases, record, replay};
 use lumos_benchmarks::{DataSource, get};
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Item, Next,
-    Reply, Role,
+    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, Next, Reply, Role,
 };
 use proptest::prelude::*;
 use support::World;
@@ -141,15 +140,9 @@ fn unit(
     rounds: u32,
 ) -> EpisodeUnit {
     let configuration = Configuration {
-        benchmark: benchmark.to_owned(),
-        formulation,
         behaviour,
         max_rounds: rounds,
-        models: BTreeMap::new(),
-        tools: Vec::new(),
-        generation: GenerationSettings::default(),
-        seed: 0,
-        prompts: get(benchmark).unwrap().prompts_hash(),
+        ..configuration(get(benchmark).unwrap(), formulation, Vec::new())
     };
     EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::new(configuration))
 }

@@ -1,32 +1,12 @@
 //! An agent that was told the gold actions: it plans nothing of its own and asks for elements in given words.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 
-use lumos_benchmarks::{Benchmark, replay};
+use lumos_benchmarks::replay;
 use lumos_tasks::recorded::Case;
-use lumos_tasks::{
-    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Item, Next,
-    Reply, Role, Target, ToolBackend,
-};
+use lumos_tasks::{Completion, Configuration, Episode, EpisodeUnit, Item, Next, Reply, Role, Target};
 use lumos_worker::Tools;
-
-/// What the agent runs under. Models are none: their replies are written here.
-pub(crate) fn configuration(benchmark: &dyn Benchmark, tools: Vec<ToolBackend>) -> Arc<Configuration> {
-    let behaviour = Behaviour::Paper;
-    Arc::new(Configuration {
-        benchmark: benchmark.name().to_owned(),
-        formulation: Formulation::Iterative,
-        behaviour,
-        max_rounds: benchmark.max_rounds(behaviour),
-        models: BTreeMap::new(),
-        tools,
-        generation: GenerationSettings::default(),
-        seed: 0,
-        prompts: benchmark.prompts_hash(),
-    })
-}
 
 /// One task's episode, written as a case; `words` names a step's element.
 pub(crate) async fn case(

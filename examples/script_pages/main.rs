@@ -11,9 +11,11 @@ mod author;
 use std::error::Error;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Parser;
-use lumos_benchmarks::{DataSource, get};
+use lumos_benchmarks::{DataSource, get, replay};
+use lumos_tasks::Formulation;
 use lumos_worker::tools::ToolSets;
 
 #[derive(Debug, Parser)]
@@ -29,7 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let benchmark = get("mind2web")?;
     let sets = ToolSets::default();
     let planned = vec![sets.identify("rank", "bm25")?, sets.identify("web", "native")?];
-    let configuration = author::configuration(benchmark, planned);
+    let configuration = Arc::new(replay::configuration(benchmark, Formulation::Iterative, planned));
     let tools = sets.of(&configuration).await?;
     let source = arguments.data.map_or(DataSource::Samples, DataSource::File);
     let mut out = BufWriter::new(std::io::stdout().lock());

@@ -1,40 +1,19 @@
 //! An agent without wits: it looks up the names that a question holds, one after the other, and takes the first name
 //! of the best evidence for the answer. What it says depends on what it is asked and on nothing else.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 
-use lumos_benchmarks::{Benchmark, replay};
+use lumos_benchmarks::replay;
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{
-    Behaviour, ChatReply, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings,
-    Item, Next, Reply, Role, Task, ToolBackend, ToolCall, ToolReply,
+    ChatReply, Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, Next, Reply, Role, Task,
+    ToolCall, ToolReply,
 };
 use lumos_worker::Tools;
 
 /// Names that are looked up for a question.
 const MOST_NAMES: usize = 2;
-
-/// What the agent runs under. Models are none: their replies are written here.
-pub(crate) fn configuration(
-    benchmark: &dyn Benchmark,
-    formulation: Formulation,
-    tools: Vec<ToolBackend>,
-) -> Arc<Configuration> {
-    let behaviour = Behaviour::Paper;
-    Arc::new(Configuration {
-        benchmark: benchmark.name().to_owned(),
-        formulation,
-        behaviour,
-        max_rounds: benchmark.max_rounds(behaviour),
-        models: BTreeMap::new(),
-        tools,
-        generation: GenerationSettings::default(),
-        seed: 0,
-        prompts: benchmark.prompts_hash(),
-    })
-}
 
 /// One item's episode, written as a case.
 pub(crate) async fn case(

@@ -1,33 +1,15 @@
 //! A customer without wits: it searches for its instruction, looks at the first two items found, lets the ranking pick
 //! one of them, chooses what the ranking took for its features and buys it.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 
-use lumos_benchmarks::{Benchmark, replay};
+use lumos_benchmarks::replay;
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Item, Next,
-    Reply, Role, Task, ToolBackend, ToolCall, ToolReply,
+    Completion, Configuration, Episode, EpisodeUnit, Item, Next, Reply, Role, Task, ToolCall, ToolReply,
 };
 use lumos_worker::Tools;
-
-/// What the customer runs under. Models are none: their replies are written here.
-pub(crate) fn configuration(benchmark: &dyn Benchmark, tools: Vec<ToolBackend>) -> Arc<Configuration> {
-    let behaviour = Behaviour::Paper;
-    Arc::new(Configuration {
-        benchmark: benchmark.name().to_owned(),
-        formulation: Formulation::Iterative,
-        behaviour,
-        max_rounds: benchmark.max_rounds(behaviour),
-        models: BTreeMap::new(),
-        tools,
-        generation: GenerationSettings::default(),
-        seed: 0,
-        prompts: benchmark.prompts_hash(),
-    })
-}
 
 /// One item's episode, written as a case.
 pub(crate) async fn case(

@@ -11,9 +11,11 @@ mod author;
 use std::error::Error;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Parser;
-use lumos_benchmarks::{DataSource, get};
+use lumos_benchmarks::{DataSource, get, replay};
+use lumos_tasks::Formulation;
 use lumos_worker::sessions::catalogue::ShopFiles;
 use lumos_worker::tools::ToolSets;
 
@@ -39,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         Some(folder) => DataSource::in_folder(folder, benchmark),
         None => DataSource::Samples,
     };
-    let configuration = author::configuration(benchmark, planned);
+    let configuration = Arc::new(replay::configuration(benchmark, Formulation::Iterative, planned));
     let tools = sets.of(&configuration).await?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     for item in benchmark.open(source)?.take(arguments.limit.unwrap_or(usize::MAX)) {

@@ -1,14 +1,12 @@
 //! An agent that knows the gold query: it lists the tables, runs the query and submits what it gives.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 
-use lumos_benchmarks::Benchmark;
+use lumos_benchmarks::{Benchmark, replay};
 use lumos_tasks::recorded::{Case, Expected, RecordedCall, Script};
 use lumos_tasks::{
-    Behaviour, ChatReply, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings,
-    Item, Next, Reply, Role, ToolReply,
+    ChatReply, Completion, Episode, EpisodeUnit, Formulation, Item, Next, Reply, Role, ToolReply,
 };
 
 /// What the agent says to one item, as a case without an outcome: up to the first statement.
@@ -17,18 +15,7 @@ pub(crate) fn case(
     item: &Item,
     formulation: Formulation,
 ) -> Result<Case, Box<dyn Error>> {
-    let behaviour = Behaviour::Paper;
-    let configuration = Configuration {
-        benchmark: benchmark.name().to_owned(),
-        formulation,
-        behaviour,
-        max_rounds: benchmark.max_rounds(behaviour),
-        models: BTreeMap::new(),
-        tools: Vec::new(),
-        generation: GenerationSettings::default(),
-        seed: 0,
-        prompts: benchmark.prompts_hash(),
-    };
+    let configuration = replay::configuration(benchmark, formulation, Vec::new());
     let gold = item.target.text().trim().trim_end_matches(';');
     let unit =
         EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::new(configuration));

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use lumos_benchmarks::{DataSource, get};
+use lumos_benchmarks::{DataSource, get, replay};
 use lumos_tasks::Formulation;
 use lumos_worker::sessions::catalogue::ShopFiles;
 use lumos_worker::tools::ToolSets;
@@ -30,7 +31,7 @@ pub(crate) fn goals(count: usize) -> String {
     let benchmark = get("webshop").unwrap();
     let shop = ShopFiles { folder: None, nouns: None }.backend();
     let planned = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("shop", &shop).unwrap()];
-    let configuration = shopping::configuration(benchmark, planned);
+    let configuration = Arc::new(replay::configuration(benchmark, Formulation::Iterative, planned));
     let tools = runtime.block_on(sets.of(&configuration)).unwrap();
     let mut written = String::new();
     for item in benchmark.open(DataSource::Samples).unwrap().take(count) {
@@ -50,7 +51,7 @@ fn script(tasks: &Path, cases: &Path) {
 
     let benchmark = get("mind2web").unwrap();
     let planned = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("web", "native").unwrap()];
-    let configuration = pages::configuration(benchmark, planned);
+    let configuration = Arc::new(replay::configuration(benchmark, Formulation::Iterative, planned));
     let tools = runtime.block_on(sets.of(&configuration)).unwrap();
     for item in benchmark.open(DataSource::File(tasks.to_owned())).unwrap() {
         let item = item.unwrap();

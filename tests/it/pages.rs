@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use lumos_benchmarks::{DataSource, get, replay};
+use lumos_tasks::Formulation;
 use lumos_worker::tools::ToolSets;
 use serde_json::{Value, json};
 
@@ -18,7 +20,7 @@ fn script(source: DataSource, cases: &Path) {
     let benchmark = get("mind2web").unwrap();
     let sets = ToolSets::default();
     let planned = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("web", "native").unwrap()];
-    let configuration = author::configuration(benchmark, planned);
+    let configuration = Arc::new(replay::configuration(benchmark, Formulation::Iterative, planned));
     let tools = runtime.block_on(sets.of(&configuration)).unwrap();
     let mut written = String::new();
     for item in benchmark.open(source).unwrap() {

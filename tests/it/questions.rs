@@ -4,11 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::response::Html;
 use axum::routing::get;
-use lumos_benchmarks::DataSource;
+use lumos_benchmarks::{DataSource, replay};
 use lumos_tasks::Formulation;
 use lumos_worker::tools::ToolSets;
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ fn script(benchmark: &str, source: DataSource, items: usize, corpus: &Path, case
     let items: Vec<_> = benchmark.open(source).unwrap().take(items).map(Result::unwrap).collect();
     let mut written = String::new();
     for formulation in [Formulation::Iterative, Formulation::OneTime] {
-        let configuration = author::configuration(benchmark, formulation, tools.clone());
+        let configuration = Arc::new(replay::configuration(benchmark, formulation, tools.clone()));
         let tools = runtime.block_on(sets.of(&configuration)).unwrap();
         for item in &items {
             let case = runtime.block_on(author::case(item, &configuration, tools.as_ref())).unwrap();

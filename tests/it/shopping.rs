@@ -4,8 +4,10 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 
-use lumos_benchmarks::DataSource;
+use lumos_benchmarks::{DataSource, replay};
+use lumos_tasks::Formulation;
 use lumos_worker::sessions::catalogue::ShopFiles;
 use lumos_worker::tools::ToolSets;
 use serde_json::Value;
@@ -23,7 +25,7 @@ pub(crate) fn script(data: Option<&Path>, goals: usize, cases: &Path) {
     let folder = data.map(|data| data.join("webshop"));
     let shop = ShopFiles { folder, nouns: None }.backend();
     let tools = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("shop", &shop).unwrap()];
-    let configuration = author::configuration(benchmark, tools);
+    let configuration = Arc::new(replay::configuration(benchmark, Formulation::Iterative, tools));
     let tools = runtime.block_on(sets.of(&configuration)).unwrap();
     let source = data.map_or(DataSource::Samples, |data| DataSource::in_folder(data, benchmark));
     let mut written = String::new();

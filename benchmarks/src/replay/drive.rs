@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lumos_tasks::outcome::PlanEvidence;
 use lumos_tasks::recorded::{CallKey, Case, NotRecorded, RecordedCall, Script, answer};
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, Episode, EpisodeUnit, GenerationSettings, Item, Next, Outcome,
-    Reply, Role, ToolBackend, ToolCall, ToolReply,
+    Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Item, Next,
+    Outcome, Reply, Role, ToolBackend, ToolCall, ToolReply,
 };
 
 use super::compare::differing_texts;
@@ -51,7 +51,7 @@ impl Driven {
 /// Runs the case's episode; the error is the first prompt or call that differs.
 pub(super) fn drive(case: &Case, item: Item, benchmark: &dyn Benchmark) -> Result<Driven, String> {
     let task = web::with_recorded_verbs(item.task, case);
-    let unit = EpisodeUnit::new(item.id, task, item.setup, Arc::new(configuration(case, benchmark)));
+    let unit = EpisodeUnit::new(item.id, task, item.setup, Arc::new(configuration_of(case, benchmark)));
     let mut episode = Episode::start(&unit);
     let mut asked = Script::default();
     let mut calls = 0;
@@ -132,20 +132,31 @@ fn unexpected_call(index: usize, asked: &CallKey, recorded: Option<&RecordedCall
     }
 }
 
-fn configuration(case: &Case, benchmark: &dyn Benchmark) -> Configuration {
-    let behaviour = behaviour(case);
-    let tagged = case.tags.iter().find_map(|tag| tag.strip_prefix(MAX_ROUNDS)?.parse().ok());
+/// What replies that are recorded, or written by hand, are given under: no models, paper behaviour.
+pub fn configuration(
+    benchmark: &dyn Benchmark,
+    formulation: Formulation,
+    tools: Vec<ToolBackend>,
+) -> Configuration {
+    let behaviour = Behaviour::Paper;
     Configuration {
-        benchmark: case.benchmark.clone(),
-        formulation: case.formulation,
+        benchmark: benchmark.name().to_owned(),
+        formulation,
         behaviour,
-        max_rounds: tagged.unwrap_or_else(|| benchmark.max_rounds(behaviour)),
+        max_rounds: benchmark.max_rounds(behaviour),
         models: BTreeMap::new(),
-        tools: tools(case),
+        tools,
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: benchmark.prompts_hash(),
     }
+}
+
+fn configuration_of(case: &Case, benchmark: &dyn Benchmark) -> Configuration {
+    let behaviour = behaviour(case);
+    let tagged = case.tags.iter().find_map(|tag| tag.strip_prefix(MAX_ROUNDS)?.parse().ok());
+    let max_rounds = tagged.unwrap_or_else(|| benchmark.max_rounds(behaviour));
+    Configuration { behaviour, max_rounds, ..configuration(benchmark, case.formulation, tools(case)) }
 }
 
 /// The tools that an episode's way depends on: a browser, where actions were carried out in one.

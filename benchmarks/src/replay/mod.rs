@@ -16,6 +16,7 @@ mod web;
 
 use lumos_tasks::recorded::Case;
 
+pub use drive::configuration;
 pub use read::{Cases, ReadError, Recorded, read_cases};
 pub use record::{NotRecordable, record};
 pub use shop::{ShopCase, ShopExpected, ShopTool};

@@ -14,13 +14,14 @@ use lumos_environments::shop::{
 use lumos_tasks::families::shop::{End, Exemplars, ShopEvidence, ShopValue};
 use lumos_tasks::recorded::Script;
 use lumos_tasks::{
-    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Evidence, Formulation,
-    GenerationSettings, ItemId, Next, Passage, Reply, Role, Setup, Task, ToolCall, ToolReply,
+    Completion, Configuration, ContentHash, Episode, EpisodeUnit, Evidence, Formulation, ItemId, Next,
+    Passage, Reply, Role, Setup, Task, ToolCall, ToolReply,
 };
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::compare::differing_texts;
+use crate::webshop::WebShop;
 
 /// An episode as the original recorded it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -319,17 +320,9 @@ fn same<T: PartialEq + std::fmt::Debug>(field: &str, recorded: &T, got: &T) -> R
 }
 
 fn unit(case: &ShopCase, goal: &Goal, exemplars: &Exemplars) -> EpisodeUnit {
-    let configuration = Configuration {
-        benchmark: "webshop".to_owned(),
-        formulation: Formulation::Iterative,
-        behaviour: Behaviour::Paper,
-        max_rounds: 5,
-        models: BTreeMap::new(),
-        tools: Vec::new(),
-        generation: GenerationSettings::default(),
-        seed: 0,
-        prompts: lumos_tasks::families::shop::prompts_hash(exemplars),
-    };
+    let prompts = lumos_tasks::families::shop::prompts_hash(exemplars);
+    let configuration =
+        Configuration { prompts, ..super::configuration(&WebShop, Formulation::Iterative, Vec::new()) };
     let item = ItemId { content: ContentHash::of_bytes(case.id.as_bytes()), occurrence: 0 };
     let instruction = goal.instruction_text.clone();
     let task = Task::Shop { instruction, exemplars: Some(exemplars.clone()) };

@@ -4,16 +4,17 @@
 use std::sync::Arc;
 
 use lumos_environments::sql::{Observation, World};
-use lumos_tasks::families::sql::{DIALOGUE_LIMIT, prompts_hash};
+use lumos_tasks::families::sql::DIALOGUE_LIMIT;
 use lumos_tasks::outcome::{SqlEvidence, SqlTry};
 use lumos_tasks::{
-    Behaviour, ChatReply, Configuration, ContentHash, Ending, Episode, EpisodeUnit, Evidence, Formulation,
-    GenerationSettings, ItemId, Next, Reply, Setup, SqlGrade, Task, ToolCall, ToolReply,
+    ChatReply, ContentHash, Ending, Episode, EpisodeUnit, Evidence, Formulation, ItemId, Next, Reply, Setup,
+    SqlGrade, Task, ToolCall, ToolReply,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Verdict;
+use crate::intercode_sql::IntercodeSql;
 
 /// A recorded episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -198,20 +199,10 @@ impl SqlRow {
     }
 
     fn episode(&self) -> Episode {
-        let configuration = Configuration {
-            benchmark: "intercode_sql".to_owned(),
-            formulation: Formulation::TryAgain,
-            behaviour: Behaviour::Paper,
-            max_rounds: self
-                .max_turns
-                .or(self.summary.as_ref().map(|summary| summary.turns_max))
-                .unwrap_or(10),
-            models: std::collections::BTreeMap::new(),
-            tools: Vec::new(),
-            generation: GenerationSettings::default(),
-            seed: 0,
-            prompts: prompts_hash(),
-        };
+        let mut configuration = super::configuration(&IntercodeSql, Formulation::TryAgain, Vec::new());
+        if let Some(turns) = self.max_turns.or(self.summary.as_ref().map(|summary| summary.turns_max)) {
+            configuration.max_rounds = turns;
+        }
         let task = Task::Sql { question: self.query.clone(), database: self.db.clone() };
         let item = ItemId { content: ContentHash::of_json(&task), occurrence: 0 };
         Episode::start(&EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration)))

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use lumos_environments::shop::{Goal, Staff, Visit};
 use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
+use serde::Deserialize;
 
 use super::catalogue::ShopFiles;
 use crate::tools::{ToolFault, Tools};
@@ -38,8 +39,14 @@ pub fn staff(files: &ShopFiles) -> std::io::Result<Staff> {
     })
 }
 
-fn fault(message: impl Into<String>) -> ToolFault {
+pub(super) fn fault(message: impl Into<String>) -> ToolFault {
     ToolFault { tool: "shop", message: message.into() }
+}
+
+/// What an episode shops for, where it does.
+pub(super) fn goal_of(unit: &EpisodeUnit) -> Result<Option<Goal>, ToolFault> {
+    let Setup::Shop { goal } = &unit.setup else { return Ok(None) };
+    Goal::deserialize(goal).map(Some).map_err(|error| fault(format!("the goal: {error}")))
 }
 
 #[async_trait]
@@ -49,9 +56,7 @@ impl Tools for MemoryShop {
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
-        let Setup::Shop { goal } = &unit.setup else { return Ok(None) };
-        let goal: Goal =
-            serde_json::from_value(goal.clone()).map_err(|error| fault(format!("the goal: {error}")))?;
+        let Some(goal) = goal_of(unit)? else { return Ok(None) };
         let visit = Visit::new(self.staff.clone(), goal);
         Ok(Some(Arc::new(Session { visit: Arc::new(Mutex::new(visit)) })))
     }

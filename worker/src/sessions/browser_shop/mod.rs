@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use futures::future::{BoxFuture, FutureExt};
 use lumos_environments::shop::Goal;
 use lumos_tasks::families::shop::ShopRequest;
-use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
+use lumos_tasks::{EpisodeUnit, ToolCall, ToolReply};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::customer::{Customer, Trouble};
 use super::catalogue::ShopFiles;
 use super::screenshots::Screenshots;
-use super::shop::staff;
+use super::shop::{fault, goal_of, staff};
 use super::site::{Site, serve};
 use crate::browser::BrowserPool;
 use crate::tools::{ToolFault, Tools};
@@ -80,10 +80,6 @@ impl BrowserShop {
     }
 }
 
-fn fault(message: impl Into<String>) -> ToolFault {
-    ToolFault { tool: "shop", message: message.into() }
-}
-
 impl From<Trouble> for ToolFault {
     fn from(trouble: Trouble) -> Self {
         fault(format!("in the browser: {trouble}"))
@@ -97,9 +93,7 @@ impl Tools for BrowserShop {
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
-        let Setup::Shop { goal } = &unit.setup else { return Ok(None) };
-        let goal: Goal =
-            serde_json::from_value(goal.clone()).map_err(|error| fault(format!("the goal: {error}")))?;
+        let Some(goal) = goal_of(unit)? else { return Ok(None) };
         let screenshots = match &self.screenshots {
             Some(folder) => Some(Screenshots::begin(folder, &unit.id).await),
             None => None,
