@@ -19,6 +19,8 @@ NEW_TOKENS = {"110m": 48, "tinyllama": 16}
 # Processors that other programs may take during a measurement.
 MOST_FOREIGN = 0.05
 ENGINES = ["lumos", "transformers", "llama.cpp"]
+# Formats of GGUF files that llama.cpp makes of bfloat16 weights, and both read: transformers would compute with floats.
+QUANTIZED = {"q8_0": "Q8_0", "q4_k": "Q4_K_M", "q6_k": "Q6_K"}
 
 
 def busy_seconds():
@@ -44,8 +46,12 @@ def measured(command):
     return json.loads(done.stdout.strip().splitlines()[-1]), foreign
 
 
-def lumos(binary, shape, dtype, threads):
-    common = [binary, "bench", "engine", "--random-weights", shape, "--dtype", dtype]
+def lumos(binary, folder, shape, dtype, threads):
+    common = [binary, "bench", "engine"]
+    if dtype in QUANTIZED:
+        common += ["--model", f"candle:{folder / 'model.gguf'}"]
+    else:
+        common += ["--random-weights", shape, "--dtype", dtype]
     common += ["--threads", str(threads), "--reuse", "off", "--json"]
     sizes = ",".join(map(str, BATCH_SIZES))
     decode = ["--batch-sizes", sizes, "--prompt-tokens", str(DECODE_PROMPT)]
@@ -77,7 +83,12 @@ def peer(engine, folder, dtype, threads, shape):
 
 def prepared(binary, where, shape, dtype):
     folder = where / f"{shape}-{dtype}"
-    if not (folder / "model.gguf").exists():
+    file = folder / "model.gguf"
+    if dtype in QUANTIZED and not file.exists():
+        floats = prepared(binary, where, shape, "bf16") / "model.gguf"
+        folder.mkdir(exist_ok=True)
+        subprocess.run([sys.executable, HERE / "quantize.py", floats, file, QUANTIZED[dtype]], check=True)
+    elif not file.exists():
         save = [binary, "bench", "engine", "--random-weights", shape, "--dtype", dtype, "--save-weights", folder]
         subprocess.run(save, check=True)
         subprocess.run([sys.executable, HERE / "to_gguf.py", folder, folder / "model.gguf"], check=True)
@@ -86,14 +97,16 @@ def prepared(binary, where, shape, dtype):
 
 def rounds(binary, folder, shape, dtype, threads, count):
     """Undisturbed figures of each engine: a list as long as there are rounds."""
-    figures = {engine: [] for engine in ENGINES}
+    engines = [engine for engine in ENGINES if engine != "transformers" or dtype not in QUANTIZED]
+    figures = {engine: [] for engine in engines}
     for turn in range(count):
         # Another one begins each time.
-        order = ENGINES[turn % 3 :] + ENGINES[: turn % 3]
+        first = turn % len(engines)
+        order = engines[first:] + engines[:first]
         for engine in order:
             for attempt in range(1, 11):
                 if engine == "lumos":
-                    figure, foreign = lumos(binary, shape, dtype, threads)
+                    figure, foreign = lumos(binary, folder, shape, dtype, threads)
                 else:
                     figure, foreign = peer(engine, folder, dtype, threads, shape)
                 told = f"{shape} {dtype} round {turn + 1} {engine}: others took {foreign:.2f} processors"
@@ -114,16 +127,15 @@ def median(figures, cell):
 
 def rows(shape, dtype, figures):
     for cell in [*map(str, BATCH_SIZES), "prefill"]:
-        ours, transformers, llama_cpp = (median(figures[engine], cell) for engine in ENGINES)
+        rates = {engine: median(one, cell) for engine, one in figures.items()}
+        peers = [rate for engine, rate in rates.items() if engine != "lumos"]
         share = statistics.median(one["limit"][cell] for one in figures["lumos"])
         yield {
             "shape": shape,
             "dtype": dtype,
             "cell": "prefill" if cell == "prefill" else f"decode, batch {cell}",
-            "lumos": ours,
-            "transformers": transformers,
-            "llama.cpp": llama_cpp,
-            "ratio": ours / max(transformers, llama_cpp),
+            **rates,
+            "ratio": rates["lumos"] / max(peers),
             "share_of_limit": share,
         }
 
@@ -133,7 +145,7 @@ def main():
     parser.add_argument("--lumos", required=True, help="the binary")
     parser.add_argument("--folder", type=Path, required=True, help="where weights are kept")
     parser.add_argument("--shapes", default="110m,tinyllama")
-    parser.add_argument("--dtypes", default="f32,bf16")
+    parser.add_argument("--dtypes", default="f32,bf16,q8_0,q4_k")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--output", type=Path, help="the figures as JSON")
@@ -147,7 +159,7 @@ def main():
             figures = rounds(arguments.lumos, folder, shape, dtype, arguments.threads, arguments.rounds)
             for row in rows(shape, dtype, figures):
                 table.append(row)
-                rates = " | ".join(f"{row[engine]:.1f}" for engine in ENGINES)
+                rates = " | ".join(f"{row[engine]:.1f}" if engine in row else "–" for engine in ENGINES)
                 print(
                     f"| {shape} | {dtype} | {row['cell']} | {rates} "
                     f"| {row['ratio']:.2f} | {100 * row['share_of_limit']:.0f} % |",

@@ -11,8 +11,14 @@
 #[path = "../src/model/aligned.rs"]
 mod aligned;
 #[allow(dead_code, unreachable_pub)]
+#[path = "../src/model/elementwise.rs"]
+mod elementwise;
+#[allow(dead_code, unreachable_pub)]
 #[path = "../src/model/kernel.rs"]
 mod kernel;
+#[allow(dead_code, unreachable_pub)]
+#[path = "../src/model/quantized.rs"]
+mod quantized;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/model/simd/mod.rs"]
 mod simd;
@@ -23,11 +29,14 @@ use std::time::{Duration, Instant};
 
 use aligned::AlignedBuffer;
 use candle_core::{DType, Device, Tensor};
-use kernel::PanelWeights;
+use kernel::{Execution, PanelWeights};
 use pulp::{Arch, Simd, WithSimd};
+use quantized::QuantizedPanels;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustix::time::{ClockId, clock_gettime};
-use simd::{Element, Kernel, PANEL, Path, Unit, Weights, for_each_window};
+use simd::{
+    Element, Kernel, PANEL, Path, QuantizedFormat, QuantizedPath, Target, Unit, Weights, for_each_window,
+};
 use support::Uniform;
 
 /// Inputs × outputs.
@@ -137,7 +146,7 @@ fn rate(path: Path, element: Element) -> f64 {
     };
     let mut output = AlignedBuffer::<f32>::zeros(rows * PANEL);
     let seconds = best(50 * ROUNDS, false, || {
-        for_each_window(&mut output, PANEL, PANEL, false, |_, mut window| {
+        for_each_window(Target::whole(&mut output, PANEL), PANEL, false, |_, mut window| {
             let kernel = Kernel::new(path);
             for _ in 0..REPEAT {
                 let output = window.narrow(0, PANEL);
@@ -231,6 +240,10 @@ fn main() {
             }
         }
     }
+    // Here the share is that of the bandwidth alone.
+    for format in [QuantizedFormat::Q8_0, QuantizedFormat::Q4K, QuantizedFormat::Q6K] {
+        blocks(format, wanted, &pools, &bandwidths);
+    }
 }
 
 /// Seconds of one product.
@@ -242,7 +255,7 @@ fn product(layers: &[PanelWeights], inputs: usize, outputs: usize, rows: usize, 
     let count = (ROUND_WORK / (rows * inputs * outputs)).clamp(1, layers.len());
     let mut round = || {
         for layer in &layers[..count] {
-            layer.multiply(parallel, &input, &mut output, &mut packed);
+            layer.multiply(parallel, &input, Target::whole(&mut output, outputs), &mut packed);
         }
     };
     let seconds = if parallel {
@@ -251,6 +264,56 @@ fn product(layers: &[PanelWeights], inputs: usize, outputs: usize, rows: usize, 
         best(ROUNDS, false, &mut round)
     };
     seconds / count as f64
+}
+
+/// Products with weights in block formats, activations rounded at every call.
+fn blocks(format: QuantizedFormat, wanted: impl Fn(&str) -> bool, pools: &[ThreadPool], bandwidths: &[f64]) {
+    for (inputs, outputs) in SHAPES {
+        let name = format!("{:<11} {:<5}", format!("{inputs}x{outputs}"), format!("{format:?}"));
+        if !wanted(&name) {
+            continue;
+        }
+        let mut random = Uniform::new(1);
+        let row: Vec<u8> = (0..inputs / format.block_values() * format.block_bytes())
+            .map(|_| random.below(128) as u8)
+            .collect();
+        let stored: Vec<u8> = row.iter().copied().cycle().take(row.len() * outputs).collect();
+        let mut layers: Vec<QuantizedPanels> = Vec::new();
+        while layers.iter().map(QuantizedPanels::bytes).sum::<usize>() < WEIGHT_BYTES {
+            layers.push(QuantizedPanels::new(format, inputs, &[&stored]));
+        }
+        let is_timed = |path: &QuantizedPath| *path != QuantizedPath::Portable && path.available();
+        for path in QuantizedPath::ALL.into_iter().filter(is_timed) {
+            layers = layers.into_iter().filter_map(|layer| layer.with_path(path)).collect();
+            for (pool, bandwidth) in pools.iter().zip(bandwidths) {
+                for rows in ROWS {
+                    let parallel = pool.current_num_threads() > 1;
+                    let execution = Execution { arch: Arch::new(), parallel };
+                    let input = Uniform::new(2).values(rows * inputs, 1.0);
+                    let mut output = vec![0.0; rows * outputs];
+                    let mut packed = AlignedBuffer::default();
+                    let count = (ROUND_WORK / (rows * inputs * outputs)).clamp(1, layers.len());
+                    let mut round = || {
+                        for layer in &layers[..count] {
+                            layer.pack(execution, &input, &mut packed);
+                            layer.multiply(execution, &packed, Target::whole(&mut output, outputs));
+                        }
+                    };
+                    let seconds = pool.install(|| best(ROUNDS, parallel, &mut round)) / count as f64;
+                    let bytes = layers[0].bytes() as f64 * 1e-9;
+                    println!(
+                        "{name} {:<10} {rows:>4} {:>7} {:>9.3} {:>9.1} {:>7.2} {:>5.0}%",
+                        path.to_string(),
+                        pool.current_num_threads(),
+                        seconds * 1e3,
+                        (2 * rows * inputs * outputs) as f64 * 1e-9 / seconds,
+                        bytes / seconds,
+                        100.0 * bytes / bandwidth / seconds
+                    );
+                }
+            }
+        }
+    }
 }
 
 /// Candle's product of the same shape, on as many threads as it takes.

@@ -4,6 +4,7 @@ pub(crate) mod config;
 mod folder;
 mod hash;
 mod mapped;
+pub(crate) mod quantized;
 pub(crate) mod random;
 pub(crate) mod weights;
 

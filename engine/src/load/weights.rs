@@ -12,6 +12,7 @@ use safetensors::tensor::Metadata;
 use super::folder::WeightPaths;
 use super::{mapped, random};
 use crate::error::LoadError;
+use crate::model::Matrix;
 use crate::options::DType;
 
 /// All tensors of a checkpoint.
@@ -149,6 +150,11 @@ impl Weights {
             Ok(None) => Err(LoadError::MissingTensor { name: name.to_owned(), file: self.place.clone() }),
             Err(error) => Err(self.invalid(name, &error)),
         }
+    }
+
+    /// A matrix of the given shape, outputs × inputs, as the file has it.
+    pub(crate) fn matrix(&self, name: &str, shape: &[usize]) -> Result<Matrix, LoadError> {
+        self.get(name, shape).map(Matrix::Floats)
     }
 
     /// Rows of a matrix of `columns` columns, however many the file has.

@@ -10,7 +10,9 @@ use pulp::Arch;
 use rayon::prelude::*;
 
 use super::aligned::AlignedBuffer;
-use super::simd::{Columns, Element, Kernel, LINE, PANEL, Path, Unit, Weights, for_each_window, round_line};
+use super::simd::{
+    Columns, Element, Kernel, LINE, PANEL, Path, Target, Unit, Weights, for_each_window, round_line,
+};
 
 /// Where something is computed.
 #[derive(Clone, Copy)]
@@ -29,7 +31,23 @@ const MANY_ROWS: usize = 64;
 /// Multiply-adds from which a product is worth waking other threads for.
 const PARALLEL_WORK: usize = 1 << 20;
 /// Activations from which packing is worth waking other threads for.
-const PARALLEL_ACTIVATIONS: usize = 1 << 17;
+pub(super) const PARALLEL_ACTIVATIONS: usize = 1 << 17;
+
+/// How a product is shared out.
+pub(super) struct Share {
+    /// Panels of one piece of work.
+    pub(super) group: usize,
+    /// Whether several threads take part.
+    pub(super) parallel: bool,
+}
+
+impl Share {
+    pub(super) fn of(parallel: bool, rows: usize, inputs: usize, outputs: usize) -> Self {
+        let threads = if parallel { rayon::current_num_threads() } else { 1 };
+        let group = if rows < MANY_ROWS { 1 } else { (outputs / PANEL / (4 * threads)).clamp(1, GROUP) };
+        Self { group, parallel: threads > 1 && rows * inputs * outputs >= PARALLEL_WORK }
+    }
+}
 
 /// Packed weights of a product `activations · weightsᵀ`.
 pub(crate) struct PanelWeights {
@@ -104,11 +122,6 @@ impl PanelWeights {
         self.path
     }
 
-    /// Inputs of one row.
-    pub(crate) fn inputs(&self) -> usize {
-        self.inputs
-    }
-
     /// Outputs of one row.
     pub(crate) fn outputs(&self) -> usize {
         self.outputs
@@ -130,23 +143,22 @@ impl PanelWeights {
         }
     }
 
-    /// Computes `output` (rows × outputs) from `input` (rows × inputs), both row-major. `packed` is scratch space.
+    /// Computes `target` (rows × outputs) from `input` (rows × inputs), both row-major. `packed` is scratch space.
     pub(crate) fn multiply(
         &self,
         parallel: bool,
         input: &[f32],
-        output: &mut [f32],
+        target: Target<'_>,
         packed: &mut AlignedBuffer,
     ) {
-        let rows = output.len().checked_div(self.outputs).unwrap_or(0);
+        assert_eq!(target.columns.len(), self.outputs);
+        let rows = target.rows();
         if rows == 0 {
             return;
         }
         self.pack(parallel, &input[..rows * self.inputs], packed);
-        let threads = if parallel { rayon::current_num_threads() } else { 1 };
-        let parallel = threads > 1 && rows * self.inputs * self.outputs >= PARALLEL_WORK;
-        let group = if rows < MANY_ROWS { 1 } else { (self.outputs / PANEL / (4 * threads)).clamp(1, GROUP) };
-        for_each_window(output, self.outputs, group * PANEL, parallel, |index, mut window| {
+        let Share { group, parallel } = Share::of(parallel, rows, self.inputs, self.outputs);
+        for_each_window(target, group * PANEL, parallel, |index, mut window| {
             self.panels(index * group, packed, &mut window);
         });
     }

@@ -1,63 +1,117 @@
-//! Linear layers without bias, packed for the kernel.
+//! Linear layers without bias, packed for the kernels.
 
 use candle_core::{DType as CandleType, Device, Tensor};
 
 use super::aligned::AlignedBuffer;
 use super::kernel::{Execution, PanelWeights};
-use super::simd::{Element, Path};
+use super::quantized::QuantizedPanels;
+use super::simd::{Element, Path, QuantizedFormat, Target};
+use crate::load::quantized::QuantizedMatrix;
 use crate::options::DType;
 
 /// Scratch space of linear layers, kept between calls.
 #[derive(Default)]
 pub(crate) struct LinearScratch {
     packed: AlignedBuffer,
+    quantized: AlignedBuffer<i32>,
+}
+
+/// Weights of a linear layer as a file has them: outputs × inputs.
+pub(crate) enum Matrix {
+    /// Numbers, to be kept in the type that was asked for.
+    Floats(Tensor),
+    /// Blocks, kept as they are.
+    Blocks(QuantizedMatrix),
 }
 
 /// `output = input · weightᵀ`, accumulated in float32; see [`Path`] for the order and for what is rounded.
 pub(crate) struct Linear {
-    weights: PanelWeights,
+    /// Neighbouring outputs, kept in different ways.
+    parts: Vec<Part>,
+    inputs: usize,
+    outputs: usize,
+}
+
+enum Part {
+    Floats(PanelWeights),
+    Blocks(QuantizedPanels),
+}
+
+impl Part {
+    fn outputs(&self) -> usize {
+        match self {
+            Self::Floats(weights) => weights.outputs(),
+            Self::Blocks(weights) => weights.outputs(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Floats(weights) => weights.bytes(),
+            Self::Blocks(weights) => weights.bytes(),
+        }
+    }
 }
 
 impl Linear {
     /// Packs one layer out of weights (each `outputs` × `inputs`) stacked along their outputs, for the fastest path.
     pub(crate) fn new(weights: &[Tensor], dtype: DType) -> candle_core::Result<Self> {
-        let inputs = weights.first().map_or(Ok(0), |weight| weight.dim(1))?;
-        let mut outputs = 0;
-        for weight in weights {
-            outputs += weight.dim(0)?;
-        }
-        let mut packed = PanelWeights::new(element(dtype), inputs, outputs);
-        for weight in weights {
-            packed.add(&to_f32(weight)?);
-        }
-        Ok(Self { weights: packed })
+        let weights: Vec<Matrix> = weights.iter().cloned().map(Matrix::Floats).collect();
+        Self::stacked(&weights, dtype)
     }
 
-    /// The same layer computed on another path, if this processor has it for the weights.
+    /// The same out of numbers and blocks. Numbers are kept as `dtype`.
+    pub(crate) fn stacked(weights: &[Matrix], dtype: DType) -> candle_core::Result<Self> {
+        let mut inputs = 0;
+        let mut parts = Vec::new();
+        // What is kept in the same way lies in the same panels.
+        for run in weights.chunk_by(|one, next| one.format() == next.format()) {
+            inputs = run[0].inputs()?;
+            parts.push(match &run[0] {
+                Matrix::Floats(_) => Part::Floats(floats(run, inputs, dtype)?),
+                Matrix::Blocks(first) => {
+                    let blocks: Vec<&[u8]> = run.iter().filter_map(Matrix::blocks).collect();
+                    Part::Blocks(QuantizedPanels::new(first.format, inputs, &blocks))
+                }
+            });
+        }
+        let outputs = parts.iter().map(Part::outputs).sum();
+        Ok(Self { parts, inputs, outputs })
+    }
+
+    /// The same layer computed on another path, if it has floats alone and this processor has the path for them.
     #[allow(dead_code)] // tests run every path
     pub(crate) fn with_path(self, path: Path) -> Option<Self> {
-        Some(Self { weights: self.weights.with_path(path)? })
+        let Self { parts, inputs, outputs } = self;
+        let parts = parts.into_iter().map(|part| match part {
+            Part::Floats(weights) => weights.with_path(path).map(Part::Floats),
+            Part::Blocks(_) => None,
+        });
+        Some(Self { parts: parts.collect::<Option<_>>()?, inputs, outputs })
     }
 
-    /// What computes the layer.
+    /// What computes the layer, if one path does.
     #[allow(dead_code)] // tests check it
-    pub(crate) fn path(&self) -> Path {
-        self.weights.path()
+    pub(crate) fn path(&self) -> Option<Path> {
+        match &self.parts[..] {
+            [Part::Floats(weights)] => Some(weights.path()),
+            _ => None,
+        }
     }
 
     /// Inputs of one row.
     pub(crate) fn inputs(&self) -> usize {
-        self.weights.inputs()
+        self.inputs
     }
 
     /// Outputs of one row.
     pub(crate) fn outputs(&self) -> usize {
-        self.weights.outputs()
+        self.outputs
     }
 
     /// Bytes of the packed weights.
     pub(crate) fn bytes(&self) -> usize {
-        self.weights.bytes()
+        self.parts.iter().map(Part::bytes).sum()
     }
 
     /// Computes `rows` × `outputs` from row-major `input` (`rows` × `inputs`).
@@ -70,8 +124,71 @@ impl Linear {
         output: &mut [f32],
         scratch: &mut LinearScratch,
     ) {
-        self.weights.multiply(execution.parallel, input, output, &mut scratch.packed);
+        let rows = output.len().checked_div(self.outputs).unwrap_or(0);
+        let input = &input[..rows * self.inputs];
+        let (mut first, mut rounded) = (0, false);
+        for part in &self.parts {
+            let columns = first..first + part.outputs();
+            first = columns.end;
+            let target = Target { matrix: output, stride: self.outputs, columns };
+            match part {
+                Part::Floats(weights) => {
+                    weights.multiply(execution.parallel, input, target, &mut scratch.packed);
+                }
+                Part::Blocks(weights) => {
+                    if !rounded {
+                        weights.pack(execution, input, &mut scratch.quantized);
+                        rounded = true;
+                    }
+                    weights.multiply(execution, &scratch.quantized, target);
+                }
+            }
+        }
     }
+}
+
+impl Matrix {
+    /// The block format; nothing for numbers.
+    fn format(&self) -> Option<QuantizedFormat> {
+        match self {
+            Self::Floats(_) => None,
+            Self::Blocks(matrix) => Some(matrix.format),
+        }
+    }
+
+    fn floats(&self) -> Option<&Tensor> {
+        match self {
+            Self::Floats(weight) => Some(weight),
+            Self::Blocks(_) => None,
+        }
+    }
+
+    fn blocks(&self) -> Option<&[u8]> {
+        match self {
+            Self::Floats(_) => None,
+            Self::Blocks(matrix) => Some(&matrix.blocks),
+        }
+    }
+
+    fn inputs(&self) -> candle_core::Result<usize> {
+        match self {
+            Self::Floats(weight) => weight.dim(1),
+            Self::Blocks(matrix) => Ok(matrix.columns),
+        }
+    }
+}
+
+fn floats(weights: &[Matrix], inputs: usize, dtype: DType) -> candle_core::Result<PanelWeights> {
+    let tensors = weights.iter().filter_map(Matrix::floats);
+    let mut outputs = 0;
+    for weight in tensors.clone() {
+        outputs += weight.dim(0)?;
+    }
+    let mut packed = PanelWeights::new(element(dtype), inputs, outputs);
+    for weight in tensors {
+        packed.add(&to_f32(weight)?);
+    }
+    Ok(packed)
 }
 
 /// The name of what computes linear layers of such weights on this processor: `portable`, `avx2` and `avx512` agree to
@@ -137,7 +254,7 @@ mod tests {
                 for path in Path::ALL {
                     let layer = Linear::new(std::slice::from_ref(&tensor), dtype).unwrap();
                     let Some(layer) = layer.with_path(path) else { continue };
-                    prop_assert_eq!(layer.path(), path);
+                    prop_assert_eq!(layer.path(), Some(path));
                     let together = product(&layer, &input, rows, false);
                     prop_assert_eq!(&together, &product(&layer, &input, rows, true));
                     for row in [0, rows / 2, rows - 1] {

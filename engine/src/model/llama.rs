@@ -1,13 +1,12 @@
 //! Weights and forward pass.
 
-use candle_core::Tensor;
 use pulp::Arch;
 
 use super::Chunk;
 use super::attention::{AttentionRows, AttentionShape, attention};
 use super::elementwise::{add, gated, rms_norm};
 use super::kernel::Execution;
-use super::linear::{Linear, LinearScratch, to_f32};
+use super::linear::{Linear, LinearScratch, Matrix, to_f32};
 use super::rope::RotaryTable;
 use crate::cache::KeyValueShape;
 use crate::error::LoadError;
@@ -88,20 +87,16 @@ impl Llama {
             to_f32(&tensor).map_err(|error| weights.invalid(name, &error))
         };
         let linear = |parts: &[(String, usize)], inputs: usize| -> Result<Linear, LoadError> {
-            let tensors: Vec<Tensor> = parts
+            let matrices: Vec<Matrix> = parts
                 .iter()
-                .map(|(name, outputs)| weights.get(name, &[*outputs, inputs]))
+                .map(|(name, outputs)| weights.matrix(name, &[*outputs, inputs]))
                 .collect::<Result<_, _>>()?;
-            Linear::new(&tensors, dtype).map_err(|error| weights.invalid(&parts[0].0, &error))
+            Linear::stacked(&matrices, dtype).map_err(|error| weights.invalid(&parts[0].0, &error))
         };
         let rows = weights.rows("model.embed_tokens.weight", hidden)?;
         let embedding = weights.get("model.embed_tokens.weight", &[rows, hidden])?;
-        let head = if config.tied_embeddings {
-            Linear::new(std::slice::from_ref(&embedding), dtype)
-                .map_err(|error| weights.invalid("model.embed_tokens.weight", &error))?
-        } else {
-            linear(&[("lm_head.weight".to_owned(), rows)], hidden)?
-        };
+        let head = if config.tied_embeddings { "model.embed_tokens.weight" } else { "lm_head.weight" };
+        let head = linear(&[(head.to_owned(), rows)], hidden)?;
         let embedding =
             to_f32(&embedding).map_err(|error| weights.invalid("model.embed_tokens.weight", &error))?;
         let layers = (0..config.layers)

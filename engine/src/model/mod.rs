@@ -6,6 +6,7 @@ mod elementwise;
 mod kernel;
 mod linear;
 mod llama;
+mod quantized;
 mod rope;
 mod runner;
 mod simd;
@@ -14,9 +15,10 @@ pub(crate) use aligned::AlignedBuffer;
 pub(crate) use elementwise::{LANES, add_lanes, compiled, exponential};
 pub(crate) use kernel::Execution;
 pub use linear::linear_path;
-pub(crate) use linear::{Linear, LinearScratch, to_f32};
+pub(crate) use linear::{Linear, LinearScratch, Matrix, to_f32};
 pub(crate) use llama::{Llama, Matrices};
 pub(crate) use runner::Runner;
+pub(crate) use simd::QuantizedFormat;
 
 use crate::cache::KvCache;
 

@@ -1,6 +1,7 @@
 //! Windows of columns into a row-major matrix, so that threads write their outputs in place.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -83,11 +84,33 @@ impl Columns<'_> {
     }
 }
 
-/// Cuts `matrix` (rows of `stride` floats) into windows of `width` columns, the last one perhaps narrower, and hands
-/// each with its index to `work`: on the current rayon pool if `parallel`.
+/// Neighbouring columns of a row-major matrix that a product writes.
+pub(crate) struct Target<'a> {
+    /// Whole rows.
+    pub(crate) matrix: &'a mut [f32],
+    /// Floats from one row to the next.
+    pub(crate) stride: usize,
+    /// The columns.
+    pub(crate) columns: Range<usize>,
+}
+
+impl<'a> Target<'a> {
+    /// All columns of a matrix whose rows have `stride` floats.
+    #[allow(dead_code)] // tests and the bench compute whole matrices
+    pub(crate) fn whole(matrix: &'a mut [f32], stride: usize) -> Self {
+        Self { matrix, stride, columns: 0..stride }
+    }
+
+    /// Number of rows.
+    pub(crate) fn rows(&self) -> usize {
+        self.matrix.len().checked_div(self.stride).unwrap_or(0)
+    }
+}
+
+/// Cuts `target` into windows of `width` columns, the last one perhaps narrower, and hands each with its index to `work`:
+/// on the current rayon pool if `parallel`.
 pub(crate) fn for_each_window(
-    matrix: &mut [f32],
-    stride: usize,
+    target: Target<'_>,
     width: usize,
     parallel: bool,
     work: impl Fn(usize, Columns<'_>) + Sync,
@@ -101,26 +124,27 @@ pub(crate) fn for_each_window(
         }
     }
 
-    assert!(width > 0 && stride > 0 && matrix.len().is_multiple_of(stride));
-    let rows = matrix.len() / stride;
-    if rows == 0 {
+    let rows = target.rows();
+    let Target { matrix, stride, columns } = target;
+    assert!(width > 0 && stride > 0 && matrix.len().is_multiple_of(stride) && columns.end <= stride);
+    if rows == 0 || columns.is_empty() {
         return;
     }
     let shared = Shared(matrix.as_mut_ptr());
     let run = |index: usize| {
-        let first = index * width;
+        let first = columns.start + index * width;
         let window = Columns {
-            // SAFETY: `first` is below `stride` for every index of the loops below, and there is at least one row.
+            // SAFETY: `first` is below `columns.end` for every index of the loops below, and there is at least one row.
             // Every index comes up once while `matrix` is borrowed, so no two windows share a float.
             pointer: unsafe { shared.get().add(first) },
             stride,
-            width: width.min(stride - first),
+            width: width.min(columns.end - first),
             rows,
             matrix: PhantomData,
         };
         work(index, window);
     };
-    let windows = stride.div_ceil(width);
+    let windows = columns.len().div_ceil(width);
     if parallel {
         (0..windows).into_par_iter().for_each(run);
     } else {

@@ -20,12 +20,16 @@ mod amx;
 mod columns;
 mod lanes;
 mod path;
+mod quantized;
 mod tile;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub(crate) use columns::{Columns, for_each_window};
+pub(crate) use columns::{Columns, Target, for_each_window};
 pub(crate) use path::{Element, Path};
+pub(crate) use quantized::{
+    BLOCK, PanelLayout, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, pack_block, pack_rows,
+};
 
 use lanes::{Bfloat16Pairs, Float16, Portable, Words};
 use tile::RawUnit;

@@ -6,7 +6,7 @@ use super::lanes::{Bfloat16Pairs, Float16, Lanes, Widen, Words};
 use super::tile::{RawUnit, run};
 
 /// AVX2, FMA and F16C.
-struct Avx2;
+pub(super) struct Avx2;
 
 impl Lanes for Avx2 {
     type Vector = __m256;

@@ -1,0 +1,234 @@
+//! Products with weights in block formats: panels, threads and the packing of activations around the vector kernels.
+
+use pulp::Arch;
+use rayon::prelude::*;
+
+use super::aligned::AlignedBuffer;
+use super::elementwise::compiled;
+use super::kernel::{Execution, PARALLEL_ACTIVATIONS, Share};
+use super::simd::{
+    BLOCK, Columns, PANEL, PanelLayout, QuantizedFormat, QuantizedPath, QuantizedUnit, ROW_WORDS, Target,
+    for_each_window, pack_block, pack_rows,
+};
+
+/// Inputs of one stretch: a panel's weights of a stretch stay in the first-level cache while all rows pass by.
+const STRETCH: usize = 256;
+
+/// Packed weights of a product `activations · weightsᵀ` in a block format.
+pub(crate) struct QuantizedPanels {
+    path: QuantizedPath,
+    format: QuantizedFormat,
+    inputs: usize,
+    outputs: usize,
+    /// Panel by panel, each block after block.
+    storage: AlignedBuffer<u8>,
+}
+
+impl QuantizedPanels {
+    /// Packs matrices of one format, each the next outputs: rows of blocks as ggml stores them. The rows are whole
+    /// blocks of `inputs` values.
+    pub(crate) fn new(format: QuantizedFormat, inputs: usize, matrices: &[&[u8]]) -> Self {
+        assert!(inputs > 0 && inputs.is_multiple_of(format.block_values()));
+        let (layout, row_blocks) = (PanelLayout::of(format), inputs / format.block_values());
+        let row_bytes = row_blocks * format.block_bytes();
+        let outputs = matrices.iter().map(|blocks| blocks.len() / row_bytes).sum::<usize>();
+        let mut storage = AlignedBuffer::zeros(outputs.div_ceil(PANEL) * row_blocks * layout.bytes);
+        let rows = matrices.iter().flat_map(|blocks| blocks.chunks_exact(row_bytes));
+        for (output, row) in rows.enumerate() {
+            let panel = &mut storage[output / PANEL * row_blocks * layout.bytes..];
+            let blocks = row.chunks_exact(format.block_bytes()).zip(panel.chunks_exact_mut(layout.bytes));
+            for (block, panel) in blocks {
+                pack_block(format, block, output % PANEL, panel);
+            }
+        }
+        Self { path: QuantizedPath::best(), format, inputs, outputs, storage }
+    }
+
+    /// The same weights for another path, if this processor has it.
+    #[allow(dead_code)] // tests and the bench run every path
+    pub(crate) fn with_path(mut self, path: QuantizedPath) -> Option<Self> {
+        self.path = path;
+        path.available().then_some(self)
+    }
+
+    /// Outputs of one row.
+    pub(crate) fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Bytes that one product reads.
+    pub(crate) fn bytes(&self) -> usize {
+        self.storage.len()
+    }
+
+    /// Computes `target` (rows × outputs) from activations that [`pack`](Self::pack) wrote.
+    pub(crate) fn multiply(&self, execution: Execution, packed: &[i32], target: Target<'_>) {
+        assert_eq!(target.columns.len(), self.outputs);
+        let Share { group, parallel } =
+            Share::of(execution.parallel, target.rows(), self.inputs, self.outputs);
+        for_each_window(target, group * PANEL, parallel, |index, mut window| {
+            self.panels(index * group, packed, &mut window);
+        });
+    }
+
+    /// The panels of one window, from `first` on.
+    fn panels(&self, first: usize, packed: &[i32], window: &mut Columns<'_>) {
+        let layout = PanelLayout::of(self.format);
+        let panel_bytes = self.inputs / layout.inputs * layout.bytes;
+        for stretch in (0..self.inputs).step_by(STRETCH) {
+            let inputs = STRETCH.min(self.inputs - stretch);
+            let start = stretch / layout.inputs * layout.bytes;
+            let length = inputs / layout.inputs * layout.bytes;
+            for panel in 0..window.width().div_ceil(PANEL) {
+                let weights = &self.storage[(first + panel) * panel_bytes + start..][..length];
+                let output = window.narrow(panel * PANEL, PANEL);
+                self.path.multiply(QuantizedUnit {
+                    format: self.format,
+                    weights,
+                    activations: packed,
+                    first_block: stretch / BLOCK,
+                    output,
+                });
+            }
+        }
+    }
+
+    /// Rounds rows of activations (each as many floats as there are inputs) for this path; all formats take the same.
+    pub(crate) fn pack(&self, execution: Execution, input: &[f32], packed: &mut AlignedBuffer<i32>) {
+        let (inputs, rows) = (self.inputs, self.path.block_rows());
+        let words = inputs / BLOCK * ROW_WORDS;
+        packed.resize(input.len() / inputs * words);
+        if packed.is_empty() {
+            return;
+        }
+        let run =
+            |(packed, input): (&mut [i32], &[f32])| pack_compiled(execution.arch, input, inputs, packed);
+        if execution.parallel && input.len() >= PARALLEL_ACTIVATIONS {
+            packed.par_chunks_mut(rows * words).zip(input.par_chunks(rows * inputs)).for_each(run);
+        } else {
+            packed.chunks_mut(rows * words).zip(input.chunks(rows * inputs)).for_each(run);
+        }
+    }
+}
+
+fn pack_compiled(arch: Arch, input: &[f32], inputs: usize, packed: &mut [i32]) {
+    compiled(
+        arch,
+        #[inline(always)]
+        || pack_rows(input, inputs, packed),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::quantized::{GgmlDType, QTensor};
+    use candle_core::{Device, Tensor};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FORMATS: [(QuantizedFormat, GgmlDType); 3] = [
+        (QuantizedFormat::Q8_0, GgmlDType::Q8_0),
+        (QuantizedFormat::Q4K, GgmlDType::Q4K),
+        (QuantizedFormat::Q6K, GgmlDType::Q6K),
+    ];
+
+    /// Weights in blocks, and their values.
+    fn quantized(dtype: GgmlDType, values: &[f32], inputs: usize) -> (Vec<u8>, Vec<f32>) {
+        let tensor = Tensor::from_slice(values, (values.len() / inputs, inputs), &Device::Cpu).unwrap();
+        let quantized = QTensor::quantize(&tensor, dtype).unwrap();
+        let values = quantized.dequantize(&Device::Cpu).unwrap();
+        (quantized.data().unwrap().into_owned(), values.flatten_all().unwrap().to_vec1().unwrap())
+    }
+
+    fn product(layer: &QuantizedPanels, input: &[f32], rows: usize, parallel: bool) -> Vec<f32> {
+        let execution = Execution { arch: Arch::new(), parallel };
+        let mut packed = AlignedBuffer::default();
+        layer.pack(execution, input, &mut packed);
+        let mut output = vec![f32::NAN; rows * layer.outputs()];
+        layer.multiply(execution, &packed, Target::whole(&mut output, layer.outputs()));
+        output
+    }
+
+    /// What activations are rounded to.
+    fn rounded(values: &[f32]) -> Vec<f64> {
+        let (blocks, _) = values.as_chunks::<BLOCK>();
+        let round = |block: &[f32; BLOCK]| {
+            let scale = block.iter().fold(0.0f32, |largest, value| largest.max(value.abs())) / 127.0;
+            block.map(|value| f64::from(scale) * f64::from((value / scale).round_ties_even()))
+        };
+        blocks.iter().flat_map(round).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Every path of this processor against sums in float64 of the numbers that are multiplied, and against each
+        /// other to the bit; every row alone, together, and on several threads, to the bit.
+        #[test]
+        fn every_path_is_right_and_rows_do_not_depend_on_their_neighbours(
+            rows in 1usize..=40, blocks in 1usize..5, outputs in 1usize..100, seed in any::<u64>(),
+        ) {
+            let inputs = 256 * blocks;
+            let mut random = crate::fixtures::Uniform::new(seed);
+            let weights = random.values(inputs * outputs, 1.0);
+            let input = random.values(rows * inputs, 1.0);
+            for (format, dtype) in FORMATS {
+                let (stored, values) = quantized(dtype, &weights, inputs);
+                let mut first = None;
+                for path in QuantizedPath::ALL {
+                    let layer = QuantizedPanels::new(format, inputs, &[&stored]);
+                    prop_assert_eq!(layer.outputs(), outputs);
+                    let Some(layer) = layer.with_path(path) else { continue };
+                    let together = product(&layer, &input, rows, false);
+                    prop_assert_eq!(&together, &product(&layer, &input, rows, true));
+                    prop_assert_eq!(&together, first.get_or_insert_with(|| together.clone()), "{}", path);
+                    for row in [0, rows / 2, rows - 1] {
+                        let activations = &input[row * inputs..][..inputs];
+                        let result = &together[row * outputs..][..outputs];
+                        prop_assert_eq!(&product(&layer, activations, 1, false)[..], result, "{} {}", path, row);
+                        let activations = rounded(activations);
+                        for (result, weights) in result.iter().zip(values.chunks(inputs)) {
+                            let terms = activations.iter().zip(weights);
+                            let expected: f64 = terms.map(|(one, other)| one * f64::from(*other)).sum();
+                            // A tie that the quotient misses by its rounding is one step of one activation.
+                            let error = (expected - f64::from(*result)).abs();
+                            prop_assert!(error < 0.02, "{path} {format:?}: {error} off");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn stretches_of_short_blocks_and_stacked_matrices_agree_with_whole_ones() {
+        // 288 inputs: a stretch of eight blocks of Q8_0 and one of a single block.
+        let (inputs, outputs, rows) = (288, 70, 13);
+        let mut random = crate::fixtures::Uniform::new(3);
+        let (stored, _) = quantized(GgmlDType::Q8_0, &random.values(inputs * outputs, 1.0), inputs);
+        let input = random.values(rows * inputs, 1.0);
+        let whole = QuantizedPanels::new(QuantizedFormat::Q8_0, inputs, &[&stored]);
+        let (first, second) = stored.split_at(stored.len() / outputs * 33);
+        let stacked = QuantizedPanels::new(QuantizedFormat::Q8_0, inputs, &[first, second]);
+        assert_eq!(product(&whole, &input, rows, false), product(&stacked, &input, rows, false));
+    }
+
+    #[test]
+    fn numbers_that_are_no_numbers_stay_in_their_row() {
+        let inputs = 256;
+        let mut input = vec![1.0; 3 * inputs];
+        (input[inputs], input[2 * inputs + 40]) = (f32::NAN, f32::INFINITY);
+        for (format, dtype) in FORMATS {
+            let (stored, values) = quantized(dtype, &vec![1.0; inputs * 40], inputs);
+            let expected: f32 = values[..inputs].iter().sum();
+            for path in QuantizedPath::ALL {
+                let layer = QuantizedPanels::new(format, inputs, &[&stored]);
+                let Some(layer) = layer.with_path(path) else { continue };
+                let output = product(&layer, &input, 3, false);
+                assert!(output[..40].iter().all(|value| (value - expected).abs() < 0.5), "{path} {format:?}");
+                assert!(output[40..].iter().all(|value| value.is_nan()), "{path} {format:?}");
+            }
+        }
+    }
+}

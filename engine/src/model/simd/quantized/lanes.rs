@@ -1,0 +1,131 @@
+//! What a tile needs of an instruction set beside floats, and the version without one.
+
+use super::super::lanes::{Portable, Widen};
+
+/// Integers of one instruction set: as many of 32 bits as a vector of floats has lanes.
+///
+/// # Safety
+/// Every function may only be called where the processor has the instruction set, from code compiled for it;
+/// pointers need to be valid for one number for each lane (one number for the splat) and need no alignment.
+pub(super) trait QuantizedLanes: Widen {
+    /// Lanes of a vector.
+    const LANES: usize;
+    /// Integers, or four bytes in each lane.
+    type Integers: Copy;
+
+    /// All zeros.
+    unsafe fn zero_integers() -> Self::Integers;
+    /// One word in all lanes.
+    unsafe fn splat_integer(word: *const i32) -> Self::Integers;
+    /// Four bytes a lane.
+    unsafe fn load_bytes(bytes: *const u8) -> Self::Integers;
+    /// Adds the products of unsigned `weights` and signed `activations`, four a lane.
+    unsafe fn dot(
+        sum: Self::Integers,
+        weights: Self::Integers,
+        activations: Self::Integers,
+    ) -> Self::Integers;
+    /// The low half of every byte.
+    unsafe fn low(bytes: Self::Integers) -> Self::Integers;
+    /// The high half of every byte.
+    unsafe fn high(bytes: Self::Integers) -> Self::Integers;
+    /// Pair `four` of the bits of every byte, shifted to the places of 16 and 32.
+    unsafe fn pair(bytes: Self::Integers, four: usize) -> Self::Integers;
+    /// Bitwise or.
+    unsafe fn or(left: Self::Integers, right: Self::Integers) -> Self::Integers;
+    /// Integers as floats.
+    unsafe fn to_floats(integers: Self::Integers) -> Self::Vector;
+    /// One unsigned byte for each lane.
+    unsafe fn load_unsigned(bytes: *const u8) -> Self::Vector;
+    /// One signed byte for each lane.
+    unsafe fn load_signed(bytes: *const u8) -> Self::Vector;
+    /// Products.
+    unsafe fn multiply(left: Self::Vector, right: Self::Vector) -> Self::Vector;
+}
+
+/// Lanes of [`Portable`].
+const LANES: usize = 8;
+
+/// Applies `run` to every byte of every lane.
+#[inline(always)]
+fn bytes(lanes: [i32; LANES], run: impl Fn(u8) -> u8) -> [i32; LANES] {
+    lanes.map(|lane| i32::from_le_bytes(lane.to_le_bytes().map(&run)))
+}
+
+impl QuantizedLanes for Portable {
+    const LANES: usize = LANES;
+    type Integers = [i32; LANES];
+
+    #[inline(always)]
+    unsafe fn zero_integers() -> Self::Integers {
+        [0; LANES]
+    }
+
+    #[inline(always)]
+    unsafe fn splat_integer(word: *const i32) -> Self::Integers {
+        // SAFETY: the caller's promise.
+        [unsafe { *word }; LANES]
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(bytes: *const u8) -> Self::Integers {
+        // SAFETY: the caller's promise.
+        unsafe { bytes.cast::<[[u8; 4]; LANES]>().read_unaligned() }.map(i32::from_le_bytes)
+    }
+
+    #[inline(always)]
+    unsafe fn dot(
+        sum: Self::Integers,
+        weights: Self::Integers,
+        activations: Self::Integers,
+    ) -> Self::Integers {
+        std::array::from_fn(|lane| {
+            let pairs = weights[lane].to_le_bytes().into_iter().zip(activations[lane].to_le_bytes());
+            pairs.fold(sum[lane], |sum, (weight, activation)| {
+                sum + i32::from(weight) * i32::from(activation.cast_signed())
+            })
+        })
+    }
+
+    #[inline(always)]
+    unsafe fn low(lanes: Self::Integers) -> Self::Integers {
+        bytes(lanes, |byte| byte & 15)
+    }
+
+    #[inline(always)]
+    unsafe fn high(lanes: Self::Integers) -> Self::Integers {
+        bytes(lanes, |byte| byte >> 4)
+    }
+
+    #[inline(always)]
+    unsafe fn pair(lanes: Self::Integers, four: usize) -> Self::Integers {
+        bytes(lanes, |byte| ((byte >> (2 * four)) & 3) << 4)
+    }
+
+    #[inline(always)]
+    unsafe fn or(left: Self::Integers, right: Self::Integers) -> Self::Integers {
+        std::array::from_fn(|lane| left[lane] | right[lane])
+    }
+
+    #[inline(always)]
+    unsafe fn to_floats(integers: Self::Integers) -> Self::Vector {
+        integers.map(|integer| integer as f32)
+    }
+
+    #[inline(always)]
+    unsafe fn load_unsigned(bytes: *const u8) -> Self::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { bytes.cast::<[u8; LANES]>().read_unaligned() }.map(f32::from)
+    }
+
+    #[inline(always)]
+    unsafe fn load_signed(bytes: *const u8) -> Self::Vector {
+        // SAFETY: the caller's promise.
+        unsafe { bytes.cast::<[i8; LANES]>().read_unaligned() }.map(f32::from)
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(left: Self::Vector, right: Self::Vector) -> Self::Vector {
+        std::array::from_fn(|lane| left[lane] * right[lane])
+    }
+}

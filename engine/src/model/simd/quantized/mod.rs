@@ -1,0 +1,142 @@
+//! Vector kernels on weights in ggml's block formats.
+//!
+//! Weights are repacked from rows of blocks into panels of [`PANEL`] outputs ([`layout`]) without changing a number.
+//! Activations are rounded to 8 bits in blocks of [`BLOCK`] inputs ([`activations`]). Products of a block (of half a
+//! block with 6 bits) are added up as integers, exactly; then, per output of every row and block by block in ascending
+//! order, `sum = fused(integer, weight scale · activation scale, sum)`, with 4 bits followed by
+//! `sum = fused(weight minimum, -(activation scale · sum of the block's activations), sum)`. All paths agree to the
+//! bit, and a row's result does not depend on the rows beside it.
+
+mod activations;
+mod format;
+mod lanes;
+mod layout;
+mod tile;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::fmt;
+
+pub(crate) use activations::{ROW_WORDS, pack_rows};
+pub(crate) use format::QuantizedFormat;
+pub(crate) use layout::{PanelLayout, pack_block};
+
+use super::lanes::Portable;
+use super::{Columns, PANEL};
+use tile::RawUnit;
+
+/// Inputs of one block of activations.
+pub(crate) const BLOCK: usize = 32;
+
+/// Instructions that compute a product with such weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QuantizedPath {
+    /// Plain Rust.
+    Portable,
+    /// AVX2 with FMA and F16C.
+    Avx2,
+    /// AVX-512 with VNNI: dot products of four bytes.
+    Avx512Vnni,
+}
+
+impl QuantizedPath {
+    /// All paths, those that are usually faster last.
+    pub(crate) const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512Vnni];
+
+    /// The fastest path of this processor.
+    pub(crate) fn best() -> Self {
+        Self::ALL.into_iter().rev().find(|path| path.available()).unwrap_or(Self::Portable)
+    }
+
+    /// Whether this processor has the path.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn available(self) -> bool {
+        match self {
+            Self::Portable => true,
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("f16c")
+            }
+            Self::Avx512Vnni => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vnni")
+            }
+        }
+    }
+
+    /// Whether this processor has the path.
+    #[cfg(not(target_arch = "x86_64"))]
+    pub(crate) fn available(self) -> bool {
+        self == Self::Portable
+    }
+
+    /// Rows in one block of activations.
+    pub(crate) fn block_rows(self) -> usize {
+        match self {
+            Self::Portable | Self::Avx2 => 2,
+            Self::Avx512Vnni => 6,
+        }
+    }
+}
+
+impl fmt::Display for QuantizedPath {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512Vnni => "avx512vnni",
+        })
+    }
+}
+
+/// One panel of weights times all rows, over a stretch of the inputs.
+pub(crate) struct QuantizedUnit<'a> {
+    /// The format of `weights`.
+    pub(crate) format: QuantizedFormat,
+    /// The panel's blocks of the stretch, in ascending order of the inputs.
+    pub(crate) weights: &'a [u8],
+    /// Activations of all rows and inputs as [`pack_rows`] writes them, in blocks of [`QuantizedPath::block_rows`].
+    pub(crate) activations: &'a [i32],
+    /// First block of activations of the stretch.
+    pub(crate) first_block: usize,
+    /// At most [`PANEL`] outputs of all rows. The first stretch overwrites them, later ones are added.
+    pub(crate) output: Columns<'a>,
+}
+
+impl QuantizedPath {
+    /// Computes a unit. Panics if the processor lacks the path or a length does not fit.
+    pub(crate) fn multiply(self, unit: QuantizedUnit<'_>) {
+        assert!(self.available(), "the processor lacks {self}");
+        let layout = PanelLayout::of(unit.format);
+        let (rows, width) = (unit.output.rows(), unit.output.width());
+        let row_blocks = unit.activations.len() / (rows * ROW_WORDS);
+        let panel_blocks = unit.weights.len() / layout.bytes;
+        assert!(width <= PANEL && unit.weights.len() == panel_blocks * layout.bytes);
+        assert!(unit.activations.len() == rows * row_blocks * ROW_WORDS);
+        assert!(unit.first_block + panel_blocks * (layout.inputs / BLOCK) <= row_blocks);
+        let raw = RawUnit {
+            format: unit.format,
+            weights: unit.weights.as_ptr(),
+            panel_blocks,
+            activations: unit.activations.as_ptr(),
+            row_blocks,
+            first_block: unit.first_block,
+            output: unit.output,
+        };
+        // SAFETY: the lengths are right by the lines above, and so are the processor's instructions. No kernel needs
+        // alignment.
+        unsafe {
+            match self {
+                Self::Portable => tile::run::<Portable, 2>(raw),
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx2 => x86::avx2(raw),
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx512Vnni => x86::avx512_vnni(raw),
+                #[cfg(not(target_arch = "x86_64"))]
+                _ => unreachable!("no such path"),
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! AVX2, and AVX-512 with dot products of bytes.
+
+use std::arch::x86_64::*;
+
+use super::super::x86::{Avx2, Avx512};
+use super::lanes::QuantizedLanes;
+use super::tile::{RawUnit, run};
+
+impl QuantizedLanes for Avx2 {
+    const LANES: usize = 8;
+    type Integers = __m256i;
+
+    #[inline(always)]
+    unsafe fn zero_integers() -> __m256i {
+        // SAFETY: the caller's promise, here and below.
+        unsafe { _mm256_setzero_si256() }
+    }
+
+    #[inline(always)]
+    unsafe fn splat_integer(word: *const i32) -> __m256i {
+        unsafe { _mm256_set1_epi32(*word) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(bytes: *const u8) -> __m256i {
+        unsafe { _mm256_loadu_si256(bytes.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
+        // As 16-bit numbers, even and odd bytes apart: products of bytes would saturate.
+        unsafe {
+            let even_weights = _mm256_and_si256(weights, _mm256_set1_epi16(0xff));
+            let odd_weights = _mm256_srli_epi16::<8>(weights);
+            let even = _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(activations));
+            let odd = _mm256_srai_epi16::<8>(activations);
+            let even = _mm256_madd_epi16(even_weights, even);
+            let odd = _mm256_madd_epi16(odd_weights, odd);
+            _mm256_add_epi32(sum, _mm256_add_epi32(even, odd))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn low(bytes: __m256i) -> __m256i {
+        unsafe { _mm256_and_si256(bytes, _mm256_set1_epi8(15)) }
+    }
+
+    #[inline(always)]
+    unsafe fn high(bytes: __m256i) -> __m256i {
+        unsafe { Self::low(_mm256_srli_epi16::<4>(bytes)) }
+    }
+
+    #[inline(always)]
+    unsafe fn pair(bytes: __m256i, four: usize) -> __m256i {
+        unsafe {
+            let shifted = match four {
+                0 => _mm256_slli_epi16::<4>(bytes),
+                1 => _mm256_slli_epi16::<2>(bytes),
+                2 => bytes,
+                _ => _mm256_srli_epi16::<2>(bytes),
+            };
+            _mm256_and_si256(shifted, _mm256_set1_epi8(0x30))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn or(left: __m256i, right: __m256i) -> __m256i {
+        unsafe { _mm256_or_si256(left, right) }
+    }
+
+    #[inline(always)]
+    unsafe fn to_floats(integers: __m256i) -> __m256 {
+        unsafe { _mm256_cvtepi32_ps(integers) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_unsigned(bytes: *const u8) -> __m256 {
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(bytes.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_signed(bytes: *const u8) -> __m256 {
+        unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(left: __m256, right: __m256) -> __m256 {
+        unsafe { _mm256_mul_ps(left, right) }
+    }
+}
+
+/// With BW and VNNI.
+impl QuantizedLanes for Avx512 {
+    const LANES: usize = 16;
+    type Integers = __m512i;
+
+    #[inline(always)]
+    unsafe fn zero_integers() -> __m512i {
+        // SAFETY: the caller's promise, here and below.
+        unsafe { _mm512_setzero_si512() }
+    }
+
+    #[inline(always)]
+    unsafe fn splat_integer(word: *const i32) -> __m512i {
+        unsafe { _mm512_set1_epi32(*word) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_bytes(bytes: *const u8) -> __m512i {
+        unsafe { _mm512_loadu_si512(bytes.cast()) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(sum: __m512i, weights: __m512i, activations: __m512i) -> __m512i {
+        unsafe { _mm512_dpbusd_epi32(sum, weights, activations) }
+    }
+
+    #[inline(always)]
+    unsafe fn low(bytes: __m512i) -> __m512i {
+        unsafe { _mm512_and_si512(bytes, _mm512_set1_epi8(15)) }
+    }
+
+    #[inline(always)]
+    unsafe fn high(bytes: __m512i) -> __m512i {
+        unsafe { Self::low(_mm512_srli_epi16::<4>(bytes)) }
+    }
+
+    #[inline(always)]
+    unsafe fn pair(bytes: __m512i, four: usize) -> __m512i {
+        unsafe {
+            let shifted = match four {
+                0 => _mm512_slli_epi16::<4>(bytes),
+                1 => _mm512_slli_epi16::<2>(bytes),
+                2 => bytes,
+                _ => _mm512_srli_epi16::<2>(bytes),
+            };
+            _mm512_and_si512(shifted, _mm512_set1_epi8(0x30))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn or(left: __m512i, right: __m512i) -> __m512i {
+        unsafe { _mm512_or_si512(left, right) }
+    }
+
+    #[inline(always)]
+    unsafe fn to_floats(integers: __m512i) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(integers) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_unsigned(bytes: *const u8) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn load_signed(bytes: *const u8) -> __m512 {
+        unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.cast()))) }
+    }
+
+    #[inline(always)]
+    unsafe fn multiply(left: __m512, right: __m512) -> __m512 {
+        unsafe { _mm512_mul_ps(left, right) }
+    }
+}
+
+/// # Safety
+/// The processor has the features that the function is compiled for; see [`RawUnit`] for the pointers.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(super) unsafe fn avx2(unit: RawUnit<'_>) {
+    // SAFETY: the caller's promise.
+    unsafe { run::<Avx2, 2>(unit) }
+}
+
+/// # Safety
+/// As for [`avx2`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+pub(super) unsafe fn avx512_vnni(unit: RawUnit<'_>) {
+    // SAFETY: the caller's promise.
+    unsafe { run::<Avx512, 6>(unit) }
+}
