@@ -1,0 +1,51 @@
+//! Matrices in the block formats of ggml, as they are stored.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use candle_core::quantized::GgmlDType;
+
+/// A block format that is kept in memory as it is stored: <https://github.com/ggml-org/ggml/blob/master/src/ggml-common.h>.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum QuantizedFormat {
+    /// 32 values in 34 bytes: a half as scale, and bytes.
+    Q8_0,
+    /// 256 values in 144 bytes: eight groups with a scale and a minimum of six bits each, and values of four bits.
+    Q4K,
+    /// 256 values in 210 bytes: sixteen groups with a scale of eight bits each, and values of six bits.
+    Q6K,
+}
+
+impl QuantizedFormat {
+    /// The format of ggml's type; nothing for types that are widened to floats when they are loaded.
+    pub(crate) fn of(dtype: GgmlDType) -> Option<Self> {
+        match dtype {
+            GgmlDType::Q8_0 => Some(Self::Q8_0),
+            GgmlDType::Q4K => Some(Self::Q4K),
+            GgmlDType::Q6K => Some(Self::Q6K),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for QuantizedFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Q8_0 => "Q8_0",
+            Self::Q4K => "Q4_K",
+            Self::Q6K => "Q6_K",
+        })
+    }
+}
+
+/// A matrix whose rows are whole blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QuantizedMatrix<'a> {
+    pub(crate) format: QuantizedFormat,
+    /// Outputs.
+    pub(crate) rows: usize,
+    /// Inputs: a multiple of the values in a block.
+    pub(crate) columns: usize,
+    /// Row after row, in the order of Hugging Face's tensor of that name.
+    pub(crate) blocks: Cow<'a, [u8]>,
+}
