@@ -14,10 +14,10 @@ use crate::exit::Failure;
 pub(crate) fn source(name: &str, role: Role, formulation: Formulation) -> Result<ModelSource, Failure> {
     let parsed: ModelName = name.parse().map_err(Failure::usage)?;
     match parsed {
-        ModelName::Candle(path) => folder(&path),
+        ModelName::Candle(path) => at(&path),
         ModelName::Lumos(pair) => {
             let model = pair.resolve(role, formulation).map_err(Failure::input)?;
-            folder(Path::new(&model.to_string()))
+            at(Path::new(&model.to_string()))
         }
         ModelName::BuiltinTiny => builtin_source(role, formulation)
             .ok_or_else(|| Failure::input(format!("builtin:tiny has no {role} for {formulation}"))),
@@ -31,15 +31,19 @@ pub(crate) fn source(name: &str, role: Role, formulation: Formulation) -> Result
     }
 }
 
-/// The folder that is there, or the hub's model of that name. Blocks while it is downloaded.
-fn folder(path: &Path) -> Result<ModelSource, Failure> {
-    Hub::default().folder(path).map(ModelSource::Folder).map_err(Failure::usage)
+/// The folder or GGUF file that is there, or the hub's model of that name. Blocks while it is downloaded.
+fn at(path: &Path) -> Result<ModelSource, Failure> {
+    let path = Hub::default().path(path).map_err(Failure::usage)?;
+    ModelSource::of_path(&path).map_err(Failure::usage)
 }
 
-/// How a source is computed: the shipped models were trained and measured in full rotary precision.
+/// How a source is computed: the shipped models were trained and measured in full rotary precision, and GGUF files always
+/// are computed in it.
 pub(crate) fn settings_for(source: &ModelSource, settings: EngineSettings) -> EngineSettings {
     match source {
-        ModelSource::Memory(_) => EngineSettings { rotary: RotaryPrecision::Full, ..settings },
+        ModelSource::Memory(_) | ModelSource::Gguf(_) => {
+            EngineSettings { rotary: RotaryPrecision::Full, ..settings }
+        }
         _ => settings,
     }
 }

@@ -13,8 +13,12 @@ pub struct ModelDescription {
     pub parameters: u64,
     /// Rows of the embedding; the tokenizer may know fewer ids.
     pub vocabulary: usize,
-    /// Type of the weights in memory.
+    /// Type of the weights in memory, but for those that are quantized.
     pub dtype: DType,
+    /// How the matrices are stored where they are quantized, by ggml's names, the type of most values first: `Q4_K`,
+    /// `Q4_K + Q6_K`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quantization: Option<String>,
     /// The files that the weights were read from.
     pub weight_files: Vec<WeightFile>,
     /// SHA-256 of the tokenizer file, in hexadecimal.

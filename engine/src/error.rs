@@ -34,6 +34,14 @@ pub enum LoadError {
         /// What to do about it.
         remedy: String,
     },
+    /// A folder holds several models.
+    #[error("{} holds several GGUF files ({}); name the one you mean", folder.display(), files.join(", "))]
+    SeveralModels {
+        /// The folder.
+        folder: PathBuf,
+        /// The files.
+        files: Vec<String>,
+    },
     /// A file is there but cannot be read.
     #[error("cannot read {}: {source}; check its permissions", file.display())]
     FileUnreadable {
@@ -84,7 +92,7 @@ pub enum LoadError {
     },
     /// A tensor that the configuration asks for is in none of the weight files.
     #[error(
-        "tensor {name} is missing from {}; the weights do not belong to this config.json or a shard is missing",
+        "tensor {name} is missing from {}; the weights do not belong to this configuration or a shard is missing",
         file.display()
     )]
     MissingTensor {
@@ -95,8 +103,8 @@ pub enum LoadError {
     },
     /// A tensor has another shape than the configuration says.
     #[error(
-        "{}: tensor {name} has shape {found:?} but config.json asks for {expected:?}; \
-         config.json and weights do not belong together",
+        "{}: tensor {name} has shape {found:?} but the configuration asks for {expected:?}; \
+         configuration and weights do not belong together",
         file.display()
     )]
     WrongShape {

@@ -1,7 +1,7 @@
 //! Inference on candle: models, tokenizer, KV cache, scheduler, sampler.
 //!
 //! [`Engine::load`] takes a folder as published on the Hugging Face hub (Llama 1 to 3, Mistral, TinyLlama and
-//! their fine-tunes; safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) and
+//! their fine-tunes; safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) or a GGUF file of them, and
 //! [`Engine::generate`] continues sequences, many at once. [`Models`] shares engines between roles. A [`Reader`] scores
 //! passages with a BERT encoder, a [`CrossEncoder`] texts with a RoBERTa or a DeBERTa.
 //!
@@ -38,6 +38,7 @@ pub use description::{ModelDescription, WeightFile};
 pub use encoder::{CrossEncoder, ReadError, Reader, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
+pub use load::StoredChat;
 pub use memory::{MemoryBudget, free_memory};
 pub use model::linear_path;
 pub use models::Models;

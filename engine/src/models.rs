@@ -35,8 +35,8 @@ struct Key {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Place {
-    /// With links resolved.
-    Folder(PathBuf),
+    /// A folder or file, with links resolved.
+    Path(PathBuf),
     /// Address and length of the embedded weights.
     Memory(usize, usize),
     Random(RandomShape, u64),
@@ -49,6 +49,7 @@ struct Known {
     looks: Vec<Look>,
     content: String,
     files: Vec<WeightFile>,
+    is_gguf: bool,
 }
 
 /// A file's name, size and time of change.
@@ -80,7 +81,12 @@ impl Models {
         let options = LoadOptions { memory, ..options };
         check(&options)?;
         let (known, opened) = self.identify(&source)?;
-        let (dtype, rotary_precision) = (options.dtype, options.rotary_precision);
+        let dtype = options.dtype;
+        // Stored or full, a GGUF file's frequencies are the same.
+        let rotary_precision = match known.is_gguf {
+            true => RotaryPrecision::Full,
+            false => options.rotary_precision,
+        };
         let slot = self.slot(Key { content: known.content, dtype, rotary_precision });
         let mut slot = lock(&slot);
         if let Some(inner) = slot.upgrade() {
@@ -101,11 +107,11 @@ impl Models {
     /// What is at a place, and the opened model if it had to be opened to know.
     fn identify(&self, source: &ModelSource) -> Result<(Known, Option<Opened>), LoadError> {
         let (place, looks) = match source {
-            ModelSource::Folder(folder) => {
-                // A folder that cannot be resolved is left for the loader to complain about.
-                let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-                let looks = looks(&folder);
-                (Place::Folder(folder), looks)
+            ModelSource::Folder(path) | ModelSource::Gguf(path) => {
+                // What cannot be resolved is left for the loader to complain about.
+                let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+                let looks = looks(&path);
+                (Place::Path(path), looks)
             }
             ModelSource::Memory(files) => {
                 (Place::Memory(files.weights.as_ptr() as usize, files.weights.len()), Vec::new())
@@ -119,7 +125,7 @@ impl Models {
         }
         let opened = load::open(source)?;
         let files = opened.weight_files(true)?;
-        let known = Known { looks, content: opened.content(&files), files };
+        let known = Known { looks, content: opened.content(&files), files, is_gguf: opened.is_gguf() };
         *place = Some(known.clone());
         Ok((known, Some(opened)))
     }
@@ -136,13 +142,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How the files of a folder look, sorted; nothing if it cannot be listed.
-fn looks(folder: &Path) -> Vec<Look> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut looks: Vec<Look> = entries
-        .filter_map(|entry| {
-            let data = std::fs::metadata(entry.path()).ok()?;
-            Some((entry.path(), data.len(), data.modified().ok()))
+/// How a file, or the files of a folder, look, sorted; nothing if they cannot be listed.
+fn looks(path: &Path) -> Vec<Look> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut looks: Vec<Look> = std::iter::once(path.to_owned())
+        .filter(|path| path.is_file())
+        .chain(entries.map(|entry| entry.path()))
+        .filter_map(|path| {
+            let data = std::fs::metadata(&path).ok()?;
+            Some((path, data.len(), data.modified().ok()))
         })
         .collect();
     looks.sort_unstable();

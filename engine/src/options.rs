@@ -1,7 +1,7 @@
 //! What to load and how.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,16 @@ pub enum DType {
     Bf16,
     /// IEEE half precision.
     F16,
+}
+
+impl DType {
+    /// Bytes of a value.
+    pub(crate) fn width(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::Bf16 | Self::F16 => 2,
+        }
+    }
 }
 
 impl fmt::Display for DType {
@@ -137,8 +147,10 @@ impl Default for LoadOptions {
 /// Where a model comes from.
 #[derive(Clone, Debug)]
 pub enum ModelSource {
-    /// A folder as published on the Hugging Face hub.
+    /// A folder as published on the Hugging Face hub; one without weights but for a single GGUF file is that file.
     Folder(PathBuf),
+    /// A GGUF file of the Llama family, as llama.cpp's converter writes them: shape, tokenizer and weights.
+    Gguf(PathBuf),
     /// A model embedded in the binary.
     Memory(ModelFiles),
     /// A model of a known shape with random weights, made in memory: for measurements. It has no tokenizer.
@@ -148,6 +160,34 @@ pub enum ModelSource {
         /// Equal seeds give equal weights.
         seed: u64,
     },
+}
+
+impl ModelSource {
+    /// The model at a path: a GGUF file where its name ends in `.gguf`, or where it is a folder that has one and no other
+    /// weights; else the folder, whether or not it is there.
+    ///
+    /// # Errors
+    /// [`LoadError::SeveralModels`] when a folder has several GGUF files and no other weights.
+    pub fn of_path(path: &Path) -> Result<Self, LoadError> {
+        let ends = |name: &str, extension: &str| name.len() > extension.len() && name.ends_with(extension);
+        if path.file_name().is_some_and(|name| ends(&name.to_string_lossy(), ".gguf")) && !path.is_dir() {
+            return Ok(Self::Gguf(path.to_owned()));
+        }
+        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+        let names: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        let is_other = |name: &String| {
+            ends(name, ".safetensors") || (name.starts_with("pytorch_model") && ends(name, ".bin"))
+        };
+        let mut files: Vec<String> = names.iter().filter(|name| ends(name, ".gguf")).cloned().collect();
+        files.sort_unstable();
+        match &files[..] {
+            _ if names.iter().any(is_other) => Ok(Self::Folder(path.to_owned())),
+            [] => Ok(Self::Folder(path.to_owned())),
+            [file] => Ok(Self::Gguf(path.join(file))),
+            _ => Err(LoadError::SeveralModels { folder: path.to_owned(), files }),
+        }
+    }
 }
 
 /// The files of a model embedded in the binary.

@@ -1,12 +1,17 @@
-//! SentencePiece models give the ids of the tokenizer.json that belongs to them.
+//! SentencePiece models and GGUF files give the ids of the tokenizer.json that belongs to them.
 
 mod support;
 
 use std::path::Path;
 
-use lumos_engine::{LoadError, Tokenizer};
+use candle_core::quantized::GgmlDType;
+use candle_core::quantized::gguf_file::Value;
+use lumos_engine::{Engine, LoadError, LoadOptions, ModelSource, Tokenizer};
 use proptest::prelude::*;
-use support::{byte_tokenizer, pieces, sentencepiece};
+use prost::Message;
+use serde_json::json;
+use support::gguf::{GgufModel, kind, text};
+use support::{Shape, byte_tokenizer, pieces, sentencepiece};
 
 const TEXTS: [&str; 16] = [
     "",
@@ -31,6 +36,17 @@ fn from_model(model: &[u8]) -> Tokenizer {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("tokenizer.model"), model).unwrap();
     Tokenizer::from_folder(folder.path()).unwrap()
+}
+
+/// The engine of a small model with so many embeddings and a vocabulary: its tokenizer is the file's.
+fn from_gguf(pieces: usize, change: impl Fn(&mut GgufModel)) -> Engine {
+    let shape = Shape { vocabulary: pieces, layers: 1, ..Shape::tiny() };
+    let mut model = GgufModel::new(&shape, 1, GgmlDType::F16);
+    change(&mut model);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.gguf");
+    model.write(&path);
+    Engine::load(ModelSource::Gguf(path), LoadOptions::default()).unwrap()
 }
 
 fn own() -> (Tokenizer, Tokenizer) {
@@ -89,6 +105,98 @@ proptest! {
 }
 
 #[test]
+fn the_pieces_of_a_gguf_file_equal_their_json() {
+    let (json, model) = own();
+    let engine = from_gguf(300, |_| ());
+    TEXTS.iter().for_each(|text| assert_equal(&json, engine.tokenizer(), text));
+    assert_eq!((engine.tokenizer().id_limit(), engine.tokenizer().newline()), (json.id_limit(), Some(13)));
+    assert_ne!(engine.tokenizer().sha256(), model.sha256(), "it hashes what the file holds");
+    let bare = from_gguf(300, |file| file.set("tokenizer.ggml.add_space_prefix", Value::Bool(false)));
+    assert_eq!(bare.tokenizer().encode(" the").unwrap(), json.encode("the").unwrap());
+    assert_ne!(bare.tokenizer().encode("the").unwrap(), json.encode("the").unwrap());
+}
+
+/// A tokenizer.json of byte pairs as a GGUF file's vocabulary.
+fn byte_pairs(json: &serde_json::Value, pre: &str) -> Engine {
+    let mut pieces: Vec<(u64, String, i32)> = Vec::new();
+    for (piece, id) in json["model"]["vocab"].as_object().unwrap() {
+        pieces.push((id.as_u64().unwrap(), piece.clone(), 1));
+    }
+    for added in json["added_tokens"].as_array().unwrap() {
+        let (id, text) = (added["id"].as_u64().unwrap(), added["content"].as_str().unwrap());
+        pieces.retain(|(known, _, _)| *known != id);
+        pieces.push((id, text.to_owned(), if added["special"] == true { 3 } else { 4 }));
+    }
+    pieces.sort();
+    let merges = json["model"]["merges"].as_array().unwrap().iter().map(|merge| match merge.as_array() {
+        Some(parts) => text(&format!("{} {}", parts[0].as_str().unwrap(), parts[1].as_str().unwrap())),
+        None => text(merge.as_str().unwrap()),
+    });
+    let merges = Value::Array(merges.collect());
+    from_gguf(pieces.len(), |file| {
+        file.set("tokenizer.ggml.model", text("gpt2"));
+        file.set("tokenizer.ggml.pre", text(pre));
+        file.set("tokenizer.ggml.merges", merges.clone());
+        file.vocabulary(pieces.iter().map(|(_, piece, kind)| (piece.as_str(), *kind)));
+    })
+}
+
+#[test]
+fn byte_pairs_of_a_gguf_file_equal_their_json() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../worker/assets/tiny/grounder/tokenizer.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let byte_level = |words: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": words});
+    let digits = json!({"type": "Digits", "individual_digits": true});
+    // As in the published tokenizer.json of Llama 3.
+    let pattern = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+    let split =
+        json!({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": false});
+    let sequence = |steps: &[serde_json::Value]| json!({"type": "Sequence", "pretokenizers": steps});
+    for (pre, words, whole) in [
+        ("smollm", sequence(&[digits, byte_level(true)]), false),
+        ("gpt-2", byte_level(true), false),
+        ("llama-bpe", sequence(&[split, byte_level(false)]), true),
+    ] {
+        json["pre_tokenizer"] = words;
+        json["model"]["ignore_merges"] = json!(whole);
+        let expected =
+            Tokenizer::from_json(json.to_string().as_bytes(), Path::new("tokenizer.json")).unwrap();
+        let engine = byte_pairs(&json, pre);
+        let more =
+            ["It's 12345 o'clock, WE'LL see…\r\n\r\n  x", "<s>No, I will keep planning. \u{3b1}\u{300}"];
+        TEXTS.iter().chain(&more).for_each(|text| assert_equal(&expected, engine.tokenizer(), text));
+        let mut random = support::Uniform::new(7);
+        for _ in 0..500 {
+            let text: String = (0..random.below(40))
+                .filter_map(|_| {
+                    char::from_u32(random.below(if random.below(3) == 0 { 0x3000 } else { 128 }) as u32)
+                })
+                .collect();
+            assert_equal(&expected, engine.tokenizer(), &text);
+        }
+    }
+    let error = std::panic::catch_unwind(|| byte_pairs(&json, "qwen2")).unwrap_err();
+    assert!(error.downcast_ref::<String>().unwrap().contains("tokenizer.ggml.pre"));
+}
+
+/// What a GGUF file takes of `tokenizer.model`: texts, scores and types (`sentencepiece_model.proto`).
+#[derive(Clone, PartialEq, Message)]
+struct PublishedModel {
+    #[prost(message, repeated, tag = "1")]
+    pieces: Vec<PublishedPiece>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PublishedPiece {
+    #[prost(string, tag = "1")]
+    text: String,
+    #[prost(float, tag = "2")]
+    score: f32,
+    #[prost(int32, tag = "3")]
+    kind: i32,
+}
+
+#[test]
 fn llama_2_equals_its_published_json() {
     let Some(shared) = std::env::var_os("LUMOS_SHARED") else {
         eprintln!("skipped: LUMOS_SHARED is not set");
@@ -99,6 +207,17 @@ fn llama_2_equals_its_published_json() {
     let json = Tokenizer::from_folder(&folder).unwrap();
     let model = from_model(&std::fs::read(folder.join("tokenizer.model")).unwrap());
     assert_eq!(json.id_limit(), 32_000);
+    let published =
+        PublishedModel::decode(&std::fs::read(folder.join("tokenizer.model")).unwrap()[..]).unwrap();
+    let pieces: Vec<(String, f32)> =
+        published.pieces.iter().map(|piece| (piece.text.clone(), piece.score)).collect();
+    // Types that are left out are those of normal pieces.
+    assert!(published.pieces.iter().all(|piece| piece.kind.max(1) == kind(&piece.text)));
+    let engine = from_gguf(32_000, |file| file.sentencepiece(&pieces, true));
+    let assert_equal = |json: &Tokenizer, model: &Tokenizer, text: &str| {
+        assert_equal(json, model, text);
+        assert_equal(json, engine.tokenizer(), text);
+    };
     TEXTS.iter().for_each(|text| assert_equal(&json, &model, text));
     let questions = std::fs::read_to_string(data.join("gsm8k/test.jsonl")).unwrap();
     for line in questions.lines() {

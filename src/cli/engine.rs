@@ -35,7 +35,7 @@ pub(crate) struct BenchEngineArgs {
     /// A shape with random weights; needs no files: llama2-7b, llama2-13b, tinyllama, 110m, 1m.
     #[arg(long, value_name = "SHAPE", required_unless_present = "model", conflicts_with = "model")]
     pub(crate) random_weights: Option<RandomShape>,
-    /// A model: candle:<folder>, or builtin:tiny.
+    /// A model: candle:<folder>, candle:<file.gguf>, or builtin:tiny.
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Sequences computed together, comma-separated.

@@ -20,8 +20,8 @@ what was asked and ends, the second ends at once.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeModelArgs {
-    /// A model, or several: candle:<folder> or builtin:tiny, with the name that clients ask for before a `=`
-    /// [default: the folder's name; tiny-planner-iterative, tiny-planner-onetime and tiny-grounder]
+    /// A model, or several: candle:<folder>, candle:<file.gguf> or builtin:tiny, with the name that clients ask for before
+    /// a `=` [default: the name of the folder or file; tiny-planner-iterative, tiny-planner-onetime and tiny-grounder]
     #[arg(long = "model", value_name = "[NAME=]MODEL", required = true)]
     pub(crate) models: Vec<String>,
     /// Where to listen; port 0 takes a free one. With LUMOS_API_KEY set, clients must show that key.

@@ -83,7 +83,7 @@ impl Site {
             return answer(404).header("x-error-code", "EntryNotFound").body(Body::empty()).unwrap();
         };
         let about = answer(200).header("x-repo-commit", commit);
-        if file.ends_with(".safetensors") {
+        if file.ends_with(".safetensors") || file.ends_with(".gguf") {
             let etag = format!("\"{}\"", hex::encode(Sha256::digest(content)));
             let elsewhere = format!("{}/large/{file}?signature=hidden", self.elsewhere.lock().unwrap());
             let about =
@@ -137,13 +137,17 @@ struct Fixture {
 }
 
 fn start(site: Site) -> Fixture {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let content: Vec<u8> = (0..200_000u32).map(|index| (index % 251) as u8).collect();
     let files = BTreeMap::from([
         ("config.json", b"{}".to_vec()),
         ("tokenizer.json", b"{\"a\": 1}".to_vec()),
         ("model.safetensors", content),
     ]);
+    start_with(files, site)
+}
+
+fn start_with(files: BTreeMap<&'static str, Vec<u8>>, site: Site) -> Fixture {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let site = Arc::new(Site { files, commit: Mutex::new(FIRST), ..site });
     let listen = || {
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
@@ -239,6 +243,59 @@ fn a_branch_that_moved_is_another_commit_and_a_pinned_one_is_not() {
     assert_eq!((first.name.commit(), second.name.commit()), (Some(FIRST), Some(SECOND)));
     assert_eq!(hub.site.count("GET /large/"), 1, "the content is the same");
     assert_eq!(hub.fetch(&first.name.to_string()).unwrap(), first);
+}
+
+#[test]
+fn a_gguf_file_is_a_model_of_its_own() {
+    let files = BTreeMap::from([
+        ("a-Q8_0.gguf", vec![8; 1000]),
+        ("a-Q4_K_M.gguf", vec![4; 500]),
+        ("config.json", b"{}".to_vec()),
+    ]);
+    let hub = start_with(files, Site::default());
+    let model = hub.fetch("org/model/a-Q4_K_M.gguf").unwrap();
+    assert_eq!(model.name.to_string(), format!("org/model/a-Q4_K_M.gguf@{FIRST}"));
+    assert_eq!(std::fs::read(model.path()).unwrap(), [4; 500]);
+    assert_eq!(hub.site.count("GET /large/"), 1, "only what is named");
+    assert_eq!(hub.site.count("GET /org/model/resolve/"), 0);
+    // A commit that is here needs no network, for this file; another file is asked for.
+    let asked = hub.site.requests.lock().unwrap().len();
+    assert_eq!(hub.fetch(&model.name.to_string()).unwrap(), model);
+    assert_eq!(hub.site.requests.lock().unwrap().len(), asked);
+    let other = hub.fetch(&format!("org/model/a-Q8_0.gguf@{FIRST}")).unwrap();
+    assert_eq!(std::fs::read(other.path()).unwrap(), [8; 1000]);
+    let offline = HubSettings { offline: true, ..hub.settings.clone() };
+    let offline = Hub::new(Some(offline));
+    assert_eq!(offline.fetch(&"org/model/a-Q8_0.gguf".parse().unwrap()).unwrap(), other);
+    assert!(offline.fetch(&"org/model".parse().unwrap()).is_err());
+    // Which one of several must be said, and it must be there.
+    let error = hub.fetch("org/model").unwrap_err().to_string();
+    assert!(error.contains("a-Q4_K_M.gguf, a-Q8_0.gguf") && error.contains("candle:org/model/a-"), "{error}");
+    let error = hub.fetch("org/model/b.gguf").unwrap_err().to_string();
+    assert!(error.contains("has no b.gguf"), "{error}");
+}
+
+#[test]
+fn the_only_gguf_file_of_a_repository_needs_no_name() {
+    let hub = start_with(BTreeMap::from([("a.gguf", vec![1; 10])]), Site::default());
+    let model = hub.fetch("org/model").unwrap();
+    assert_eq!(model.name.to_string(), format!("org/model@{FIRST}"));
+    assert_eq!(model.path(), model.folder);
+    assert_eq!(std::fs::read(model.folder.join("a.gguf")).unwrap(), [1; 10]);
+    // The identity is that of the file, wherever it lies, computed as GGUF files are.
+    let settings = ModelsSettings { hub: Some(hub.settings.clone()), ..ModelsSettings::default() };
+    let models = Models::new(settings);
+    let identify = |name: &str| models.identify(name, Role::Planner, Formulation::Iterative).unwrap();
+    let planned = identify("candle:org/model");
+    assert_eq!(planned.identity.dtype.as_deref(), Some("f32+full-rotary"));
+    assert_eq!(planned.bytes(), 10);
+    let copy = hub.cache.path().join("other.gguf");
+    std::fs::write(&copy, [1; 10]).unwrap();
+    let local = identify(&format!("candle:{}", copy.display()));
+    assert_eq!(local.identity.content, planned.identity.content);
+    let named = identify("candle:org/model/a.gguf");
+    assert_eq!(named.identity.name, format!("candle:org/model/a.gguf@{FIRST}"));
+    assert_eq!(named.identity.content, planned.identity.content);
 }
 
 #[test]

@@ -11,6 +11,9 @@ use crate::options::DType;
 /// Architectures that are Llama's forward pass.
 const ARCHITECTURES: [&str; 2] = ["LlamaForCausalLM", "MistralForCausalLM"];
 
+/// More values, or positions, than any model has: products of sizes up to it do not overflow.
+const LARGEST_MODEL: f64 = 1e13;
+
 /// The shape of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ModelConfig {
@@ -38,8 +41,17 @@ pub(crate) struct ModelConfig {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RopeScaling {
     None,
-    Linear { factor: f64 },
-    Llama3 { factor: f64, low_frequency_factor: f64, high_frequency_factor: f64, original_length: f64 },
+    Linear {
+        factor: f64,
+    },
+    Llama3 {
+        factor: f64,
+        low_frequency_factor: f64,
+        high_frequency_factor: f64,
+        original_length: f64,
+    },
+    /// What each pair's frequency is divided by.
+    Divisors(Vec<f32>),
 }
 
 #[derive(Deserialize)]
@@ -188,30 +200,17 @@ impl ModelConfig {
             }
         };
         let heads = raw.num_attention_heads;
-        let key_value_heads = raw.num_key_value_heads.unwrap_or(heads);
-        if [raw.hidden_size, raw.intermediate_size, raw.num_hidden_layers, heads, key_value_heads]
-            .contains(&0)
-        {
-            return Err(invalid("sizes, layers and heads must be positive"));
-        }
-        if !heads.is_multiple_of(key_value_heads) {
-            return Err(invalid("num_attention_heads must be a multiple of num_key_value_heads"));
-        }
-        let head_size = raw.head_dim.unwrap_or(raw.hidden_size / heads);
-        if head_size == 0 || !head_size.is_multiple_of(2) {
-            return Err(invalid("the size of a head must be even and positive"));
-        }
-        if raw.head_dim.is_none() && !raw.hidden_size.is_multiple_of(heads) {
+        if heads > 0 && raw.head_dim.is_none() && !raw.hidden_size.is_multiple_of(heads) {
             return Err(invalid("hidden_size must be a multiple of num_attention_heads"));
         }
-        Ok(Self {
+        let config = Self {
             architecture,
             hidden_size: raw.hidden_size,
             intermediate_size: raw.intermediate_size,
             layers: raw.num_hidden_layers,
             heads,
-            key_value_heads,
-            head_size,
+            key_value_heads: raw.num_key_value_heads.unwrap_or(heads),
+            head_size: raw.head_dim.unwrap_or(raw.hidden_size.checked_div(heads).unwrap_or_default()),
             norm_epsilon: raw.rms_norm_eps.unwrap_or(1e-6),
             rope_theta,
             rope_scaling,
@@ -220,7 +219,35 @@ impl ModelConfig {
             tied_embeddings: raw.tie_word_embeddings,
             context_length: raw.max_position_embeddings.unwrap_or(2048),
             end_of_sequence,
-        })
+        };
+        config.checked(file)
+    }
+
+    /// The same, if its sizes make a model; `file` is what errors name.
+    pub(super) fn checked(self, file: &Path) -> Result<Self, LoadError> {
+        let invalid =
+            |reason: &str| Err(LoadError::InvalidConfig { file: file.to_owned(), reason: reason.to_owned() });
+        let (heads, key_value_heads) = (self.heads, self.key_value_heads);
+        if [self.hidden_size, self.intermediate_size, self.layers, heads, key_value_heads].contains(&0) {
+            return invalid("sizes, layers and heads must be positive");
+        }
+        if !heads.is_multiple_of(key_value_heads) {
+            return invalid("the number of heads must be a multiple of that of keys and values");
+        }
+        if self.head_size == 0 || !self.head_size.is_multiple_of(2) {
+            return invalid("the size of a head must be even and positive");
+        }
+        let width = |size: usize| size as f64;
+        let inputs = width(self.head_size) * (width(heads) + width(key_value_heads)) * 2.0
+            + width(self.intermediate_size) * 3.0;
+        let values = width(self.layers) * width(self.hidden_size) * inputs;
+        if values > LARGEST_MODEL || width(self.context_length) > LARGEST_MODEL {
+            return invalid(&format!(
+                "sizes of a model of {values:.0e} values and {} positions",
+                self.context_length
+            ));
+        }
+        Ok(self)
     }
 }
 

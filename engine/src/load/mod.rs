@@ -2,6 +2,7 @@
 
 pub(crate) mod config;
 mod folder;
+mod gguf;
 mod hash;
 mod mapped;
 pub(crate) mod quantized;
@@ -20,6 +21,8 @@ use crate::options::{LoadOptions, ModelSource, RotaryPrecision};
 use crate::tokenizer::Tokenizer;
 use config::ModelConfig;
 use folder::ModelFolder;
+use gguf::GgufFile;
+pub use gguf::StoredChat;
 use weights::Weights;
 
 const EMBEDDING: &str = "model.embed_tokens.weight";
@@ -47,6 +50,8 @@ pub(crate) struct Opened {
 
 /// What the weights come from.
 enum Files {
+    /// One file with everything in it.
+    Gguf(PathBuf),
     Paths(Vec<PathBuf>),
     Memory {
         name: &'static str,
@@ -60,6 +65,9 @@ enum Files {
 pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
     match source {
         ModelSource::Folder(path) => {
+            if let ModelSource::Gguf(file) = ModelSource::of_path(path)? {
+                return open_gguf(&file);
+            }
             let folder = ModelFolder::open(path)?;
             let config = ModelConfig::from_folder(&folder)?;
             let tokenizer = folder.tokenizer()?;
@@ -67,6 +75,7 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
             let weights = Weights::open(&files)?;
             Ok(Opened { config, tokenizer, weights, files: Files::Paths(files.paths().to_vec()) })
         }
+        ModelSource::Gguf(path) => open_gguf(path),
         ModelSource::Memory(files) => {
             let config = ModelConfig::parse(files.config, None, Path::new("embedded config.json"))?;
             let tokenizer = Tokenizer::from_json(files.tokenizer, Path::new("embedded tokenizer.json"))?;
@@ -84,17 +93,30 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
     }
 }
 
+fn open_gguf(path: &Path) -> Result<Opened, LoadError> {
+    let file = GgufFile::open(path)?;
+    let (config, tokenizer) = (file.config()?, file.tokenizer()?);
+    let weights = Weights::of_gguf(file.into_tensors(&config)?);
+    Ok(Opened { config, tokenizer, weights, files: Files::Gguf(path.to_owned()) })
+}
+
 impl Opened {
     /// The files of the weights, with their hashes if `hashed`, which reads all of them.
     pub(crate) fn weight_files(&self, hashed: bool) -> Result<Vec<WeightFile>, LoadError> {
         match &self.files {
             Files::Paths(paths) => hash::files(paths, hashed),
+            Files::Gguf(path) => hash::files(std::slice::from_ref(path), hashed),
             Files::Memory { name, bytes } => Ok(vec![hash::bytes(name, bytes, hashed)]),
             Files::Random(name) => {
                 let sha256 = hex::encode(Sha256::digest(name));
                 Ok(vec![WeightFile { name: name.clone(), bytes: 0, sha256 }])
             }
         }
+    }
+
+    /// Whether it is one GGUF file.
+    pub(crate) fn is_gguf(&self) -> bool {
+        matches!(self.files, Files::Gguf(_))
     }
 
     /// What computes the same has the same: a hash of shape, tokenizer and weights, wherever they lie.
@@ -115,7 +137,11 @@ impl Opened {
         files: Option<Vec<WeightFile>>,
     ) -> Result<Loaded, LoadError> {
         let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
-        let matrices = Matrices::new(&self.config, rows, options.dtype);
+        let mut matrices = Matrices::new(&self.config, rows, options.dtype);
+        let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
+        if let Some(bytes) = self.weights.quantized_bytes(unread, options.dtype.width()) {
+            matrices.bytes = bytes;
+        }
         // Embeddings and norms are float32 whatever the type.
         let vectors = self.config.hidden_size * (rows + 2 * self.config.layers + 1);
         let weight_bytes = (matrices.bytes + vectors * size_of::<f32>()) as u64;
@@ -132,7 +158,8 @@ impl Opened {
             let failed = |_| LoadError::Thread { reason: "hashing the weights failed".to_owned() };
             Ok::<_, LoadError>((model, hashes.join().map_err(failed)??))
         })?;
-        if options.rotary_precision == RotaryPrecision::Stored {
+        // What a GGUF file computes is defined by llama.cpp, which has the frequencies in float32.
+        if options.rotary_precision == RotaryPrecision::Stored && !self.is_gguf() {
             self.config.rope_dtype = self.weights.stored_dtype(EMBEDDING);
         }
         if let Some(limit) = options.max_sequence_length {
@@ -143,6 +170,7 @@ impl Opened {
             parameters: self.weights.parameters(),
             vocabulary: rows,
             dtype: options.dtype,
+            quantization: self.weights.quantization(),
             weight_files,
             tokenizer_sha256: self.tokenizer.sha256().to_owned(),
             context_length: self.config.context_length,

@@ -1,15 +1,40 @@
-//! Matrices in the block formats of ggml.
+//! Matrices in the block formats of ggml, as they are stored.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use candle_core::quantized::GgmlDType;
 
 use crate::model::QuantizedFormat;
 
-/// A matrix in a block format.
-#[derive(Clone, Debug)]
-pub(crate) struct QuantizedMatrix {
+impl QuantizedFormat {
+    /// The format of ggml's type; nothing for types that are widened to floats when they are loaded.
+    pub(crate) fn of(dtype: GgmlDType) -> Option<Self> {
+        match dtype {
+            GgmlDType::Q8_0 => Some(Self::Q8_0),
+            GgmlDType::Q4K => Some(Self::Q4K),
+            GgmlDType::Q6K => Some(Self::Q6K),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for QuantizedFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Q8_0 => "Q8_0",
+            Self::Q4K => "Q4_K",
+            Self::Q6K => "Q6_K",
+        })
+    }
+}
+
+/// A matrix whose rows are whole blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct QuantizedMatrix<'a> {
     pub(crate) format: QuantizedFormat,
-    /// Outputs.
-    pub(crate) rows: usize,
-    /// Inputs: whole blocks.
+    /// Inputs: a multiple of the values in a block.
     pub(crate) columns: usize,
-    /// Row after row.
-    pub(crate) blocks: Vec<u8>,
+    /// Row after row (one for each output), in the order of Hugging Face's tensor of that name.
+    pub(crate) blocks: Cow<'a, [u8]>,
 }

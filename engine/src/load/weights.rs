@@ -10,6 +10,8 @@ use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
 
 use super::folder::WeightPaths;
+use super::gguf::GgufTensors;
+use super::quantized::QuantizedMatrix;
 use super::{mapped, random};
 use crate::error::LoadError;
 use crate::model::Matrix;
@@ -29,6 +31,7 @@ enum WeightSource {
     Memory { path: PathBuf, bytes: &'static [u8], start: usize, metadata: Metadata },
     Pickle { path: PathBuf, tensors: PthTensors },
     Random { path: PathBuf, shapes: HashMap<String, Vec<usize>>, seed: u64 },
+    Gguf(GgufTensors),
 }
 
 impl WeightSource {
@@ -38,6 +41,7 @@ impl WeightSource {
             | Self::Memory { path, .. }
             | Self::Pickle { path, .. }
             | Self::Random { path, .. } => path,
+            Self::Gguf(tensors) => tensors.path(),
         }
     }
 
@@ -48,6 +52,7 @@ impl WeightSource {
             }
             Self::Pickle { tensors, .. } => tensors.tensor_infos().keys().cloned().collect(),
             Self::Random { shapes, .. } => shapes.keys().cloned().collect(),
+            Self::Gguf(tensors) => tensors.names().cloned().collect(),
         }
     }
 
@@ -60,6 +65,7 @@ impl WeightSource {
                 tensors.tensor_infos().get(name).map_or(Vec::new(), |info| info.layout.dims().to_vec())
             }
             Self::Random { shapes, .. } => shapes.get(name).cloned().unwrap_or_default(),
+            Self::Gguf(tensors) => tensors.shape(name).unwrap_or_default().to_vec(),
         }
     }
 
@@ -70,6 +76,7 @@ impl WeightSource {
             }
             Self::Pickle { tensors, .. } => tensors.tensor_infos().get(name).map(|info| info.dtype),
             Self::Random { .. } => Some(CandleType::BF16),
+            Self::Gguf(tensors) => tensors.dtype(name),
         }
     }
 
@@ -78,6 +85,7 @@ impl WeightSource {
             Self::Mapped { bytes, start, metadata, .. } => (bytes, *start, metadata),
             Self::Memory { bytes, start, metadata, .. } => (bytes, *start, metadata),
             Self::Pickle { tensors, .. } => return tensors.get(name),
+            Self::Gguf(tensors) => return tensors.tensor(name),
             Self::Random { shapes, seed, .. } => {
                 return shapes.get(name).map(|shape| random::tensor(name, shape, *seed)).transpose();
             }
@@ -118,6 +126,11 @@ impl Weights {
         Self::index(path.to_owned(), vec![source])
     }
 
+    /// The tensors of a GGUF file.
+    pub(super) fn of_gguf(tensors: GgufTensors) -> Self {
+        Self::index(tensors.path().to_owned(), vec![WeightSource::Gguf(tensors)])
+    }
+
     fn index(place: PathBuf, files: Vec<WeightSource>) -> Self {
         let mut tensors = HashMap::new();
         for (index, file) in files.iter().enumerate() {
@@ -133,14 +146,33 @@ impl Weights {
             .ok_or_else(|| LoadError::MissingTensor { name: name.to_owned(), file: self.place.clone() })
     }
 
-    /// A tensor of the given shape, in the type that the file has it in.
-    pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, LoadError> {
+    /// The file that has a tensor of the given shape.
+    fn shaped(&self, name: &str, shape: &[usize]) -> Result<&WeightSource, LoadError> {
         let source = self.source(name)?;
         let found = source.shape(name);
         if found != shape {
             let (file, name, expected) = (source.path().to_owned(), name.to_owned(), shape.to_vec());
             return Err(LoadError::WrongShape { file, name, expected, found });
         }
+        Ok(source)
+    }
+
+    /// A matrix of the given shape as it is stored, where that is a format that is multiplied with as it is; what is
+    /// stored otherwise is had of [`get`](Self::get).
+    pub(crate) fn quantized(
+        &self,
+        name: &str,
+        shape: [usize; 2],
+    ) -> Result<Option<QuantizedMatrix<'_>>, LoadError> {
+        match self.shaped(name, &shape)? {
+            WeightSource::Gguf(tensors) => Ok(tensors.quantized(name)),
+            _ => Ok(None),
+        }
+    }
+
+    /// A tensor of the given shape, in the type that the file has it in; as float32 where it is quantized.
+    pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, LoadError> {
+        let source = self.shaped(name, shape)?;
         match source.tensor(name) {
             Ok(Some(tensor)) if tensor.dtype().is_float() => Ok(tensor),
             Ok(Some(tensor)) => Err(LoadError::InvalidWeights {
@@ -152,9 +184,12 @@ impl Weights {
         }
     }
 
-    /// A matrix of the given shape, outputs × inputs, as the file has it.
-    pub(crate) fn matrix(&self, name: &str, shape: &[usize]) -> Result<Matrix, LoadError> {
-        self.get(name, shape).map(Matrix::Floats)
+    /// A matrix of the given shape, outputs × inputs, as it is multiplied with.
+    pub(crate) fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<Matrix<'_>, LoadError> {
+        match self.quantized(name, shape)? {
+            Some(blocks) => Ok(Matrix::Blocks(blocks)),
+            None => self.get(name, &shape).map(Matrix::Floats),
+        }
     }
 
     /// Rows of a matrix of `columns` columns, however many the file has.
@@ -185,6 +220,27 @@ impl Weights {
             Some(CandleType::F16) => DType::F16,
             _ => DType::F32,
         }
+    }
+
+    /// How the matrices are stored where any is quantized: ggml's types, the one of most values first.
+    pub(crate) fn quantization(&self) -> Option<String> {
+        self.files.iter().find_map(|file| match file {
+            WeightSource::Gguf(tensors) => tensors.quantization(),
+            _ => None,
+        })
+    }
+
+    /// Bytes of the matrices that a token's forward pass reads, where any is quantized: those are kept as they are stored,
+    /// the others have `width` bytes a value. `unread` is the embedding where something else gives the logits.
+    pub(crate) fn quantized_bytes(&self, unread: Option<&str>, width: usize) -> Option<usize> {
+        self.quantization()?;
+        let bytes = |(name, index): (&String, &usize)| match &self.files[*index] {
+            WeightSource::Gguf(tensors) if tensors.shape(name).is_some_and(|shape| shape.len() == 2) => {
+                tensors.matrix_bytes(name, width)
+            }
+            _ => 0,
+        };
+        Some(self.tensors.iter().filter(|(name, _)| unread != Some(name.as_str())).map(bytes).sum())
     }
 
     /// Number of values in all tensors.

@@ -17,11 +17,11 @@ pub(crate) struct LinearScratch {
 }
 
 /// Weights of a linear layer as a file has them: outputs × inputs.
-pub(crate) enum Matrix {
+pub(crate) enum Matrix<'a> {
     /// Numbers, to be kept in the type that was asked for.
     Floats(Tensor),
     /// Blocks, kept as they are.
-    Blocks(QuantizedMatrix),
+    Blocks(QuantizedMatrix<'a>),
 }
 
 /// `output = input · weightᵀ`, accumulated in float32; see [`Path`] for the order and for what is rounded.
@@ -56,12 +56,12 @@ impl Part {
 impl Linear {
     /// Packs one layer out of weights (each `outputs` × `inputs`) stacked along their outputs, for the fastest path.
     pub(crate) fn new(weights: &[Tensor], dtype: DType) -> candle_core::Result<Self> {
-        let weights: Vec<Matrix> = weights.iter().cloned().map(Matrix::Floats).collect();
+        let weights: Vec<Matrix<'_>> = weights.iter().cloned().map(Matrix::Floats).collect();
         Self::stacked(&weights, dtype)
     }
 
     /// The same out of numbers and blocks. Numbers are kept as `dtype`.
-    pub(crate) fn stacked(weights: &[Matrix], dtype: DType) -> candle_core::Result<Self> {
+    pub(crate) fn stacked(weights: &[Matrix<'_>], dtype: DType) -> candle_core::Result<Self> {
         let mut inputs = 0;
         let mut parts = Vec::new();
         // What is kept in the same way lies in the same panels.
@@ -147,7 +147,7 @@ impl Linear {
     }
 }
 
-impl Matrix {
+impl Matrix<'_> {
     /// The block format; nothing for numbers.
     fn format(&self) -> Option<QuantizedFormat> {
         match self {
@@ -178,7 +178,7 @@ impl Matrix {
     }
 }
 
-fn floats(weights: &[Matrix], inputs: usize, dtype: DType) -> candle_core::Result<PanelWeights> {
+fn floats(weights: &[Matrix<'_>], inputs: usize, dtype: DType) -> candle_core::Result<PanelWeights> {
     let tensors = weights.iter().filter_map(Matrix::floats);
     let mut outputs = 0;
     for weight in tensors.clone() {

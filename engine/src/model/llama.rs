@@ -87,9 +87,9 @@ impl Llama {
             to_f32(&tensor).map_err(|error| weights.invalid(name, &error))
         };
         let linear = |parts: &[(String, usize)], inputs: usize| -> Result<Linear, LoadError> {
-            let matrices: Vec<Matrix> = parts
+            let matrices: Vec<Matrix<'_>> = parts
                 .iter()
-                .map(|(name, outputs)| weights.matrix(name, &[*outputs, inputs]))
+                .map(|(name, outputs)| weights.matrix(name, [*outputs, inputs]))
                 .collect::<Result<_, _>>()?;
             Linear::stacked(&matrices, dtype).map_err(|error| weights.invalid(&parts[0].0, &error))
         };

@@ -57,6 +57,9 @@ fn frequencies(config: &ModelConfig) -> Vec<f32> {
     match &config.rope_scaling {
         RopeScaling::None => plain.collect(),
         RopeScaling::Linear { factor } => plain.map(|frequency| frequency / *factor as f32).collect(),
+        RopeScaling::Divisors(divisors) => {
+            plain.zip(divisors).map(|(frequency, divisor)| frequency / divisor).collect()
+        }
         RopeScaling::Llama3 { factor, low_frequency_factor, high_frequency_factor, original_length } => plain
             .map(|frequency| {
                 let length = 2.0 * std::f64::consts::PI / f64::from(frequency);

@@ -1,5 +1,6 @@
 //! Text to ids and back.
 
+mod byte_pairs;
 mod pairs;
 mod sentencepiece;
 
@@ -9,6 +10,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokenizers::AddedToken;
 
+pub(crate) use self::byte_pairs::{BytePairs, Splitting};
 pub(crate) use self::pairs::PairTokenizer;
 use crate::error::{GenerateError, LoadError};
 
@@ -20,6 +22,16 @@ pub struct Tokenizer {
     sha256: String,
     newline: Option<u32>,
     id_limit: usize,
+}
+
+/// A piece as GGUF files hold it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredPiece<'a> {
+    pub(crate) text: &'a str,
+    /// SentencePiece's score: pairs that make the piece of the highest score are merged first.
+    pub(crate) score: f32,
+    /// The number of its type in `sentencepiece_model.proto`.
+    pub(crate) kind: i32,
 }
 
 impl Tokenizer {
@@ -58,6 +70,22 @@ impl Tokenizer {
             add_tokens(&mut inner, &bytes, &path, special.as_deref())?;
         }
         Self::new(inner, model, file)
+    }
+
+    /// The SentencePiece tokenizer of some pieces; its hash is that of the serialised model.
+    pub(crate) fn from_pieces(
+        pieces: &[StoredPiece<'_>],
+        prefix: bool,
+        file: &Path,
+    ) -> Result<Self, LoadError> {
+        Self::from_sentencepiece(&sentencepiece::serialised(pieces, prefix), None, None, file)
+    }
+
+    /// The tokenizer of some byte pairs; its hash is that of the tokenizer.json that they make.
+    pub(crate) fn from_byte_pairs(pairs: &BytePairs<'_>, file: &Path) -> Result<Self, LoadError> {
+        let inner = byte_pairs::build(pairs).map_err(|error| invalid(file, &*error))?;
+        let json = inner.to_string(false).map_err(|error| invalid(file, &error))?;
+        Self::new(inner, json.as_bytes(), file)
     }
 
     fn new(mut inner: tokenizers::Tokenizer, bytes: &[u8], file: &Path) -> Result<Self, LoadError> {

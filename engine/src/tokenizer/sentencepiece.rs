@@ -16,10 +16,12 @@ use tokenizers::normalizers::{
 };
 use tokenizers::{AddedToken, DecoderWrapper, ModelWrapper, NormalizerWrapper, Tokenizer};
 
+use super::StoredPiece;
+
 /// What stands for a blank.
 const BLANK: &str = "\u{2581}";
 
-type Error = Box<dyn std::error::Error + Send + Sync>;
+pub(super) type Error = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Clone, PartialEq, Message)]
 struct Model {
@@ -43,7 +45,7 @@ struct Piece {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, prost::Enumeration)]
 #[repr(i32)]
-enum Kind {
+pub(super) enum Kind {
     Normal = 1,
     Unknown = 2,
     Control = 3,
@@ -82,6 +84,29 @@ struct Normalizer {
 /// Builds the tokenizer of a serialised model.
 pub(super) fn build(bytes: &[u8]) -> Result<Tokenizer, Error> {
     let model = Model::decode(bytes).map_err(|error| format!("not a SentencePiece model: {error}"))?;
+    assemble(&model)
+}
+
+/// The serialised model of some pieces, by byte pairs with the bytes as a fall-back; `prefix` puts a blank before texts.
+pub(super) fn serialised(pieces: &[StoredPiece<'_>], prefix: bool) -> Vec<u8> {
+    let piece = |piece: &StoredPiece<'_>| Piece {
+        text: Some(piece.text.to_owned()),
+        score: Some(piece.score),
+        kind: Some(piece.kind),
+    };
+    let model = Model {
+        pieces: pieces.iter().map(piece).collect(),
+        trainer: Some(Trainer { algorithm: Some(Algorithm::Bpe as i32), byte_fallback: Some(true) }),
+        normalizer: Some(Normalizer {
+            character_map: None,
+            add_dummy_prefix: Some(prefix),
+            remove_extra_whitespaces: Some(false),
+        }),
+    };
+    model.encode_to_vec()
+}
+
+fn assemble(model: &Model) -> Result<Tokenizer, Error> {
     if model.pieces.is_empty() {
         return Err("the SentencePiece model has no pieces".into());
     }

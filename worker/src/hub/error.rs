@@ -123,10 +123,20 @@ pub enum HubError {
         source: io::Error,
     },
     /// There are no weights that the engine reads.
-    #[error("{id} has no weights as safetensors or pytorch_model*.bin: it is none that the engine computes")]
+    #[error(
+        "{id} has no weights as safetensors, pytorch_model*.bin or GGUF: it is none that the engine computes"
+    )]
     NoWeights {
         /// The model.
         id: String,
+    },
+    /// It is not clear which file is meant.
+    #[error("{id} has several GGUF files ({}); name one: candle:{id}/{}", files.join(", "), files.first().map_or("", String::as_str))]
+    SeveralModels {
+        /// The model.
+        id: String,
+        /// The files.
+        files: Vec<String>,
     },
 }
 

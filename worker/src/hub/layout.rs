@@ -95,6 +95,12 @@ impl Layout {
         files.lines().all(|file| folder.join(file).is_file()).then_some(folder)
     }
 
+    /// The commit's folder, if a file is in it.
+    pub(super) fn has(&self, commit: &str, file: &str) -> Option<PathBuf> {
+        let folder = self.snapshot(commit);
+        folder.join(file).is_file().then_some(folder)
+    }
+
     /// The commit's folder, if it looks as if the engine could load it: another tool may have made it.
     pub(super) fn usable(&self, commit: &str) -> Option<PathBuf> {
         let folder = self.snapshot(commit);

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::name::is_commit;
+use super::name::{is_commit, is_gguf};
 
 /// What the engine reads beside the weights.
 const SMALL: [&str; 8] = [
@@ -40,6 +40,12 @@ impl Listing {
     /// The commit.
     pub(super) fn commit(&self) -> &str {
         &self.sha
+    }
+
+    /// Its GGUF files: whole models, each with its tokenizer.
+    pub(super) fn models(&self) -> Vec<String> {
+        let names = self.siblings.iter().map(|file| &file.rfilename);
+        names.filter(|name| is_gguf(name)).cloned().collect()
     }
 
     /// What the engine needs, weights last: safetensors where there are any, else PyTorch's files. Nothing where there
@@ -125,6 +131,16 @@ mod tests {
             ]
         );
         assert!(wanted(&["config.json", "flax_model.msgpack"]).is_empty());
+    }
+
+    #[test]
+    fn gguf_files_are_models_of_their_own() {
+        let siblings = ["a-q8.gguf", "README.md", "sub/b.gguf", "../c.gguf", ".gguf", "d.gguf"];
+        let siblings = siblings.map(|name| serde_json::json!({"rfilename": name}));
+        let body = serde_json::json!({"sha": COMMIT, "siblings": siblings}).to_string();
+        let listing = Listing::read(body.as_bytes()).unwrap();
+        assert_eq!(listing.models(), ["a-q8.gguf", "d.gguf"]);
+        assert!(listing.wanted().is_empty());
     }
 
     #[test]

@@ -27,10 +27,17 @@ use site::Site;
 /// A model of the hub on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubModel {
-    /// What it is: its id and the commit.
+    /// What it is: its id, the file if one is named, and the commit.
     pub name: HubName,
     /// The folder of its files.
     pub folder: PathBuf,
+}
+
+impl HubModel {
+    /// Where the model is: the file that is named, or the folder.
+    pub fn path(&self) -> PathBuf {
+        self.name.file().map_or_else(|| self.folder.clone(), |file| self.folder.join(file))
+    }
 }
 
 /// The hub, as the environment says unless settings are given.
@@ -71,12 +78,12 @@ impl Hub {
         ran.unwrap_or_else(|_| Err(HubError::Settings { message: "the download was cut short".to_owned() }))
     }
 
-    /// The folder that a path means: itself, or that of the hub's model where it names one.
+    /// The folder or file that a path means: itself, or that of the hub's model where it names one.
     ///
     /// # Errors
     /// See [`HubError`].
-    pub fn folder(&self, path: &Path) -> Result<PathBuf, HubError> {
-        HubName::of_path(path).map_or_else(|| Ok(path.to_owned()), |name| Ok(self.fetch(&name)?.folder))
+    pub fn path(&self, path: &Path) -> Result<PathBuf, HubError> {
+        HubName::of_path(path).map_or_else(|| Ok(path.to_owned()), |name| Ok(self.fetch(&name)?.path()))
     }
 
     fn site(&self) -> Result<&Site, HubError> {
@@ -92,14 +99,20 @@ impl Hub {
 async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
     let layout = Layout::new(&site.settings.cache, name.id());
     let here = |commit: &str, folder| HubModel { name: name.at(commit), folder };
+    // A file stands in its commit's folder once it is whole; of a folder's files all must be there.
+    let completed = |commit: &str| match name.file() {
+        Some(file) => layout.has(commit, file),
+        None => layout.completed(commit),
+    };
     if let Some(commit) = name.commit()
-        && let Some(folder) = layout.completed(commit)
+        && let Some(folder) = completed(commit)
     {
         return Ok(here(commit, folder));
     }
     let kept = || {
         let commit = name.commit().map(str::to_owned).or_else(|| layout.noted(name.revision()))?;
-        let folder = layout.completed(&commit).or_else(|| layout.usable(&commit))?;
+        let usable = || name.file().map_or_else(|| layout.usable(&commit), |_| None);
+        let folder = completed(&commit).or_else(usable)?;
         Some(here(&commit, folder))
     };
     if site.settings.offline {
@@ -116,10 +129,7 @@ async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
         Err(error) => return Err(error),
     };
     let listing = Listing::read(&body).map_err(|message| site.answer(&message))?;
-    let files = listing.wanted();
-    if files.is_empty() {
-        return Err(HubError::NoWeights { id: name.id().to_owned() });
-    }
+    let files = wanted(&listing, name, site)?;
     let pinned = name.at(listing.commit());
     for file in &files {
         transfer::ensure(site, &layout, &pinned, file).await?;
@@ -128,6 +138,26 @@ async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
     if name.commit().is_none() {
         layout.note(name.revision(), listing.commit()).map_err(HubError::file(cache()))?;
     }
-    layout.complete(listing.commit(), &files).map_err(HubError::file(cache()))?;
+    if name.file().is_none() {
+        layout.complete(listing.commit(), &files).map_err(HubError::file(cache()))?;
+    }
     Ok(here(listing.commit(), layout.snapshot(listing.commit())))
+}
+
+/// What is downloaded of a model: the file that is named, or what a folder needs, or the only GGUF file.
+fn wanted(listing: &Listing, name: &HubName, site: &Site) -> Result<Vec<String>, HubError> {
+    let id = || name.id().to_owned();
+    let mut models = listing.models();
+    if let Some(file) = name.file() {
+        models.retain(|model| model == file);
+        let missing = || HubError::Missing { id: id(), host: site.host(), what: file.to_owned() };
+        return if models.is_empty() { Err(missing()) } else { Ok(models) };
+    }
+    let files = listing.wanted();
+    match (files.is_empty(), models.len()) {
+        (false, _) => Ok(files),
+        (true, 0) => Err(HubError::NoWeights { id: id() }),
+        (true, 1) => Ok(models),
+        (true, _) => Err(HubError::SeveralModels { id: id(), files: models }),
+    }
 }

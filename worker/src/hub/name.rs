@@ -1,4 +1,5 @@
-//! Names of models on the hub: `owner/name`, with a branch, tag or commit after an `@` where not `main`.
+//! Names of models on the hub: `owner/name`, or `owner/name/file.gguf` where a GGUF file is meant, with a branch, tag or
+//! commit after an `@` where not `main`.
 
 use std::fmt;
 use std::path::Path;
@@ -8,11 +9,15 @@ use std::str::FromStr;
 const MAIN: &str = "main";
 /// The longest name of an owner or a model that the hub allows.
 const LONGEST: usize = 96;
+/// The longest name of a file that file systems have.
+const LONGEST_FILE: usize = 255;
 
 /// A model of the hub.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HubName {
     id: String,
+    /// The GGUF file, where one is meant.
+    file: Option<String>,
     revision: String,
 }
 
@@ -29,6 +34,11 @@ impl HubName {
         &self.id
     }
 
+    /// The GGUF file that is meant, where one is named.
+    pub fn file(&self) -> Option<&str> {
+        self.file.as_deref()
+    }
+
     /// A branch, a tag, or a commit.
     pub fn revision(&self) -> &str {
         &self.revision
@@ -42,7 +52,7 @@ impl HubName {
     /// The same model at a commit.
     #[must_use]
     pub fn at(&self, commit: &str) -> Self {
-        Self { id: self.id.clone(), revision: commit.to_owned() }
+        Self { revision: commit.to_owned(), ..self.clone() }
     }
 }
 
@@ -50,29 +60,41 @@ impl FromStr for HubName {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let (id, revision) = text.split_once('@').unwrap_or((text, MAIN));
-        let (owner, name) = id.split_once('/').ok_or(())?;
-        let is_word = |word: &str| {
-            let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-            word.len() <= LONGEST
-                && word.bytes().all(known)
-                && word.bytes().any(|byte| byte.is_ascii_alphanumeric())
-                && !word.starts_with(['-', '.'])
-                && !word.contains("..")
-        };
+        let (path, revision) = text.split_once('@').unwrap_or((text, MAIN));
+        let mut parts = path.split('/');
+        let (owner, name) = parts.next().zip(parts.next()).ok_or(())?;
+        let file = parts.next();
         // A revision becomes a path below the cache.
-        let is_revision = revision.split('/').all(is_word);
-        if is_word(owner) && is_word(name) && is_revision {
-            Ok(Self { id: id.to_owned(), revision: revision.to_owned() })
+        let is_revision = revision.split('/').all(|word| is_word(word, LONGEST));
+        let is_id = is_word(owner, LONGEST) && is_word(name, LONGEST);
+        if is_id && is_revision && file.is_none_or(is_gguf) && parts.next().is_none() {
+            let (id, file) = (format!("{owner}/{name}"), file.map(str::to_owned));
+            Ok(Self { id, file, revision: revision.to_owned() })
         } else {
             Err(())
         }
     }
 }
 
+/// Whether a text can be a part of a name, and of a path below the cache.
+fn is_word(word: &str, longest: usize) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    word.len() <= longest
+        && word.bytes().all(known)
+        && word.bytes().any(|byte| byte.is_ascii_alphanumeric())
+        && !word.starts_with(['-', '.'])
+        && !word.contains("..")
+}
+
+/// Whether a name is that of a GGUF file in the folder itself.
+pub(super) fn is_gguf(name: &str) -> bool {
+    is_word(name, LONGEST_FILE) && name.ends_with(".gguf")
+}
+
 impl fmt::Display for HubName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}@{}", self.id, self.revision)
+        let file = self.file.iter().map(|file| format!("/{file}")).collect::<String>();
+        write!(formatter, "{}{file}@{}", self.id, self.revision)
     }
 }
 
@@ -100,6 +122,8 @@ mod tests {
             ("TinyLlama/TinyLlama-1.1B-Chat-v1.0", "TinyLlama/TinyLlama-1.1B-Chat-v1.0@main"),
             ("org/model@refs/pr/1", "org/model@refs/pr/1"),
             (pinned.as_str(), pinned.as_str()),
+            ("org/model/llama-Q4_K_M.gguf", "org/model/llama-Q4_K_M.gguf@main"),
+            ("org/model/a.gguf@v1", "org/model/a.gguf@v1"),
         ] {
             assert_eq!(text.parse::<HubName>().unwrap().to_string(), shown);
         }
@@ -112,6 +136,10 @@ mod tests {
             "./model",
             "../model",
             "a/b/c",
+            "a/b/.gguf",
+            "a/b/../c.gguf",
+            "a/b/c/d.gguf",
+            "a/b/c.gguf/",
             "~/model",
             "org/mo del",
             "org/",
@@ -134,9 +162,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_never_leave_the_cache(text in "[a-z./@~\\\\-]{1,40}") {
+        fn names_never_leave_the_cache(text in "[a-z./@~\\\\-]{1,40}|[a-z./]{2,9}/[a-z./]{1,9}/[a-z./]{0,9}\\.gguf") {
             if let Ok(name) = text.parse::<HubName>() {
-                for part in name.id().split('/').chain(name.revision().split('/')) {
+                for part in name.id().split('/').chain(name.file()).chain(name.revision().split('/')) {
                     prop_assert!(!part.is_empty() && !part.starts_with('.') && !part.contains('\\'));
                 }
             }

@@ -1,10 +1,11 @@
 //! Conversations as text, by the model's own template: `chat_template.jinja`, or `chat_template` in
-//! `tokenizer_config.json`, as Hugging Face's tokenizers lay them out
+//! `tokenizer_config.json` or in a GGUF file's metadata, as Hugging Face's tokenizers lay them out
 //! (<https://huggingface.co/docs/transformers/chat_templating>).
 
 use std::io;
 use std::path::Path;
 
+use lumos_engine::StoredChat;
 use lumos_tasks::Message;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, context};
@@ -56,6 +57,15 @@ impl ChatTemplate {
             },
         };
         Self::parse(template, &configuration).map_err(|error| invalid(file, &error))
+    }
+
+    /// The layout that a GGUF file carries.
+    ///
+    /// # Errors
+    /// If it is no template.
+    pub(super) fn of_gguf(stored: StoredChat) -> Result<Self, Error> {
+        let StoredChat { template, bos_token, eos_token } = stored;
+        Ok(Self { bos_token, eos_token, ..Self::parse(template, &Value::Null)? })
     }
 
     fn parse(template: String, configuration: &Value) -> Result<Self, Error> {
@@ -160,6 +170,18 @@ mod tests {
         write("chat_template.jinja", "{% for %}");
         let error = ChatTemplate::of_folder(folder.path()).unwrap_err().to_string();
         assert!(error.contains("chat_template.jinja"), "{error}");
+    }
+
+    #[test]
+    fn the_template_of_a_gguf_file_is_used() {
+        let stored = StoredChat {
+            template: "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}".to_owned(),
+            bos_token: "<s>".to_owned(),
+            eos_token: "</s>".to_owned(),
+        };
+        let chat = ChatTemplate::of_gguf(stored.clone()).unwrap();
+        assert_eq!(chat.render(&conversation(&[("user", "a")])).unwrap(), "<s>a</s>");
+        assert!(ChatTemplate::of_gguf(StoredChat { template: "{% for %}".to_owned(), ..stored }).is_err());
     }
 
     #[test]

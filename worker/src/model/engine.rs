@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use lumos_engine::{
     DType, Engine, GenerateError, GenerateRequest, LoadError, LoadOptions, ModelSource, RotaryPrecision,
+    StoredChat,
 };
 use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop};
 
@@ -91,6 +92,15 @@ impl EngineBackend {
         let chat = match &source {
             ModelSource::Folder(folder) => ChatTemplate::of_folder(folder)
                 .map_err(|source| LoadError::FolderUnreadable { folder: folder.clone(), source })?,
+            ModelSource::Gguf(file) => StoredChat::read(file)?.map_or_else(
+                || Ok(ChatTemplate::plain()),
+                |stored| {
+                    ChatTemplate::of_gguf(stored).map_err(|error| LoadError::InvalidConfig {
+                        file: file.clone(),
+                        reason: format!("tokenizer.chat_template: {error}"),
+                    })
+                },
+            )?,
             _ => ChatTemplate::plain(),
         };
         Engine::load(source, settings.options()).map(|engine| Self { engine, chat })

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use lumos_engine::LoadError;
 use lumos_tasks::Role;
 use thiserror::Error;
 
@@ -51,8 +52,16 @@ pub enum IdentifyError {
         /// Why not, and what to do.
         source: HubError,
     },
+    /// It is not clear which model of a folder is meant.
+    #[error("model {name}: {source}")]
+    Folder {
+        /// The model's name.
+        name: String,
+        /// What the folder holds.
+        source: LoadError,
+    },
     /// The folder is no model's.
-    #[error("model {name}: {} holds no weights; copy *.safetensors or pytorch_model*.bin into it", path.display())]
+    #[error("model {name}: {} holds no weights; copy *.safetensors, pytorch_model*.bin or a *.gguf into it", path.display())]
     NoWeights {
         /// The model's name.
         name: String,

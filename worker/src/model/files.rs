@@ -36,9 +36,14 @@ impl ModelFile {
     }
 }
 
-/// The identity of a model: hash over its files' names and hashes.
+/// The identity of a model: hash over its files' names and hashes. The name of a GGUF file, which is a whole model, is
+/// anybody's choice and does not count.
 pub(super) fn identity(files: &[ModelFile]) -> ContentHash {
-    let files: Vec<_> = files.iter().map(|file| (&file.name, &file.sha256)).collect();
+    let name = |file: &ModelFile| match file.name.ends_with(".gguf") {
+        true => "model.gguf".to_owned(),
+        false => file.name.clone(),
+    };
+    let files: Vec<_> = files.iter().map(|file| (name(file), &file.sha256)).collect();
     ContentHash::of_json(&files)
 }
 

@@ -20,7 +20,7 @@ use super::script::{Script, ScriptBackend};
 use super::settings::ModelsSettings;
 use super::{ModelBackend, builtin, files};
 use crate::drive::Backends;
-use crate::hub::{Hub, HubError, HubModel, HubName};
+use crate::hub::{Hub, HubError, HubName};
 use crate::tools::ToolSets;
 
 /// A model's identity and the files it was made from.
@@ -137,18 +137,20 @@ impl Models {
                 (builtin::listed(files), computed_in(RotaryPrecision::Full))
             }
             ModelName::Candle(path) => {
-                let folder = match self.on_the_hub(name, &path) {
-                    Some(asked) => self.hub_folder(name, &asked, &mut known_as)?,
+                let path = match self.on_the_hub(name, &path) {
+                    Some(asked) => self.hub_path(name, &asked, &mut known_as)?,
                     None => path,
                 };
-                (files_of(name, folder)?, computed_in(stored))
+                let (files, rotary) = files_at(name, path, stored)?;
+                (files, computed_in(rotary))
             }
             ModelName::Lumos(pair) => {
                 let asked = pair
                     .resolve(role, formulation)
                     .map_err(|message| IdentifyError::Settings { name: name.to_owned(), message })?;
-                let folder = self.hub_folder(name, &asked, &mut known_as)?;
-                (files_of(name, folder)?, computed_in(stored))
+                let path = self.hub_path(name, &asked, &mut known_as)?;
+                let (files, rotary) = files_at(name, path, stored)?;
+                (files, computed_in(rotary))
             }
             ModelName::Script(file) => {
                 (vec![ModelFile::read(&file).map_err(|source| unreadable(name, &file, source))?], None)
@@ -164,20 +166,15 @@ impl Models {
         HubName::of_path(path).filter(|asked| any_revision || asked.commit().is_some())
     }
 
-    /// The folder of a model of the hub. It is known by its commit from then on, so that whoever works on the run takes the
-    /// same one; unless it is this host that has it there.
-    fn hub_folder(
-        &self,
-        name: &str,
-        asked: &HubName,
-        known_as: &mut String,
-    ) -> Result<PathBuf, IdentifyError> {
+    /// The folder or GGUF file of a model of the hub. It is known by its commit from then on, so that whoever works on the run
+    /// takes the same one; unless it is this host that has it there.
+    fn hub_path(&self, name: &str, asked: &HubName, known_as: &mut String) -> Result<PathBuf, IdentifyError> {
         let failed = |source| IdentifyError::Hub { name: name.to_owned(), source };
-        let HubModel { name: found, folder } = self.hub.fetch(asked).map_err(failed)?;
+        let model = self.hub.fetch(asked).map_err(failed)?;
         if self.settings.here(name) == name {
-            *known_as = format!("candle:{found}");
+            *known_as = format!("candle:{}", model.name);
         }
-        Ok(folder)
+        Ok(model.path())
     }
 
     /// The identity of a server's model: its name and address, for there is nothing to hash. Where it stands elsewhere
@@ -292,9 +289,10 @@ impl Models {
         let loaded = cell
             .get_or_try_init(|| {
                 blocking(move || {
-                    let source = match asked {
-                        Some(asked) => ModelSource::Folder(hub.fetch(&asked)?.folder),
-                        None => source,
+                    let source = match (asked, source) {
+                        (Some(asked), _) => ModelSource::of_path(&hub.fetch(&asked)?.path())?,
+                        (None, ModelSource::Folder(path)) => ModelSource::of_path(&path)?,
+                        (None, source) => source,
                     };
                     let bytes = weights(&source)?;
                     Ok::<_, Blocking>((EngineBackend::load(source, settings)?, bytes))
@@ -357,6 +355,23 @@ async fn cell<K: Eq + Hash, T>(
     Arc::clone(&slots.entry(key).or_insert_with(|| Slot::new(identity)).loaded)
 }
 
+/// The files of a model, and the rotary precision that it is computed in where folders have `stored`: a GGUF file is
+/// computed as llama.cpp does, in float32.
+fn files_at(
+    name: &str,
+    path: PathBuf,
+    stored: RotaryPrecision,
+) -> Result<(Vec<ModelFile>, RotaryPrecision), IdentifyError> {
+    let source = ModelSource::of_path(&path);
+    match source.map_err(|source| IdentifyError::Folder { name: name.to_owned(), source })? {
+        ModelSource::Gguf(file) => {
+            let read = ModelFile::read(&file).map_err(|source| unreadable(name, &file, source))?;
+            Ok((vec![read], RotaryPrecision::Full))
+        }
+        _ => Ok((files_of(name, path)?, stored)),
+    }
+}
+
 /// The files of a model's folder.
 fn files_of(name: &str, folder: PathBuf) -> Result<Vec<ModelFile>, IdentifyError> {
     let files = files::of_folder(&folder).map_err(|source| unreadable(name, &folder, source))?;
@@ -376,6 +391,7 @@ fn weights(source: &ModelSource) -> io::Result<u64> {
     match source {
         ModelSource::Memory(files) => Ok(files.weights.len() as u64),
         ModelSource::Folder(folder) => files::weights_in(folder),
+        ModelSource::Gguf(file) => Ok(std::fs::metadata(file)?.len()),
         ModelSource::Random { shape, .. } => Ok(shape.parameters() * size_of::<f32>() as u64),
     }
 }

@@ -78,10 +78,12 @@ impl ServedModel {
     }
 }
 
-/// What a folder's model is called where nobody says: its last part; that of a model of the hub its id.
+/// What a folder's model is called where nobody says: its last part; that of a model of the hub its id, and the file if one
+/// is named.
 pub fn folder_id(path: &Path) -> String {
     if let Some(name) = HubName::of_path(path) {
-        return name.id().to_owned();
+        let file = name.file().map(|file| format!("/{file}"));
+        return format!("{}{}", name.id(), file.unwrap_or_default());
     }
     path.file_name().map_or_else(|| "model".to_owned(), |name| name.to_string_lossy().into_owned())
 }

@@ -1,0 +1,151 @@
+//! The shape of a model out of the metadata (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md#llm>).
+
+use super::metadata::Metadata;
+use super::{invalid, unsupported};
+use crate::error::LoadError;
+use crate::load::config::{ModelConfig, RopeScaling};
+use crate::options::DType;
+
+/// The only architecture that is computed here: llama.cpp's name for Llama and Mistral.
+const ARCHITECTURE: &str = "llama";
+/// What Hugging Face calls it.
+const HUGGING_FACE: &str = "LlamaForCausalLM";
+/// Texts of tokens that end a reply, whether or not the metadata say so: llama.cpp goes by them too (`llama-vocab.cpp`).
+const ENDS: [&str; 7] = [
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|endoftext|>",
+    "<end_of_turn>",
+];
+/// The type of control tokens in `tokenizer.ggml.token_type`.
+pub(super) const CONTROL: usize = 3;
+
+/// Refuses what is no model of the Llama family in one file.
+pub(super) fn check_kind(metadata: &Metadata<'_>) -> Result<(), LoadError> {
+    let refuse = |reason: String| Err(unsupported(metadata.file, reason));
+    let architecture =
+        metadata.text("general.architecture")?.ok_or_else(|| metadata.missing("general.architecture"))?;
+    if architecture != ARCHITECTURE {
+        return refuse(format!("general.architecture {architecture:?} is not supported"));
+    }
+    if let Some(kind) = metadata.text("general.type")?.filter(|kind| *kind != "model") {
+        return refuse(format!("general.type is {kind:?}, not \"model\""));
+    }
+    if let Some(parts) = metadata.number("split.count")?.filter(|parts| *parts > 1) {
+        return refuse(format!(
+            "it is one of {parts} parts of a model (split.count); join them with llama.cpp's llama-gguf-split --merge"
+        ));
+    }
+    if let Some(experts) = metadata.number("llama.expert_count")?.filter(|experts| *experts > 0) {
+        return refuse(format!("it is a mixture of {experts} experts (llama.expert_count)"));
+    }
+    if metadata.flag("llama.attention.causal")? == Some(false) {
+        return refuse("its attention is not causal (llama.attention.causal)".to_owned());
+    }
+    Ok(())
+}
+
+/// Reads the shape. `factors` are divisors of the rotary frequencies, one a pair.
+///
+/// As in llama.cpp, a Mistral's window of attention does not count: the files of this architecture do not carry it.
+pub(super) fn config(
+    metadata: &Metadata<'_>,
+    tied_embeddings: bool,
+    factors: Option<Vec<f32>>,
+) -> Result<ModelConfig, LoadError> {
+    let hidden_size = metadata.required("llama.embedding_length")?;
+    let heads = metadata.required("llama.attention.head_count")?;
+    let key_value_heads = metadata.number("llama.attention.head_count_kv")?.unwrap_or(heads);
+    let default_size = hidden_size.checked_div(heads).unwrap_or_default();
+    let head_size = metadata.number("llama.attention.key_length")?.unwrap_or(default_size);
+    for key in ["llama.attention.value_length", "llama.rope.dimension_count"] {
+        let found = metadata.number(key)?.unwrap_or(head_size);
+        if found != head_size {
+            let reason = format!("{key} is {found}, but heads have {head_size} values");
+            return Err(unsupported(metadata.file, reason));
+        }
+    }
+    let norm_epsilon = "llama.attention.layer_norm_rms_epsilon";
+    let positive = |key: &str, value: f64| {
+        Some(value)
+            .filter(|value| *value > 0.0)
+            .ok_or_else(|| invalid(metadata.file, &format!("{key} is not positive")))
+    };
+    let rope_theta = metadata.float("llama.rope.freq_base")?.unwrap_or(10_000.0);
+    let config = ModelConfig {
+        architecture: HUGGING_FACE.to_owned(),
+        hidden_size,
+        intermediate_size: metadata.required("llama.feed_forward_length")?,
+        layers: metadata.required("llama.block_count")?,
+        heads,
+        key_value_heads,
+        head_size,
+        norm_epsilon: metadata.float(norm_epsilon)?.ok_or_else(|| metadata.missing(norm_epsilon))?,
+        rope_theta: positive("llama.rope.freq_base", rope_theta)?,
+        rope_scaling: scaling(metadata, head_size, factors)?,
+        rope_dtype: DType::F32,
+        sliding_window: None,
+        tied_embeddings,
+        context_length: metadata.required("llama.context_length")?,
+        end_of_sequence: ends(metadata)?,
+    };
+    config.checked(metadata.file)
+}
+
+fn scaling(
+    metadata: &Metadata<'_>,
+    head_size: usize,
+    factors: Option<Vec<f32>>,
+) -> Result<RopeScaling, LoadError> {
+    let factor = match metadata.float("llama.rope.scaling.factor")? {
+        Some(factor) => Some(factor),
+        // Before August 2023.
+        None => metadata.float("llama.rope.scale_linear")?,
+    };
+    let factor = factor.filter(|factor| *factor != 0.0).unwrap_or(1.0);
+    if factor < 0.0 {
+        return Err(invalid(metadata.file, "llama.rope.scaling.factor is negative"));
+    }
+    let linear = match metadata.text("llama.rope.scaling.type")? {
+        Some("none") => 1.0,
+        None | Some("linear") => factor,
+        Some(other) => {
+            return Err(unsupported(
+                metadata.file,
+                format!("llama.rope.scaling.type {other:?} is not supported"),
+            ));
+        }
+    };
+    match factors {
+        Some(factors) if 2 * factors.len() != head_size => {
+            let (found, expected) = (factors.len(), head_size / 2);
+            Err(invalid(metadata.file, &format!("rope_freqs.weight has {found} factors, not {expected}")))
+        }
+        Some(factors) => {
+            let divisors = factors.into_iter().map(|divisor| divisor * linear as f32).collect();
+            Ok(RopeScaling::Divisors(divisors))
+        }
+        None if linear == 1.0 => Ok(RopeScaling::None),
+        None => Ok(RopeScaling::Linear { factor: linear }),
+    }
+}
+
+/// The ids that end a reply: those that the metadata name, and control tokens that are known to.
+fn ends(metadata: &Metadata<'_>) -> Result<Vec<u32>, LoadError> {
+    let mut ids = Vec::new();
+    for key in ["eos", "eot", "eom"] {
+        ids.extend(metadata.number(&format!("tokenizer.ggml.{key}_token_id"))?);
+    }
+    let tokens = metadata.texts("tokenizer.ggml.tokens")?.unwrap_or_default();
+    let kinds = metadata.numbers("tokenizer.ggml.token_type")?.unwrap_or_default();
+    let known = tokens.iter().zip(kinds).enumerate();
+    ids.extend(known.filter(|(_, (text, kind))| *kind == CONTROL && ENDS.contains(text)).map(|(id, _)| id));
+    ids.sort_unstable();
+    ids.dedup();
+    ids.into_iter()
+        .map(|id| u32::try_from(id).map_err(|_| invalid(metadata.file, &format!("there is no token {id}"))))
+        .collect()
+}

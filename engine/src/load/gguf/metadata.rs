@@ -1,0 +1,112 @@
+//! Values of the metadata by key and type.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use candle_core::quantized::gguf_file::Value;
+
+use super::invalid;
+use crate::error::LoadError;
+
+/// The metadata of a file, which errors name.
+pub(super) struct Metadata<'a> {
+    pub(super) file: &'a Path,
+    pub(super) values: &'a HashMap<String, Value>,
+}
+
+impl<'a> Metadata<'a> {
+    /// A text, if the key is there.
+    pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>, LoadError> {
+        self.get(key, "a text", |value| match value {
+            Value::String(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// A whole number that is not negative, if the key is there.
+    pub(super) fn number(&self, key: &str) -> Result<Option<usize>, LoadError> {
+        self.get(key, "a whole number", whole)
+    }
+
+    /// The same for a key that must be there.
+    pub(super) fn required(&self, key: &str) -> Result<usize, LoadError> {
+        self.number(key)?.ok_or_else(|| self.missing(key))
+    }
+
+    /// A number, if the key is there.
+    pub(super) fn float(&self, key: &str) -> Result<Option<f64>, LoadError> {
+        self.get(key, "a number", |value| float(value).filter(|value| value.is_finite()))
+    }
+
+    /// A truth value, if the key is there.
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, LoadError> {
+        self.get(key, "true or false", |value| value.to_bool().ok())
+    }
+
+    /// A list of texts, if the key is there.
+    pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, LoadError> {
+        self.list(key, "a list of texts", |value| match value {
+            Value::String(text) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// A list of numbers, if the key is there.
+    pub(super) fn floats(&self, key: &str) -> Result<Option<Vec<f32>>, LoadError> {
+        self.list(key, "a list of numbers", |value| float(value).map(|value| value as f32))
+    }
+
+    /// A list of whole numbers, if the key is there.
+    pub(super) fn numbers(&self, key: &str) -> Result<Option<Vec<usize>>, LoadError> {
+        self.list(key, "a list of whole numbers", whole)
+    }
+
+    /// The error that a key is missing.
+    pub(super) fn missing(&self, key: &str) -> LoadError {
+        invalid(self.file, &format!("the metadata have no {key}"))
+    }
+
+    fn get<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, LoadError> {
+        let Some(value) = self.values.get(key) else { return Ok(None) };
+        let wrong = || invalid(self.file, &format!("the metadata's {key} is not {expected}"));
+        read(value).map(Some).ok_or_else(wrong)
+    }
+
+    fn list<T>(
+        &self,
+        key: &str,
+        expected: &str,
+        read: impl Fn(&'a Value) -> Option<T>,
+    ) -> Result<Option<Vec<T>>, LoadError> {
+        self.get(key, expected, |value| match value {
+            Value::Array(values) => values.iter().map(&read).collect(),
+            _ => None,
+        })
+    }
+}
+
+/// A number of any integer type that is not negative.
+fn whole(value: &Value) -> Option<usize> {
+    let signed = |value: i64| usize::try_from(value).ok();
+    match value {
+        Value::I8(value) => signed(i64::from(*value)),
+        Value::I16(value) => signed(i64::from(*value)),
+        Value::I32(value) => signed(i64::from(*value)),
+        Value::I64(value) => signed(*value),
+        Value::Bool(_) => None,
+        other => other.to_u64().ok().and_then(|value| usize::try_from(value).ok()),
+    }
+}
+
+fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::F32(value) => Some(f64::from(*value)),
+        Value::F64(value) => Some(*value),
+        other => whole(other).map(|value| value as f64),
+    }
+}

@@ -1,0 +1,115 @@
+//! GGUF files of the Llama family, as llama.cpp's `convert_hf_to_gguf.py` writes them: one file with shape, tokenizer and
+//! weights. The format is <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>; candle reads it.
+
+mod chat;
+mod config;
+mod metadata;
+mod names;
+mod tensors;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use candle_core::quantized::gguf_file::Content;
+use memmap2::Mmap;
+
+pub use chat::StoredChat;
+use metadata::Metadata;
+pub(super) use tensors::GgufTensors;
+
+use super::config::ModelConfig;
+use super::mapped;
+use crate::error::LoadError;
+use crate::tokenizer::Tokenizer;
+
+/// Most bytes of everything before the tensors. A vocabulary of 128,000 with its merges has 8 MiB; what a damaged length
+/// can make the reader allocate is bounded by it.
+const LARGEST_HEADER: usize = 32 << 20;
+
+/// An opened file: its metadata and its table of tensors are read.
+pub(super) struct GgufFile {
+    path: PathBuf,
+    bytes: Mmap,
+    content: Content,
+}
+
+impl GgufFile {
+    /// Opens a file and checks that it is one model of the Llama family, and whole.
+    pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
+        let bytes = mapped::map(path)
+            .map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
+        let content = read(&bytes, path)?;
+        let file = Self { path: path.to_owned(), bytes, content };
+        config::check_kind(&file.metadata())?;
+        Ok(file)
+    }
+
+    /// The shape that the metadata describe.
+    pub(super) fn config(&self) -> Result<ModelConfig, LoadError> {
+        let factors = tensors::frequency_factors(&self.content, &self.bytes, &self.path)?;
+        config::config(&self.metadata(), tensors::is_tied(&self.content), factors)
+    }
+
+    /// The tokenizer that the metadata hold.
+    pub(super) fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
+        vocabulary::tokenizer(&self.metadata())
+    }
+
+    /// The tensors, under the names that Hugging Face's Llama has for them.
+    pub(super) fn into_tensors(self, config: &ModelConfig) -> Result<GgufTensors, LoadError> {
+        GgufTensors::new(self.path, self.bytes, &self.content, config)
+    }
+
+    fn metadata(&self) -> Metadata<'_> {
+        Metadata { file: &self.path, values: &self.content.metadata }
+    }
+}
+
+/// Reads metadata and table of tensors.
+fn read(bytes: &[u8], path: &Path) -> Result<Content, LoadError> {
+    let head = &bytes[..bytes.len().min(LARGEST_HEADER)];
+    if has_no_alignment(head) {
+        return Err(invalid(path, "general.alignment is 0"));
+    }
+    Content::read(&mut Cursor::new(head)).map_err(|error| {
+        let reason = error.to_string();
+        if reason.contains("unknown dtype for tensor") {
+            let reason = format!(
+                "{} (one of ggml's types that is not read here; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to \
+                 Q6_K are)",
+                reason.lines().next().unwrap_or_default()
+            );
+            return LoadError::Unsupported { file: path.to_owned(), reason };
+        }
+        invalid(path, &reason)
+    })
+}
+
+/// Whether some metadata set the alignment to 0, by which candle would divide.
+fn has_no_alignment(head: &[u8]) -> bool {
+    const KEY: &[u8] = b"general.alignment";
+    head.windows(KEY.len()).enumerate().filter(|(_, window)| *window == KEY).any(|(start, _)| {
+        let rest = &head[start + KEY.len()..];
+        // Types 0 to 5 are integers of one, two and four bytes, unsigned and signed.
+        let width = match rest {
+            [kind @ 0..=5, 0, 0, 0, ..] => 1 << (kind / 2),
+            _ => return false,
+        };
+        rest[4..].iter().take(width).all(|byte| *byte == 0)
+    })
+}
+
+/// The error that a file is damaged.
+fn invalid(file: &Path, reason: &str) -> LoadError {
+    // Candle's errors may have a backtrace behind their first line.
+    let reason = reason.lines().next().unwrap_or_default().to_owned();
+    LoadError::InvalidWeights { file: file.to_owned(), reason }
+}
+
+/// The error that a file is of a kind that is not computed here.
+fn unsupported(file: &Path, reason: String) -> LoadError {
+    LoadError::Unsupported { file: file.to_owned(), reason }
+}

@@ -1,0 +1,80 @@
+//! Names of tensors.
+
+/// Which of its rows a matrix has in another order than Hugging Face's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turned {
+    /// None.
+    No,
+    /// Those of each query head: the converter puts the two halves that are turned together next to each other.
+    Queries,
+    /// The same for the heads of keys.
+    Keys,
+}
+
+/// The name that Hugging Face's Llama has for a tensor, and how its rows lie; nothing for what the model does not have.
+pub(super) fn hugging_face(name: &str) -> Option<(String, Turned)> {
+    let whole = match name {
+        "token_embd.weight" => Some("model.embed_tokens.weight"),
+        "output_norm.weight" => Some("model.norm.weight"),
+        "output.weight" => Some("lm_head.weight"),
+        _ => None,
+    };
+    if let Some(whole) = whole {
+        return Some((whole.to_owned(), Turned::No));
+    }
+    let (layer, part) = name.strip_prefix("blk.")?.split_once('.')?;
+    let layer: usize = layer.parse().ok()?;
+    let (part, turned) = match part.strip_suffix(".weight")? {
+        "attn_norm" => ("input_layernorm", Turned::No),
+        "attn_q" => ("self_attn.q_proj", Turned::Queries),
+        "attn_k" => ("self_attn.k_proj", Turned::Keys),
+        "attn_v" => ("self_attn.v_proj", Turned::No),
+        "attn_output" => ("self_attn.o_proj", Turned::No),
+        "ffn_norm" => ("post_attention_layernorm", Turned::No),
+        "ffn_gate" => ("mlp.gate_proj", Turned::No),
+        "ffn_up" => ("mlp.up_proj", Turned::No),
+        "ffn_down" => ("mlp.down_proj", Turned::No),
+        _ => return None,
+    };
+    Some((format!("model.layers.{layer}.{part}.weight"), turned))
+}
+
+/// The row of the file that is a row of Hugging Face's order, for heads of `size` rows: there the first half of a head's
+/// rows is turned with the second half, in the file each row with its neighbour.
+pub(super) fn stored_row(row: usize, size: usize) -> usize {
+    let (head, within) = (row / size, row % size);
+    let (half, pair) = (within / (size / 2), within % (size / 2));
+    head * size + 2 * pair + half
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_hugging_face() {
+        let named = |name: &str| hugging_face(name).map(|(name, turned)| (name, turned));
+        let query = "model.layers.11.self_attn.q_proj.weight".to_owned();
+        assert_eq!(named("blk.11.attn_q.weight"), Some((query, Turned::Queries)));
+        assert_eq!(named("output.weight"), Some(("lm_head.weight".to_owned(), Turned::No)));
+        for other in
+            ["rope_freqs.weight", "blk.0.attn_q.bias", "blk.x.attn_q.weight", "blk.0.ffn_gate_exps.weight"]
+        {
+            assert_eq!(named(other), None, "{other}");
+        }
+    }
+
+    /// The converter's `reshape(heads, 2, size / 2).swapaxes(1, 2)`, undone.
+    #[test]
+    fn rows_go_back_to_their_halves() {
+        let (heads, size) = (3, 8);
+        let mut stored = Vec::new();
+        for head in 0..heads {
+            for pair in 0..size / 2 {
+                stored.extend([0, 1].map(|half| head * size + half * size / 2 + pair));
+            }
+        }
+        let back: Vec<usize> = (0..heads * size).map(|row| stored[stored_row(row, size)]).collect();
+        assert_eq!(back, (0..heads * size).collect::<Vec<_>>());
+    }
+}

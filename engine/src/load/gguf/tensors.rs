@@ -1,0 +1,235 @@
+//! The tensors of a file, under Hugging Face's names and with its order of rows.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use candle_core::quantized::gguf_file::{Content, TensorInfo};
+use candle_core::quantized::{GgmlDType, QStorage, QTensor};
+use candle_core::{DType as CandleType, Device, Tensor};
+use memmap2::Mmap;
+
+use super::names::{Turned, hugging_face, stored_row};
+use super::{invalid, unsupported};
+use crate::error::LoadError;
+use crate::load::config::ModelConfig;
+use crate::load::quantized::QuantizedMatrix;
+use crate::model::QuantizedFormat;
+
+/// Divisors of the rotary frequencies (Llama 3).
+const FREQUENCY_FACTORS: &str = "rope_freqs.weight";
+/// What every tensor's place is a multiple of, at the least.
+const ALIGNMENT: usize = 8;
+
+/// All tensors of a file.
+pub(crate) struct GgufTensors {
+    path: PathBuf,
+    bytes: Mmap,
+    tensors: HashMap<String, Stored>,
+}
+
+/// One tensor in the file.
+struct Stored {
+    dtype: GgmlDType,
+    /// Rows and columns, or the length.
+    shape: Vec<usize>,
+    place: Range<usize>,
+    /// Rows of a head, where they lie as the converter puts them.
+    head: Option<usize>,
+}
+
+impl GgufTensors {
+    /// Checks the table of tensors: each lies within the file, in whole blocks.
+    pub(super) fn new(
+        path: PathBuf,
+        bytes: Mmap,
+        content: &Content,
+        config: &ModelConfig,
+    ) -> Result<Self, LoadError> {
+        let mut tensors = HashMap::new();
+        for (name, info) in &content.tensor_infos {
+            if name.ends_with(".bias") {
+                return Err(unsupported(&path, format!("it has biases ({name})")));
+            }
+            let place = place(name, info, content.tensor_data_offset, bytes.len(), &path)?;
+            let Some((name, turned)) = hugging_face(name) else { continue };
+            let shape = info.shape.dims().to_vec();
+            let head = (turned != Turned::No).then_some(config.head_size);
+            if head.is_some_and(|size| !shape[0].is_multiple_of(size)) {
+                let reason = format!("tensor {name} has {} rows, which are no whole heads", shape[0]);
+                return Err(invalid(&path, &reason));
+            }
+            tensors.insert(name, Stored { dtype: info.ggml_dtype, shape, place, head });
+        }
+        Ok(Self { path, bytes, tensors })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The names that Hugging Face's model has for them.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        self.tensors.keys()
+    }
+
+    pub(crate) fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.tensors.get(name).map(|tensor| &tensor.shape[..])
+    }
+
+    /// The float type that a tensor is stored in; float32 for what is quantized.
+    pub(crate) fn dtype(&self, name: &str) -> Option<CandleType> {
+        self.tensors.get(name).map(|tensor| float(tensor.dtype).unwrap_or(CandleType::F32))
+    }
+
+    /// The values of a tensor, rows in Hugging Face's order: of the type that they are stored in, or as float32 where
+    /// they are quantized.
+    pub(crate) fn tensor(&self, name: &str) -> candle_core::Result<Option<Tensor>> {
+        let Some(stored) = self.tensors.get(name) else { return Ok(None) };
+        let bytes = &self.bytes[stored.place.clone()];
+        let tensor = match float(stored.dtype) {
+            Some(dtype) => Tensor::from_raw_buffer(bytes, dtype, &stored.shape, &Device::Cpu)?,
+            None => {
+                let storage = QStorage::from_data(Cow::Borrowed(bytes), &Device::Cpu, stored.dtype)?;
+                QTensor::new(storage, stored.shape.clone())?.dequantize(&Device::Cpu)?
+            }
+        };
+        match stored.rows() {
+            Some(rows) => {
+                let rows: Vec<u32> = rows.map(|row| row as u32).collect();
+                tensor.index_select(&Tensor::new(rows, &Device::Cpu)?, 0).map(Some)
+            }
+            None => Ok(Some(tensor)),
+        }
+    }
+
+    /// The blocks of a matrix in a format that is kept as it is stored.
+    pub(crate) fn quantized(&self, name: &str) -> Option<QuantizedMatrix<'_>> {
+        let stored = self.tensors.get(name)?;
+        let format = QuantizedFormat::of(stored.dtype)?;
+        let &[rows, columns] = &stored.shape[..] else { return None };
+        let bytes = &self.bytes[stored.place.clone()];
+        let blocks = match stored.rows() {
+            Some(order) => {
+                let width = bytes.len() / rows;
+                Cow::Owned(order.flat_map(|row| &bytes[row * width..][..width]).copied().collect())
+            }
+            None => Cow::Borrowed(bytes),
+        };
+        Some(QuantizedMatrix { format, columns, blocks })
+    }
+
+    /// Bytes that a tensor's values take in memory as a matrix of `width` bytes a value: as many as in the file where
+    /// its format is kept.
+    pub(crate) fn matrix_bytes(&self, name: &str, width: usize) -> usize {
+        let bytes = |stored: &Stored| match QuantizedFormat::of(stored.dtype) {
+            Some(_) => stored.place.len(),
+            None => stored.shape.iter().product::<usize>() * width,
+        };
+        self.tensors.get(name).map_or(0, bytes)
+    }
+
+    /// The types of the matrices if any is quantized, the one of most values first: `Q4_K + Q6_K`.
+    pub(crate) fn quantization(&self) -> Option<String> {
+        let mut values: Vec<(usize, String)> = Vec::new();
+        let matrices = self.tensors.values().filter(|stored| stored.shape.len() == 2);
+        if matrices.clone().all(|stored| float(stored.dtype).is_some()) {
+            return None;
+        }
+        for stored in matrices {
+            let (name, count) = (label(stored.dtype), stored.shape.iter().product::<usize>());
+            match values.iter_mut().find(|(_, found)| *found == name) {
+                Some((sum, _)) => *sum += count,
+                None => values.push((count, name)),
+            }
+        }
+        values.sort_unstable_by(|one, other| other.cmp(one));
+        Some(values.into_iter().map(|(_, name)| name).collect::<Vec<_>>().join(" + "))
+    }
+}
+
+impl Stored {
+    /// The rows of the file in Hugging Face's order, where they lie in another.
+    fn rows(&self) -> Option<impl Iterator<Item = usize>> {
+        let (size, rows) = (self.head?, self.shape[0]);
+        Some((0..rows).map(move |row| stored_row(row, size)))
+    }
+}
+
+/// The type of values that are not quantized.
+fn float(dtype: GgmlDType) -> Option<CandleType> {
+    match dtype {
+        GgmlDType::F32 => Some(CandleType::F32),
+        GgmlDType::F16 => Some(CandleType::F16),
+        GgmlDType::BF16 => Some(CandleType::BF16),
+        _ => None,
+    }
+}
+
+/// What ggml calls a type: `Q4_K` for `Q4K`.
+fn label(dtype: GgmlDType) -> String {
+    let name = format!("{dtype:?}");
+    match name.strip_suffix('K') {
+        Some(bits) if name.starts_with('Q') => format!("{bits}_K"),
+        _ => name,
+    }
+}
+
+/// Where a tensor's bytes are, if they are there.
+fn place(
+    name: &str,
+    info: &TensorInfo,
+    data: u64,
+    length: usize,
+    file: &Path,
+) -> Result<Range<usize>, LoadError> {
+    let wrong = |reason: &str| invalid(file, &format!("tensor {name} {reason}"));
+    let dims = info.shape.dims();
+    let (block, bytes) = (info.ggml_dtype.block_size(), info.ggml_dtype.type_size());
+    if matches!(info.ggml_dtype, GgmlDType::Q8_1 | GgmlDType::Q8K) {
+        return Err(wrong("has a type that no file stores"));
+    }
+    let values = dims.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
+    let values = values.filter(|values| *values > 0).ok_or_else(|| wrong("has an impossible size"))?;
+    if !dims.last().is_some_and(|columns| columns.is_multiple_of(block)) {
+        return Err(wrong("has rows that are no whole blocks"));
+    }
+    let bytes = (values / block).checked_mul(bytes);
+    let start = data.checked_add(info.offset).and_then(|start| usize::try_from(start).ok());
+    let end = start.zip(bytes).and_then(|(start, bytes)| start.checked_add(bytes));
+    let (Some(start), Some(end)) = (start, end) else { return Err(wrong("has an impossible size")) };
+    if end > length {
+        return Err(wrong(&format!("ends at byte {end}, but the file has {length}")));
+    }
+    if !start.is_multiple_of(ALIGNMENT) {
+        return Err(wrong(&format!("begins at byte {start}, which is not aligned")));
+    }
+    Ok(start..end)
+}
+
+/// Whether the embedding gives the logits too: there is no matrix of their own.
+pub(super) fn is_tied(content: &Content) -> bool {
+    !content.tensor_infos.contains_key("output.weight")
+}
+
+/// What the rotary frequencies are divided by, one number a pair, where the file says so.
+pub(super) fn frequency_factors(
+    content: &Content,
+    bytes: &[u8],
+    file: &Path,
+) -> Result<Option<Vec<f32>>, LoadError> {
+    let Some(info) = content.tensor_infos.get(FREQUENCY_FACTORS) else { return Ok(None) };
+    let place = place(FREQUENCY_FACTORS, info, content.tensor_data_offset, bytes.len(), file)?;
+    if info.ggml_dtype != GgmlDType::F32 {
+        return Err(invalid(file, &format!("tensor {FREQUENCY_FACTORS} is not of type F32")));
+    }
+    let values = bytes[place]
+        .chunks_exact(4)
+        .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+    let values: Vec<f32> = values.collect();
+    if !values.iter().all(|value| value.is_finite() && *value > 0.0) {
+        return Err(invalid(file, &format!("tensor {FREQUENCY_FACTORS} holds what is no positive number")));
+    }
+    Ok(Some(values))
+}

@@ -1,0 +1,69 @@
+//! Byte-pair encoding over bytes, as GPT-2 and Llama 3 have it, from pieces and merges.
+
+use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::pre_tokenizers::PreTokenizerWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+use tokenizers::pre_tokenizers::digits::Digits;
+use tokenizers::pre_tokenizers::sequence::Sequence;
+use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
+use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
+
+use super::StoredPiece;
+use super::sentencepiece::{Error, Kind};
+
+/// Llama 3's words: the pattern of its published tokenizer.json.
+const LLAMA_3: &str = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\
+                       \\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+
+/// How a text is cut into words before pairs are merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Splitting {
+    /// GPT-2's words.
+    Gpt2,
+    /// Every digit, then GPT-2's words.
+    DigitsAndGpt2,
+    /// Llama 3's words; a word that is a piece is not merged.
+    Llama3,
+}
+
+/// Pieces by id, their bytes written as characters, and merges (`left right`) by rank.
+pub(crate) struct BytePairs<'a> {
+    pub(crate) pieces: Vec<StoredPiece<'a>>,
+    pub(crate) merges: Vec<&'a str>,
+    pub(crate) splitting: Splitting,
+}
+
+pub(super) fn build(pairs: &BytePairs<'_>) -> Result<Tokenizer, Error> {
+    let BytePairs { pieces, merges, splitting } = pairs;
+    let merges = merges.iter().map(|merge| {
+        let (left, right) =
+            merge.split_once(' ').ok_or_else(|| format!("merge {merge:?} has no two parts"))?;
+        Ok((left.to_owned(), right.to_owned()))
+    });
+    let merges = merges.collect::<Result<Vec<_>, Error>>()?;
+    let vocabulary: Vocab = pieces.iter().map(|piece| piece.text.to_owned()).zip(0..).collect();
+    if vocabulary.len() != pieces.len() {
+        return Err("a piece is there twice".into());
+    }
+    let whole_words = *splitting == Splitting::Llama3;
+    let model = BPE::builder().vocab_and_merges(vocabulary, merges).ignore_merges(whole_words).build()?;
+    let mut tokenizer = Tokenizer::new(model);
+    let bytes = |words: bool| PreTokenizerWrapper::from(ByteLevel::new(false, true, words));
+    let steps: Vec<PreTokenizerWrapper> = match splitting {
+        Splitting::Gpt2 => vec![bytes(true)],
+        Splitting::DigitsAndGpt2 => vec![Digits::new(true).into(), bytes(true)],
+        Splitting::Llama3 => {
+            let pattern = SplitPattern::Regex(LLAMA_3.to_owned());
+            vec![Split::new(pattern, SplitDelimiterBehavior::Isolated, false)?.into(), bytes(false)]
+        }
+    };
+    tokenizer.with_pre_tokenizer(Some(Sequence::new(steps)));
+    tokenizer.with_decoder(Some(ByteLevel::new(false, true, false)));
+    let added = |kind: Kind, special: bool| -> Vec<AddedToken> {
+        let pieces = pieces.iter().filter(|piece| piece.kind == kind as i32);
+        pieces.map(|piece| AddedToken::from(piece.text, special).normalized(false)).collect()
+    };
+    tokenizer.add_special_tokens(added(Kind::Control, true))?;
+    tokenizer.add_tokens(added(Kind::UserDefined, false))?;
+    Ok(tokenizer)
+}

@@ -1,0 +1,342 @@
+"""Compares `lumos complete` with llama.cpp on the same GGUF files: token ids of texts, logits after the prompt, greedy tokens.
+
+    tests/tools/llama-cpp.sh [path of lumos]
+
+The files are written here as llama.cpp's convert_hf_to_gguf.py writes them, and quantized by llama.cpp. Models: those that
+ship with lumos; with LUMOS_SHARED set, also the reference models of the engine's tests; and, with the tokenizer of
+Llama 2 from there, random weights of 110 million values. In F32 and F16 greedy tokens must be equal, but where
+llama.cpp's own two best logits are closer than its arithmetic is exact.
+"""
+
+import ctypes
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import gguf
+import llama_cpp
+import numpy
+
+NEW_TOKENS = 48
+# llama.cpp multiplies halves with activations rounded to halves.
+CLOSE = {"F32": 2e-3, "F16": 5e-2}
+QUANTIZED = {
+    "Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
+    "Q6_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K,
+    "Q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
+}
+NAMES = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+WHOLE = {
+    "model.embed_tokens.weight": "token_embd.weight",
+    "model.norm.weight": "output_norm.weight",
+    "lm_head.weight": "output.weight",
+}
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
+
+
+def tensors(folder):
+    """The tensors of all safetensors of a folder, as float32."""
+    for path in sorted(folder.glob("*.safetensors")):
+        data = path.read_bytes()
+        (length,) = struct.unpack("<Q", data[:8])
+        header = json.loads(data[8 : 8 + length])
+        for name, about in header.items():
+            if name == "__metadata__":
+                continue
+            start, end = (8 + length + offset for offset in about["data_offsets"])
+            raw = data[start:end]
+            if about["dtype"] == "BF16":
+                values = (numpy.frombuffer(raw, numpy.uint16).astype(numpy.uint32) << 16).view(numpy.float32)
+            else:
+                values = numpy.frombuffer(raw, {"F32": numpy.float32, "F16": numpy.float16}[about["dtype"]])
+            yield name, values.astype(numpy.float32).reshape(about["shape"])
+
+
+def gguf_name(name):
+    if name in WHOLE:
+        return WHOLE[name]
+    layer, part = name.removeprefix("model.layers.").split(".", 1)
+    return f"blk.{layer}.{NAMES[part.removesuffix('.weight')]}.weight"
+
+
+def interleaved(tensor, heads):
+    """llama.cpp turns neighbouring pairs, Hugging Face halves."""
+    rows, columns = tensor.shape
+    return tensor.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
+
+
+def frequency_factors(config, size):
+    """What Llama 3's rotary frequencies are divided by."""
+    scaling = config.get("rope_scaling") or {}
+    if scaling.get("rope_type") != "llama3":
+        return None
+    length = 2 * numpy.pi * config["rope_theta"] ** (numpy.arange(0, size, 2) / size)
+    original, low, high = (
+        scaling[key] for key in ("original_max_position_embeddings", "low_freq_factor", "high_freq_factor")
+    )
+    smooth = (original / length - low) / (high - low)
+    between = 1 / ((1 - smooth) / scaling["factor"] + smooth)
+    factors = numpy.where(length < original / high, 1, numpy.where(length > original / low, scaling["factor"], between))
+    return factors.astype(numpy.float32)
+
+
+def published_pieces(path):
+    """Texts, scores and types of a tokenizer.model (sentencepiece_model.proto), read field by field."""
+
+    def number(data, at):
+        value = shift = 0
+        while True:
+            byte = data[at]
+            value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+            if byte < 128:
+                return value, at
+
+    def fields(data):
+        at = 0
+        while at < len(data):
+            tag, at = number(data, at)
+            if tag & 7 == 0:
+                value, at = number(data, at)
+            elif tag & 7 == 5:
+                value, at = data[at : at + 4], at + 4
+            else:
+                length, at = number(data, at)
+                value, at = data[at : at + length], at + length
+            yield tag >> 3, value
+
+    for field, piece in fields(path.read_bytes()):
+        if field == 1:
+            piece = dict(fields(piece))
+            yield piece[1].decode(), struct.unpack("<f", piece.get(2, bytes(4)))[0], piece.get(3, NORMAL)
+
+
+def sentencepiece_of_json(tokenizer):
+    """A tokenizer.json of SentencePiece's kind: a piece's score falls with the rank of the first merge that makes it."""
+    scores = {}
+    for rank, (left, right) in enumerate(tokenizer["model"]["merges"]):
+        scores.setdefault(left + right, -float(rank))
+    for piece in tokenizer["model"]["vocab"]:
+        kind = NORMAL
+        if piece == "<unk>":
+            kind = UNKNOWN
+        elif piece in ("<s>", "</s>"):
+            kind = CONTROL
+        elif len(piece) == 6 and piece.startswith("<0x"):
+            kind = BYTE
+        yield piece, scores.get(piece, -1e6), kind
+
+
+def write_vocabulary(writer, tokenizer):
+    if isinstance(tokenizer, Path):
+        pieces = list(published_pieces(tokenizer))
+    else:
+        pieces = list(sentencepiece_of_json(tokenizer)) if tokenizer["model"].get("byte_fallback") else None
+    if pieces is not None:
+        writer.add_tokenizer_model("llama")
+        writer.add_tokenizer_pre("default")
+        texts, scores, kinds = zip(*pieces)
+        writer.add_token_list(list(texts))
+        writer.add_token_scores(list(scores))
+        writer.add_token_types(list(kinds))
+        return
+    # Every digit, then GPT-2's words: what llama.cpp calls smollm.
+    steps = tokenizer["pre_tokenizer"]["pretokenizers"]
+    assert [step["type"] for step in steps] == ["Digits", "ByteLevel"], steps
+    texts = {number: text for text, number in tokenizer["model"]["vocab"].items()}
+    kinds = dict.fromkeys(texts, NORMAL)
+    for added in tokenizer["added_tokens"]:
+        texts[added["id"]] = added["content"]
+        kinds[added["id"]] = CONTROL if added["special"] else USER_DEFINED
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list([texts[number] for number in sorted(texts)])
+    writer.add_token_types([kinds[number] for number in sorted(texts)])
+    writer.add_token_merges([" ".join(merge) for merge in tokenizer["model"]["merges"]])
+
+
+def write(folder, tokenizer, target, kind):
+    """Writes a Hugging Face folder's Llama as GGUF, its matrices in a type."""
+    config = json.loads((folder / "config.json").read_text())
+    heads, key_heads = config["num_attention_heads"], config.get("num_key_value_heads", config["num_attention_heads"])
+    size = config.get("head_dim") or config["hidden_size"] // heads
+    writer = gguf.GGUFWriter(target, "llama")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(key_heads)
+    writer.add_key_length(size)
+    writer.add_value_length(size)
+    writer.add_rope_dimension_count(size)
+    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_vocab_size(config["vocab_size"])
+    write_vocabulary(writer, tokenizer)
+    writer.add_bos_token_id(config.get("bos_token_id", 1))
+    writer.add_eos_token_id(config.get("eos_token_id", 2))
+    factors = frequency_factors(config, size)
+    if factors is not None:
+        writer.add_tensor("rope_freqs.weight", factors)
+    for name, tensor in tensors(folder):
+        target_name = gguf_name(name)
+        if ".attn_q." in target_name:
+            tensor = interleaved(tensor, heads)
+        elif ".attn_k." in target_name:
+            tensor = interleaved(tensor, key_heads)
+        if tensor.ndim == 2 and kind == "F16":
+            tensor = tensor.astype(numpy.float16)
+        writer.add_tensor(target_name, numpy.ascontiguousarray(tensor))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def quantize(source, target, kind):
+    parameters = llama_cpp.llama_model_quantize_default_params()
+    parameters.ftype = QUANTIZED[kind]
+    parameters.nthread = 2
+    status = llama_cpp.llama_model_quantize(str(source).encode(), str(target).encode(), ctypes.byref(parameters))
+    assert status == 0, (target, status)
+
+
+def lumos_complete(lumos, path, prompts, vocabulary, tokens=NEW_TOKENS):
+    command = [lumos, "complete", "--model", f"candle:{path}", "--jsonl", "--stop", "", "--ignore-eos"]
+    command += ["--max-new-tokens", str(tokens), "--logits", str(vocabulary)]
+    lines = "".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts)
+    done = subprocess.run(command, input=lines, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+class LlamaCpp:
+    """llama.cpp with float32 keys and values, one sequence at a time."""
+
+    def __init__(self, path, longest):
+        self.model = llama_cpp.Llama(
+            str(path), n_ctx=longest, n_batch=512, n_threads=2, type_k=0, type_v=0, flash_attn=False, verbose=False
+        )
+
+    def tokenize(self, text):
+        return self.model.tokenize(text.encode(), add_bos=False, special=True)
+
+    def logits(self):
+        values = llama_cpp.llama_get_logits_ith(self.model.ctx, -1)
+        return numpy.ctypeslib.as_array(values, shape=(self.model.n_vocab(),)).copy()
+
+    def greedy(self, prompt, count=NEW_TOKENS):
+        """The logits after the prompt, the tokens, and how far the best two were apart at each."""
+        self.model.reset()
+        self.model.eval(prompt)
+        first, tokens, gaps = self.logits(), [], []
+        logits = first
+        for _ in range(count):
+            best = int(logits.argmax())
+            others = numpy.delete(logits, best)
+            tokens.append(best)
+            gaps.append(float(logits[best] - others.max()))
+            self.model.eval([best])
+            logits = self.logits()
+        return first, tokens, gaps
+
+
+def compare(lumos, name, path, kind, prompts, vocabulary):
+    ours = lumos_complete(lumos, path, prompts, vocabulary)
+    longest = max(len(one["prompt_tokens"]) for one in ours) + NEW_TOKENS + 8
+    theirs = LlamaCpp(path, longest)
+    alike = equal = prefix = 0
+    largest = square = size = spread = 0.0
+    for prompt, one in zip(prompts, ours):
+        alike += theirs.tokenize(prompt) == one["prompt_tokens"]
+        first, tokens, gaps = theirs.greedy(one["prompt_tokens"])
+        logits = numpy.empty(vocabulary, numpy.float32)
+        ids, values = zip(*one["logits"])
+        logits[list(ids)] = values
+        largest = max(largest, float(numpy.abs(logits - first).max()))
+        square, size = square + float(((logits - first) ** 2).sum()), size + float((first**2).sum())
+        spread = max(spread, float(first.max() - first.min()))
+        different = [at for at, pair in enumerate(zip(tokens, one["tokens"])) if pair[0] != pair[1]]
+        equal += not different
+        prefix += different[0] if different else NEW_TOKENS
+        if different and kind in CLOSE:
+            gap = gaps[different[0]]
+            assert gap < CLOSE[kind], (name, kind, prompt, different[0], gap)
+    print(
+        f"| {name} | {kind} | {alike}/{len(prompts)} | {equal}/{len(prompts)} | "
+        f"{prefix / (NEW_TOKENS * len(prompts)):.1%} | {largest:.2g} | {(square / size) ** 0.5:.2g} |",
+        flush=True,
+    )
+    return alike
+
+
+def shared_models(shared, lumos, folder):
+    golden = shared / "golden" / "engine"
+    for name in ("llama-mha", "llama-gqa-tied", "llama3-rope"):
+        cases = [json.loads(line) for line in gzip.open(golden / name / "cases.jsonl.gz", "rt")]
+        tokenizer = json.loads((golden / name / "tokenizer.json").read_text())
+        yield name, golden / name, tokenizer, [case["prompt"] for case in cases][:12]
+    weights = folder / "110m"
+    command = [lumos, "bench", "engine", "--random-weights", "110m", "--dtype", "f16", "--save-weights", str(weights)]
+    subprocess.run(command, check=True, capture_output=True)
+    questions = (shared / "data" / "gsm8k" / "test.jsonl").read_text().splitlines()[:8]
+    prompts = [json.loads(line)["question"] for line in questions]
+    yield "110m, random", weights, shared / "data" / "tokenizers" / "llama2" / "tokenizer.model", prompts
+
+
+def shipped_models():
+    samples = Path("benchmarks/samples/gsm8k.jsonl").read_text().splitlines()[:12]
+    layout = (
+        "<|user|>\nPlease provide a reasonable subgoal-based plan to solve the given task.\nTask: {}; "
+        "Initial Environment Description: None.\n<|assistant|>\n"
+    )
+    prompts = [layout.format(json.loads(line)["question"]) for line in samples]
+    for name in ("planner-iterative", "planner-onetime", "grounder"):
+        folder = Path("worker/assets/tiny") / name
+        yield f"tiny {name}", folder, json.loads((folder / "tokenizer.json").read_text()), prompts
+
+
+def main():
+    lumos = sys.argv[1]
+    shared = os.environ.get("LUMOS_SHARED")
+    print(f"llama.cpp of llama-cpp-python {llama_cpp.__version__}, {NEW_TOKENS} tokens after each prompt\n")
+    print("| model | file | prompts with equal ids | equal replies | equal until the first difference | largest difference of a logit | of all, relative |")
+    print("|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        models = list(shipped_models())
+        if shared:
+            models += shared_models(Path(shared), lumos, folder)
+        else:
+            print("LUMOS_SHARED is not set: only the shipped models are compared", file=sys.stderr)
+        for name, source, tokenizer, prompts in models:
+            vocabulary = json.loads((source / "config.json").read_text())["vocab_size"]
+            half = folder / "F16.gguf"
+            for kind in ("F32", "F16"):
+                path = folder / f"{kind}.gguf"
+                write(source, tokenizer, path, kind)
+                alike = compare(lumos, name, path, kind, prompts, vocabulary)
+                # The reference models' vocabularies were no SentencePiece models: their ranks are made up.
+                assert alike == len(prompts) or name.startswith("llama"), name
+            for kind in QUANTIZED:
+                path = folder / f"{kind}.gguf"
+                quantize(half, path, kind)
+                compare(lumos, name, path, kind, prompts, vocabulary)
+
+
+main()
