@@ -1,5 +1,6 @@
 //! What the machine can do at best.
 
+use std::borrow::Cow;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -10,7 +11,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
-use crate::model::{Execution, Linear, LinearScratch};
+use crate::load::quantized::QuantizedMatrix;
+use crate::model::{Execution, Linear, LinearScratch, Matrix, QuantizedFormat};
 use crate::options::DType;
 
 /// Bytes read in each round: far more than a processor's caches.
@@ -25,15 +27,19 @@ const PRODUCT: (usize, usize, usize) = (256, 2048, 2048);
 pub struct MachineLimits {
     /// Bytes per second that all threads together read from memory.
     pub read_bytes_per_second: f64,
-    /// Floating point operations per second of the engine's own kernel at 256 rows, for weights of the type in question.
+    /// Operations per second of the engine's own kernel at 256 rows, for weights of the type or format in question.
     pub operations_per_second: f64,
 }
 
-/// Measures the machine; takes about a second.
+/// Measures the machine for weights of a format, or else of a type; takes about a second.
 ///
 /// # Errors
 /// When threads cannot be started.
-pub fn machine_limits(threads: usize, dtype: DType) -> Result<MachineLimits, LoadError> {
+pub(super) fn machine_limits(
+    threads: usize,
+    dtype: DType,
+    format: Option<QuantizedFormat>,
+) -> Result<MachineLimits, LoadError> {
     let failed = |reason: String| LoadError::Thread { reason };
     let pool = ThreadPoolBuilder::new()
         .num_threads(threads.max(1))
@@ -41,7 +47,7 @@ pub fn machine_limits(threads: usize, dtype: DType) -> Result<MachineLimits, Loa
         .map_err(|error| failed(error.to_string()))?;
     let read_bytes_per_second = pool.install(bandwidth);
     let operations_per_second =
-        pool.install(|| operations(dtype)).map_err(|error| failed(error.to_string()))?;
+        pool.install(|| operations(dtype, format)).map_err(|error| failed(error.to_string()))?;
     Ok(MachineLimits { read_bytes_per_second, operations_per_second })
 }
 
@@ -87,10 +93,17 @@ impl WithSimd for Read<'_> {
     }
 }
 
-fn operations(dtype: DType) -> candle_core::Result<f64> {
+fn operations(dtype: DType, format: Option<QuantizedFormat>) -> candle_core::Result<f64> {
     let (rows, inputs, outputs) = PRODUCT;
-    let weight = Tensor::ones((outputs, inputs), candle_core::DType::F32, &Device::Cpu)?;
-    let layer = Linear::new(&[weight], dtype)?;
+    let layer = if let Some(format) = format {
+        let bytes = outputs * inputs / format.block_values() * format.block_bytes();
+        // Bytes that make finite scales.
+        let blocks = Cow::Owned(vec![0x11; bytes]);
+        Linear::stacked(&[Matrix::Blocks(QuantizedMatrix { format, columns: inputs, blocks })], dtype)?
+    } else {
+        let weight = Tensor::ones((outputs, inputs), candle_core::DType::F32, &Device::Cpu)?;
+        Linear::new(&[weight], dtype)?
+    };
     let input = vec![1.0; rows * inputs];
     let mut output = vec![0.0; rows * outputs];
     let mut scratch = LinearScratch::default();

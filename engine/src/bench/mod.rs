@@ -14,7 +14,8 @@ use crate::error::{GenerateError, LoadError};
 use crate::options::{LoadOptions, ModelSource};
 use crate::request::{GenerateRequest, Input, Sampling, Stop};
 use crate::stream::StreamEvent;
-pub use machine::{MachineLimits, machine_limits};
+pub use machine::MachineLimits;
+use machine::machine_limits;
 
 /// Tokens that a second turn adds to what the first one left.
 const SECOND_TURN: usize = 16;
@@ -122,7 +123,7 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
         .options
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
-    let limits = machine_limits(threads, settings.options.dtype)?;
+    let mut limits = None;
     let largest = settings.batch_sizes.iter().copied().max().unwrap_or(1);
     let mut cells = Vec::new();
     let mut loaded = None;
@@ -132,14 +133,18 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
         drop(loaded.take());
         let engine = Engine::load(settings.source.clone(), options)?;
         round(&engine, settings, 1, u64::MAX).await?;
+        let limits = match limits {
+            Some(limits) => limits,
+            None => *limits.insert(machine_limits(threads, settings.options.dtype, engine.matrices().format)?),
+        };
         for batch_size in &settings.batch_sizes {
             cells.push(cell(&engine, settings, *batch_size, reuse, &limits).await?);
         }
         let cache_bytes_per_token = (engine.statistics().page_bytes / engine.page_size()) as u64;
         loaded = Some((engine.description().clone(), engine.weight_bytes(), cache_bytes_per_token));
     }
-    let (model, weight_bytes, cache_bytes_per_token) =
-        loaded.ok_or(BenchError::Settings("nothing to measure"))?;
+    let ((model, weight_bytes, cache_bytes_per_token), limits) =
+        loaded.zip(limits).ok_or(BenchError::Settings("nothing to measure"))?;
     let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
     Ok(BenchReport {
         model,

@@ -141,6 +141,7 @@ impl Opened {
         let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
         if let Some(bytes) = self.weights.quantized_bytes(unread, options.dtype.width()) {
             matrices.bytes = bytes;
+            matrices.format = self.weights.most_common_format();
         }
         // Embeddings and norms are float32 whatever the type.
         let vectors = self.config.hidden_size * (rows + 2 * self.config.layers + 1);

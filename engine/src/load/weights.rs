@@ -14,7 +14,7 @@ use super::gguf::GgufTensors;
 use super::quantized::QuantizedMatrix;
 use super::{mapped, random};
 use crate::error::LoadError;
-use crate::model::Matrix;
+use crate::model::{Matrix, QuantizedFormat};
 use crate::options::DType;
 
 /// All tensors of a checkpoint.
@@ -226,6 +226,14 @@ impl Weights {
     pub(crate) fn quantization(&self) -> Option<String> {
         self.files.iter().find_map(|file| match file {
             WeightSource::Gguf(tensors) => tensors.quantization(),
+            _ => None,
+        })
+    }
+
+    /// The block format of most values.
+    pub(crate) fn most_common_format(&self) -> Option<QuantizedFormat> {
+        self.files.iter().find_map(|file| match file {
+            WeightSource::Gguf(tensors) => tensors.most_common_format(),
             _ => None,
         })
     }

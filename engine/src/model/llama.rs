@@ -8,6 +8,7 @@ use super::elementwise::{add, gated, rms_norm};
 use super::kernel::Execution;
 use super::linear::{Linear, LinearScratch, Matrix, to_f32};
 use super::rope::RotaryTable;
+use super::simd::QuantizedFormat;
 use crate::cache::KeyValueShape;
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
@@ -59,6 +60,8 @@ pub(crate) struct Matrices {
     pub(crate) head: usize,
     /// Bytes of both.
     pub(crate) bytes: usize,
+    /// The block format of most values, where any are in one.
+    pub(crate) format: Option<QuantizedFormat>,
 }
 
 impl Matrices {
@@ -72,7 +75,7 @@ impl Matrices {
             DType::F32 => 4,
             DType::Bf16 | DType::F16 => 2,
         };
-        Self { layers, head, bytes: (layers + head) * width }
+        Self { layers, head, bytes: (layers + head) * width, format: None }
     }
 }
 

@@ -130,6 +130,17 @@ impl GgufTensors {
         self.tensors.get(name).map_or(0, bytes)
     }
 
+    /// The format that most values of those have that are kept as they are stored.
+    pub(crate) fn most_common_format(&self) -> Option<QuantizedFormat> {
+        let mut values: HashMap<QuantizedFormat, usize> = HashMap::new();
+        for stored in self.tensors.values() {
+            if let Some(format) = QuantizedFormat::of(stored.dtype) {
+                *values.entry(format).or_default() += stored.shape.iter().product::<usize>();
+            }
+        }
+        values.into_iter().max_by_key(|(_, count)| *count).map(|(format, _)| format)
+    }
+
     /// The types of the matrices if any is quantized, the one of most values first: `Q4_K + Q6_K`.
     pub(crate) fn quantization(&self) -> Option<String> {
         let mut values: Vec<(usize, String)> = Vec::new();
