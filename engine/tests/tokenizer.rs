@@ -169,7 +169,8 @@ fn byte_pairs_of_a_gguf_file_equal_their_json() {
         for _ in 0..500 {
             let text: String = (0..random.below(40))
                 .filter_map(|_| {
-                    char::from_u32(random.below(if random.below(3) == 0 { 0x3000 } else { 128 }) as u32)
+                    let limit = [0x3000, 128, 128][random.below(3)];
+                    char::from_u32(random.below(limit) as u32)
                 })
                 .collect();
             assert_equal(&expected, engine.tokenizer(), &text);
