@@ -6,7 +6,7 @@ use lumos_engine::{ModelSource, RotaryPrecision};
 use lumos_tasks::{Formulation, Role};
 use lumos_worker::ModelName;
 use lumos_worker::hub::Hub;
-use lumos_worker::model::{EngineSettings, builtin_source};
+use lumos_worker::model::{EngineSettings, builtin_source, locate};
 
 use crate::exit::Failure;
 
@@ -31,9 +31,9 @@ pub(crate) fn source(name: &str, role: Role, formulation: Formulation) -> Result
     }
 }
 
-/// The folder that is there, or the hub's model of that name. Blocks while it is downloaded.
+/// What is there, or the hub's model of that name. Blocks while it is downloaded.
 fn folder(path: &Path) -> Result<ModelSource, Failure> {
-    Hub::default().folder(path).map(ModelSource::Folder).map_err(Failure::usage)
+    locate(path, &Hub::default(), false).map(|located| located.source).map_err(Failure::usage)
 }
 
 /// How a source is computed: the shipped models were trained and measured in full rotary precision.

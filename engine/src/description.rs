@@ -15,7 +15,7 @@ pub struct ModelDescription {
     pub vocabulary: usize,
     /// Type of the weights in memory.
     pub dtype: DType,
-    /// The files that the weights were read from.
+    /// The files that the weights were read from; the configuration and the weights of an adapter last.
     pub weight_files: Vec<WeightFile>,
     /// SHA-256 of the tokenizer file, in hexadecimal.
     pub tokenizer_sha256: String,

@@ -37,6 +37,8 @@ struct Key {
 enum Place {
     /// With links resolved.
     Folder(PathBuf),
+    /// The folders of a base and of its adapter.
+    Adapted(PathBuf, PathBuf),
     /// Address and length of the embedded weights.
     Memory(usize, usize),
     Random(RandomShape, u64),
@@ -102,10 +104,14 @@ impl Models {
     fn identify(&self, source: &ModelSource) -> Result<(Known, Option<Opened>), LoadError> {
         let (place, looks) = match source {
             ModelSource::Folder(folder) => {
-                // A folder that cannot be resolved is left for the loader to complain about.
-                let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+                let folder = resolved(folder);
                 let looks = looks(&folder);
                 (Place::Folder(folder), looks)
+            }
+            ModelSource::Adapted { base, adapter } => {
+                let (base, adapter) = (resolved(base), resolved(adapter));
+                let looks = [looks(&base), looks(&adapter)].concat();
+                (Place::Adapted(base, adapter), looks)
             }
             ModelSource::Memory(files) => {
                 (Place::Memory(files.weights.as_ptr() as usize, files.weights.len()), Vec::new())
@@ -134,6 +140,11 @@ impl Models {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder with links resolved. One that cannot be is left for the loader to complain about.
+fn resolved(folder: &Path) -> PathBuf {
+    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
 /// How the files of a folder look, sorted; nothing if it cannot be listed.

@@ -1,7 +1,7 @@
 //! What to load and how.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -139,6 +139,15 @@ impl Default for LoadOptions {
 pub enum ModelSource {
     /// A folder as published on the Hugging Face hub.
     Folder(PathBuf),
+    /// A model with a LoRA adapter of peft's merged into it. The product `scale · B · A` is computed in float32, added
+    /// to the stored weights in float32, and rounded once to [`LoadOptions::dtype`].
+    Adapted {
+        /// The folder of the model.
+        base: PathBuf,
+        /// The folder of the adapter: `adapter_config.json`, `adapter_model.safetensors` or `adapter_model.bin`, and
+        /// perhaps a tokenizer, which then is the model's. [`adapter_base`](crate::adapter_base) says what it was trained on.
+        adapter: PathBuf,
+    },
     /// A model embedded in the binary.
     Memory(ModelFiles),
     /// A model of a known shape with random weights, made in memory: for measurements. It has no tokenizer.
@@ -148,6 +157,16 @@ pub enum ModelSource {
         /// Equal seeds give equal weights.
         seed: u64,
     },
+}
+
+impl ModelSource {
+    /// A model with an adapter.
+    ///
+    /// # Errors
+    /// If no adapter is merged into what is given as the base.
+    pub fn adapted(base: &Path, adapter: &Path) -> Result<Self, LoadError> {
+        Ok(Self::Adapted { base: crate::load::base_folder(base)?, adapter: adapter.to_owned() })
+    }
 }
 
 /// The files of a model embedded in the binary.

@@ -9,6 +9,7 @@ use memmap2::Mmap;
 use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
 
+use super::adapter::Adapter;
 use super::folder::WeightPaths;
 use super::{mapped, random};
 use crate::error::LoadError;
@@ -21,6 +22,8 @@ pub(crate) struct Weights {
     files: Vec<WeightSource>,
     /// Tensor name to index into `files`.
     tensors: HashMap<String, usize>,
+    /// What changes some of them.
+    adapter: Option<Box<Adapter>>,
 }
 
 enum WeightSource {
@@ -122,7 +125,22 @@ impl Weights {
         for (index, file) in files.iter().enumerate() {
             tensors.extend(file.names().into_iter().map(|name| (name, index)));
         }
-        Self { place, files, tensors }
+        Self { place, files, tensors, adapter: None }
+    }
+
+    /// The same tensors, with what an adapter does to them.
+    pub(super) fn adapted(self, adapter: Adapter) -> Self {
+        Self { adapter: Some(Box::new(adapter)), ..self }
+    }
+
+    /// The names of all tensors.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// The shape of a tensor; none of a tensor that is not there.
+    pub(super) fn shape(&self, name: &str) -> Vec<usize> {
+        self.tensors.get(name).map_or(Vec::new(), |index| self.files[*index].shape(name))
     }
 
     fn source(&self, name: &str) -> Result<&WeightSource, LoadError> {
@@ -132,8 +150,16 @@ impl Weights {
             .ok_or_else(|| LoadError::MissingTensor { name: name.to_owned(), file: self.place.clone() })
     }
 
-    /// A tensor of the given shape, in the type that the file has it in.
+    /// A tensor of the given shape, in the type that the file has it in; in float32 where an adapter adds to it.
     pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, LoadError> {
+        let Some(adapter) = &self.adapter else { return self.stored(name, shape) };
+        match adapter.instead(name) {
+            Some((weights, own)) => weights.stored(own, shape),
+            None => adapter.merged(name, self.stored(name, shape)?),
+        }
+    }
+
+    fn stored(&self, name: &str, shape: &[usize]) -> Result<Tensor, LoadError> {
         let source = self.source(name)?;
         let found = source.shape(name);
         if found != shape {
@@ -153,6 +179,9 @@ impl Weights {
 
     /// Rows of a matrix of `columns` columns, however many the file has.
     pub(crate) fn rows(&self, name: &str, columns: usize) -> Result<usize, LoadError> {
+        if let Some((weights, own)) = self.adapter.as_ref().and_then(|adapter| adapter.instead(name)) {
+            return weights.rows(own, columns);
+        }
         let source = self.source(name)?;
         match source.shape(name)[..] {
             [rows, found] if found == columns && rows > 0 => Ok(rows),

@@ -123,7 +123,9 @@ pub enum HubError {
         source: io::Error,
     },
     /// There are no weights that the engine reads.
-    #[error("{id} has no weights as safetensors or pytorch_model*.bin: it is none that the engine computes")]
+    #[error(
+        "{id} has no weights as safetensors or pytorch_model*.bin, nor a LoRA adapter: it is none that the engine computes"
+    )]
     NoWeights {
         /// The model.
         id: String,

@@ -5,6 +5,7 @@
 use std::io;
 use std::path::Path;
 
+use lumos_engine::LoadError;
 use lumos_tasks::Message;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, context};
@@ -33,11 +34,23 @@ impl ChatTemplate {
             .unwrap_or_else(|_| unreachable!("the plain template is one"))
     }
 
-    /// The layout of a folder's model; the plain one where it has none.
+    /// The layout of the first folder that has one; the plain one where none has.
     ///
     /// # Errors
     /// If a file cannot be read or holds no template.
-    pub(super) fn of_folder(folder: &Path) -> io::Result<Self> {
+    pub(super) fn of_folders(folders: &[&Path]) -> Result<Self, LoadError> {
+        for folder in folders {
+            let found = Self::in_folder(folder)
+                .map_err(|source| LoadError::FolderUnreadable { folder: folder.to_path_buf(), source })?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        Ok(Self::plain())
+    }
+
+    /// The layout of a folder's model, if it has one.
+    fn in_folder(folder: &Path) -> io::Result<Option<Self>> {
         let invalid = |file: &str, error: &dyn std::fmt::Display| {
             let message = format!("{}: {error}", folder.join(file).display());
             io::Error::new(io::ErrorKind::InvalidData, message)
@@ -52,10 +65,10 @@ impl ChatTemplate {
             Some(template) => ("chat_template.jinja", template),
             None => match template_in(&configuration) {
                 Some(template) => ("tokenizer_config.json", template),
-                None => return Ok(Self::plain()),
+                None => return Ok(None),
             },
         };
-        Self::parse(template, &configuration).map_err(|error| invalid(file, &error))
+        Self::parse(template, &configuration).map(Some).map_err(|error| invalid(file, &error))
     }
 
     fn parse(template: String, configuration: &Value) -> Result<Self, Error> {
@@ -128,7 +141,7 @@ mod tests {
     #[test]
     fn models_without_a_template_get_the_layout_of_lumos() {
         let folder = tempfile::tempdir().unwrap();
-        let template = ChatTemplate::of_folder(folder.path()).unwrap();
+        let template = ChatTemplate::of_folders(&[folder.path()]).unwrap();
         let text = template.render(&conversation(&[("system", "Be brief. "), ("user", "Who?")])).unwrap();
         assert_eq!(text, "<|system|>\nBe brief.\n<|user|>\nWho?\n<|assistant|>\n");
     }
@@ -145,7 +158,7 @@ mod tests {
             "bos_token": {"content": "<s>"}, "eos_token": "</s>", "chat_template": template,
         });
         write("tokenizer_config.json", &configuration.to_string());
-        let chat = ChatTemplate::of_folder(folder.path()).unwrap();
+        let chat = ChatTemplate::of_folders(&[folder.path()]).unwrap();
         let turns = [("user", " a "), ("assistant", "b"), ("user", "c")];
         assert_eq!(
             chat.render(&conversation(&turns)).unwrap(),
@@ -155,10 +168,10 @@ mod tests {
         assert!(refused.contains("no system messages"), "{refused}");
         // A file of its own goes before.
         write("chat_template.jinja", "{{ messages[-1].content }}");
-        let chat = ChatTemplate::of_folder(folder.path()).unwrap();
+        let chat = ChatTemplate::of_folders(&[folder.path()]).unwrap();
         assert_eq!(chat.render(&conversation(&turns)).unwrap(), "c");
         write("chat_template.jinja", "{% for %}");
-        let error = ChatTemplate::of_folder(folder.path()).unwrap_err().to_string();
+        let error = ChatTemplate::of_folders(&[folder.path()]).unwrap_err().to_string();
         assert!(error.contains("chat_template.jinja"), "{error}");
     }
 

@@ -1,5 +1,7 @@
 //! The engine in this process as a model backend.
 
+use std::path::Path;
+
 use async_trait::async_trait;
 use lumos_engine::{
     DType, Engine, GenerateError, GenerateRequest, LoadError, LoadOptions, ModelSource, RotaryPrecision,
@@ -88,11 +90,13 @@ pub(crate) struct EngineBackend {
 impl EngineBackend {
     /// Loads a model. Blocks: weights are read and converted.
     pub(crate) fn load(source: ModelSource, settings: EngineSettings) -> Result<Self, LoadError> {
-        let chat = match &source {
-            ModelSource::Folder(folder) => ChatTemplate::of_folder(folder)
-                .map_err(|source| LoadError::FolderUnreadable { folder: folder.clone(), source })?,
-            _ => ChatTemplate::plain(),
+        let folders: Vec<&Path> = match &source {
+            ModelSource::Folder(folder) => vec![folder],
+            // An adapter may have been trained on a layout of its own.
+            ModelSource::Adapted { base, adapter } => vec![adapter, base],
+            _ => Vec::new(),
         };
+        let chat = ChatTemplate::of_folders(&folders)?;
         Engine::load(source, settings.options()).map(|engine| Self { engine, chat })
     }
 }

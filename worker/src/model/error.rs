@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use lumos_tasks::Role;
 use thiserror::Error;
 
+use super::located::LocateError;
 use super::name::NameError;
-use crate::hub::HubError;
 
 /// Why a name could not be turned into an identity.
 #[derive(Debug, Error)]
@@ -43,13 +43,13 @@ pub enum IdentifyError {
         /// What is wrong.
         message: String,
     },
-    /// It is not to be had of the hub.
+    /// Its files are not here, nor to be had of the hub.
     #[error("model {name}: {source}")]
-    Hub {
+    Located {
         /// The model's name.
         name: String,
         /// Why not, and what to do.
-        source: HubError,
+        source: LocateError,
     },
     /// The folder is no model's.
     #[error("model {name}: {} holds no weights; copy *.safetensors or pytorch_model*.bin into it", path.display())]

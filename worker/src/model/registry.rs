@@ -14,13 +14,14 @@ use tokio::sync::{Mutex, OnceCell};
 use super::engine::{EngineBackend, EngineSettings};
 use super::error::{IdentifyError, LoadModelError};
 use super::files::ModelFile;
+use super::located::{LocateError, locate};
 use super::name::{ModelName, NameError};
 use super::openai::{OpenAiBackend, OpenAiName, Servers};
 use super::script::{Script, ScriptBackend};
 use super::settings::ModelsSettings;
 use super::{ModelBackend, builtin, files};
 use crate::drive::Backends;
-use crate::hub::{Hub, HubError, HubModel, HubName};
+use crate::hub::Hub;
 use crate::tools::ToolSets;
 
 /// A model's identity and the files it was made from.
@@ -136,19 +137,13 @@ impl Models {
                 // Ours were trained and measured in full precision.
                 (builtin::listed(files), computed_in(RotaryPrecision::Full))
             }
-            ModelName::Candle(path) => {
-                let folder = match self.on_the_hub(name, &path) {
-                    Some(asked) => self.hub_folder(name, &asked, &mut known_as)?,
-                    None => path,
-                };
-                (files_of(name, folder)?, computed_in(stored))
-            }
+            ModelName::Candle(path) => (self.located(name, &path, &mut known_as)?, computed_in(stored)),
             ModelName::Lumos(pair) => {
                 let asked = pair
                     .resolve(role, formulation)
                     .map_err(|message| IdentifyError::Settings { name: name.to_owned(), message })?;
-                let folder = self.hub_folder(name, &asked, &mut known_as)?;
-                (files_of(name, folder)?, computed_in(stored))
+                let path = asked.to_string();
+                (self.located(name, Path::new(&path), &mut known_as)?, computed_in(stored))
             }
             ModelName::Script(file) => {
                 (vec![ModelFile::read(&file).map_err(|source| unreadable(name, &file, source))?], None)
@@ -158,26 +153,25 @@ impl Models {
         Ok(Identified { identity, files })
     }
 
-    /// What a path means on the hub, where it means something there.
-    fn on_the_hub(&self, name: &str, path: &Path) -> Option<HubName> {
-        let any_revision = !self.settings.pinned_only || self.settings.here(name) != name;
-        HubName::of_path(path).filter(|asked| any_revision || asked.commit().is_some())
+    /// Whether models of the hub are taken for this name by their commit only.
+    fn pinned_only(&self, name: &str) -> bool {
+        self.settings.pinned_only && self.settings.here(name) == name
     }
 
-    /// The folder of a model of the hub. It is known by its commit from then on, so that whoever works on the run takes the
-    /// same one; unless it is this host that has it there.
-    fn hub_folder(
+    /// The files of what a path means. What is of the hub is known by its commit from then on, so that whoever works on the
+    /// run takes the same; unless it is this host that has it there.
+    fn located(
         &self,
         name: &str,
-        asked: &HubName,
+        path: &Path,
         known_as: &mut String,
-    ) -> Result<PathBuf, IdentifyError> {
-        let failed = |source| IdentifyError::Hub { name: name.to_owned(), source };
-        let HubModel { name: found, folder } = self.hub.fetch(asked).map_err(failed)?;
-        if self.settings.here(name) == name {
-            *known_as = format!("candle:{found}");
+    ) -> Result<Vec<ModelFile>, IdentifyError> {
+        let failed = |source| IdentifyError::Located { name: name.to_owned(), source };
+        let located = locate(path, &self.hub, self.pinned_only(name)).map_err(failed)?;
+        if let Some(pinned) = located.pinned.filter(|_| self.settings.here(name) == name) {
+            *known_as = pinned;
         }
-        Ok(folder)
+        files_of(name, located.source)
     }
 
     /// The identity of a server's model: its name and address, for there is nothing to hash. Where it stands elsewhere
@@ -243,7 +237,7 @@ impl Models {
             .here(&identity.name)
             .parse()
             .map_err(|error: NameError| failed(error.to_string()))?;
-        let source = match name {
+        let place = match name {
             ModelName::Script(file) => {
                 let cell = cell(&self.scripts, identity.content.clone(), identity).await;
                 let loaded = cell
@@ -273,28 +267,27 @@ impl Models {
                     .map_err(failed)?;
                 return Ok(Arc::clone(&loaded.backend) as Arc<dyn ModelBackend>);
             }
-            ModelName::BuiltinTiny => builtin::source(role, configuration.formulation)
-                .ok_or_else(|| failed(format!("it has no {role}")))?,
-            ModelName::Candle(folder) => ModelSource::Folder(folder),
+            ModelName::BuiltinTiny => {
+                let source = builtin::source(role, configuration.formulation);
+                Place::Known(source.ok_or_else(|| failed(format!("it has no {role}")))?)
+            }
+            ModelName::Candle(path) => Place::Path(path),
             ModelName::Lumos(pair) => {
                 let asked = pair.resolve(role, configuration.formulation).map_err(failed)?;
-                ModelSource::Folder(asked.to_string().into())
+                Place::Path(asked.to_string().into())
             }
         };
         let key = (identity.content.clone(), identity.dtype.clone());
         let cell = cell(&self.engines, key, identity).await;
         let settings = self.settings.engine.computing_in(identity.dtype.as_deref());
         let hub = Arc::clone(&self.hub);
-        let asked = match &source {
-            ModelSource::Folder(path) => self.on_the_hub(&identity.name, path),
-            _ => None,
-        };
+        let pinned_only = self.pinned_only(&identity.name);
         let loaded = cell
             .get_or_try_init(|| {
                 blocking(move || {
-                    let source = match asked {
-                        Some(asked) => ModelSource::Folder(hub.fetch(&asked)?.folder),
-                        None => source,
+                    let source = match place {
+                        Place::Known(source) => source,
+                        Place::Path(path) => locate(&path, &hub, pinned_only)?.source,
                     };
                     let bytes = weights(&source)?;
                     Ok::<_, Blocking>((EngineBackend::load(source, settings)?, bytes))
@@ -340,11 +333,18 @@ enum Blocking {
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
-    Hub(#[from] HubError),
+    Located(#[from] LocateError),
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("loading was cut short: {0}")]
     Join(#[from] tokio::task::JoinError),
+}
+
+/// Where a model of the engine is.
+enum Place {
+    Known(ModelSource),
+    /// What follows `candle:`.
+    Path(PathBuf),
 }
 
 /// The place of a model, made if this is the first to ask for it.
@@ -357,14 +357,27 @@ async fn cell<K: Eq + Hash, T>(
     Arc::clone(&slots.entry(key).or_insert_with(|| Slot::new(identity)).loaded)
 }
 
-/// The files of a model's folder.
-fn files_of(name: &str, folder: PathBuf) -> Result<Vec<ModelFile>, IdentifyError> {
-    let files = files::of_folder(&folder).map_err(|source| unreadable(name, &folder, source))?;
+/// The files of a model's folder, or of a base's and an adapter's.
+fn files_of(name: &str, source: ModelSource) -> Result<Vec<ModelFile>, IdentifyError> {
+    type Read = fn(&Path) -> io::Result<Vec<ModelFile>>;
+    let folders: Vec<(PathBuf, Read)> = match source {
+        ModelSource::Folder(folder) => vec![(folder, files::of_folder)],
+        ModelSource::Adapted { base, adapter } => {
+            vec![(base, files::of_folder), (adapter, files::of_adapter)]
+        }
+        ModelSource::Memory(_) | ModelSource::Random { .. } => Vec::new(),
+    };
     let is_weights = |name: &str| name.ends_with(".safetensors") || name.ends_with(".bin");
-    if !files.iter().any(|file| is_weights(&file.name)) {
-        return Err(IdentifyError::NoWeights { name: name.to_owned(), path: folder });
+    let mut all = Vec::new();
+    for (folder, read) in folders {
+        let files = read(&folder).map_err(|source| unreadable(name, &folder, source))?;
+        if !files.iter().any(|file| is_weights(&file.name)) {
+            return Err(IdentifyError::NoWeights { name: name.to_owned(), path: folder });
+        }
+        all.extend(files);
     }
-    Ok(files)
+    all.sort();
+    Ok(all)
 }
 
 fn unreadable(name: &str, path: &Path, source: io::Error) -> IdentifyError {
@@ -376,6 +389,9 @@ fn weights(source: &ModelSource) -> io::Result<u64> {
     match source {
         ModelSource::Memory(files) => Ok(files.weights.len() as u64),
         ModelSource::Folder(folder) => files::weights_in(folder),
+        ModelSource::Adapted { base, adapter } => {
+            Ok(files::weights_in(base)? + files::adapter_weights_in(adapter)?)
+        }
         ModelSource::Random { shape, .. } => Ok(shape.parameters() * size_of::<f32>() as u64),
     }
 }
