@@ -206,7 +206,7 @@ pub(crate) struct SelectionArgs {
 #[command(next_help_heading = "Models and tools")]
 pub(crate) struct ModelArgs {
     /// One model for planner and grounder (and answerer and QA tool): candle:<folder>, candle:<file.gguf>, candle:<hub id>,
-    /// lumos:<pair>, openai:<model>@<base url>, builtin:tiny, script:<cases file>.
+    /// candle:<base>+<adapter>, lumos:<pair>, openai:<model>@<base url>, builtin:tiny, script:<cases file>.
     #[arg(long, value_name = "MODEL", env = "LUMOS_MODEL")]
     pub(crate) model: Option<String>,
     /// The planner's model.
@@ -470,7 +470,7 @@ pub(crate) struct ToolArgs {
 #[command(after_help = "Examples:\n  lumos complete --model builtin:tiny --role grounder 'text'\n  \
                         lumos complete --model candle:models/llama --jsonl --max-new-tokens 48 < prompts.jsonl")]
 pub(crate) struct CompleteArgs {
-    /// The model: candle:<folder>, candle:<file.gguf>, candle:<hub id> or builtin:tiny.
+    /// The model: candle:<folder>, candle:<file.gguf>, candle:<hub id>, candle:<base>+<adapter> or builtin:tiny.
     #[arg(long, env = "LUMOS_MODEL")]
     pub(crate) model: String,
     /// The prompt, raw text; `-` reads standard input.

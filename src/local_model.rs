@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use lumos_engine::{ModelSource, RotaryPrecision};
+use lumos_engine::ModelSource;
 use lumos_tasks::{Formulation, Role};
 use lumos_worker::ModelName;
 use lumos_worker::hub::Hub;
-use lumos_worker::model::{EngineSettings, builtin_source};
+use lumos_worker::model::{builtin_source, locate};
 
 use crate::exit::Failure;
 
@@ -31,19 +31,7 @@ pub(crate) fn source(name: &str, role: Role, formulation: Formulation) -> Result
     }
 }
 
-/// The folder or GGUF file that is there, or the hub's model of that name. Blocks while it is downloaded.
+/// What is there, or the hub's model of that name. Blocks while it is downloaded.
 fn at(path: &Path) -> Result<ModelSource, Failure> {
-    let path = Hub::default().path(path).map_err(Failure::usage)?;
-    ModelSource::of_path(&path).map_err(Failure::usage)
-}
-
-/// How a source is computed: the shipped models were trained and measured in full rotary precision, and GGUF files always
-/// are computed in it.
-pub(crate) fn settings_for(source: &ModelSource, settings: EngineSettings) -> EngineSettings {
-    match source {
-        ModelSource::Memory(_) | ModelSource::Gguf(_) => {
-            EngineSettings { rotary: RotaryPrecision::Full, ..settings }
-        }
-        _ => settings,
-    }
+    locate(path, &Hub::default(), false).map(|located| located.source).map_err(Failure::usage)
 }

@@ -19,7 +19,7 @@ pub struct ModelDescription {
     /// `Q4_K + Q6_K`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quantization: Option<String>,
-    /// The files that the weights were read from.
+    /// The files that the weights were read from; the configuration and the weights of an adapter last.
     pub weight_files: Vec<WeightFile>,
     /// SHA-256 of the tokenizer file, in hexadecimal.
     pub tokenizer_sha256: String,

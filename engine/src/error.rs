@@ -82,6 +82,28 @@ pub enum LoadError {
         /// Which property is not supported.
         reason: String,
     },
+    /// An adapter of a kind that is not merged here.
+    #[error(
+        "{}: {reason}; merge it with peft (merge_and_unload, then save_pretrained) and give the folder that it writes",
+        file.display()
+    )]
+    UnsupportedAdapter {
+        /// The adapter's configuration or weights, or what was given as its base.
+        file: PathBuf,
+        /// Which field or tensor, and what it says.
+        reason: String,
+    },
+    /// An adapter whose configuration, weights and base do not fit each other.
+    #[error(
+        "{}: {reason}; the adapter belongs to another base model, or its files do not belong together",
+        file.display()
+    )]
+    InvalidAdapter {
+        /// The adapter's configuration or weights.
+        file: PathBuf,
+        /// Which field or tensor, and why.
+        reason: String,
+    },
     /// A weight file is cut off or damaged.
     #[error("{}: {reason}; the file is damaged or incomplete, copy it again", file.display())]
     InvalidWeights {

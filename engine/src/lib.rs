@@ -38,7 +38,7 @@ pub use description::{ModelDescription, WeightFile};
 pub use encoder::{CrossEncoder, ReadError, Reader, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
-pub use load::StoredChat;
+pub use load::{AdapterBase, StoredChat, adapter_base};
 pub use memory::{MemoryBudget, free_memory};
 pub use model::linear_path;
 pub use models::Models;

@@ -37,6 +37,8 @@ struct Key {
 enum Place {
     /// A folder or file, with links resolved.
     Path(PathBuf),
+    /// The folders of a base and of its adapter.
+    Adapted(PathBuf, PathBuf),
     /// Address and length of the embedded weights.
     Memory(usize, usize),
     Random(RandomShape, u64),
@@ -108,10 +110,14 @@ impl Models {
     fn identify(&self, source: &ModelSource) -> Result<(Known, Option<Opened>), LoadError> {
         let (place, looks) = match source {
             ModelSource::Folder(path) | ModelSource::Gguf(path) => {
-                // What cannot be resolved is left for the loader to complain about.
-                let path = path.canonicalize().unwrap_or_else(|_| path.clone());
+                let path = resolved(path);
                 let looks = looks(&path);
                 (Place::Path(path), looks)
+            }
+            ModelSource::Adapted { base, adapter } => {
+                let (base, adapter) = (resolved(base), resolved(adapter));
+                let looks = [looks(&base), looks(&adapter)].concat();
+                (Place::Adapted(base, adapter), looks)
             }
             ModelSource::Memory(files) => {
                 (Place::Memory(files.weights.as_ptr() as usize, files.weights.len()), Vec::new())
@@ -140,6 +146,11 @@ impl Models {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A path with links resolved. One that cannot be is left for the loader to complain about.
+fn resolved(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 /// How a file, or the files of a folder, look, sorted; nothing if they cannot be listed.

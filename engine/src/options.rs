@@ -151,6 +151,15 @@ pub enum ModelSource {
     Folder(PathBuf),
     /// A GGUF file of the Llama family, as llama.cpp's converter writes them: shape, tokenizer and weights.
     Gguf(PathBuf),
+    /// A model with a LoRA adapter of peft's merged into it. The product `scale · B · A` is computed in float32, added
+    /// to the stored weights in float32, and rounded once to [`LoadOptions::dtype`].
+    Adapted {
+        /// The folder of the model.
+        base: PathBuf,
+        /// The folder of the adapter: `adapter_config.json`, `adapter_model.safetensors` or `adapter_model.bin`, and
+        /// perhaps a tokenizer, which then is the model's. [`adapter_base`](crate::adapter_base) says what it was trained on.
+        adapter: PathBuf,
+    },
     /// A model embedded in the binary.
     Memory(ModelFiles),
     /// A model of a known shape with random weights, made in memory: for measurements. It has no tokenizer.
@@ -164,7 +173,7 @@ pub enum ModelSource {
 
 impl ModelSource {
     /// The model at a path: a GGUF file where its name ends in `.gguf`, or where it is a folder that has one and no other
-    /// weights; else the folder, whether or not it is there.
+    /// weights but an adapter's; else the folder, whether or not it is there.
     ///
     /// # Errors
     /// [`LoadError::SeveralModels`] when a folder has several GGUF files and no other weights.
@@ -177,7 +186,8 @@ impl ModelSource {
         let names: Vec<String> =
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         let is_other = |name: &String| {
-            ends(name, ".safetensors") || (name.starts_with("pytorch_model") && ends(name, ".bin"))
+            let is_safetensors = ends(name, ".safetensors") && name != "adapter_model.safetensors";
+            is_safetensors || (name.starts_with("pytorch_model") && ends(name, ".bin"))
         };
         let mut files: Vec<String> = names.iter().filter(|name| ends(name, ".gguf")).cloned().collect();
         files.sort_unstable();
@@ -187,6 +197,15 @@ impl ModelSource {
             [file] => Ok(Self::Gguf(path.join(file))),
             _ => Err(LoadError::SeveralModels { folder: path.to_owned(), files }),
         }
+    }
+
+    /// A model with an adapter.
+    ///
+    /// # Errors
+    /// [`LoadError::UnsupportedAdapter`] when one of them is a GGUF file.
+    pub fn adapted(base: &Path, adapter: &Path) -> Result<Self, LoadError> {
+        crate::load::check_adapted(base, adapter)?;
+        Ok(Self::Adapted { base: base.to_owned(), adapter: adapter.to_owned() })
     }
 }
 

@@ -244,6 +244,11 @@ fn a_folder_with_one_file_is_that_file() {
     let path = folder.path().join("a.gguf");
     GgufModel::new(&Shape::tiny(), 1, GgmlDType::F16).write(&path);
     load(ModelSource::Folder(folder.path().to_owned()));
+    // An adapter that lies beside is no other model, and is not merged into it.
+    std::fs::write(folder.path().join("adapter_model.safetensors"), "").unwrap();
+    assert!(matches!(ModelSource::of_path(folder.path()), Ok(ModelSource::Gguf(_))));
+    let error = ModelSource::adapted(folder.path(), folder.path()).unwrap_err();
+    assert!(matches!(error, LoadError::UnsupportedAdapter { .. }), "{error}");
     std::fs::copy(&path, folder.path().join("b.gguf")).unwrap();
     let error = ModelSource::of_path(folder.path()).unwrap_err();
     assert!(matches!(error, LoadError::SeveralModels { .. }), "{error}");

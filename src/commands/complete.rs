@@ -77,7 +77,7 @@ async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
     let formulation: Formulation = arguments.formulation.parse().map_err(Failure::usage)?;
     let source = local_model::source(&arguments.model, role, formulation)?;
     let settings = crate::settings::engine(&arguments.engine)?;
-    let settings = local_model::settings_for(&source, settings);
+    let settings = settings.of_source(&source);
     let options = settings.options();
     let loading = tokio::task::spawn_blocking(move || Engine::load(source, options));
     loading.await?.map_err(Failure::usage)

@@ -99,7 +99,7 @@ fn models_of(text: &str) -> Result<Vec<(String, ModelSource)>, Failure> {
 
 fn load(named: Vec<(String, ModelSource)>, engine: EngineSettings) -> Result<Vec<ServedModel>, Failure> {
     let load = |(id, source): (String, ModelSource)| {
-        let engine = local_model::settings_for(&source, engine);
+        let engine = engine.of_source(&source);
         ServedModel::load(id, source, engine).map_err(Failure::usage)
     };
     named.into_iter().map(load).collect()

@@ -1,5 +1,6 @@
 //! What the program promises, seen from outside.
 
+mod adapters;
 mod architecture;
 mod bad_input;
 mod commands;
@@ -11,6 +12,7 @@ mod pages;
 mod questions;
 mod rank;
 mod run;
+mod served;
 mod shopping;
 mod shopping_browser;
 mod sql;

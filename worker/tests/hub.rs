@@ -26,8 +26,10 @@ const SECOND: &str = "2222222222222222222222222222222222222222";
 /// How the hub behaves.
 #[derive(Default)]
 struct Site {
-    /// `/owner/name` at the revisions it has.
+    /// `/org/model` at the revisions it has.
     files: BTreeMap<&'static str, Vec<u8>>,
+    /// `/org/adapter` at the same.
+    adapter: BTreeMap<&'static str, Vec<u8>>,
     commit: Mutex<&'static str>,
     requests: Mutex<Vec<String>>,
     ranges: Mutex<Vec<String>>,
@@ -62,24 +64,29 @@ impl Site {
         }
         let commit = *self.commit.lock().unwrap();
         if let Some(rest) = path.strip_prefix("/api/models/") {
-            return match rest.split_once("/revision/") {
-                Some(("org/model", revision)) if revision == "main" || revision == commit => {
-                    let names = self.files.keys().map(|name| json!({"rfilename": name}));
+            let asked =
+                rest.split_once("/revision/").and_then(|(id, revision)| Some((self.of(id)?, id, revision)));
+            return match asked {
+                Some((files, id, revision)) if revision == "main" || revision == commit => {
+                    let names = files.keys().map(|name| json!({"rfilename": name}));
                     let siblings: Vec<_> = names.chain([json!({"rfilename": "README.md"})]).collect();
-                    let body = json!({"id": "org/model", "sha": commit, "siblings": siblings}).to_string();
+                    let body = json!({"id": id, "sha": commit, "siblings": siblings}).to_string();
                     answer(200).body(body.into()).unwrap()
                 }
-                Some(("org/model", _)) => {
+                Some(_) => {
                     answer(404).header("x-error-code", "RevisionNotFound").body(Body::empty()).unwrap()
                 }
-                _ => answer(401).header("x-error-code", "RepoNotFound").body(Body::empty()).unwrap(),
+                None => answer(401).header("x-error-code", "RepoNotFound").body(Body::empty()).unwrap(),
             };
         }
         if self.gated && !has_token {
             return answer(401).header("x-error-code", "GatedRepo").body(Body::empty()).unwrap();
         }
-        let file = path.strip_prefix(&format!("/org/model/resolve/{commit}/")).unwrap_or_default();
-        let Some(content) = self.files.get(file) else {
+        let content = path
+            .trim_start_matches('/')
+            .split_once(&format!("/resolve/{commit}/"))
+            .and_then(|(id, file)| Some((file, self.of(id)?.get(file)?)));
+        let Some((file, content)) = content else {
             return answer(404).header("x-error-code", "EntryNotFound").body(Body::empty()).unwrap();
         };
         let about = answer(200).header("x-repo-commit", commit);
@@ -97,7 +104,8 @@ impl Site {
     }
 
     fn large(&self, file: &str, headers: &HeaderMap) -> Response<Body> {
-        let content = self.forged.as_ref().unwrap_or(&self.files[file]);
+        let own = self.files.get(file).unwrap_or_else(|| &self.adapter[file]);
+        let content = self.forged.as_ref().unwrap_or(own);
         let range = headers.get(header::RANGE).map(|range| range.to_str().unwrap().to_owned());
         let start: usize = range.as_ref().map_or(0, |range| {
             self.ranges.lock().unwrap().push(range.clone());
@@ -117,6 +125,15 @@ impl Site {
             Err(std::io::Error::other("the line broke"))
         }));
         about.body(Body::from_stream(broken)).unwrap()
+    }
+
+    /// The files of a model that it has.
+    fn of(&self, id: &str) -> Option<&BTreeMap<&'static str, Vec<u8>>> {
+        match id {
+            "org/model" => Some(&self.files),
+            "org/adapter" => Some(&self.adapter),
+            _ => None,
+        }
     }
 
     fn count(&self, beginning: &str) -> usize {
@@ -148,7 +165,13 @@ fn start(site: Site) -> Fixture {
 
 fn start_with(files: BTreeMap<&'static str, Vec<u8>>, site: Site) -> Fixture {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let site = Arc::new(Site { files, commit: Mutex::new(FIRST), ..site });
+    let adapter = BTreeMap::from([
+        ("adapter_config.json", br#"{"base_model_name_or_path": "org/model", "revision": "main"}"#.to_vec()),
+        ("adapter_model.bin", vec![1; 100]),
+        ("adapter_model.safetensors", vec![2; 5000]),
+        ("training_args.bin", vec![3; 100]),
+    ]);
+    let site = Arc::new(Site { files, adapter, commit: Mutex::new(FIRST), ..site });
     let listen = || {
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
@@ -376,5 +399,53 @@ async fn a_run_s_model_is_known_by_its_commit() {
     assert_eq!(hub.site.requests.lock().unwrap().len(), asked);
     let error = identify("lumos:maths").unwrap_err().to_string();
     assert!(error.contains("ai2lumos/lumos_maths_plan_iterative"), "{error}");
+    tokio::task::spawn_blocking(move || drop(hub)).await.unwrap();
+}
+
+#[tokio::test]
+async fn base_and_adapter_are_known_by_their_commits() {
+    let hub = tokio::task::spawn_blocking(|| start(Site::default())).await.unwrap();
+    let settings = ModelsSettings { hub: Some(hub.settings.clone()), ..ModelsSettings::default() };
+    let models = Models::new(settings.clone());
+    let identify = |models: &Models, name: &str| models.identify(name, Role::Planner, Formulation::Iterative);
+    let planned = identify(&models, "candle:org/model+org/adapter").unwrap();
+    assert_eq!(planned.identity.name, format!("candle:org/model@{FIRST}+org/adapter@{FIRST}"));
+    let names: Vec<&str> = planned.files.iter().map(|file| file.name.as_str()).collect();
+    let files = ["adapter/adapter_config.json", "adapter/adapter_model.safetensors", "config.json"];
+    assert_eq!(names, [&files[..], &["model.safetensors", "tokenizer.json"]].concat());
+    assert_eq!(planned.bytes(), 205_000);
+    assert_ne!(planned.identity.content, identify(&models, "candle:org/model").unwrap().identity.content);
+    // The adapter alone names its base.
+    assert_eq!(identify(&models, "candle:org/adapter").unwrap(), planned);
+    // So does one in a folder.
+    let folder = tempfile::tempdir().unwrap();
+    for (name, content) in &hub.site.adapter {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    let here = folder.path().display();
+    let local = identify(&models, &format!("candle:{here}")).unwrap();
+    assert_eq!(local.identity.name, format!("candle:org/model@{FIRST}+{here}"));
+    assert_eq!((&local.identity.content, &local.files), (&planned.identity.content, &planned.files));
+    // A worker finds the same by that name without asking, wherever the branches are by then.
+    *hub.site.commit.lock().unwrap() = SECOND;
+    let worker = Models::new(ModelsSettings { pinned_only: true, ..settings });
+    let asked = hub.site.requests.lock().unwrap().len();
+    assert_eq!(identify(&worker, &planned.identity.name).unwrap(), planned);
+    assert_eq!(identify(&worker, &local.identity.name).unwrap(), local);
+    assert!(identify(&worker, "candle:org/model+org/adapter").is_err());
+    assert_eq!(hub.site.requests.lock().unwrap().len(), asked);
+    // What an adapter was trained on may be nowhere, and quantized weights are no base.
+    let config = r#"{"base_model_name_or_path": "/scratch/base"}"#;
+    std::fs::write(folder.path().join("adapter_config.json"), config).unwrap();
+    for (name, words) in [
+        (format!("candle:{here}"), ["/scratch/base", "candle:<base>+<adapter>"]),
+        (format!("candle:model.gguf+{here}"), ["model.gguf", "float checkpoint"]),
+        ("candle:org/model/q8.gguf@main+org/adapter".to_owned(), ["org/model/q8.gguf", "float checkpoint"]),
+        ("candle:org/model+adapter.gguf".to_owned(), ["adapter.gguf", "from a folder"]),
+        (format!("candle:{here}+{here}"), ["holds no weights", "safetensors"]),
+    ] {
+        let error = identify(&models, &name).unwrap_err().to_string();
+        assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    }
     tokio::task::spawn_blocking(move || drop(hub)).await.unwrap();
 }

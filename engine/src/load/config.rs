@@ -111,7 +111,11 @@ impl Ids {
 impl ModelConfig {
     /// Reads config.json and, for the end-of-sequence ids, generation_config.json when it is there.
     pub(super) fn from_folder(folder: &ModelFolder) -> Result<Self, LoadError> {
-        let file = folder.required("config.json", "copy it from where the model was published")?;
+        let remedy = match folder.optional("adapter_config.json") {
+            Some(_) => "what it holds is an adapter; load it together with its base model",
+            None => "copy it from where the model was published",
+        };
+        let file = folder.required("config.json", remedy)?;
         let generation = folder.optional("generation_config.json");
         let read = |path: &PathBuf| {
             std::fs::read(path).map_err(|source| LoadError::FileUnreadable { file: path.clone(), source })

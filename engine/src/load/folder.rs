@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::read;
 use crate::error::LoadError;
 use crate::tokenizer::Tokenizer;
 
@@ -62,6 +63,11 @@ impl ModelFolder {
         }
     }
 
+    /// Whether there is a tokenizer.
+    pub(super) fn has_tokenizer(&self) -> bool {
+        ["tokenizer.json", "tokenizer.model"].into_iter().any(|name| self.optional(name).is_some())
+    }
+
     /// tokenizer.json, or else the SentencePiece model with its added tokens.
     pub(super) fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
         if let Some(file) = self.optional("tokenizer.json") {
@@ -96,6 +102,19 @@ impl ModelFolder {
         ))
     }
 
+    /// The weights of an adapter: safetensors if there are any, else PyTorch's pickle.
+    pub(super) fn adapter_weights(&self) -> Result<WeightPaths, LoadError> {
+        let folder = self.path.clone();
+        if let Some(file) = self.optional("adapter_model.safetensors") {
+            return Ok(WeightPaths::Safetensors { folder, files: vec![file] });
+        }
+        if let Some(file) = self.optional("adapter_model.bin") {
+            return Ok(WeightPaths::Pickle { folder, files: vec![file] });
+        }
+        let expected = "adapter_model.safetensors or adapter_model.bin";
+        Err(self.missing(expected, "copy the adapter's weights into the folder"))
+    }
+
     fn shards(&self, name: &str) -> Result<Option<Vec<PathBuf>>, LoadError> {
         let Some(index) = self.optional(&format!("{name}.index.json")) else {
             return Ok(self.optional(name).map(|file| vec![file]));
@@ -108,8 +127,4 @@ impl ModelFolder {
         let remedy = "the index names this shard; copy it into the folder";
         names.iter().map(|name| self.required(name, remedy)).collect::<Result<_, _>>().map(Some)
     }
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, LoadError> {
-    std::fs::read(file).map_err(|source| LoadError::FileUnreadable { file: file.to_owned(), source })
 }

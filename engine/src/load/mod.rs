@@ -1,5 +1,6 @@
 //! From files to a model in memory.
 
+mod adapter;
 pub(crate) mod config;
 mod folder;
 mod gguf;
@@ -19,11 +20,14 @@ use crate::memory::Reservation;
 use crate::model::{Llama, Matrices};
 use crate::options::{LoadOptions, ModelSource, RotaryPrecision};
 use crate::tokenizer::Tokenizer;
+use adapter::Adapter;
 use config::ModelConfig;
 use folder::ModelFolder;
 use gguf::GgufFile;
-pub use gguf::StoredChat;
 use weights::Weights;
+
+pub use adapter::{AdapterBase, adapter_base};
+pub use gguf::StoredChat;
 
 const EMBEDDING: &str = "model.embed_tokens.weight";
 
@@ -76,6 +80,10 @@ pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
             Ok(Opened { config, tokenizer, weights, files: Files::Paths(files.paths().to_vec()) })
         }
         ModelSource::Gguf(path) => open_gguf(path),
+        ModelSource::Adapted { base, adapter } => {
+            check_adapted(base, adapter)?;
+            open(&ModelSource::Folder(base.clone()))?.adapted(&ModelFolder::open(adapter)?)
+        }
         ModelSource::Memory(files) => {
             let config = ModelConfig::parse(files.config, None, Path::new("embedded config.json"))?;
             let tokenizer = Tokenizer::from_json(files.tokenizer, Path::new("embedded tokenizer.json"))?;
@@ -101,6 +109,18 @@ fn open_gguf(path: &Path) -> Result<Opened, LoadError> {
 }
 
 impl Opened {
+    /// The same model with an adapter, and with the adapter's own tokenizer where it has one.
+    fn adapted(self, folder: &ModelFolder) -> Result<Self, LoadError> {
+        let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
+        let adapter = Adapter::open(folder, &self.config, rows)?;
+        let tokenizer = if folder.has_tokenizer() { folder.tokenizer()? } else { self.tokenizer };
+        let files = match self.files {
+            Files::Paths(paths) => Files::Paths([&paths, adapter.files()].concat()),
+            files => files,
+        };
+        Ok(Self { config: self.config, tokenizer, weights: self.weights.adapted(adapter), files })
+    }
+
     /// The files of the weights, with their hashes if `hashed`, which reads all of them.
     pub(crate) fn weight_files(&self, hashed: bool) -> Result<Vec<WeightFile>, LoadError> {
         match &self.files {
@@ -181,6 +201,30 @@ impl Opened {
     }
 }
 
+/// Refuses GGUF files, and folders of them, as an adapter's base, and as an adapter.
+pub(crate) fn check_adapted(base: &Path, adapter: &Path) -> Result<(), LoadError> {
+    let refuse = |file: &Path, reason: &str| {
+        Err(LoadError::UnsupportedAdapter { file: file.to_owned(), reason: reason.to_owned() })
+    };
+    let is_gguf =
+        |path: &Path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+    let holds_gguf = || {
+        matches!(ModelSource::of_path(base), Ok(ModelSource::Gguf(_)) | Err(LoadError::SeveralModels { .. }))
+    };
+    if is_gguf(base) || holds_gguf() {
+        let reason = "an adapter is not merged into the weights of a GGUF file; give the folder of the float checkpoint";
+        return refuse(base, reason);
+    }
+    if is_gguf(adapter) {
+        return refuse(adapter, "an adapter is read as peft saves it, from a folder, not from a GGUF file");
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, LoadError> {
+    std::fs::read(file).map_err(|source| LoadError::FileUnreadable { file: file.to_owned(), source })
+}
+
 /// What the folder of any model holds, the configuration unread.
 pub(crate) struct Contents {
     pub(crate) config: Vec<u8>,
@@ -193,8 +237,7 @@ pub(crate) struct Contents {
 pub(crate) fn contents(path: &Path) -> Result<Contents, LoadError> {
     let folder = ModelFolder::open(path)?;
     let config_file = folder.required("config.json", "copy it from where the model was published")?;
-    let config = std::fs::read(&config_file)
-        .map_err(|source| LoadError::FileUnreadable { file: config_file.clone(), source })?;
+    let config = read(&config_file)?;
     let tokenizer = folder.tokenizer()?;
     let weights = Weights::open(&folder.weights()?)?;
     Ok(Contents { config, config_file, tokenizer, weights })

@@ -1,4 +1,4 @@
-//! Tensors by name, out of safetensors or PyTorch pickles.
+//! Tensors by name, out of safetensors, PyTorch pickles or GGUF files.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,7 @@ use memmap2::Mmap;
 use safetensors::SafeTensors;
 use safetensors::tensor::Metadata;
 
+use super::adapter::Adapter;
 use super::folder::WeightPaths;
 use super::gguf::GgufTensors;
 use super::quantized::QuantizedMatrix;
@@ -24,6 +25,8 @@ pub(crate) struct Weights {
     files: Vec<WeightSource>,
     /// Tensor name to index into `files`.
     tensors: HashMap<String, usize>,
+    /// What changes some of them.
+    adapter: Option<Box<Adapter>>,
 }
 
 enum WeightSource {
@@ -136,7 +139,22 @@ impl Weights {
         for (index, file) in files.iter().enumerate() {
             tensors.extend(file.names().into_iter().map(|name| (name, index)));
         }
-        Self { place, files, tensors }
+        Self { place, files, tensors, adapter: None }
+    }
+
+    /// The same tensors, with what an adapter does to them.
+    pub(super) fn adapted(self, adapter: Adapter) -> Self {
+        Self { adapter: Some(Box::new(adapter)), ..self }
+    }
+
+    /// The names of all tensors.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// The shape of a tensor; none of a tensor that is not there.
+    pub(super) fn shape(&self, name: &str) -> Vec<usize> {
+        self.tensors.get(name).map_or(Vec::new(), |index| self.files[*index].shape(name))
     }
 
     fn source(&self, name: &str) -> Result<&WeightSource, LoadError> {
@@ -164,14 +182,27 @@ impl Weights {
         name: &str,
         shape: [usize; 2],
     ) -> Result<Option<QuantizedMatrix<'_>>, LoadError> {
+        // What an adapter changes, it changes in floats.
+        if self.adapter.is_some() {
+            return Ok(None);
+        }
         match self.shaped(name, &shape)? {
             WeightSource::Gguf(tensors) => Ok(tensors.quantized(name)),
             _ => Ok(None),
         }
     }
 
-    /// A tensor of the given shape, in the type that the file has it in; as float32 where it is quantized.
+    /// A tensor of the given shape, in the type that the file has it in; in float32 where it is quantized, or where an
+    /// adapter adds to it.
     pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, LoadError> {
+        let Some(adapter) = &self.adapter else { return self.stored(name, shape) };
+        match adapter.instead(name) {
+            Some((weights, own)) => weights.stored(own, shape),
+            None => adapter.merged(name, self.stored(name, shape)?),
+        }
+    }
+
+    fn stored(&self, name: &str, shape: &[usize]) -> Result<Tensor, LoadError> {
         let source = self.shaped(name, shape)?;
         match source.tensor(name) {
             Ok(Some(tensor)) if tensor.dtype().is_float() => Ok(tensor),
@@ -194,6 +225,9 @@ impl Weights {
 
     /// Rows of a matrix of `columns` columns, however many the file has.
     pub(crate) fn rows(&self, name: &str, columns: usize) -> Result<usize, LoadError> {
+        if let Some((weights, own)) = self.adapter.as_ref().and_then(|adapter| adapter.instead(name)) {
+            return weights.rows(own, columns);
+        }
         let source = self.source(name)?;
         match source.shape(name)[..] {
             [rows, found] if found == columns && rows > 0 => Ok(rows),

@@ -1,6 +1,7 @@
 //! Small random models, made at run time from a seed.
 #![allow(dead_code, unreachable_pub)] // each test target uses a part of this
 
+pub mod adapter;
 pub mod gguf;
 pub mod pickle;
 pub mod sentencepiece;

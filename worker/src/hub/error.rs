@@ -124,7 +124,8 @@ pub enum HubError {
     },
     /// There are no weights that the engine reads.
     #[error(
-        "{id} has no weights as safetensors, pytorch_model*.bin or GGUF: it is none that the engine computes"
+        "{id} has no weights as safetensors, pytorch_model*.bin or GGUF, nor a LoRA adapter: it is none that the engine \
+         computes"
     )]
     NoWeights {
         /// The model.

@@ -111,7 +111,9 @@ impl Layout {
                 || shards(&folder.join(format!("{file}.index.json")))
                     .is_some_and(|shards| shards.iter().all(|shard| has(shard)))
         });
-        (has("config.json") && tokenizer && weights).then_some(folder)
+        let adapter =
+            has("adapter_config.json") && (has("adapter_model.safetensors") || has("adapter_model.bin"));
+        ((has("config.json") && tokenizer && weights) || adapter).then_some(folder)
     }
 }
 
@@ -196,5 +198,11 @@ mod tests {
         assert_eq!(layout.usable(COMMIT), None);
         fs::write(folder.join("b.safetensors"), "").unwrap();
         assert_eq!(layout.usable(COMMIT), Some(folder));
+        let adapter = layout.snapshot("ad");
+        fs::create_dir_all(&adapter).unwrap();
+        fs::write(adapter.join("adapter_config.json"), "").unwrap();
+        assert_eq!(layout.usable("ad"), None);
+        fs::write(adapter.join("adapter_model.bin"), "").unwrap();
+        assert_eq!(layout.usable("ad"), Some(adapter));
     }
 }

@@ -48,8 +48,8 @@ impl Listing {
         names.filter(|name| is_gguf(name)).cloned().collect()
     }
 
-    /// What the engine needs, weights last: safetensors where there are any, else PyTorch's files. Nothing where there
-    /// are no weights.
+    /// What the engine needs, weights last: safetensors where there are any, else PyTorch's files; a LoRA adapter's too.
+    /// Nothing where there are no weights.
     pub(super) fn wanted(&self) -> Vec<String> {
         let names: Vec<&str> = self.siblings.iter().map(|file| file.rfilename.as_str()).collect();
         // Parts of a set are called model-00001-of-00002.safetensors; the index says which there are.
@@ -75,6 +75,7 @@ impl Listing {
         let mut weights = Some(weights("model", "safetensors"))
             .filter(|files| !files.is_empty())
             .unwrap_or_else(|| weights("pytorch_model", "bin"));
+        weights.extend(adapter(&names));
         if weights.is_empty() {
             return Vec::new();
         }
@@ -82,6 +83,13 @@ impl Listing {
         let small = SMALL.into_iter().filter(|name| names.contains(name));
         small.chain(weights).map(str::to_owned).collect()
     }
+}
+
+/// The files of a LoRA adapter, where there is one.
+fn adapter<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    let find = |wanted: &str| names.iter().copied().find(|name| *name == wanted);
+    let weights = find("adapter_model.safetensors").or_else(|| find("adapter_model.bin"));
+    find("adapter_config.json").zip(weights).map_or(Vec::new(), |(config, weights)| vec![config, weights])
 }
 
 /// Whether a name is that of a file in the folder itself.
@@ -131,6 +139,16 @@ mod tests {
             ]
         );
         assert!(wanted(&["config.json", "flax_model.msgpack"]).is_empty());
+        assert_eq!(
+            wanted(&[
+                "adapter_model.bin",
+                "adapter_model.safetensors",
+                "adapter_config.json",
+                "tokenizer.json"
+            ]),
+            ["tokenizer.json", "adapter_config.json", "adapter_model.safetensors"]
+        );
+        assert!(wanted(&["adapter_model.safetensors"]).is_empty());
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod settings;
 mod site;
 mod transfer;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 pub use error::HubError;
@@ -76,14 +76,6 @@ impl Hub {
             fetching.join()
         });
         ran.unwrap_or_else(|_| Err(HubError::Settings { message: "the download was cut short".to_owned() }))
-    }
-
-    /// The folder or file that a path means: itself, or that of the hub's model where it names one.
-    ///
-    /// # Errors
-    /// See [`HubError`].
-    pub fn path(&self, path: &Path) -> Result<PathBuf, HubError> {
-        HubName::of_path(path).map_or_else(|| Ok(path.to_owned()), |name| Ok(self.fetch(&name)?.path()))
     }
 
     fn site(&self) -> Result<&Site, HubError> {

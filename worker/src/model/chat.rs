@@ -5,7 +5,7 @@
 use std::io;
 use std::path::Path;
 
-use lumos_engine::StoredChat;
+use lumos_engine::{LoadError, StoredChat};
 use lumos_tasks::Message;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, context};
@@ -34,11 +34,23 @@ impl ChatTemplate {
             .unwrap_or_else(|_| unreachable!("the plain template is one"))
     }
 
-    /// The layout of a folder's model; the plain one where it has none.
+    /// The layout of the first folder that has one; the plain one where none has.
     ///
     /// # Errors
     /// If a file cannot be read or holds no template.
-    pub(super) fn of_folder(folder: &Path) -> io::Result<Self> {
+    pub(super) fn of_folders(folders: &[&Path]) -> Result<Self, LoadError> {
+        for folder in folders {
+            let found = Self::in_folder(folder)
+                .map_err(|source| LoadError::FolderUnreadable { folder: folder.to_path_buf(), source })?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+        }
+        Ok(Self::plain())
+    }
+
+    /// The layout of a folder's model, if it has one.
+    fn in_folder(folder: &Path) -> io::Result<Option<Self>> {
         let invalid = |file: &str, error: &dyn std::fmt::Display| {
             let message = format!("{}: {error}", folder.join(file).display());
             io::Error::new(io::ErrorKind::InvalidData, message)
@@ -53,17 +65,25 @@ impl ChatTemplate {
             Some(template) => ("chat_template.jinja", template),
             None => match template_in(&configuration) {
                 Some(template) => ("tokenizer_config.json", template),
-                None => return Ok(Self::plain()),
+                None => return Ok(None),
             },
         };
-        Self::parse(template, &configuration).map_err(|error| invalid(file, &error))
+        Self::parse(template, &configuration).map(Some).map_err(|error| invalid(file, &error))
     }
 
-    /// The layout that a GGUF file carries.
+    /// The layout that a GGUF file carries; the plain one where it has none.
     ///
     /// # Errors
-    /// If it is no template.
-    pub(super) fn of_gguf(stored: StoredChat) -> Result<Self, Error> {
+    /// If the file cannot be read or holds no template.
+    pub(super) fn in_gguf(file: &Path) -> Result<Self, LoadError> {
+        let Some(stored) = StoredChat::read(file)? else { return Ok(Self::plain()) };
+        Self::of_gguf(stored).map_err(|error| LoadError::InvalidConfig {
+            file: file.to_owned(),
+            reason: format!("tokenizer.chat_template: {error}"),
+        })
+    }
+
+    fn of_gguf(stored: StoredChat) -> Result<Self, Error> {
         let StoredChat { template, bos_token, eos_token } = stored;
         Ok(Self { bos_token, eos_token, ..Self::parse(template, &Value::Null)? })
     }
@@ -138,7 +158,7 @@ mod tests {
     #[test]
     fn models_without_a_template_get_the_layout_of_lumos() {
         let folder = tempfile::tempdir().unwrap();
-        let template = ChatTemplate::of_folder(folder.path()).unwrap();
+        let template = ChatTemplate::of_folders(&[folder.path()]).unwrap();
         let text = template.render(&conversation(&[("system", "Be brief. "), ("user", "Who?")])).unwrap();
         assert_eq!(text, "<|system|>\nBe brief.\n<|user|>\nWho?\n<|assistant|>\n");
     }
@@ -155,7 +175,7 @@ mod tests {
             "bos_token": {"content": "<s>"}, "eos_token": "</s>", "chat_template": template,
         });
         write("tokenizer_config.json", &configuration.to_string());
-        let chat = ChatTemplate::of_folder(folder.path()).unwrap();
+        let chat = ChatTemplate::of_folders(&[folder.path()]).unwrap();
         let turns = [("user", " a "), ("assistant", "b"), ("user", "c")];
         assert_eq!(
             chat.render(&conversation(&turns)).unwrap(),
@@ -165,10 +185,10 @@ mod tests {
         assert!(refused.contains("no system messages"), "{refused}");
         // A file of its own goes before.
         write("chat_template.jinja", "{{ messages[-1].content }}");
-        let chat = ChatTemplate::of_folder(folder.path()).unwrap();
+        let chat = ChatTemplate::of_folders(&[folder.path()]).unwrap();
         assert_eq!(chat.render(&conversation(&turns)).unwrap(), "c");
         write("chat_template.jinja", "{% for %}");
-        let error = ChatTemplate::of_folder(folder.path()).unwrap_err().to_string();
+        let error = ChatTemplate::of_folders(&[folder.path()]).unwrap_err().to_string();
         assert!(error.contains("chat_template.jinja"), "{error}");
     }
 

@@ -3,7 +3,6 @@
 use async_trait::async_trait;
 use lumos_engine::{
     DType, Engine, GenerateError, GenerateRequest, LoadError, LoadOptions, ModelSource, RotaryPrecision,
-    StoredChat,
 };
 use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop};
 
@@ -60,6 +59,16 @@ impl EngineSettings {
         Self { dtype: dtype.parse().unwrap_or(self.dtype), rotary, ..self }
     }
 
+    /// These settings as they are for a source: the shipped models were trained and measured in full rotary precision, and
+    /// GGUF files are always computed in it, as llama.cpp does.
+    #[must_use]
+    pub fn of_source(self, source: &ModelSource) -> Self {
+        match source {
+            ModelSource::Memory(_) | ModelSource::Gguf(_) => Self { rotary: RotaryPrecision::Full, ..self },
+            ModelSource::Folder(_) | ModelSource::Adapted { .. } | ModelSource::Random { .. } => self,
+        }
+    }
+
     /// The engine's options.
     pub fn options(&self) -> LoadOptions {
         let mut options = LoadOptions {
@@ -90,18 +99,11 @@ impl EngineBackend {
     /// Loads a model. Blocks: weights are read and converted.
     pub(crate) fn load(source: ModelSource, settings: EngineSettings) -> Result<Self, LoadError> {
         let chat = match &source {
-            ModelSource::Folder(folder) => ChatTemplate::of_folder(folder)
-                .map_err(|source| LoadError::FolderUnreadable { folder: folder.clone(), source })?,
-            ModelSource::Gguf(file) => StoredChat::read(file)?.map_or_else(
-                || Ok(ChatTemplate::plain()),
-                |stored| {
-                    ChatTemplate::of_gguf(stored).map_err(|error| LoadError::InvalidConfig {
-                        file: file.clone(),
-                        reason: format!("tokenizer.chat_template: {error}"),
-                    })
-                },
-            )?,
-            _ => ChatTemplate::plain(),
+            ModelSource::Folder(folder) => ChatTemplate::of_folders(&[folder])?,
+            // An adapter may have been trained on a layout of its own.
+            ModelSource::Adapted { base, adapter } => ChatTemplate::of_folders(&[adapter, base])?,
+            ModelSource::Gguf(file) => ChatTemplate::in_gguf(file)?,
+            ModelSource::Memory(_) | ModelSource::Random { .. } => ChatTemplate::plain(),
         };
         Engine::load(source, settings.options()).map(|engine| Self { engine, chat })
     }

@@ -3,12 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use lumos_engine::LoadError;
 use lumos_tasks::Role;
 use thiserror::Error;
 
+use super::located::LocateError;
 use super::name::NameError;
-use crate::hub::HubError;
 
 /// Why a name could not be turned into an identity.
 #[derive(Debug, Error)]
@@ -44,21 +43,13 @@ pub enum IdentifyError {
         /// What is wrong.
         message: String,
     },
-    /// It is not to be had of the hub.
+    /// Its files are not here, nor to be had of the hub.
     #[error("model {name}: {source}")]
-    Hub {
+    Located {
         /// The model's name.
         name: String,
         /// Why not, and what to do.
-        source: HubError,
-    },
-    /// It is not clear which model of a folder is meant.
-    #[error("model {name}: {source}")]
-    Folder {
-        /// The model's name.
-        name: String,
-        /// What the folder holds.
-        source: LoadError,
+        source: Box<LocateError>,
     },
     /// The folder is no model's.
     #[error("model {name}: {} holds no weights; copy *.safetensors, pytorch_model*.bin or a *.gguf into it", path.display())]

@@ -74,6 +74,26 @@ pub(super) fn of_folder(folder: &Path) -> io::Result<Vec<ModelFile>> {
     listed(folder)?.into_iter().map(|(_, path)| ModelFile::read(&path)).collect()
 }
 
+/// The files of an adapter that a loaded model depends on, sorted by name; named so that they are told from the base's.
+///
+/// # Errors
+/// If the folder or one of the files cannot be read.
+pub(super) fn of_adapter(folder: &Path) -> io::Result<Vec<ModelFile>> {
+    let read = |(name, path): (String, PathBuf)| {
+        Ok(ModelFile { name: format!("adapter/{name}"), ..ModelFile::read(&path)? })
+    };
+    adapter_listed(folder)?.into_iter().map(read).collect()
+}
+
+/// Bytes of the weights of an adapter.
+///
+/// # Errors
+/// If the folder or one of the files cannot be read.
+pub(super) fn adapter_weights_in(folder: &Path) -> io::Result<u64> {
+    let weights = adapter_listed(folder)?.into_iter().filter(|(name, _)| is_weights(name));
+    weights.map(|(_, path)| Ok(fs::metadata(path)?.len())).sum()
+}
+
 /// Bytes of the weights in a Hugging Face folder.
 ///
 /// # Errors
@@ -88,9 +108,17 @@ fn is_weights(name: &str) -> bool {
     !(name.ends_with(".json") || name.ends_with(".model") || name.ends_with(".jinja"))
 }
 
-/// Names and paths of the files that matter. Safetensors are preferred to PyTorch's files where both are there, as
-/// in loading.
-fn listed(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+/// What describes a model's text: its tokenizer, and how conversations are laid out.
+const TEXT: [&str; 5] = [
+    "tokenizer.json",
+    "tokenizer.model",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "tokenizer_config.json",
+];
+
+/// Names and paths of all that stands in a folder.
+fn entries(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut files: Vec<(String, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -98,18 +126,36 @@ fn listed(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
             files.push((name.to_owned(), path.clone()));
         }
     }
-    let has_safetensors = files.iter().any(|(name, _)| name.ends_with(".safetensors"));
+    files.sort();
+    Ok(files)
+}
+
+/// Names and paths of the files of an adapter that matter.
+fn adapter_listed(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let mut files = entries(folder)?;
+    let has_safetensors = files.iter().any(|(name, _)| name == "adapter_model.safetensors");
+    files.retain(|(name, _)| match name.as_str() {
+        "adapter_config.json" | "adapter_model.safetensors" => true,
+        "adapter_model.bin" => !has_safetensors,
+        name => TEXT.contains(&name),
+    });
+    Ok(files)
+}
+
+/// Names and paths of the files that matter. Safetensors are preferred to PyTorch's files where both are there, as
+/// in loading.
+fn listed(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let mut files = entries(folder)?;
+    // An adapter that lies beside is not loaded.
+    let is_safetensors = |name: &str| name.ends_with(".safetensors") && !name.starts_with("adapter_model.");
+    let has_safetensors = files.iter().any(|(name, _)| is_safetensors(name));
     let matters = |name: &str| {
-        let described = ["config.json", "tokenizer.json", "tokenizer.model", "added_tokens.json"];
-        // What lays conversations out.
-        let chats = ["chat_template.jinja", "tokenizer_config.json"];
-        described.contains(&name)
-            || chats.contains(&name)
-            || name.ends_with(".safetensors")
+        name == "config.json"
+            || TEXT.contains(&name)
+            || is_safetensors(name)
             || (!has_safetensors && name.starts_with("pytorch_model") && name.ends_with(".bin"))
     };
     files.retain(|(name, _)| matters(name));
-    files.sort();
     Ok(files)
 }
 
@@ -128,5 +174,16 @@ mod tests {
         assert_eq!(names(folder.path()), ["config.json", "pytorch_model.bin"]);
         fs::write(folder.path().join("model.safetensors"), "").unwrap();
         assert_eq!(names(folder.path()), ["config.json", "model.safetensors"]);
+        for name in
+            ["adapter_config.json", "adapter_model.safetensors", "adapter_model.bin", "tokenizer.json"]
+        {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        assert_eq!(names(folder.path()), ["config.json", "model.safetensors", "tokenizer.json"]);
+        let adapter = of_adapter(folder.path()).unwrap();
+        let adapter: Vec<&str> = adapter.iter().map(|file| file.name.as_str()).collect();
+        let files = ["adapter_config.json", "adapter_model.safetensors", "tokenizer.json"];
+        assert_eq!(adapter, files.map(|name| format!("adapter/{name}")));
+        assert_eq!(adapter_weights_in(folder.path()).unwrap(), "adapter_model.safetensors".len() as u64);
     }
 }

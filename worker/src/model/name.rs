@@ -9,11 +9,12 @@ use thiserror::Error;
 use super::lumos::LumosName;
 use super::openai::OpenAiName;
 
-/// A model's name: `candle:<folder>`, `candle:<file.gguf>`, `candle:<hub id>`, `lumos:<pair>`, `openai:<model>@<base url>`, `builtin:tiny`,
-/// `script:<cases file>`.
+/// A model's name: `candle:<folder>`, `candle:<file.gguf>`, `candle:<hub id>`, `candle:<base>+<adapter>`, `lumos:<pair>`,
+/// `openai:<model>@<base url>`, `builtin:tiny`, `script:<cases file>`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelName {
-    /// A Hugging Face folder or a GGUF file, run by the engine in this process; or, where there is none, a model of the hub.
+    /// A Hugging Face folder or a GGUF file, run by the engine in this process; or, where there is none, a model of the hub;
+    /// or one of either and its LoRA adapter. [`locate`](super::locate) tells them apart.
     Candle(PathBuf),
     /// A model of an OpenAI-compatible server.
     OpenAi(OpenAiName),
@@ -28,7 +29,7 @@ pub enum ModelName {
 /// A name that names no model.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "`{name}` names no model: {why}; write candle:<folder>, candle:<file.gguf>, candle:<hub id>, lumos:<pair>, openai:<model>@<base url>, builtin:tiny or script:<cases file>"
+    "`{name}` names no model: {why}; write candle:<folder>, candle:<file.gguf>, candle:<hub id>, candle:<base>+<adapter>, lumos:<pair>, openai:<model>@<base url>, builtin:tiny or script:<cases file>"
 )]
 pub struct NameError {
     name: String,
@@ -84,6 +85,7 @@ mod tests {
             "candle:org/model@main",
             "candle:models/llama-Q4_K_M.gguf",
             "candle:org/model/llama-Q4_K_M.gguf@main",
+            "candle:org/model@main+adapters/planner",
             "lumos:maths-13b",
             "builtin:tiny",
             "script:cases.jsonl.gz",

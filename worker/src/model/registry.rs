@@ -6,21 +6,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lumos_engine::{LoadError, ModelSource, RotaryPrecision};
+use lumos_engine::{LoadError, ModelSource};
 use lumos_tasks::{Configuration, ContentHash, Fault, FaultKind, Formulation, ModelIdentity, Role};
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
 
-use super::engine::{EngineBackend, EngineSettings};
+use super::engine::EngineBackend;
 use super::error::{IdentifyError, LoadModelError};
 use super::files::ModelFile;
+use super::located::{LocateError, locate};
 use super::name::{ModelName, NameError};
 use super::openai::{OpenAiBackend, OpenAiName, Servers};
 use super::script::{Script, ScriptBackend};
 use super::settings::ModelsSettings;
 use super::{ModelBackend, builtin, files};
 use crate::drive::Backends;
-use crate::hub::{Hub, HubError, HubName};
+use crate::hub::Hub;
 use crate::tools::ToolSets;
 
 /// A model's identity and the files it was made from.
@@ -124,8 +125,6 @@ impl Models {
         role: Role,
         formulation: Formulation,
     ) -> Result<Identified, IdentifyError> {
-        let computed_in = |rotary| Some(EngineSettings { rotary, ..self.settings.engine }.computed_in());
-        let stored = self.settings.engine.rotary;
         let mut known_as = name.to_owned();
         let here: ModelName = self.settings.here(name).parse()?;
         let (files, dtype) = match here {
@@ -133,24 +132,15 @@ impl Models {
             ModelName::BuiltinTiny => {
                 let files = builtin::files(role, formulation)
                     .ok_or_else(|| IdentifyError::NoSuchRole { name: name.to_owned(), role })?;
-                // Ours were trained and measured in full precision.
-                (builtin::listed(files), computed_in(RotaryPrecision::Full))
+                let computed_in = self.settings.engine.of_source(&ModelSource::Memory(*files)).computed_in();
+                (builtin::listed(files), Some(computed_in))
             }
-            ModelName::Candle(path) => {
-                let path = match self.on_the_hub(name, &path) {
-                    Some(asked) => self.hub_path(name, &asked, &mut known_as)?,
-                    None => path,
-                };
-                let (files, rotary) = files_at(name, path, stored)?;
-                (files, computed_in(rotary))
-            }
+            ModelName::Candle(path) => self.located(name, &path, &mut known_as)?,
             ModelName::Lumos(pair) => {
                 let asked = pair
                     .resolve(role, formulation)
                     .map_err(|message| IdentifyError::Settings { name: name.to_owned(), message })?;
-                let path = self.hub_path(name, &asked, &mut known_as)?;
-                let (files, rotary) = files_at(name, path, stored)?;
-                (files, computed_in(rotary))
+                self.located(name, Path::new(&asked.to_string()), &mut known_as)?
             }
             ModelName::Script(file) => {
                 (vec![ModelFile::read(&file).map_err(|source| unreadable(name, &file, source))?], None)
@@ -160,21 +150,26 @@ impl Models {
         Ok(Identified { identity, files })
     }
 
-    /// What a path means on the hub, where it means something there.
-    fn on_the_hub(&self, name: &str, path: &Path) -> Option<HubName> {
-        let any_revision = !self.settings.pinned_only || self.settings.here(name) != name;
-        HubName::of_path(path).filter(|asked| any_revision || asked.commit().is_some())
+    /// Whether models of the hub are taken for this name by their commit only.
+    fn pinned_only(&self, name: &str) -> bool {
+        self.settings.pinned_only && self.settings.here(name) == name
     }
 
-    /// The folder or GGUF file of a model of the hub. It is known by its commit from then on, so that whoever works on the run
-    /// takes the same one; unless it is this host that has it there.
-    fn hub_path(&self, name: &str, asked: &HubName, known_as: &mut String) -> Result<PathBuf, IdentifyError> {
-        let failed = |source| IdentifyError::Hub { name: name.to_owned(), source };
-        let model = self.hub.fetch(asked).map_err(failed)?;
-        if self.settings.here(name) == name {
-            *known_as = format!("candle:{}", model.name);
+    /// The files of what a path means, and what it is computed in. What is of the hub is known by its commit from then on, so
+    /// that whoever works on the run takes the same; unless it is this host that has it there.
+    fn located(
+        &self,
+        name: &str,
+        path: &Path,
+        known_as: &mut String,
+    ) -> Result<(Vec<ModelFile>, Option<String>), IdentifyError> {
+        let failed = |source| IdentifyError::Located { name: name.to_owned(), source: Box::new(source) };
+        let located = locate(path, &self.hub, self.pinned_only(name)).map_err(failed)?;
+        if let Some(pinned) = located.pinned.filter(|_| self.settings.here(name) == name) {
+            *known_as = pinned;
         }
-        Ok(model.path())
+        let computed_in = self.settings.engine.of_source(&located.source).computed_in();
+        Ok((files_of(name, located.source)?, Some(computed_in)))
     }
 
     /// The identity of a server's model: its name and address, for there is nothing to hash. Where it stands elsewhere
@@ -240,7 +235,7 @@ impl Models {
             .here(&identity.name)
             .parse()
             .map_err(|error: NameError| failed(error.to_string()))?;
-        let source = match name {
+        let place = match name {
             ModelName::Script(file) => {
                 let cell = cell(&self.scripts, identity.content.clone(), identity).await;
                 let loaded = cell
@@ -270,29 +265,27 @@ impl Models {
                     .map_err(failed)?;
                 return Ok(Arc::clone(&loaded.backend) as Arc<dyn ModelBackend>);
             }
-            ModelName::BuiltinTiny => builtin::source(role, configuration.formulation)
-                .ok_or_else(|| failed(format!("it has no {role}")))?,
-            ModelName::Candle(folder) => ModelSource::Folder(folder),
+            ModelName::BuiltinTiny => {
+                let source = builtin::source(role, configuration.formulation);
+                Place::Known(source.ok_or_else(|| failed(format!("it has no {role}")))?)
+            }
+            ModelName::Candle(path) => Place::Path(path),
             ModelName::Lumos(pair) => {
                 let asked = pair.resolve(role, configuration.formulation).map_err(failed)?;
-                ModelSource::Folder(asked.to_string().into())
+                Place::Path(asked.to_string().into())
             }
         };
         let key = (identity.content.clone(), identity.dtype.clone());
         let cell = cell(&self.engines, key, identity).await;
         let settings = self.settings.engine.computing_in(identity.dtype.as_deref());
         let hub = Arc::clone(&self.hub);
-        let asked = match &source {
-            ModelSource::Folder(path) => self.on_the_hub(&identity.name, path),
-            _ => None,
-        };
+        let pinned_only = self.pinned_only(&identity.name);
         let loaded = cell
             .get_or_try_init(|| {
                 blocking(move || {
-                    let source = match (asked, source) {
-                        (Some(asked), _) => ModelSource::of_path(&hub.fetch(&asked)?.path())?,
-                        (None, ModelSource::Folder(path)) => ModelSource::of_path(&path)?,
-                        (None, source) => source,
+                    let source = match place {
+                        Place::Known(source) => source,
+                        Place::Path(path) => locate(&path, &hub, pinned_only)?.source,
                     };
                     let bytes = weights(&source)?;
                     Ok::<_, Blocking>((EngineBackend::load(source, settings)?, bytes))
@@ -338,11 +331,18 @@ enum Blocking {
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
-    Hub(#[from] HubError),
+    Located(#[from] LocateError),
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("loading was cut short: {0}")]
     Join(#[from] tokio::task::JoinError),
+}
+
+/// Where a model of the engine is.
+enum Place {
+    Known(ModelSource),
+    /// What follows `candle:`.
+    Path(PathBuf),
 }
 
 /// The place of a model, made if this is the first to ask for it.
@@ -355,31 +355,29 @@ async fn cell<K: Eq + Hash, T>(
     Arc::clone(&slots.entry(key).or_insert_with(|| Slot::new(identity)).loaded)
 }
 
-/// The files of a model, and the rotary precision that it is computed in where folders have `stored`: a GGUF file is
-/// computed as llama.cpp does, in float32.
-fn files_at(
-    name: &str,
-    path: PathBuf,
-    stored: RotaryPrecision,
-) -> Result<(Vec<ModelFile>, RotaryPrecision), IdentifyError> {
-    let source = ModelSource::of_path(&path);
-    match source.map_err(|source| IdentifyError::Folder { name: name.to_owned(), source })? {
-        ModelSource::Gguf(file) => {
-            let read = ModelFile::read(&file).map_err(|source| unreadable(name, &file, source))?;
-            Ok((vec![read], RotaryPrecision::Full))
+/// The files of a model: those of its folder, those of a base and of an adapter, or the one that it is.
+fn files_of(name: &str, source: ModelSource) -> Result<Vec<ModelFile>, IdentifyError> {
+    type Read = fn(&Path) -> io::Result<Vec<ModelFile>>;
+    let places: Vec<(PathBuf, Read)> = match source {
+        ModelSource::Folder(folder) => vec![(folder, files::of_folder)],
+        ModelSource::Adapted { base, adapter } => {
+            vec![(base, files::of_folder), (adapter, files::of_adapter)]
         }
-        _ => Ok((files_of(name, path)?, stored)),
+        ModelSource::Gguf(file) => vec![(file, |file| ModelFile::read(file).map(|file| vec![file]))],
+        ModelSource::Memory(_) | ModelSource::Random { .. } => Vec::new(),
+    };
+    let is_weights =
+        |name: &str| [".safetensors", ".bin", ".gguf"].iter().any(|extension| name.ends_with(extension));
+    let mut all = Vec::new();
+    for (folder, read) in places {
+        let files = read(&folder).map_err(|source| unreadable(name, &folder, source))?;
+        if !files.iter().any(|file| is_weights(&file.name)) {
+            return Err(IdentifyError::NoWeights { name: name.to_owned(), path: folder });
+        }
+        all.extend(files);
     }
-}
-
-/// The files of a model's folder.
-fn files_of(name: &str, folder: PathBuf) -> Result<Vec<ModelFile>, IdentifyError> {
-    let files = files::of_folder(&folder).map_err(|source| unreadable(name, &folder, source))?;
-    let is_weights = |name: &str| name.ends_with(".safetensors") || name.ends_with(".bin");
-    if !files.iter().any(|file| is_weights(&file.name)) {
-        return Err(IdentifyError::NoWeights { name: name.to_owned(), path: folder });
-    }
-    Ok(files)
+    all.sort();
+    Ok(all)
 }
 
 fn unreadable(name: &str, path: &Path, source: io::Error) -> IdentifyError {
@@ -392,6 +390,9 @@ fn weights(source: &ModelSource) -> io::Result<u64> {
         ModelSource::Memory(files) => Ok(files.weights.len() as u64),
         ModelSource::Folder(folder) => files::weights_in(folder),
         ModelSource::Gguf(file) => Ok(std::fs::metadata(file)?.len()),
+        ModelSource::Adapted { base, adapter } => {
+            Ok(files::weights_in(base)? + files::adapter_weights_in(adapter)?)
+        }
         ModelSource::Random { shape, .. } => Ok(shape.parameters() * size_of::<f32>() as u64),
     }
 }

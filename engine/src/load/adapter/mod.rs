@@ -1,0 +1,199 @@
+//! LoRA adapters as peft saves them (<https://huggingface.co/docs/peft/developer_guides/checkpoint>), merged into the
+//! base's matrices while these are read: `W' = W + scale · B · A`, in float32.
+
+mod config;
+mod merge;
+mod names;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use candle_core::{Device, Tensor};
+
+pub use config::AdapterBase;
+
+use super::config::ModelConfig;
+use super::folder::ModelFolder;
+use super::weights::Weights;
+use crate::error::LoadError;
+use crate::model::to_f32;
+use config::AdapterConfig;
+use names::Part;
+
+const CONFIG: &str = "adapter_config.json";
+const EMBEDDING: &str = "model.embed_tokens.weight";
+const HEAD: &str = "lm_head.weight";
+
+/// An opened adapter: what it does to which tensor of its base.
+pub(crate) struct Adapter {
+    files: Vec<PathBuf>,
+    weights: Weights,
+    changes: HashMap<String, Change>,
+}
+
+/// What happens to one tensor of the base.
+#[derive(Debug)]
+enum Change {
+    /// The product of two tensors of the adapter is added.
+    Product { down: String, up: String, rank: usize, scale: f32 },
+    /// A tensor of the adapter takes its place.
+    Whole(String),
+}
+
+/// The two factors of a module, by their names in the adapter's file.
+#[derive(Default)]
+struct Pair {
+    down: Option<String>,
+    up: Option<String>,
+}
+
+/// The model that an adapter's folder says it was trained on.
+///
+/// # Errors
+/// [`LoadError`] if there is no `adapter_config.json`, or if it names no model.
+pub fn adapter_base(folder: &Path) -> Result<AdapterBase, LoadError> {
+    let file = required_config(&ModelFolder::open(folder)?)?;
+    config::base(&super::read(&file)?, &file)
+}
+
+fn required_config(folder: &ModelFolder) -> Result<PathBuf, LoadError> {
+    folder.required(CONFIG, "copy the adapter as peft saved it, or as it was published, into the folder")
+}
+
+impl Adapter {
+    /// Opens an adapter for a base of this shape, whose embedding has so many rows, and checks that all it holds fits.
+    pub(super) fn open(folder: &ModelFolder, base: &ModelConfig, rows: usize) -> Result<Self, LoadError> {
+        let file = required_config(folder)?;
+        let config = AdapterConfig::parse(&super::read(&file)?, &file)?;
+        let paths = folder.adapter_weights()?;
+        let weights = Weights::open(&paths)?;
+        let file = paths.paths().first().unwrap_or(&file).clone();
+        let changes = changes(&config, &weights, &file, base, rows)?;
+        let files = [config.file().to_owned(), file].into();
+        Ok(Self { files, weights, changes })
+    }
+
+    /// Its configuration and its weights.
+    pub(super) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    /// The adapter's own tensor, where one takes the place of the base's.
+    pub(super) fn instead(&self, name: &str) -> Option<(&Weights, &str)> {
+        match self.changes.get(name)? {
+            Change::Whole(own) => Some((&self.weights, own)),
+            Change::Product { .. } => None,
+        }
+    }
+
+    /// A tensor of the base with what the adapter adds to it.
+    pub(super) fn merged(&self, name: &str, tensor: Tensor) -> Result<Tensor, LoadError> {
+        let Some(Change::Product { down, up, rank, scale }) = self.changes.get(name) else {
+            return Ok(tensor);
+        };
+        let (outputs, inputs) = tensor.dims2().map_err(|error| self.weights.invalid(up, &error))?;
+        let values = |name: &str, shape: &[usize]| {
+            to_f32(&self.weights.get(name, shape)?).map_err(|error| self.weights.invalid(name, &error))
+        };
+        let (down_values, up_values) = (values(down, &[*rank, inputs])?, values(up, &[outputs, *rank])?);
+        let mut weight = to_f32(&tensor).map_err(|error| self.weights.invalid(up, &error))?;
+        merge::add_product(&mut weight, &up_values, &down_values, *rank, *scale);
+        Tensor::from_vec(weight, (outputs, inputs), &Device::Cpu)
+            .map_err(|error| self.weights.invalid(up, &error))
+    }
+}
+
+/// What the tensors of an adapter do to those of the base, or the first that does not fit.
+fn changes(
+    config: &AdapterConfig,
+    weights: &Weights,
+    file: &Path,
+    base: &ModelConfig,
+    rows: usize,
+) -> Result<HashMap<String, Change>, LoadError> {
+    let invalid = |reason: String| LoadError::InvalidAdapter { file: file.to_owned(), reason };
+    let unsupported = |reason: String| LoadError::UnsupportedAdapter { file: file.to_owned(), reason };
+    let (mut pairs, mut whole) = (BTreeMap::<String, Pair>::new(), BTreeMap::new());
+    for name in weights.names() {
+        match Part::of(name) {
+            Some(Part::Down { module }) => pairs.entry(module).or_default().down = Some(name.to_owned()),
+            Some(Part::Up { module }) => pairs.entry(module).or_default().up = Some(name.to_owned()),
+            Some(Part::Whole { tensor }) => drop(whole.insert(tensor, name.to_owned())),
+            None => {
+                return Err(unsupported(format!(
+                    "tensor {name} is none of base_model.model.….lora_A.weight, ….lora_B.weight and ….weight"
+                )));
+            }
+        }
+    }
+    let rows = match whole.get(EMBEDDING) {
+        Some(name) => weights.rows(name, base.hidden_size)?,
+        None => rows,
+    };
+    let expected = names::tensors(base, rows);
+    // Of two that are one in the base, one would have changed in training and the other not.
+    let changed =
+        |tensor: &str| whole.contains_key(tensor) || pairs.contains_key(tensor.trim_end_matches(".weight"));
+    if base.tied_embeddings && (changed(EMBEDDING) || changed(HEAD)) {
+        let reason =
+            "it changes embed_tokens or lm_head, which are one matrix in the base (tie_word_embeddings)";
+        return Err(unsupported(reason.to_owned()));
+    }
+    let shape = |tensor: &str, name: &str| {
+        expected
+            .get(tensor)
+            .ok_or_else(|| invalid(format!("tensor {name} is for {tensor}, which the base lacks")))
+    };
+    let check = |name: &str, wanted: &[usize], why: &str| {
+        let found = weights.shape(name);
+        let matches = found == wanted;
+        matches
+            .then_some(())
+            .ok_or_else(|| invalid(format!("tensor {name} has shape {found:?}, but {why} {wanted:?}")))
+    };
+    let mut changes = HashMap::new();
+    for (module, pair) in pairs {
+        let tensor = format!("{module}.weight");
+        let (down, up) = match (pair.down, pair.up) {
+            (Some(down), Some(up)) => (down, up),
+            (Some(one), None) => return Err(invalid(format!("tensor {one} has no lora_B beside it"))),
+            (None, one) => {
+                return Err(invalid(format!("tensor {} has no lora_A beside it", one.unwrap_or_default())));
+            }
+        };
+        let [outputs, inputs] = shape(&tensor, &down)?[..] else {
+            return Err(unsupported(format!("tensor {down} is for {tensor}, which is no matrix")));
+        };
+        if tensor == EMBEDDING {
+            return Err(unsupported(format!("tensor {down} is for the embedding")));
+        }
+        let rank = config.rank(&module);
+        let why = format!("r of {CONFIG} and the base ask for");
+        check(&down, &[rank, inputs], &why)?;
+        check(&up, &[outputs, rank], &why)?;
+        if whole.contains_key(&tensor) {
+            return Err(unsupported(format!(
+                "tensor {down} is for {tensor}, which the adapter also replaces"
+            )));
+        }
+        changes.insert(tensor, Change::Product { down, up, rank, scale: config.scale(&module) });
+    }
+    for (tensor, name) in whole {
+        check(&name, shape(&tensor, &name)?, "the base asks for")?;
+        changes.insert(tensor, Change::Whole(name));
+    }
+    let is_there = |module: &str| {
+        let own = format!("{module}.weight");
+        let matches = |tensor: &str| tensor == own || tensor.ends_with(&format!(".{own}"));
+        changes.iter().any(|(tensor, change)| matches!(change, Change::Whole(_)) && matches(tensor))
+    };
+    if let Some(module) = config.replaced.iter().find(|module| !is_there(module)) {
+        return Err(invalid(format!(
+            "modules_to_save in {CONFIG} names {module}, but the file has no tensor of it"
+        )));
+    }
+    if changes.is_empty() {
+        return Err(invalid("it holds no tensor".to_owned()));
+    }
+    Ok(changes)
+}

@@ -1,0 +1,95 @@
+//! LoRA adapters by name. The adapters and what peft computes with them are the engine's test data.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::served::Serving;
+use crate::support::{content, expect, fed, run, text};
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/tests/data/adapters")
+}
+
+fn named(base: &str, adapter: &str) -> String {
+    format!("candle:{}+{}", data().join(base).display(), data().join(adapter).display())
+}
+
+/// Prompts and what peft answers with an adapter.
+fn cases(adapter: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(data().join("cases.jsonl")).unwrap();
+    let cases = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    cases.filter(|case: &Value| case["adapter"] == adapter).collect()
+}
+
+/// What `lumos complete` gives for the cases' prompts.
+fn complete(model: &str, cases: &[Value]) -> Vec<Value> {
+    let lines: String = cases.iter().map(|case| format!("{}\n", json!({"prompt": case["prompt"]}))).collect();
+    let arguments =
+        ["complete", "--model", model, "--jsonl", "--stop", "", "--ignore-eos", "--rotary", "full"];
+    let (code, stdout, stderr) = fed(&[&arguments[..], &["--max-new-tokens", "32"]].concat(), &lines);
+    assert_eq!(code, 0, "{stderr}");
+    stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn an_adapter_is_named_behind_its_base_or_alone() {
+    for adapter in ["attention", "patterns"] {
+        let cases = cases(adapter);
+        let replies = complete(&named("base", adapter), &cases);
+        for (case, reply) in cases.iter().zip(&replies) {
+            let safe = usize::try_from(case["safe_tokens"].as_u64().unwrap()).unwrap();
+            let tokens = |value: &Value| value.as_array().unwrap()[..safe].to_vec();
+            assert_eq!(tokens(&reply["tokens"]), tokens(&case["greedy"]), "{case}");
+            assert_eq!(reply["prompt_tokens"], case["ids"]);
+        }
+        let alone = format!("candle:{}", data().join(adapter).display());
+        assert_eq!(complete(&alone, &cases), replies);
+        let base = complete(&format!("candle:{}", data().join("base").display()), &cases);
+        assert!(base.iter().zip(&replies).all(|(base, reply)| base["tokens"] != reply["tokens"]));
+    }
+    let wrong = |model: &str| text(&run(&["complete", "--model", model, "a"]));
+    for (model, words) in [
+        (named("base", "nowhere"), ["nowhere does not exist", "give the folder"]),
+        (named("attention", "patterns"), ["attention has no config.json", "base"]),
+        (named("base", "base"), ["base has no adapter_config.json", "peft"]),
+        (named("model.gguf", "attention"), ["model.gguf", "float checkpoint"]),
+    ] {
+        let (code, _, stderr) = wrong(&model);
+        assert!(code == 2 && words.iter().all(|word| stderr.contains(word)), "{stderr}");
+    }
+}
+
+#[test]
+fn runs_know_adapters_by_their_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    let what = |name: &str, planner: &str, grounder: &str| {
+        let limits = ["--limit", "2", "--max-new-tokens", "12", "-q", "--output-path", path, "--name", name];
+        let models = ["--planner", planner, "--grounder", grounder];
+        expect(0, &[&["run", "--tasks", "gsm8k", "--formulation", "onetime"][..], &models, &limits].concat());
+        folder.path().join(name)
+    };
+    let (planner, grounder) = (named("base", "attention"), named("base", "patterns"));
+    let run = what("adapted", &planner, &grounder);
+    let manifest: Value = serde_json::from_slice(&std::fs::read(run.join("manifest.json")).unwrap()).unwrap();
+    let models = manifest["models"].as_array().unwrap();
+    assert_eq!(models.len(), 2, "{models:?}");
+    assert_ne!(models[0]["content"], models[1]["content"]);
+    for model in models {
+        let names: Vec<&str> =
+            model["files"].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap()).collect();
+        let files = ["adapter/adapter_config.json", "adapter/adapter_model.safetensors", "config.json"];
+        assert_eq!(names, [&files[..], &["model.safetensors", "tokenizer.json"]].concat());
+    }
+    let (verified, _) = expect(0, &["verify", run.to_str().unwrap(), "--sample", "2"]);
+    assert!(verified.contains("2 equal"), "{verified}");
+    // Served under the adapter's name it is the same model.
+    let server = Serving::start(&[&planner]);
+    assert!(server.models.iter().any(|line| line.starts_with("attention: ")), "{:?}", server.models);
+    let there = what("served", &format!("openai:attention@{}", server.url), &grounder);
+    let replies = |run: &Path| -> Vec<Value> {
+        content(run).0.into_values().flatten().map(|row| row["resps"].clone()).collect()
+    };
+    assert_eq!(replies(&there), replies(&run));
+}

@@ -1,0 +1,89 @@
+//! Runs over `lumos serve-model`: what our own client gets of our own server is what the engine gives in the process of
+//! the run, for all roles or for one of them.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use serde_json::Value;
+
+use crate::support::{content, expect, lumos};
+
+/// A server that runs until it is dropped.
+pub(crate) struct Serving {
+    child: Child,
+    pub(crate) url: String,
+    /// What it said about its models.
+    pub(crate) models: Vec<String>,
+}
+
+impl Serving {
+    pub(crate) fn start(models: &[&str]) -> Self {
+        let mut command = lumos();
+        command.args(["serve-model", "--listen", "127.0.0.1:0", "--threads", "1"]);
+        models.iter().for_each(|model| drop(command.args(["--model", model])));
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let (mut models, mut url) = (Vec::new(), None);
+        while let Some(line) = lines.next().filter(|_| url.is_none()) {
+            match line.strip_prefix("listening on ").and_then(|rest| rest.split_once(';')) {
+                Some((address, _)) => {
+                    url = Some(address.to_owned());
+                    break;
+                }
+                None => models.push(line),
+            }
+        }
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, url: url.unwrap_or_else(|| panic!("no server: {models:?}")), models }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The samples of a run and their scores, without what names its models. How a reply ended is left out as well: over HTTP
+/// the stop and the end of the sequence are not told apart.
+fn samples(run: &Path) -> Vec<Value> {
+    let (samples, _) = content(run);
+    let mut rows = samples.into_values().flatten().collect::<Vec<Value>>();
+    for row in &mut rows {
+        for name in ["configuration", "unit"] {
+            assert!(row.as_object_mut().unwrap().remove(name).is_some(), "{name}");
+        }
+        for step in row["trajectory"].as_array_mut().unwrap() {
+            step.as_object_mut().unwrap().remove("finish");
+        }
+    }
+    rows
+}
+
+#[test]
+fn a_run_over_the_server_is_the_run_in_process() {
+    let server = Serving::start(&["builtin:tiny"]);
+    assert_eq!(server.models.len(), 3, "{:?}", server.models);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for formulation in ["iterative", "onetime"] {
+        let run = |name: &str, planner: &str, grounder: &str| {
+            let name = format!("{formulation}-{name}");
+            let what = ["run", "--tasks", "gsm8k", "--limit", "4", "--formulation", formulation, "-q"];
+            let models = ["--planner", planner, "--grounder", grounder, "--batch-size", "2"];
+            expect(0, &[&what[..], &models, &["--output-path", path, "--name", &name]].concat());
+            samples(&folder.path().join(name))
+        };
+        let planner = format!("openai:tiny-planner-{formulation}@{}", server.url);
+        let grounder = format!("openai:tiny-grounder@{}", server.url);
+        let here = run("here", "builtin:tiny", "builtin:tiny");
+        let replies =
+            |rows: &[Value]| rows.iter().map(|row| row["resps"].as_array().unwrap().len()).sum::<usize>();
+        assert!(here.len() == 4 && replies(&here) >= 8, "{} replies", replies(&here));
+        assert_eq!(run("there", &planner, &grounder), here, "both of the server");
+        assert_eq!(run("mixed", "builtin:tiny", &grounder), here, "the grounder of the server");
+        assert_eq!(run("other", &planner, "builtin:tiny"), here, "the planner of the server");
+    }
+}
