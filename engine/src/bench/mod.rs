@@ -135,7 +135,9 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
         round(&engine, settings, 1, u64::MAX).await?;
         let limits = match limits {
             Some(limits) => limits,
-            None => *limits.insert(machine_limits(threads, settings.options.dtype, engine.matrices().format)?),
+            None => {
+                *limits.insert(machine_limits(threads, settings.options.dtype, engine.matrices().format)?)
+            }
         };
         for batch_size in &settings.batch_sizes {
             cells.push(cell(&engine, settings, *batch_size, reuse, &limits).await?);
