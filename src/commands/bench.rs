@@ -109,7 +109,7 @@ fn text(name: &str, report: &BenchReport) -> String {
          limits: reading memory {:.1} GB/s, products {:.0} GFLOP/s\n\n{table}\n\n\
          first token: mean over a batch that asks at once; second turn: the same for prompt, reply and 16 more tokens\n",
         report.model.parameters as f64 / 1e6,
-        report.model.dtype,
+        report.model.quantization.clone().unwrap_or_else(|| report.model.dtype.to_string()),
         ByteSize(report.weight_bytes),
         report.threads,
         report.prompt_tokens,

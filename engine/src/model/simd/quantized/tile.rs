@@ -139,14 +139,14 @@ impl Tile {
                 }
             }
             for block in 0..self.panel_blocks {
-                let weights = self.weights.add(block * layout.bytes);
-                if self.prefetch && column == 0 {
-                    for part in 0..layout.bytes / (8 * LINE_BYTES) {
-                        prefetch_next::<L>(weights.add(part * 8 * LINE_BYTES), 8);
-                    }
-                }
                 let words = layout.inputs / super::BLOCK * ROW_WORDS * ROWS;
-                F::block::<L, ROWS>(weights, column, self.activations.add(block * words), &mut sums);
+                let block = Block {
+                    weights: self.weights.add(block * layout.bytes),
+                    column,
+                    activations: self.activations.add(block * words),
+                    prefetch: self.prefetch && column == 0,
+                };
+                F::multiply::<L, ROWS>(block, &mut sums);
             }
             for (row, sums) in sums.iter().enumerate() {
                 for (vector, sum) in sums.iter().enumerate() {
@@ -164,17 +164,43 @@ type Sums<L, const ROWS: usize> = [[<L as Lanes>::Vector; VECTORS]; ROWS];
 trait Format {
     const FORMAT: QuantizedFormat;
 
-    /// Adds the products of one block of a panel: of the outputs of [`VECTORS`] vectors from `column` on, with `ROWS`
-    /// rows' blocks of activations.
+    /// Adds the products of a block of a panel with `ROWS` rows' blocks of activations.
     ///
     /// # Safety
-    /// As for [`QuantizedLanes`]; `weights` is one block, `activations` as many inputs.
-    unsafe fn block<L: QuantizedLanes, const ROWS: usize>(
-        weights: *const u8,
-        column: usize,
-        activations: *const i32,
-        sums: &mut Sums<L, ROWS>,
-    );
+    /// As for [`QuantizedLanes`]; the pointers of the block are valid for what their descriptions say.
+    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>);
+}
+
+/// A block of a panel, and what it is multiplied with.
+#[derive(Clone, Copy)]
+struct Block {
+    /// The block.
+    weights: *const u8,
+    /// First of the outputs, of which [`VECTORS`] vectors are computed.
+    column: usize,
+    /// Blocks of activations of as many inputs.
+    activations: *const i32,
+    /// Whether to ask for what follows.
+    prefetch: bool,
+}
+
+/// Cache lines that are asked for at a time, see [`prefetch_next`].
+const PREFETCHED: usize = 8;
+
+impl Block {
+    /// Asks for what follows the `part`th [`PREFETCHED`] lines of the block.
+    ///
+    /// # Safety
+    /// As for [`QuantizedLanes`].
+    #[inline(always)]
+    unsafe fn prefetch<L: QuantizedLanes>(&self, part: usize) {
+        if self.prefetch {
+            // SAFETY: the caller's promise.
+            unsafe {
+                prefetch_next::<L>(self.weights.wrapping_add(part * PREFETCHED * LINE_BYTES), PREFETCHED)
+            };
+        }
+    }
 }
 
 /// Integer sums of a tile over a part of the inputs that has one scale.
@@ -290,16 +316,16 @@ impl Format for Q8_0 {
     const FORMAT: QuantizedFormat = QuantizedFormat::Q8_0;
 
     #[inline(always)]
-    unsafe fn block<L: QuantizedLanes, const ROWS: usize>(
-        weights: *const u8,
-        column: usize,
-        activations: *const i32,
-        sums: &mut Sums<L, ROWS>,
-    ) {
+    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
+        let Block { weights, column, activations, .. } = block;
         // SAFETY: the caller's promise and the layout of a block.
         unsafe {
             let mut dots = Dots::<L, ROWS>::new(activations, Some(START_Q8_0));
+            block.prefetch::<L>(0);
             for four in 0..8 {
+                if four == 4 {
+                    block.prefetch::<L>(1);
+                }
                 dots.add(four, load_four::<L>(weights.add(four * FOUR + 4 * column)));
             }
             dots.finish(load_scales::<L>(weights.add(Q8_0_SCALES + 2 * column)), sums);
@@ -313,17 +339,16 @@ impl Format for Q4K {
     const FORMAT: QuantizedFormat = QuantizedFormat::Q4K;
 
     #[inline(always)]
-    unsafe fn block<L: QuantizedLanes, const ROWS: usize>(
-        weights: *const u8,
-        column: usize,
-        activations: *const i32,
-        sums: &mut Sums<L, ROWS>,
-    ) {
+    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
+        let Block { weights, column, activations, .. } = block;
         // SAFETY: the caller's promise and the layout of a block.
         unsafe {
             let scale_scales = load_scales::<L>(weights.add(2 * column));
             let minimum_scales = load_scales::<L>(weights.add(Q4K_MINIMUM_SCALES + 2 * column));
+            // The scales, then each part.
+            block.prefetch::<L>(0);
             for part in 0..8 {
+                block.prefetch::<L>(1 + part);
                 let activations = activations.add(part * ROW_WORDS * ROWS);
                 let values = weights.add(Q4K_VALUES + part * Q4K_BLOCK_VALUES + 4 * column);
                 let mut dots = Dots::<L, ROWS>::new(activations, None);
@@ -353,16 +378,17 @@ impl Format for Q6K {
     const FORMAT: QuantizedFormat = QuantizedFormat::Q6K;
 
     #[inline(always)]
-    unsafe fn block<L: QuantizedLanes, const ROWS: usize>(
-        weights: *const u8,
-        column: usize,
-        activations: *const i32,
-        sums: &mut Sums<L, ROWS>,
-    ) {
+    unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>) {
+        let Block { weights, column, activations, .. } = block;
         // SAFETY: the caller's promise and the layout of a block.
         unsafe {
             let scale_scales = load_scales::<L>(weights.add(2 * column));
+            block.prefetch::<L>(0);
             for part in 0..16 {
+                // Four parts have as many lines as are asked for three times.
+                if part % 4 < 3 {
+                    block.prefetch::<L>(1 + part - part / 4);
+                }
                 let activations = activations.add(part / 2 * ROW_WORDS * ROWS);
                 let values = weights.add(Q6K_VALUES + part * Q6K_BLOCK_VALUES + 4 * column);
                 let mut dots = Dots::<L, ROWS>::new(activations, Some(START_Q6K + part % 2));
