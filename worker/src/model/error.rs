@@ -58,7 +58,7 @@ pub enum IdentifyError {
         /// The model's name.
         name: String,
         /// What the folder holds.
-        source: LoadError,
+        source: Box<LoadError>,
     },
     /// The folder is no model's.
     #[error("model {name}: {} holds no weights; copy *.safetensors, pytorch_model*.bin or a *.gguf into it", path.display())]

@@ -363,7 +363,8 @@ fn files_at(
     stored: RotaryPrecision,
 ) -> Result<(Vec<ModelFile>, RotaryPrecision), IdentifyError> {
     let source = ModelSource::of_path(&path);
-    match source.map_err(|source| IdentifyError::Folder { name: name.to_owned(), source })? {
+    let unclear = |source| IdentifyError::Folder { name: name.to_owned(), source: Box::new(source) };
+    match source.map_err(unclear)? {
         ModelSource::Gguf(file) => {
             let read = ModelFile::read(&file).map_err(|source| unreadable(name, &file, source))?;
             Ok((vec![read], RotaryPrecision::Full))
