@@ -1,9 +1,9 @@
-"""Compares `lumos complete` with llama.cpp on the same GGUF files: token ids of texts, logits after the prompt, greedy tokens.
+"""Compares `lumos complete` with llama.cpp on the same GGUF files: ids of texts, logits after the prompt, greedy tokens.
 
     tests/tools/llama-cpp.sh [path of lumos]
 
-The files are written here as llama.cpp's convert_hf_to_gguf.py writes them, and quantized by llama.cpp. Models: those that
-ship with lumos; with LUMOS_SHARED set, also the reference models of the engine's tests; and, with the tokenizer of
+The files are written here as llama.cpp's convert_hf_to_gguf.py writes them, and quantized by llama.cpp. Models: those
+that ship with lumos; with LUMOS_SHARED set, also the reference models of the engine's tests; and, with the tokenizer of
 Llama 2 from there, random weights of 110 million values. In F32 and F16 greedy tokens must be equal, but where
 llama.cpp's own two best logits are closer than its arithmetic is exact.
 """
@@ -126,7 +126,7 @@ def published_pieces(path):
 
 
 def sentencepiece_of_json(tokenizer):
-    """A tokenizer.json of SentencePiece's kind: a piece's score falls with the rank of the first merge that makes it."""
+    """A tokenizer.json of SentencePiece's kind: scores fall with the rank of the first merge that makes a piece."""
     scores = {}
     for rank, (left, right) in enumerate(tokenizer["model"]["merges"]):
         scores.setdefault(left + right, -float(rank))
@@ -208,6 +208,11 @@ def write(folder, tokenizer, target, kind):
     writer.close()
 
 
+@llama_cpp.llama_log_callback
+def quiet(level, text, data):
+    """llama.cpp tells of every tensor."""
+
+
 def quantize(source, target, kind):
     parameters = llama_cpp.llama_model_quantize_default_params()
     parameters.ftype = QUANTIZED[kind]
@@ -230,7 +235,16 @@ class LlamaCpp:
 
     def __init__(self, path, longest):
         self.model = llama_cpp.Llama(
-            str(path), n_ctx=longest, n_batch=512, n_threads=2, type_k=0, type_v=0, flash_attn=False, verbose=False
+            str(path),
+            n_ctx=longest,
+            n_batch=512,
+            # Several threads wait for each other by spinning.
+            n_threads=1,
+            n_threads_batch=1,
+            type_k=0,
+            type_v=0,
+            flash_attn=False,
+            verbose=False,
         )
 
     def tokenize(self, text):
@@ -256,33 +270,42 @@ class LlamaCpp:
         return first, tokens, gaps
 
 
-def compare(lumos, name, path, kind, prompts, vocabulary):
+def distance(logits, others):
+    """Root mean square of the differences over that of the others."""
+    return float((((logits - others) ** 2).sum() / (others**2).sum()) ** 0.5)
+
+
+def compare(lumos, name, path, kind, prompts, exact):
+    """Prints a row; gives how many prompts had equal ids, and llama.cpp's logits. `exact` are those of the F32 file."""
+    vocabulary = gguf_vocabulary(path)
     ours = lumos_complete(lumos, path, prompts, vocabulary)
     longest = max(len(one["prompt_tokens"]) for one in ours) + NEW_TOKENS + 8
-    theirs = LlamaCpp(path, longest)
+    model = LlamaCpp(path, longest)
     alike = equal = prefix = 0
-    largest = square = size = spread = 0.0
-    for prompt, one in zip(prompts, ours):
-        alike += theirs.tokenize(prompt) == one["prompt_tokens"]
-        first, tokens, gaps = theirs.greedy(one["prompt_tokens"])
-        logits = numpy.empty(vocabulary, numpy.float32)
+    closest = 0.0
+    logits, theirs = (numpy.empty((len(prompts), vocabulary), numpy.float32) for _ in range(2))
+    for at, (prompt, one) in enumerate(zip(prompts, ours)):
+        alike += model.tokenize(prompt) == one["prompt_tokens"]
+        theirs[at], tokens, gaps = model.greedy(one["prompt_tokens"])
         ids, values = zip(*one["logits"])
-        logits[list(ids)] = values
-        largest = max(largest, float(numpy.abs(logits - first).max()))
-        square, size = square + float(((logits - first) ** 2).sum()), size + float((first**2).sum())
-        spread = max(spread, float(first.max() - first.min()))
-        different = [at for at, pair in enumerate(zip(tokens, one["tokens"])) if pair[0] != pair[1]]
+        logits[at, list(ids)] = values
+        different = [index for index, pair in enumerate(zip(tokens, one["tokens"])) if pair[0] != pair[1]]
         equal += not different
         prefix += different[0] if different else NEW_TOKENS
-        if different and kind in CLOSE:
+        if different:
             gap = gaps[different[0]]
-            assert gap < CLOSE[kind], (name, kind, prompt, different[0], gap)
-    print(
-        f"| {name} | {kind} | {alike}/{len(prompts)} | {equal}/{len(prompts)} | "
-        f"{prefix / (NEW_TOKENS * len(prompts)):.1%} | {largest:.2g} | {(square / size) ** 0.5:.2g} |",
-        flush=True,
-    )
-    return alike
+            closest = max(closest, gap)
+            assert kind not in CLOSE or gap < CLOSE[kind], (name, kind, prompt, different[0], gap)
+    exact = theirs if exact is None else exact
+    row = [name, kind, f"{alike}/{len(prompts)}", f"{equal}/{len(prompts)}"]
+    row += [f"{prefix / (NEW_TOKENS * len(prompts)):.0%}", f"{closest:.2g}", f"{numpy.abs(logits - theirs).max():.2g}"]
+    row += [f"{value:.2g}" for value in (distance(logits, theirs), distance(logits, exact), distance(theirs, exact))]
+    print(f"| {' | '.join(row)} |", flush=True)
+    return alike, theirs
+
+
+def gguf_vocabulary(path):
+    return len(gguf.GGUFReader(path).get_field("tokenizer.ggml.tokens").data)
 
 
 def shared_models(shared, lumos, folder):
@@ -313,10 +336,22 @@ def shipped_models():
 
 def main():
     lumos = sys.argv[1]
+    llama_cpp.llama_log_set(quiet, ctypes.c_void_p(0))
     shared = os.environ.get("LUMOS_SHARED")
     print(f"llama.cpp of llama-cpp-python {llama_cpp.__version__}, {NEW_TOKENS} tokens after each prompt\n")
-    print("| model | file | prompts with equal ids | equal replies | equal until the first difference | largest difference of a logit | of all, relative |")
-    print("|---|---|---|---|---|---|---|")
+    columns = [
+        "model",
+        "file",
+        "prompts with equal ids",
+        "equal replies",
+        "tokens before a difference",
+        "llama.cpp's best two apart there, at most",
+        "largest difference of a logit",
+        "logits, relative",
+        "lumos from F32",
+        "llama.cpp from F32",
+    ]
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         models = list(shipped_models())
@@ -325,18 +360,18 @@ def main():
         else:
             print("LUMOS_SHARED is not set: only the shipped models are compared", file=sys.stderr)
         for name, source, tokenizer, prompts in models:
-            vocabulary = json.loads((source / "config.json").read_text())["vocab_size"]
-            half = folder / "F16.gguf"
+            exact = None
             for kind in ("F32", "F16"):
                 path = folder / f"{kind}.gguf"
                 write(source, tokenizer, path, kind)
-                alike = compare(lumos, name, path, kind, prompts, vocabulary)
+                alike, logits = compare(lumos, name, path, kind, prompts, exact)
+                exact = logits if exact is None else exact
                 # The reference models' vocabularies were no SentencePiece models: their ranks are made up.
                 assert alike == len(prompts) or name.startswith("llama"), name
             for kind in QUANTIZED:
                 path = folder / f"{kind}.gguf"
-                quantize(half, path, kind)
-                compare(lumos, name, path, kind, prompts, vocabulary)
+                quantize(folder / "F16.gguf", path, kind)
+                compare(lumos, name, path, kind, prompts, exact)
 
 
 main()
