@@ -49,7 +49,7 @@ pub enum IdentifyError {
         /// The model's name.
         name: String,
         /// Why not, and what to do.
-        source: LocateError,
+        source: Box<LocateError>,
     },
     /// The folder is no model's.
     #[error("model {name}: {} holds no weights; copy *.safetensors or pytorch_model*.bin into it", path.display())]

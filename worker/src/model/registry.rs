@@ -166,7 +166,7 @@ impl Models {
         path: &Path,
         known_as: &mut String,
     ) -> Result<Vec<ModelFile>, IdentifyError> {
-        let failed = |source| IdentifyError::Located { name: name.to_owned(), source };
+        let failed = |source| IdentifyError::Located { name: name.to_owned(), source: Box::new(source) };
         let located = locate(path, &self.hub, self.pinned_only(name)).map_err(failed)?;
         if let Some(pinned) = located.pinned.filter(|_| self.settings.here(name) == name) {
             *known_as = pinned;
