@@ -13,7 +13,7 @@ mod settings;
 mod site;
 mod transfer;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 pub use error::HubError;
@@ -69,14 +69,6 @@ impl Hub {
             fetching.join()
         });
         ran.unwrap_or_else(|_| Err(HubError::Settings { message: "the download was cut short".to_owned() }))
-    }
-
-    /// The folder that a path means: itself, or that of the hub's model where it names one.
-    ///
-    /// # Errors
-    /// See [`HubError`].
-    pub fn folder(&self, path: &Path) -> Result<PathBuf, HubError> {
-        HubName::of_path(path).map_or_else(|| Ok(path.to_owned()), |name| Ok(self.fetch(&name)?.folder))
     }
 
     fn site(&self) -> Result<&Site, HubError> {
