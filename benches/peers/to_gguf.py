@@ -1,4 +1,8 @@
-"""Writes a Llama of the Hugging Face layout as GGUF, in the type it is stored in."""
+"""Writes a Llama of the Hugging Face layout as GGUF: `to_gguf.py FOLDER FILE [--float32]`.
+
+Weights keep the type they are stored in where GGUF's is the same, or are widened to float32. A byte-level BPE tokenizer is
+written as it is; without a tokenizer.json the vocabulary is a dummy, for measurements by token ids.
+"""
 
 import json
 import sys
@@ -40,8 +44,45 @@ def interleaved(tensor, heads):
     return tensor.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
+def add_dummy_vocabulary(writer, size):
+    """No text is read or written: a vocabulary of byte-fallback words is enough."""
+    writer.add_tokenizer_model("llama")
+    words = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
+    words += [f"word{index}" for index in range(len(words), size)]
+    writer.add_token_list(words[:size])
+    writer.add_token_scores([0.0] * size)
+    kinds = [2, 3, 3] + [6] * 256 + [1] * size
+    writer.add_token_types(kinds[:size])
+
+
+def add_byte_level_vocabulary(writer, tokenizer, config):
+    """A byte-level BPE that splits as GPT-2's, digits one by one."""
+    model, splitters = tokenizer["model"], tokenizer["pre_tokenizer"]["pretokenizers"]
+    kinds = [splitter["type"] for splitter in splitters]
+    assert model["type"] == "BPE" and kinds == ["Digits", "ByteLevel"], "this tokenizer has no equal in llama.cpp"
+    assert splitters[0]["individual_digits"] and splitters[1]["use_regex"] and not splitters[1]["add_prefix_space"]
+    size = config["vocab_size"]
+    words = [f"[unused{index}]" for index in range(size)]
+    kinds = [gguf.TokenType.UNUSED] * size
+    for word, index in model["vocab"].items():
+        words[index], kinds[index] = word, gguf.TokenType.NORMAL
+    for token in tokenizer["added_tokens"]:
+        kind = gguf.TokenType.CONTROL if token["special"] else gguf.TokenType.USER_DEFINED
+        words[token["id"]], kinds[token["id"]] = token["content"], kind
+    writer.add_tokenizer_model("gpt2")
+    # llama.cpp's name for that splitting.
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(words)
+    writer.add_token_types(kinds)
+    writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]])
+    writer.add_bos_token_id(config["bos_token_id"])
+    writer.add_eos_token_id(config["eos_token_id"])
+    # Lumos's modules read their prompts without.
+    writer.add_add_bos_token(False)
+
+
 def main():
-    folder, target = Path(sys.argv[1]), sys.argv[2]
+    folder, target, float32 = Path(sys.argv[1]), sys.argv[2], "--float32" in sys.argv[3:]
     config = json.loads((folder / "config.json").read_text())
     writer = gguf.GGUFWriter(target, "llama")
     heads, key_heads = config["num_attention_heads"], config["num_key_value_heads"]
@@ -55,14 +96,10 @@ def main():
     writer.add_rope_freq_base(config["rope_theta"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_vocab_size(config["vocab_size"])
-    # No text is read or written: a vocabulary of byte-fallback words is enough.
-    writer.add_tokenizer_model("llama")
-    words = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
-    words += [f"word{index}" for index in range(len(words), config["vocab_size"])]
-    writer.add_token_list(words[: config["vocab_size"]])
-    writer.add_token_scores([0.0] * config["vocab_size"])
-    kinds = [2, 3, 3] + [6] * 256 + [1] * config["vocab_size"]
-    writer.add_token_types(kinds[: config["vocab_size"]])
+    if (folder / "tokenizer.json").exists():
+        add_byte_level_vocabulary(writer, json.loads((folder / "tokenizer.json").read_text()), config)
+    else:
+        add_dummy_vocabulary(writer, config["vocab_size"])
     for name, tensor in load_file(folder / "model.safetensors").items():
         target_name = name_of(name)
         if ".attn_q." in target_name:
@@ -70,11 +107,13 @@ def main():
         elif ".attn_k." in target_name:
             tensor = interleaved(tensor, key_heads)
         tensor = tensor.contiguous()
-        if tensor.dtype == torch.bfloat16 and tensor.dim() == 2:
+        if float32 or tensor.dim() == 1:
+            writer.add_tensor(target_name, tensor.float().numpy())
+        elif tensor.dtype == torch.bfloat16:
             raw = tensor.view(torch.int16).numpy().view(numpy.uint8)
             writer.add_tensor(target_name, raw, raw_dtype=gguf.GGMLQuantizationType.BF16)
         else:
-            writer.add_tensor(target_name, tensor.float().numpy())
+            writer.add_tensor(target_name, tensor.numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

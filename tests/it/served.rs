@@ -21,7 +21,7 @@ impl Serving {
     pub(crate) fn start(models: &[&str]) -> Self {
         let mut command = lumos();
         command.args(["serve-model", "--listen", "127.0.0.1:0", "--threads", "1"]);
-        models.iter().for_each(|model| drop(command.args(["--model", model])));
+        command.args(models.iter().flat_map(|model| ["--model", model]));
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
         let (mut models, mut url) = (Vec::new(), None);

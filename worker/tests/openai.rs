@@ -110,6 +110,9 @@ async fn behave(server: &Server, model: &str, request: usize, key: &str, body: &
         "strict" if body.get("add_special_tokens").is_some() => {
             complaint(400, "Unrecognized request argument supplied: add_special_tokens")
         }
+        "strict" if body.get("repeat_penalty").is_some() => {
+            complaint(400, "Unrecognized request argument supplied: repeat_penalty")
+        }
         "strict" => reply("done"),
         "later" if body.get("max_tokens").is_some() => {
             complaint(400, "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead.")
@@ -279,8 +282,10 @@ async fn a_server_without_the_extension_is_asked_without_it() {
     for _ in 0..2 {
         assert_eq!(model.complete(raw()).await.unwrap().text, "done");
     }
-    let with: Vec<_> = server.bodies().iter().map(|body| body.get("add_special_tokens").is_some()).collect();
-    assert_eq!(with, [true, false, false]);
+    let with = |field: &str| server.bodies().iter().map(|body| body.get(field).is_some()).collect::<Vec<_>>();
+    assert_eq!(with("add_special_tokens"), [true, false, false, false]);
+    assert_eq!(with("repeat_penalty"), [true, true, false, false]);
+    assert_eq!(with("repetition_penalty"), [true; 4]);
 }
 
 #[tokio::test]

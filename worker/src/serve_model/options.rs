@@ -85,6 +85,8 @@ fn refuse(fields: &mut Fields) -> Result<(), ApiError> {
     fields.only("frequency_penalty", is_number(0.0))?;
     fields.only("presence_penalty", is_number(0.0))?;
     fields.only("logit_bias", is_empty)?;
+    fields.only("repeat_penalty", is_number(1.0))?;
+    fields.only("repetition_penalty", is_number(1.0))?;
     fields.only("add_special_tokens", is(json!(false)))?;
     fields.ignore(&["user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"]);
     Ok(())
@@ -210,6 +212,7 @@ mod tests {
             (r#"{"presence_penalty": 0.1}"#, "presence_penalty", "unsupported_parameter"),
             (r#"{"logit_bias": {"1": 2}}"#, "logit_bias", "unsupported_parameter"),
             (r#"{"add_special_tokens": true}"#, "add_special_tokens", "unsupported_parameter"),
+            (r#"{"repeat_penalty": 1.1}"#, "repeat_penalty", "unsupported_parameter"),
             (r#"{"stop": ["a"], "stop_token_ids": [1]}"#, "stop_token_ids", "unsupported_parameter"),
             (r#"{"min_p": 0.1}"#, "min_p", "unknown_parameter"),
             (r#"{"temperature": "hot"}"#, "temperature", "invalid_type"),

@@ -3,7 +3,8 @@
 //! Chats go to `/chat/completions`, raw text and token ids to `/completions`
 //! (<https://platform.openai.com/docs/api-reference/completions>). Lumos modules take raw text without BOS, which that
 //! interface cannot ask for; servers that know vLLM's `add_special_tokens` are told, others are asked without it
-//! (`docs/fidelity.md`). Which server it is, is part of the model's identity; what weights it has, is not known.
+//! (`docs/fidelity.md`). In the same way servers are told to penalise no token for having been there before, which some do
+//! unless they are told. Which server it is, is part of the model's identity; what weights it has, is not known.
 
 mod explain;
 mod name;
@@ -23,7 +24,7 @@ use reqwest::{StatusCode, Url};
 
 use super::{ModelBackend, ModelError};
 use server::{Attempt, Server};
-use wire::Dialect;
+use wire::{Dialect, Extension};
 
 pub use name::OpenAiName;
 pub use secret::Secret;
@@ -109,12 +110,13 @@ impl OpenAiBackend {
         if !matches!(*status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
             return None;
         }
-        let simpler = if explanation.names("add_special_tokens") && dialect.special_tokens {
-            tracing::warn!(
-                model = self.model,
-                "the server knows no `add_special_tokens`: it may put a BOS before prompts that were trained without"
-            );
-            Dialect { special_tokens: false, ..dialect }
+        let extension = Extension::ALL
+            .into_iter()
+            .find(|extension| dialect.has(*extension) && explanation.names(extension.field()));
+        let simpler = if let Some(extension) = extension {
+            let (field, risk) = (extension.field(), extension.risk());
+            tracing::warn!(model = self.model, "the server knows no `{field}`: {risk}");
+            dialect.without(extension)
         } else if explanation.names("max_completion_tokens") && dialect.max_tokens && wire::is_chat(request) {
             Dialect { max_tokens: false, ..dialect }
         } else {

@@ -4,11 +4,52 @@ use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop, python};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+/// A field beyond OpenAI's that a prompt is sent with, so that it is read and answered as the engine does. Servers that
+/// know no such field mostly pass it over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extension {
+    /// Keeps vLLM from putting a BOS before raw text.
+    SpecialTokens,
+    /// Keeps llama-cpp-python's server from its penalty of 1.1 for tokens that were there before.
+    RepeatPenalty,
+    /// Keeps vLLM from the penalty that a model's generation_config.json may hold.
+    RepetitionPenalty,
+}
+
+impl Extension {
+    pub(super) const ALL: [Self; 3] = [Self::SpecialTokens, Self::RepeatPenalty, Self::RepetitionPenalty];
+
+    /// What the field is called.
+    pub(super) fn field(self) -> &'static str {
+        match self {
+            Self::SpecialTokens => "add_special_tokens",
+            Self::RepeatPenalty => "repeat_penalty",
+            Self::RepetitionPenalty => "repetition_penalty",
+        }
+    }
+
+    /// The value that asks for nothing.
+    fn value(self) -> Value {
+        match self {
+            Self::SpecialTokens => json!(false),
+            Self::RepeatPenalty | Self::RepetitionPenalty => json!(1.0),
+        }
+    }
+
+    /// What may be otherwise without it, for people.
+    pub(super) fn risk(self) -> &'static str {
+        match self {
+            Self::SpecialTokens => "it may put a BOS before prompts that were trained without",
+            Self::RepeatPenalty | Self::RepetitionPenalty => "it may penalise tokens that were there before",
+        }
+    }
+}
+
 /// What a server understands, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dialect {
-    /// `add_special_tokens: false` keeps it from putting a BOS before raw text (vLLM). Others know no such field.
-    pub(super) special_tokens: bool,
+    /// Which of [`Extension::ALL`] raw prompts are sent with.
+    pub(super) extensions: [bool; 3],
     /// The limit of a chat's reply is called `max_tokens`; OpenAI's later models insist on
     /// `max_completion_tokens`.
     pub(super) max_tokens: bool,
@@ -16,7 +57,20 @@ pub(super) struct Dialect {
 
 impl Default for Dialect {
     fn default() -> Self {
-        Self { special_tokens: true, max_tokens: true }
+        Self { extensions: [true; 3], max_tokens: true }
+    }
+}
+
+impl Dialect {
+    /// Whether raw prompts are sent with an extension.
+    pub(super) fn has(self, extension: Extension) -> bool {
+        self.extensions[extension as usize]
+    }
+
+    /// The same without an extension.
+    pub(super) fn without(mut self, extension: Extension) -> Self {
+        self.extensions[extension as usize] = false;
+        self
     }
 }
 
@@ -40,8 +94,8 @@ pub(super) fn body(model: &str, request: &Request, dialect: Dialect) -> Value {
     match &request.input {
         Input::Raw(text) => {
             put("prompt", json!(text));
-            if dialect.special_tokens {
-                put("add_special_tokens", json!(false));
+            if dialect.has(Extension::SpecialTokens) {
+                put(Extension::SpecialTokens.field(), Extension::SpecialTokens.value());
             }
         }
         Input::Tokens(tokens) => put("prompt", json!(tokens)),
@@ -61,6 +115,11 @@ pub(super) fn body(model: &str, request: &Request, dialect: Dialect) -> Value {
             }
             // As much of the seed as every reader of JSON keeps.
             put("seed", json!(request.seed & ((1 << 53) - 1)));
+        }
+    }
+    for penalty in [Extension::RepeatPenalty, Extension::RepetitionPenalty] {
+        if !is_chat(request) && dialect.has(penalty) {
+            put(penalty.field(), penalty.value());
         }
     }
     match &request.stop {
@@ -159,7 +218,7 @@ mod tests {
         let raw = request(Input::Raw("<|user|>".to_owned()), Stop::Newline);
         assert_eq!(
             body("m", &raw, Dialect::default()).to_string(),
-            r#"{"model":"m","prompt":"<|user|>","add_special_tokens":false,"max_tokens":512,"temperature":0,"stop":["\n"]}"#
+            r#"{"model":"m","prompt":"<|user|>","add_special_tokens":false,"max_tokens":512,"temperature":0,"repeat_penalty":1.0,"repetition_penalty":1.0,"stop":["\n"]}"#
         );
         let sampled = Request {
             sampling: Sampling::Random { temperature: 0.7, top_p: Some(0.9), top_k: Some(40) },
@@ -167,7 +226,8 @@ mod tests {
             ..request(Input::Tokens(vec![1, 2]), Stop::Tokens(vec![13]))
         };
         assert_eq!(
-            body("m", &sampled, Dialect { special_tokens: false, ..Dialect::default() }).to_string(),
+            body("m", &sampled, Extension::ALL.into_iter().fold(Dialect::default(), Dialect::without))
+                .to_string(),
             r#"{"model":"m","prompt":[1,2],"max_tokens":512,"temperature":0.7,"top_p":0.9,"top_k":40,"seed":9007199254740991,"stop_token_ids":[13]}"#
         );
         assert_eq!(
