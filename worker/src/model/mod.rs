@@ -1,13 +1,17 @@
 //! Model backends: who answers an episode's requests.
 
+mod arrangement;
 mod builtin;
 mod chat;
 mod engine;
 mod error;
 mod files;
+mod gate;
 mod lumos;
 mod name;
 mod openai;
+mod phases;
+mod placing;
 mod registry;
 mod script;
 mod settings;
@@ -16,10 +20,13 @@ use async_trait::async_trait;
 use lumos_tasks::{Completion, Request};
 use thiserror::Error;
 
+pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
 pub use builtin::source as builtin_source;
 pub(crate) use engine::EngineBackend;
-pub use engine::EngineSettings;
+pub use engine::{EngineSettings, MemoryShare};
 pub use error::{IdentifyError, LoadModelError};
+pub use gate::Swapping;
+pub use placing::{Arranged, PlacingError};
 pub(crate) use files::hash_folder;
 pub use files::{ModelFile, hash_file};
 pub use lumos::LumosName;
