@@ -120,7 +120,8 @@ pub(crate) fn fit(report: &BenchReport, case: Use) -> Fitting {
             fits: if in_phases { arrangement.is_some() } else { arrangement == Some(Arrangement::Together) },
             bytes: at_once.saturating_mul(weight_bytes.saturating_add(cache_bytes)),
             loads,
-            load_seconds: loads.map(|loads| loads as f64 * weight_bytes as f64 / case.load_rate.max(1) as f64),
+            load_seconds: loads
+                .map(|loads| loads as f64 * weight_bytes as f64 / case.load_rate.max(1) as f64),
         }
     };
     // One model has nobody to take turns with.
@@ -134,8 +135,7 @@ pub(crate) fn fit(report: &BenchReport, case: Use) -> Fitting {
 /// phases at whatever cost.
 fn recommend(candidates: &[Candidate], seconds: f64) -> Option<Way> {
     let fitting = |way: Way| candidates.iter().find(|one| one.way == way && one.fits);
-    let cheap =
-        |one: &&Candidate| one.load_seconds.is_some_and(|loading| loading <= LOADING_SHARE * seconds);
+    let cheap = |one: &&Candidate| one.load_seconds.is_some_and(|loading| loading <= LOADING_SHARE * seconds);
     fitting(Way::Together)
         .or_else(|| fitting(Way::InPhases).filter(cheap))
         .or_else(|| fitting(Way::Q8_0))

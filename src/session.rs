@@ -144,7 +144,8 @@ impl Session {
     /// Notes how this process is going to compute models; `None` where it computes none.
     fn begin(&self) -> Result<Option<Computing>, Failure> {
         let Means::Here { places, .. } = &self.means else { return Ok(None) };
-        let mut models = self.manifest.configurations.iter().flat_map(|one| one.configuration.models.values());
+        let mut models =
+            self.manifest.configurations.iter().flat_map(|one| one.configuration.models.values());
         // Only engines have a type of their own.
         let computes = models.any(|model| model.dtype.is_some());
         if !computes || self.checkpoint.settled() >= self.manifest.planned() {

@@ -200,10 +200,10 @@ pub(crate) fn models_of(spec: &ResolvedSpec, arguments: &EngineArgs) -> Result<M
 fn check_devices(placement: &Placement) -> Result<(), Failure> {
     match placement.devices().into_iter().find(|device| matches!(device, Device::Cuda(_))) {
         None => Ok(()),
-        Some(device) => Err(Failure::input(format!(
-            "device `{device}` is not there; this build computes on the cpu"
-        ))
-        .hint("leave --device out, or write --device cpu")),
+        Some(device) => {
+            Err(Failure::input(format!("device `{device}` is not there; this build computes on the cpu"))
+                .hint("leave --device out, or write --device cpu"))
+        }
     }
 }
 

@@ -208,7 +208,12 @@ fn show_fitting(fitting: &Fitting, seconds: f64, out: &mut impl Write) -> io::Re
     };
     for one in &fitting.candidates {
         let fits = if one.fits { "fits" } else { "does not fit" };
-        table.add_row([one.way.name().to_owned(), ByteSize(one.bytes).to_string(), fits.to_owned(), cost(one)]);
+        table.add_row([
+            one.way.name().to_owned(),
+            ByteSize(one.bytes).to_string(),
+            fits.to_owned(),
+            cost(one),
+        ]);
     }
     let advice = match fitting.recommended {
         Some(Way::Together) => "together: nothing is to be done".to_owned(),
@@ -220,8 +225,8 @@ fn show_fitting(fitting: &Fitting, seconds: f64, out: &mut impl Write) -> io::Re
     };
     writeln!(
         out,
-        "\nin a memory of {}, with keys and values of one sequence of {} tokens for each model, and {} loaded in a \
-         second (assumed):\n{table}\nrecommended is {advice}",
+        "\nin a memory of {}, with keys and values of one sequence of {} tokens for each model, and {} of \
+         weights loaded in a second (--load-rate):\n{table}\nrecommended is {advice}",
         ByteSize(fitting.memory),
         fitting.context_length,
         ByteSize(fitting.load_rate),

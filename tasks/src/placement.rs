@@ -69,7 +69,9 @@ pub enum PlacementError {
     #[error("unknown device `{0}`; known are cpu, auto, and cuda:0, cuda:1, … for graphics processors")]
     Device(String),
     /// No role is called so.
-    #[error("`{0}` is no role; devices are given by planner, grounder, answerer, qa or judge: planner=cuda:0")]
+    #[error(
+        "`{0}` is no role; devices are given by planner, grounder, answerer, qa or judge: planner=cuda:0"
+    )]
     Role(String),
     /// A role, or all the others, have two devices.
     #[error("the device of {0} is given twice; give each role one")]

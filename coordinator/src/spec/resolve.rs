@@ -82,7 +82,8 @@ impl RunSpec {
             problems.add("dtype", format!("unknown type `{dtype}`; known are {}", DTYPES.join(", ")));
         }
         if self.places == Some(0) {
-            problems.add("places", "0 places drive no episode; leave it out for as many as suit the batch size");
+            problems
+                .add("places", "0 places drive no episode; leave it out for as many as suit the batch size");
         }
         if let Some(name) = &self.name {
             problems.name(name);

@@ -120,7 +120,10 @@ mod tests {
         assert_eq!(arrange(&pair[..1], None, Swap::Always), Ok(Arrangement::Together));
         assert_eq!(arrange(&pair, Some(22), Swap::Never), Ok(Arrangement::Together));
         let refused = arrange(&pair, Some(21), Swap::Never).unwrap_err().to_string();
-        assert!(refused.contains("22 B together (m10 12 B, m9 10 B)") && refused.contains("--swap"), "{refused}");
+        assert!(
+            refused.contains("22 B together (m10 12 B, m9 10 B)") && refused.contains("--swap"),
+            "{refused}"
+        );
         for swap in [Swap::Auto, Swap::Always, Swap::Never] {
             let refused = arrange(&pair, Some(11), swap).unwrap_err().to_string();
             assert!(refused.contains("model m10 needs 10 B of weights and at least 2 B"), "{refused}");

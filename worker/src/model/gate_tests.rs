@@ -30,7 +30,11 @@ struct Model {
 impl Load for Loader {
     async fn load(&self) -> Result<Arc<dyn ModelBackend>, String> {
         sleep(Duration::from_secs(5)).await;
-        if self.room.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok()
+        if self
+            .room
+            .failing
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+            .is_ok()
         {
             return Err(format!("{} is damaged", self.name));
         }
@@ -70,9 +74,8 @@ type Backend = Arc<Phased<&'static str>>;
 
 fn pair() -> (Arc<Room>, Arc<Gate<&'static str>>, Backend, Backend) {
     let (room, gate) = (Arc::new(Room::default()), Gate::new());
-    let backend = |name: &'static str| {
-        Arc::new(gate.backend(name, Arc::new(Loader { room: Arc::clone(&room), name })))
-    };
+    let backend =
+        |name: &'static str| Arc::new(gate.backend(name, Arc::new(Loader { room: Arc::clone(&room), name })));
     let (planner, grounder) = (backend("planner"), backend("grounder"));
     (room, gate, planner, grounder)
 }
@@ -126,8 +129,11 @@ async fn futures_that_are_dropped_hold_nobody_up() {
 async fn a_model_that_cannot_be_loaded_fails_its_turns_and_no_others() {
     let (room, _, planner, grounder) = pair();
     room.failing.store(1, Ordering::SeqCst);
-    let (first, second, other) =
-        tokio::join!(planner.complete(request(0)), planner.complete(request(0)), grounder.complete(request(0)));
+    let (first, second, other) = tokio::join!(
+        planner.complete(request(0)),
+        planner.complete(request(0)),
+        grounder.complete(request(0))
+    );
     for failed in [first, second] {
         assert_eq!(failed, Err(ModelError::Failed("planner is damaged".to_owned())));
     }

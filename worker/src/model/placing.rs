@@ -7,12 +7,12 @@ use lumos_engine::{Footprint, LoadOptions, free_memory};
 use lumos_tasks::{Configuration, Device, ModelIdentity, Role, Swap};
 use thiserror::Error;
 
+use super::ModelBackend;
 use super::arrangement::{Arrangement, DoesNotFit, Need, arrange, shares};
 use super::engine::{EngineSettings, MemoryShare};
 use super::error::LoadModelError;
 use super::gate::{Gate, Load, Phased, Swapping};
 use super::registry::{Key, LoadedModel, Models};
-use super::ModelBackend;
 
 /// What the cache of a small model may take however little its sequences need, as in the engine.
 const SMALL_CACHE: u64 = 256 << 20;
@@ -152,8 +152,8 @@ impl Models {
         let mut arranged = Arranged::default();
         for (device, engines) in devices {
             let needs: Vec<Need> = engines.iter().map(|engine| engine.need.clone()).collect();
-            let arrangement = arrange(&needs, memory, swap)
-                .map_err(|source| PlacingError::Memory { device, source })?;
+            let arrangement =
+                arrange(&needs, memory, swap).map_err(|source| PlacingError::Memory { device, source })?;
             let mut state = self.placed.lock();
             if let Some(memory) = memory {
                 let shares = engines.iter().zip(shares(&needs, memory, arrangement));
@@ -179,11 +179,9 @@ impl Models {
     ) -> Result<Engine, PlacingError> {
         let load = self.engine_source(identity, role, configuration.formulation)?;
         let settings = self.engine_settings(identity, role);
-        let failed =
-            |message: String| LoadModelError { name: identity.name.clone(), message };
+        let failed = |message: String| LoadModelError { name: identity.name.clone(), message };
         let source = load.source().map_err(|error| failed(error.to_string()))?;
-        let footprint =
-            Footprint::of(&source, settings.dtype).map_err(|error| failed(error.to_string()))?;
+        let footprint = Footprint::of(&source, settings.dtype).map_err(|error| failed(error.to_string()))?;
         let need = Need {
             name: format!("{role} {}", identity.name),
             weight_bytes: footprint.weight_bytes,
@@ -209,10 +207,10 @@ impl Models {
             state.phased.get(&key).and_then(|taking| Some(Arc::clone(&taking.as_ref()?.backend)))
         };
         match taking {
-            Some(backend) => backend.check().await.map_err(|error| LoadModelError {
-                name: identity.name.clone(),
-                message: error.to_string(),
-            }),
+            Some(backend) => backend
+                .check()
+                .await
+                .map_err(|error| LoadModelError { name: identity.name.clone(), message: error.to_string() }),
             None => Ok(()),
         }
     }

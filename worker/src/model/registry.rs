@@ -18,8 +18,8 @@ use super::files::ModelFile;
 use super::gate::Load;
 use super::name::{ModelName, NameError};
 use super::openai::{OpenAiBackend, OpenAiName, Servers};
-use super::script::{Script, ScriptBackend};
 use super::placing::Placed;
+use super::script::{Script, ScriptBackend};
 use super::settings::ModelsSettings;
 use super::{ModelBackend, builtin, files};
 use crate::drive::Backends;
@@ -297,10 +297,8 @@ impl Models {
 
     /// The name of a model on this host.
     fn name_of(&self, identity: &ModelIdentity) -> Result<ModelName, LoadModelError> {
-        let failed = |error: NameError| LoadModelError {
-            name: identity.name.clone(),
-            message: error.to_string(),
-        };
+        let failed =
+            |error: NameError| LoadModelError { name: identity.name.clone(), message: error.to_string() };
         self.settings.here(&identity.name).parse().map_err(failed)
     }
 
@@ -328,8 +326,9 @@ impl Models {
     ) -> Result<EngineLoad, LoadModelError> {
         let failed = |message: String| LoadModelError { name: identity.name.clone(), message };
         let source = match self.name_of(identity)? {
-            ModelName::BuiltinTiny => builtin::source(role, formulation)
-                .ok_or_else(|| failed(format!("it has no {role}")))?,
+            ModelName::BuiltinTiny => {
+                builtin::source(role, formulation).ok_or_else(|| failed(format!("it has no {role}")))?
+            }
             ModelName::Candle(folder) => ModelSource::Folder(folder),
             ModelName::Lumos(pair) => {
                 let asked = pair.resolve(role, formulation).map_err(failed)?;
