@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lumos_coordinator::spec::MemorySize;
+use lumos_tasks::Swap;
 
 /// How to reach the queue.
 #[derive(Debug, Clone, Default, Args)]
@@ -81,6 +82,9 @@ pub(crate) struct WorkerArgs {
     /// Memory that may be filled with models, such as 20GiB [default: no limit]
     #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY")]
     pub(crate) memory: Option<MemorySize>,
+    /// Whether models that do not fit into --memory together take turns in it: auto, always, never [default: auto]
+    #[arg(long, value_name = "WHEN", env = "LUMOS_SWAP")]
+    pub(crate) swap: Option<Swap>,
     /// Folder for outcomes that cannot be sent while NATS is away [default: a folder of this worker's own below the
     /// system's temporary folder]
     #[arg(long, value_name = "DIR", env = "LUMOS_SPOOL")]

@@ -72,6 +72,7 @@ fn fleet_settings(arguments: &WorkerArgs) -> Result<FleetSettings, Failure> {
         device: settings::placement(&arguments.engine)?.to_string(),
         places,
         memory: arguments.memory.map(|memory| memory.0),
+        swap: arguments.swap.unwrap_or_default(),
         grace: seconds("--grace", arguments.grace)?,
         stall: seconds("--stall-limit", arguments.stall_limit)?,
         idle_exit: arguments.idle_exit.map(|limit| seconds("--idle-exit", limit)).transpose()?,

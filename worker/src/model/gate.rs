@@ -54,6 +54,8 @@ struct State<K: Key> {
     waiting: HashMap<Ticket, oneshot::Sender<Result<Turn<K>, ModelError>>>,
     resident: Option<Arc<dyn ModelBackend>>,
     swapping: Swapping,
+    /// When a turn was last let in or ended, or a model came.
+    went_on: tokio::time::Instant,
 }
 
 /// A turn that runs: the resident model stays until it is dropped.
@@ -83,6 +85,7 @@ impl<K: Key> Gate<K> {
                 waiting: HashMap::new(),
                 resident: None,
                 swapping: Swapping::default(),
+                went_on: tokio::time::Instant::now(),
             }),
         })
     }
@@ -96,6 +99,11 @@ impl<K: Key> Gate<K> {
     /// What swapping cost so far.
     pub(super) fn swapping(&self) -> Swapping {
         self.lock().swapping
+    }
+
+    /// When something last went on here.
+    pub(super) fn went_on(&self) -> tokio::time::Instant {
+        self.lock().went_on
     }
 
     /// The model that is loaded.
@@ -135,6 +143,7 @@ impl<K: Key> Gate<K> {
                 match state.phases.decide() {
                     Decision::Hold => break None,
                     Decision::Admit(tickets) => {
+                        state.went_on = tokio::time::Instant::now();
                         for ticket in tickets {
                             let backend = state.resident.clone();
                             let turn = Turn { backend, gate: Arc::clone(self) };
@@ -171,6 +180,7 @@ impl<K: Key> Gate<K> {
         let mut refused = Vec::new();
         {
             let mut state = self.lock();
+            state.went_on = tokio::time::Instant::now();
             state.swapping += Swapping { loads: 1, time: began.elapsed() };
             match loaded {
                 Ok(backend) => {
@@ -207,7 +217,11 @@ async fn give_back(backend: Option<Arc<dyn ModelBackend>>) {
 impl<K: Key> Drop for Turn<K> {
     fn drop(&mut self) {
         self.backend = None;
-        self.gate.lock().phases.ended();
+        {
+            let mut state = self.gate.lock();
+            state.phases.ended();
+            state.went_on = tokio::time::Instant::now();
+        }
         self.gate.settle();
     }
 }

@@ -101,6 +101,7 @@ impl Placed {
             let mut state = self.lock();
             let found = state.phased.keys().any(&same);
             state.phased.retain(|key, _| !same(key));
+            state.shares.retain(|key, _| !same(key));
             let resident = |gate: &&Arc<Gate<Key>>| gate.resident().is_some_and(|key| same(&key));
             (found, state.gates.values().filter(resident).cloned().collect::<Vec<_>>())
         };
@@ -190,6 +191,24 @@ impl Models {
         Ok(Engine { key, need, footprint, settings })
     }
 
+    /// Bytes that a model takes: weights in their type, keys and values of one sequence of full length. `None` for one that no
+    /// engine in this process computes. Blocks.
+    ///
+    /// # Errors
+    /// If that cannot be found out.
+    pub fn needed(
+        &self,
+        identity: &ModelIdentity,
+        role: Role,
+        configuration: &Configuration,
+    ) -> Result<Option<u64>, PlacingError> {
+        if !self.is_engine(identity)? {
+            return Ok(None);
+        }
+        let key = self.key(identity, role);
+        Ok(Some(self.measured(key, identity, role, configuration)?.need.bytes()))
+    }
+
     /// Loads a model, so that what is wrong with it is said before anything runs. One that takes turns is not kept.
     ///
     /// # Errors
@@ -213,6 +232,12 @@ impl Models {
                 .map_err(|error| LoadModelError { name: identity.name.clone(), message: error.to_string() }),
             None => Ok(()),
         }
+    }
+
+    /// When models that take turns last went on: an episode that waits for its turn does not hang while others have
+    /// theirs. `None` where none take turns.
+    pub(crate) fn went_on(&self) -> Option<tokio::time::Instant> {
+        self.placed.lock().gates.values().map(|gate| gate.went_on()).max()
     }
 
     /// What swapping cost so far, on all devices.
