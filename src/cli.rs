@@ -7,6 +7,7 @@
 mod data;
 mod engine;
 mod fleet;
+mod memory;
 mod serve;
 mod serve_model;
 
@@ -19,6 +20,7 @@ use lumos_coordinator::report::Format;
 pub(crate) use data::{DataArgs, DataCommand, ImportSqlArgs};
 pub(crate) use engine::{BenchArgs, BenchCommand, BenchEngineArgs, EstimateArgs, VerifyArgs};
 pub(crate) use fleet::{CancelArgs, FleetArgs, MergeArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
+pub(crate) use memory::MemoryArgs;
 pub(crate) use serve::{ServeArgs, ServeCommand, ServeShopArgs};
 pub(crate) use serve_model::ServeModelArgs;
 
@@ -150,6 +152,8 @@ pub(crate) struct RunArgs {
     pub(crate) output: OutputArgs,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
@@ -286,8 +290,8 @@ pub(crate) struct EngineArgs {
     /// Episodes at once and sequences computed together: auto or a number [default: auto]
     #[arg(long, value_name = "N", env = "LUMOS_BATCH_SIZE")]
     pub(crate) batch_size: Option<String>,
-    /// Where models are computed: cpu [default: cpu]
-    #[arg(long, value_name = "DEVICE", env = "LUMOS_DEVICE")]
+    /// Where models are computed: cpu, auto or cuda:0, for all or by role: planner=cuda:0,grounder=cuda:1 [default: cpu]
+    #[arg(long, value_name = "DEVICES", env = "LUMOS_DEVICE")]
     pub(crate) device: Option<String>,
     /// Type of the weights in memory: f32, bf16, f16 [default: f32]
     #[arg(long, value_name = "TYPE", env = "LUMOS_DTYPE")]
@@ -345,6 +349,8 @@ pub(crate) struct ResumeArgs {
     /// Keep a picture of every step in a browser, in the run's folder below screenshots/.
     #[arg(long)]
     pub(crate) screenshots: bool,
+    #[command(flatten)]
+    pub(crate) memory: MemoryArgs,
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
 }

@@ -7,6 +7,7 @@ mod data_folder;
 mod estimate;
 mod exit;
 mod fetch;
+mod fitting;
 mod fleet;
 mod interrupt;
 mod local_model;

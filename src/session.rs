@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumos_coordinator::checkpoint::CheckpointError;
+use lumos_coordinator::computing::Computing;
 use lumos_coordinator::dispatch::{DispatchError, Summary, Terms, dispatch};
 use lumos_coordinator::events::Event;
 use lumos_coordinator::fleet::{Fleet, FleetError, FleetSettings, run_fleet};
@@ -16,6 +17,7 @@ use lumos_coordinator::{Checkpoint, export, report};
 use lumos_queue::nats::Server;
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{Assignment, EpisodeUnit, Finished, Item};
+use lumos_worker::model::Swapping;
 use lumos_worker::terms::{LeaseTerms, RunTerms};
 use lumos_worker::tools::ToolSets;
 use lumos_worker::{Limits, Models, Worker};
@@ -47,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) folder: PathBuf,
     pub(crate) checkpoint: Checkpoint,
     pub(crate) means: Means,
+    /// Whether models take turns in memory.
+    pub(crate) in_phases: bool,
 }
 
 /// What a run is worked on by.
@@ -125,12 +129,44 @@ impl Session {
         if budget.is_some_and(|budget| budget.is_reached()) {
             interrupts.drain.cancel();
         }
+        let computing = self.begin()?;
         let spending = budget.map(|budget| (Arc::clone(budget), at_hand, interrupts.drain.clone()));
         let watching = tokio::spawn(watch(received, output.quiet, output.json, spending));
         let ended = self.dispatch_by(&events, interrupts).await;
         drop(events);
         watching.await??;
+        if let (Ok(_), Some(computing)) = (&ended, computing) {
+            self.end(computing)?;
+        }
         ended
+    }
+
+    /// Notes how this process is going to compute models; `None` where it computes none.
+    fn begin(&self) -> Result<Option<Computing>, Failure> {
+        let Means::Here { places, .. } = &self.means else { return Ok(None) };
+        let mut models =
+            self.manifest.configurations.iter().flat_map(|one| one.configuration.models.values());
+        // Only engines have a type of their own.
+        let computes = models.any(|model| model.dtype.is_some());
+        if !computes || self.checkpoint.settled() >= self.manifest.planned() {
+            return Ok(None);
+        }
+        let computing = Computing {
+            device: self.manifest.spec.device.clone(),
+            in_phases: self.in_phases,
+            places: *places as u64,
+            ..Computing::default()
+        };
+        self.checkpoint.session_begins(&computing)?;
+        Ok(Some(computing))
+    }
+
+    /// Notes what swapping models came to.
+    fn end(&self, computing: Computing) -> Result<(), Failure> {
+        let Means::Here { models, .. } = &self.means else { return Ok(()) };
+        let Swapping { loads, time } = models.swapping();
+        let computing = Computing { loads, load_seconds: time.as_secs_f64(), ..computing };
+        Ok(self.checkpoint.session_ends(&computing)?)
     }
 
     async fn dispatch_by(

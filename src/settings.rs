@@ -10,9 +10,9 @@ use lumos_coordinator::spec::{
     parse_samples,
 };
 use lumos_engine::{DType, RotaryPrecision};
-use lumos_tasks::{Behaviour, Formulation};
+use lumos_tasks::{Behaviour, Device, Formulation, Placement, Role};
 use lumos_worker::browser::BrowserName;
-use lumos_worker::model::EngineSettings;
+use lumos_worker::model::{EngineSettings, ModelsSettings};
 use lumos_worker::sessions::catalogue::ShopFiles;
 
 use crate::cli::{EngineArgs, ModelArgs, RunArgs, Switch};
@@ -39,7 +39,7 @@ pub(crate) fn resolve(arguments: &RunArgs) -> Result<ResolvedSpec, Failure> {
 }
 
 fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
-    let RunArgs { selection, models, output, engine, limits, .. } = arguments;
+    let RunArgs { selection, models, output, engine, memory, limits, .. } = arguments;
     Ok(RunSpec {
         name: output.name.clone(),
         preset: selection.preset.as_deref().map(parse::<Preset>).transpose()?,
@@ -65,7 +65,10 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
         },
         tools: tools(&models.tools)?,
         batch_size: engine.batch_size.as_deref().map(parse::<BatchSize>).transpose()?,
-        device: engine.device.clone(),
+        device: engine.device.as_deref().map(parse::<Placement>).transpose()?,
+        memory: memory.memory,
+        swap: memory.swap,
+        places: memory.places,
         dtype: engine.dtype.clone(),
         limits: LimitsSpec {
             time_limit: limits.time_limit,
@@ -164,30 +167,52 @@ pub(crate) fn usual_shop(data: Option<&Path>, browser: Option<&str>) -> Result<S
     })
 }
 
-/// How engines are loaded, by flags alone (`complete`).
-pub(crate) fn engine(arguments: &EngineArgs) -> Result<EngineSettings, Failure> {
+/// Where models are computed, by flags alone.
+///
+/// # Errors
+/// If a device is none, or none that this build computes on.
+pub(crate) fn placement(arguments: &EngineArgs) -> Result<Placement, Failure> {
+    let placement = arguments.device.as_deref().map(parse::<Placement>).transpose()?.unwrap_or_default();
+    check_devices(&placement)?;
+    Ok(placement)
+}
+
+/// How engines are loaded, by flags alone (`complete`, `serve-model`, `worker`).
+pub(crate) fn engine(arguments: &EngineArgs, device: Device) -> Result<EngineSettings, Failure> {
     let batch_size = arguments.batch_size.as_deref().map(parse::<BatchSize>).transpose()?.unwrap_or_default();
-    let device = arguments.device.as_deref().unwrap_or("cpu");
     engine_settings(batch_size, device, arguments.dtype.as_deref(), arguments)
 }
 
-/// How engines are loaded for a run: by its specification, and by what of the flags changes no result.
-pub(crate) fn engine_of(spec: &ResolvedSpec, arguments: &EngineArgs) -> Result<EngineSettings, Failure> {
-    engine_settings(spec.batch_size, &spec.device, spec.dtype_on(&spec.device), arguments)
+/// How the models of a run are loaded: by its specification, and by what of the flags changes no result.
+pub(crate) fn models_of(spec: &ResolvedSpec, arguments: &EngineArgs) -> Result<ModelsSettings, Failure> {
+    check_devices(&spec.device)?;
+    let dtype = |role| spec.dtype_on(spec.device.of(role)).map(parse::<DType>).transpose();
+    let mut dtypes = BTreeMap::new();
+    for role in Role::ALL {
+        dtypes.insert(role, dtype(role)?.unwrap_or_default());
+    }
+    let device = spec.device.of(Role::Planner);
+    let engine = engine_settings(spec.batch_size, device, spec.dtype_on(device), arguments)?;
+    Ok(ModelsSettings { placement: spec.device.clone(), dtypes, ..ModelsSettings::from(engine) })
+}
+
+/// Refuses devices that are not there.
+fn check_devices(placement: &Placement) -> Result<(), Failure> {
+    match placement.devices().into_iter().find(|device| matches!(device, Device::Cuda(_))) {
+        None => Ok(()),
+        Some(device) => {
+            Err(Failure::input(format!("device `{device}` is not there; this build computes on the cpu"))
+                .hint("leave --device out, or write --device cpu"))
+        }
+    }
 }
 
 fn engine_settings(
     batch_size: BatchSize,
-    device: &str,
+    device: Device,
     dtype: Option<&str>,
     arguments: &EngineArgs,
 ) -> Result<EngineSettings, Failure> {
-    if !matches!(device, "cpu" | "auto") {
-        return Err(Failure::input(format!(
-            "device `{device}` is not there; this build computes on the cpu"
-        ))
-        .hint("leave --device out, or write --device cpu"));
-    }
     let rotary = match arguments.rotary.as_deref() {
         None | Some("stored") => RotaryPrecision::Stored,
         Some("full") => RotaryPrecision::Full,
@@ -206,6 +231,8 @@ fn engine_settings(
         dtype: dtype.map(parse::<DType>).transpose()?.unwrap_or_default(),
         rotary,
         reuse_prefixes: arguments.prefix_cache != Some(Switch::Off),
+        device,
+        memory: None,
     })
 }
 
@@ -222,10 +249,17 @@ pub(crate) fn places_of(arguments: &EngineArgs) -> Result<usize, Failure> {
     })
 }
 
-/// Episodes driven side by side.
-pub(crate) fn places(spec: &ResolvedSpec) -> usize {
-    match spec.batch_size {
-        BatchSize::Auto => AUTO_PLACES,
-        BatchSize::Fixed(size) => usize::try_from(size).unwrap_or(AUTO_PLACES),
+/// Episodes driven side by side where models take turns: the more wait, the longer a phase, and the fewer are loaded.
+const PHASE_PLACES: usize = 256;
+
+/// Episodes driven side by side; whether models take turns in memory counts.
+pub(crate) fn places(spec: &ResolvedSpec, in_phases: bool) -> usize {
+    let number = |number: u32| usize::try_from(number).unwrap_or(AUTO_PLACES);
+    match (spec.places, spec.batch_size) {
+        (Some(places), _) => number(places),
+        (None, BatchSize::Fixed(size)) if in_phases => number(size).max(PHASE_PLACES),
+        (None, BatchSize::Auto) if in_phases => PHASE_PLACES,
+        (None, BatchSize::Fixed(size)) => number(size),
+        (None, BatchSize::Auto) => AUTO_PLACES,
     }
 }

@@ -6,6 +6,7 @@
 
 mod atomic_file;
 pub mod checkpoint;
+pub mod computing;
 pub mod dispatch;
 pub mod events;
 pub mod export;

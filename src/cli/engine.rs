@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use lumos_coordinator::spec::MemorySize;
 use lumos_engine::RandomShape;
 
 #[derive(Debug, Args)]
@@ -122,9 +123,12 @@ Examples:
   lumos estimate sweep.toml --bench bench.json
   lumos estimate sweep.toml --random-weights llama2-7b --dtype bf16
   lumos estimate sweep.toml --bench bench.json --like runs/pilot
+  lumos estimate sweep.toml --bench bench.json --memory 24GB
+      and which way two models fit into it
 
 Tokens per item come from the recorded cases of the original, or from a run of your own (--like), which knows your
-models' replies. Tools and the time models take to load are left out.";
+models' replies. Tools are left out, and so is loading, but for models that take
+turns in memory.";
 
 /// What to predict, and from what.
 #[derive(Debug, Args)]
@@ -149,6 +153,13 @@ pub(crate) struct EstimateArgs {
     /// Tokens per item as this run recorded them.
     #[arg(long, value_name = "RUN")]
     pub(crate) like: Option<PathBuf>,
+    /// Say which way the models fit into so much memory on each device, such as 24GB: together, in phases, quantised [default:
+    /// the run's own limit, if it has one]
+    #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY")]
+    pub(crate) memory: Option<MemorySize>,
+    /// Bytes of weights that are loaded in a second, for what swapping costs.
+    #[arg(long, value_name = "BYTES", default_value = "500MB")]
+    pub(crate) load_rate: MemorySize,
     /// Workers of that kind.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) workers: u32,

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use bytesize::ByteSize;
 use clap::Args;
+use lumos_coordinator::spec::MemorySize;
+use lumos_tasks::Swap;
 
 /// How to reach the queue.
 #[derive(Debug, Clone, Default, Args)]
@@ -79,8 +80,11 @@ pub(crate) struct WorkerArgs {
     #[arg(long, value_name = "N", env = "LUMOS_PLACES")]
     pub(crate) places: Option<u32>,
     /// Memory that may be filled with models, such as 20GiB [default: no limit]
-    #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY", value_parser = bytes)]
-    pub(crate) memory: Option<u64>,
+    #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY")]
+    pub(crate) memory: Option<MemorySize>,
+    /// Whether models that do not fit into --memory together take turns in it: auto, always, never [default: auto]
+    #[arg(long, value_name = "WHEN", env = "LUMOS_SWAP")]
+    pub(crate) swap: Option<Swap>,
     /// Folder for outcomes that cannot be sent while NATS is away [default: a folder of this worker's own below the
     /// system's temporary folder]
     #[arg(long, value_name = "DIR", env = "LUMOS_SPOOL")]
@@ -157,27 +161,4 @@ pub(crate) struct MergeArgs {
     /// Take parts that are not complete; what they lack is outstanding in the whole, and `lumos resume` runs it.
     #[arg(long)]
     pub(crate) allow_incomplete: bool,
-}
-
-/// A number of bytes: `20GiB`, `512MB`, `1000000`.
-fn bytes(text: &str) -> Result<u64, String> {
-    match text.parse::<ByteSize>() {
-        Ok(ByteSize(bytes)) if bytes > 0 => Ok(bytes),
-        _ => Err(format!("`{text}` is no number of bytes; write 20GiB or 512MB")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bytes;
-
-    #[test]
-    fn numbers_of_bytes_have_units() {
-        assert_eq!(bytes("20GiB"), Ok(20 << 30));
-        assert_eq!(bytes("1.5 GB"), Ok(1_500_000_000));
-        assert_eq!(bytes("4096"), Ok(4096));
-        for wrong in ["", "GiB", "5 parsecs", "0"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -13,7 +13,8 @@ use lumos_coordinator::plan::expand;
 use lumos_coordinator::spec::{BatchSize, RunSpec};
 use lumos_coordinator::walk::{UnitState, walk};
 use lumos_engine::bench::BenchReport;
-use lumos_tasks::{ContentHash, Formulation, ModelIdentity, Step};
+use lumos_tasks::{ContentHash, Device, Formulation, ModelIdentity, Role, Step};
+use lumos_worker::ModelName;
 use serde::Serialize;
 use serde_json::json;
 
@@ -22,7 +23,8 @@ use super::report::open;
 use crate::cli::EstimateArgs;
 use crate::estimate::{Prediction, TokensPerItem, nearest, predict, recorded};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::planning;
+use crate::fitting::{self, Candidate, Fitting, Use, Way};
+use crate::{planning, settings};
 
 /// What episodes are of one kind: their benchmark and formulation.
 type Kind = (String, Formulation);
@@ -35,6 +37,30 @@ struct Row {
     units: u64,
     tokens: TokensPerItem,
     prediction: Prediction,
+}
+
+/// An engine that a run needs: models by their names, and where a name means several, by what they are asked for.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Engine {
+    name: String,
+    part: Option<(Role, String)>,
+    device: Device,
+}
+
+impl Engine {
+    /// The engine of a role's model; `None` for one that is computed elsewhere or not at all.
+    fn of(role: Role, formulation: Formulation, name: &str, device: Device) -> Option<Self> {
+        let part = match name.parse() {
+            Ok(ModelName::Script(_) | ModelName::OpenAi(_)) => return None,
+            // There is a planner for each formulation, and one grounder.
+            Ok(ModelName::BuiltinTiny | ModelName::Lumos(_)) if role == Role::Planner => {
+                Some((role, formulation.to_string()))
+            }
+            Ok(ModelName::BuiltinTiny | ModelName::Lumos(_)) => Some((role, String::new())),
+            _ => None,
+        };
+        Some(Self { name: name.to_owned(), part, device })
+    }
 }
 
 pub(crate) async fn run(arguments: &EstimateArgs) -> Outcome {
@@ -57,8 +83,11 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> Outcome {
             *units.entry((task.clone(), configuration.formulation)).or_default() += items;
         }
     }
-    let models: BTreeSet<&str> =
-        configurations.iter().flat_map(|one| one.models.values()).map(|model| model.name.as_str()).collect();
+    let models: BTreeSet<Engine> = configurations
+        .iter()
+        .flat_map(|one| one.models.iter().map(|(role, model)| (*role, one.formulation, &model.name)))
+        .filter_map(|(role, formulation, name)| Engine::of(role, formulation, name, spec.device.of(role)))
+        .collect();
     let known = arguments.like.as_deref().map(tokens_of).transpose()?.unwrap_or_default();
     let report = match (&arguments.bench, arguments.random_weights) {
         (Some(path), _) => read(path)?,
@@ -81,7 +110,21 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> Outcome {
         let prediction = predict(&report, cell, tokens, units, models.len() as u64);
         rows.push(Row { benchmark, formulation, units, tokens, prediction });
     }
-    show(arguments, &rows, &report, cell.batch_size, models.len())?;
+    let memory = arguments.memory.or(spec.memory).map(|memory| memory.0);
+    let fitting = memory.map(|memory| {
+        let on = |device: Device| models.iter().filter(|model| model.device == device).count() as u64;
+        let rounds = rows.iter().map(|row| row.tokens.rounds * row.units as f64).sum();
+        let longest = rows.iter().map(|row| row.tokens.most_rounds).max().unwrap_or(0);
+        let case = Use {
+            models: models.iter().map(|model| on(model.device)).max().unwrap_or(0),
+            memory,
+            cycles: fitting::cycles(rounds, longest, settings::places(&spec, true)),
+            load_rate: arguments.load_rate.0,
+            seconds: rows.iter().map(|row| row.prediction.seconds).sum(),
+        };
+        fitting::fit(&report, case)
+    });
+    show(arguments, &rows, &report, (cell.batch_size, models.len()), fitting.as_ref())?;
     Ok(Exit::Complete)
 }
 
@@ -89,8 +132,8 @@ fn show(
     arguments: &EstimateArgs,
     rows: &[Row],
     report: &BenchReport,
-    batch_size: usize,
-    models: usize,
+    (batch_size, models): (usize, usize),
+    fitting: Option<&Fitting>,
 ) -> io::Result<()> {
     let seconds: f64 = rows.iter().map(|row| row.prediction.seconds).sum();
     let wall = seconds / f64::from(arguments.workers);
@@ -98,10 +141,13 @@ fn show(
     let cache_bytes = rows.iter().map(|row| row.prediction.cache_bytes).max().unwrap_or(0);
     let mut out = io::stdout().lock();
     if arguments.json {
-        let object = json!({
+        let mut object = json!({
             "rows": rows, "worker_seconds": seconds, "workers": arguments.workers, "wall_seconds": wall,
             "weight_bytes": weight_bytes, "cache_bytes": cache_bytes, "batch_size": batch_size,
         });
+        if let Some(fitting) = fitting {
+            object["memory"] = json!(fitting);
+        }
         return writeln!(out, "{object}");
     }
     let mut table = Table::new();
@@ -139,6 +185,51 @@ fn show(
         report.model.parameters as f64 / 1e6,
         report.model.dtype,
         ByteSize(cache_bytes),
+    )?;
+    fitting.map_or(Ok(()), |fitting| show_fitting(fitting, seconds, &mut out))
+}
+
+/// Which way the models fit, and which is best.
+fn show_fitting(fitting: &Fitting, seconds: f64, out: &mut impl Write) -> io::Result<()> {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(["models", "memory", "", "cost"]);
+    if let Some(column) = table.column_mut(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let cost = |one: &Candidate| match (one.load_seconds, one.way.bits()) {
+        (Some(loading), _) => format!(
+            "about {} loads, {}, {:.0} % of the time beside; the same results",
+            one.loads.unwrap_or(0),
+            duration(loading),
+            100.0 * loading / seconds.max(f64::MIN_POSITIVE)
+        ),
+        (None, Some(bits)) => format!("weights of {bits} bits: other results"),
+        (None, None) => "none".to_owned(),
+    };
+    for one in &fitting.candidates {
+        let fits = if one.fits { "fits" } else { "does not fit" };
+        table.add_row([
+            one.way.name().to_owned(),
+            ByteSize(one.bytes).to_string(),
+            fits.to_owned(),
+            cost(one),
+        ]);
+    }
+    let advice = match fitting.recommended {
+        Some(Way::Together) => "together: nothing is to be done".to_owned(),
+        Some(Way::InPhases) => {
+            format!("in phases: `lumos run --memory {}B` does so by itself", fitting.memory)
+        }
+        Some(way) => format!("quantised: give planner and grounder as GGUF files of type {}", way.name()),
+        None => "none of these: take more memory, smaller models or a device for each role".to_owned(),
+    };
+    writeln!(
+        out,
+        "\nin a memory of {}, with keys and values of one sequence of {} tokens for each model, and {} of \
+         weights loaded in a second (--load-rate):\n{table}\nrecommended is {advice}",
+        ByteSize(fitting.memory),
+        fitting.context_length,
+        ByteSize(fitting.load_rate),
     )
 }
 
@@ -167,7 +258,7 @@ fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
         let UnitState::Settled(record) = &visit.state else { return Ok::<_, Failure>(()) };
         let configuration = &visit.configuration.configuration;
         let kind = (configuration.benchmark.clone(), configuration.formulation);
-        let none = TokensPerItem { computed: 0.0, written: 0.0, longest: 0 };
+        let none = TokensPerItem { computed: 0.0, written: 0.0, longest: 0, rounds: 0.0, most_rounds: 0 };
         let (units, sum) = sums.entry(kind).or_insert((0, none));
         let (read, written) = record.outcome.tokens();
         *units += 1;
@@ -180,13 +271,33 @@ fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
             _ => None,
         });
         sum.longest = lengths.fold(sum.longest, u32::max);
+        let rounds = rounds(&record.outcome.steps);
+        sum.rounds += f64::from(rounds);
+        sum.most_rounds = sum.most_rounds.max(rounds);
         Ok(())
     })?;
     Ok(sums
         .into_iter()
         .map(|(kind, (units, sum))| {
             let mean = |sum: f64| sum / units as f64;
-            (kind, TokensPerItem { computed: mean(sum.computed), written: mean(sum.written), ..sum })
+            let tokens = TokensPerItem {
+                computed: mean(sum.computed),
+                written: mean(sum.written),
+                rounds: mean(sum.rounds),
+                ..sum
+            };
+            (kind, tokens)
         })
         .collect())
+}
+
+/// Rounds of an episode: turns of the model that is asked most often.
+fn rounds(steps: &[Step]) -> u32 {
+    let mut turns: BTreeMap<Role, u32> = BTreeMap::new();
+    for step in steps {
+        if let Step::Generate { role, .. } = step {
+            *turns.entry(*role).or_default() += 1;
+        }
+    }
+    turns.into_values().max().unwrap_or(0)
 }

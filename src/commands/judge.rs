@@ -50,7 +50,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outco
     };
     let spent = spent(&checkpoint)?;
     let budget = arguments.max_cost.map(|limit| Arc::new(Budget::new(limit, spent)));
-    let session = Session { manifest, folder, checkpoint, means };
+    let session = Session { manifest, folder, checkpoint, means, in_phases: false };
     let interrupts = Interrupts::watch();
     let output = Output { quiet, json: false, record: None, fail_under: None };
     let judged = session.dispatch(&output, &interrupts, budget.as_ref()).await;

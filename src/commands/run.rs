@@ -1,5 +1,6 @@
 //! `lumos run`, `resume` and `validate`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use lumos_queue::nats::Server;
 use lumos_worker::Models;
 use lumos_worker::tools::ToolSets;
 
-use crate::cli::{EngineArgs, FleetArgs, ResumeArgs, RunArgs};
+use crate::cli::{EngineArgs, FleetArgs, MemoryArgs, ResumeArgs, RunArgs};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::fleet;
 use crate::planning::{self, Planned};
@@ -26,7 +27,6 @@ const SCREENSHOTS: &str = "screenshots";
 struct Means {
     models: Arc<Models>,
     tools: Arc<ToolSets>,
-    places: usize,
     /// The queue whose workers do it, in place of this process.
     fleet: Option<(Server, FleetSettings)>,
 }
@@ -34,9 +34,8 @@ struct Means {
 impl Means {
     fn of(spec: &ResolvedSpec, engine: &EngineArgs, screenshots: bool) -> Result<Self, Failure> {
         Ok(Self {
-            models: Arc::new(Models::new(settings::engine_of(spec, engine)?)),
+            models: Arc::new(Models::new(settings::models_of(spec, engine)?)),
             tools: Arc::new(ToolSets::with_screenshots(screenshots.then(|| spec.folder().join(SCREENSHOTS)))),
-            places: settings::places(spec),
             fleet: None,
         })
     }
@@ -94,6 +93,7 @@ async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> Outcome {
     };
     // A new run's models are loaded before its folder is made: what cannot run leaves nothing behind.
     if !known {
+        arrange_here(&manifest, &manifest.spec, &means).await?;
         load(&manifest, &means).await?;
     }
     let opened = manifest.open_or_create(&folder).map_err(manifest_failure)?;
@@ -116,12 +116,13 @@ async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> Outcome {
     }
     // From here on they are read from the checkpoint, one at a time.
     drop(items);
-    go_on(manifest, &folder, checkpoint, &means, output).await
+    go_on(manifest, &folder, checkpoint, &means, output, !known).await
 }
 
 pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
     let folder = &arguments.run;
-    let manifest = Manifest::read(folder).map_err(manifest_failure)?;
+    let mut manifest = Manifest::read(folder).map_err(manifest_failure)?;
+    remember(&mut manifest.spec, &arguments.memory);
     let output = Output { quiet, json: arguments.json, record: arguments.record.clone(), fail_under: None };
     let checkpoint = session::open(folder, Checkpoint::create).await?;
     if checkpoint.plan()?.is_none() {
@@ -137,7 +138,41 @@ pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
     let means = Means::of(&spec, &EngineArgs::default(), arguments.screenshots)?;
     let means = means.with_fleet(&arguments.fleet).await?;
     check_models(&manifest, &means.models).await?;
-    go_on(manifest, folder, checkpoint, &means, &output).await
+    go_on(manifest, folder, checkpoint, &means, &output, false).await
+}
+
+/// Memory that was named now takes the place of what the run was planned with.
+fn remember(spec: &mut ResolvedSpec, memory: &MemoryArgs) {
+    spec.memory = memory.memory.or(spec.memory);
+    spec.swap = memory.swap.unwrap_or(spec.swap);
+    spec.places = memory.places.or(spec.places);
+}
+
+/// Arranges a run's models in the memory there is; whether some take turns in it.
+pub(super) async fn arrange(
+    manifest: &Manifest,
+    spec: &ResolvedSpec,
+    models: &Arc<Models>,
+) -> Result<bool, Failure> {
+    let configurations: Vec<_> =
+        manifest.configurations.iter().map(|one| Arc::clone(&one.configuration)).collect();
+    let (models, memory, swap) = (Arc::clone(models), spec.memory.map(|memory| memory.0), spec.swap);
+    let arranging = tokio::task::spawn_blocking(move || {
+        models.arrange(configurations.iter().map(AsRef::as_ref), memory, swap)
+    });
+    let arranged = arranging.await?.map_err(Failure::usage)?;
+    for device in &arranged.in_phases {
+        tracing::info!("models take turns in the memory of {device}");
+    }
+    Ok(!arranged.in_phases.is_empty())
+}
+
+/// The same, where models are computed in this process.
+async fn arrange_here(manifest: &Manifest, spec: &ResolvedSpec, means: &Means) -> Result<bool, Failure> {
+    match means.fleet {
+        Some(_) => Ok(false),
+        None => arrange(manifest, spec, &means.models).await,
+    }
 }
 
 /// The models are still what the run was planned with.
@@ -178,13 +213,25 @@ async fn go_on(
     checkpoint: Checkpoint,
     means: &Means,
     output: &Output,
+    loaded: bool,
 ) -> Outcome {
-    if checkpoint.settled() < manifest.planned()
-        && let Err(failure) = load(&manifest, means).await
-    {
-        checkpoint.close()?;
-        return Err(failure);
-    }
+    let prepared = async {
+        if checkpoint.settled() >= manifest.planned() {
+            return Ok(false);
+        }
+        let in_phases = arrange_here(&manifest, &manifest.spec, means).await?;
+        if !loaded {
+            load(&manifest, means).await?;
+        }
+        Ok(in_phases)
+    };
+    let in_phases = match prepared.await {
+        Ok(in_phases) => in_phases,
+        Err(failure) => {
+            checkpoint.close()?;
+            return Err(failure);
+        }
+    };
     let by = match &means.fleet {
         Some((server, settings)) => {
             session::Means::Fleet { server: server.clone(), settings: settings.clone() }
@@ -192,10 +239,10 @@ async fn go_on(
         None => session::Means::Here {
             models: Arc::clone(&means.models),
             tools: Arc::clone(&means.tools),
-            places: means.places,
+            places: settings::places(&manifest.spec, in_phases),
         },
     };
-    let session = session::Session { manifest, folder: folder.to_owned(), checkpoint, means: by };
+    let session = session::Session { manifest, folder: folder.to_owned(), checkpoint, means: by, in_phases };
     let outcome = session.run(output).await;
     means.tools.close().await;
     outcome
@@ -205,7 +252,11 @@ pub(crate) async fn validate(arguments: &RunArgs) -> Outcome {
     let spec = settings::resolve(arguments)?;
     let means = Means::of(&spec, &arguments.engine, false)?;
     let Planned { manifest, .. } = prepare(spec, &means).await?;
+    let in_phases = arrange_here(&manifest, &manifest.spec, &means).await?;
     load(&manifest, &means).await?;
+    if in_phases {
+        println!("the models take turns in memory: each fits, and not all together");
+    }
     println!("run {}, into {}", manifest.spec.name, manifest.spec.folder().display());
     for data in &manifest.data {
         println!(
@@ -247,11 +298,19 @@ async fn load(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
     if means.fleet.is_some() {
         return Ok(());
     }
+    let mut seen = BTreeSet::new();
+    let mut models = Vec::new();
     for planned in &manifest.configurations {
         for (role, identity) in &planned.configuration.models {
-            means.models.get(identity, *role, &planned.configuration).await.map_err(Failure::usage)?;
+            if seen.insert((&identity.content, &identity.dtype, *role)) {
+                models.push((identity, *role, &planned.configuration));
+            }
         }
         means.tools.of(&planned.configuration).await.map_err(Failure::usage)?;
+    }
+    // Where models take turns the last one stays: that should be the one that episodes begin with.
+    for (identity, role, configuration) in models.into_iter().rev() {
+        means.models.check(identity, role, configuration).await.map_err(Failure::usage)?;
     }
     Ok(())
 }

@@ -44,7 +44,12 @@ pub(crate) async fn run(arguments: &ServeModelArgs, quiet: bool) -> Outcome {
         tracing::warn!("everybody who reaches {address} may use the models; set {KEY} to ask for a key");
     }
     let interrupts = Interrupts::watch_releasing();
-    let engine = settings::engine(&arguments.engine)?;
+    let placement = settings::placement(&arguments.engine)?;
+    let device = placement.single().ok_or_else(|| {
+        Failure::input(format!("--device {placement} gives devices by role, and models are served by name"))
+            .hint("name one device: --device cpu")
+    })?;
+    let engine = settings::engine(&arguments.engine, device)?;
     let loading = tokio::task::spawn_blocking(move || load(named, engine));
     let models = tokio::select! {
         models = loading => models??,

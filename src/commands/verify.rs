@@ -16,7 +16,7 @@ use lumos_worker::{Limits, Models, drive};
 use serde::Serialize;
 
 use super::report::open;
-use super::run::check_models;
+use super::run::{arrange, check_models};
 use crate::cli::{EngineArgs, VerifyArgs};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::settings;
@@ -66,15 +66,16 @@ pub(crate) async fn run(arguments: &VerifyArgs) -> Outcome {
     let mut spec = manifest.spec.clone();
     spec.batch_size = batch_size;
     let engine = EngineArgs { threads: arguments.threads, ..EngineArgs::default() };
-    let models = Arc::new(Models::new(settings::engine_of(&spec, &engine)?));
+    let models = Arc::new(Models::new(settings::models_of(&spec, &engine)?));
     check_models(&manifest, &models).await?;
+    let in_phases = arrange(&manifest, &spec, &models).await?;
     let tools = ToolSets::default();
     check_tools(&manifest, &tools)?;
     let total = sample.len();
     let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut out = io::stdout().lock();
     let again = stream::iter(sample).map(|sampled| again(sampled, &models, &tools));
-    let mut compared = std::pin::pin!(again.buffered(settings::places(&spec)));
+    let mut compared = std::pin::pin!(again.buffered(settings::places(&spec, in_phases)));
     while let Some(result) = compared.next().await {
         let (sampled, comparison) = result?;
         *counts.entry(comparison.name()).or_default() += 1;

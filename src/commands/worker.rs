@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lumos_tasks::Role;
 use lumos_worker::Models;
 use lumos_worker::fleet::{FleetError, FleetSettings, serve_fleet, worker_name};
 use lumos_worker::model::ModelsSettings;
@@ -68,9 +69,10 @@ fn fleet_settings(arguments: &WorkerArgs) -> Result<FleetSettings, Failure> {
     let spool = arguments.spool.clone().unwrap_or_else(|| default_spool(&name));
     Ok(FleetSettings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        device: arguments.engine.device.clone().unwrap_or_else(|| "cpu".to_owned()),
+        device: settings::placement(&arguments.engine)?.to_string(),
         places,
-        memory: arguments.memory,
+        memory: arguments.memory.map(|memory| memory.0),
+        swap: arguments.swap.unwrap_or_default(),
         grace: seconds("--grace", arguments.grace)?,
         stall: seconds("--stall-limit", arguments.stall_limit)?,
         idle_exit: arguments.idle_exit.map(|limit| seconds("--idle-exit", limit)).transpose()?,
@@ -94,8 +96,11 @@ fn models_settings(arguments: &WorkerArgs) -> Result<ModelsSettings, Failure> {
         names.insert(planned.to_owned(), here.to_owned());
     }
     let latency = Duration::from_millis(arguments.script_latency);
+    let placement = settings::placement(&arguments.engine)?;
     Ok(ModelsSettings {
-        engine: settings::engine(&arguments.engine)?,
+        engine: settings::engine(&arguments.engine, placement.of(Role::Planner))?,
+        placement,
+        dtypes: BTreeMap::new(),
         openai: None,
         hub: None,
         pinned_only: true,

@@ -9,6 +9,7 @@ mod engine;
 mod judge;
 mod openai;
 mod pages;
+mod placement;
 mod questions;
 mod rank;
 mod run;

@@ -156,7 +156,10 @@ impl Worker {
     async fn keep(&self, lease: &Lease<Assignment>, progress: &Progress, stall: Option<Duration>) {
         let stalled = async {
             let Some(stall) = stall else { return pending().await };
-            while let Some(left) = stall.checked_sub(progress.last().elapsed()).filter(|left| !left.is_zero())
+            // Waiting for a model's turn is no stalling while others have theirs.
+            let last = || Some(progress.last()).max(self.models.went_on()).map(|last| last.elapsed());
+            while let Some(left) =
+                stall.checked_sub(last().unwrap_or_default()).filter(|left| !left.is_zero())
             {
                 tokio::time::sleep(left).await;
             }

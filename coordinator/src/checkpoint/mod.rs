@@ -44,6 +44,7 @@ use std::time::{Duration, Instant};
 use lumos_tasks::{Item, ItemId, UnitId};
 use serde::{Deserialize, Serialize};
 
+use crate::computing::Computing;
 use crate::identity::RunIdentity;
 
 pub use error::CheckpointError;
@@ -63,6 +64,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 const PLAN_KEY: &str = "plan";
 const DUPLICATES_KEY: &str = "duplicates";
+const COMPUTING_KEY: &str = "computing";
 
 /// The mark of a finished plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -321,6 +323,42 @@ impl Checkpoint {
     /// How many outcomes were dropped because their unit was settled already, over the run's whole life.
     pub fn duplicates(&self) -> u64 {
         self.duplicates.load(Ordering::Relaxed)
+    }
+
+    /// How the sessions so far computed the run's models.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn computing(&self) -> Result<Vec<Computing>, CheckpointError> {
+        Ok(self.read(&self.meta, COMPUTING_KEY.as_bytes())?.unwrap_or_default())
+    }
+
+    /// Notes that a session begins. Blocks; belongs before its dispatch.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn session_begins(&self, computing: &Computing) -> Result<(), CheckpointError> {
+        let mut all = self.computing()?;
+        computing.begin(&mut all);
+        self.store_computing(&all)
+    }
+
+    /// Notes what a session that began came to. Blocks; belongs after its dispatch.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn session_ends(&self, computing: &Computing) -> Result<(), CheckpointError> {
+        let mut all = self.computing()?;
+        computing.end(&mut all);
+        self.store_computing(&all)
+    }
+
+    fn store_computing(&self, all: &[Computing]) -> Result<(), CheckpointError> {
+        let failed = |error| CheckpointError::of_sled(&self.folder, &error);
+        let value = encode(&all).map_err(|error| error.at(&self.folder))?;
+        self.meta.insert(COMPUTING_KEY, value).map_err(failed)?;
+        self.database.flush().map_err(failed)?;
+        Ok(())
     }
 
     /// Looks at the index of settled units.

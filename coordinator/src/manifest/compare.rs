@@ -7,8 +7,19 @@ use serde_json::Value;
 use super::Manifest;
 
 /// Fields that may change when a run continues: they say where and how fast, not what.
-const FREE: [&str; 8] =
-    ["name", "scoring", "data", "output_path", "batch_size", "device", "limits", "skip_invalid"];
+const FREE: [&str; 11] = [
+    "name",
+    "scoring",
+    "data",
+    "output_path",
+    "batch_size",
+    "device",
+    "memory",
+    "swap",
+    "places",
+    "limits",
+    "skip_invalid",
+];
 
 /// What makes `asked` another run than `found`, one line each. Never empty.
 pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {

@@ -20,7 +20,7 @@ fn a_manifest_reads_back_and_continues() {
     assert_eq!(Manifest::read(&folder).unwrap(), manifest);
     let mut later = manifest.clone();
     later.created = Timestamp::from_second(99).unwrap();
-    later.spec.device = "cuda:0".to_owned();
+    later.spec.device = "planner=cuda:0".parse().unwrap();
     assert_eq!(later.open_or_create(&folder).unwrap(), Opened::Continued(Box::new(manifest.clone())));
     assert_eq!(manifest.planned(), 6);
 }

@@ -41,6 +41,7 @@ pub fn report(
     })?;
     let mut report = builder.finish();
     report.duplicates = checkpoint.duplicates();
+    report.computing = checkpoint.computing()?;
     Ok(report)
 }
 
@@ -88,7 +89,7 @@ impl ReportBuilder {
             total.add(&configuration.ledger);
         }
         let judge = self.verdicts.as_ref().map(Verdicts::report);
-        Report { manifest: self.manifest, configurations, total, duplicates: 0, judge }
+        Report { manifest: self.manifest, configurations, total, duplicates: 0, computing: Vec::new(), judge }
     }
 }
 

@@ -8,7 +8,7 @@ use super::attribution::Cause;
 use super::model::{ConfigurationReport, Example, Report};
 use super::numbers::{bounds, dash, distance, figure, interval, items, published};
 use super::render::Render;
-use super::rows::{SPLITS, attributions, costs, faults, groups, ledgers, splits, tools, usages};
+use super::rows::{SPLITS, attributions, computing, costs, faults, groups, ledgers, splits, tools, usages};
 use super::svg;
 
 /// One self-contained page.
@@ -180,7 +180,7 @@ fn section_ledger(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for line in faults(report) {
         writeln!(out, "<p class=\"alarm\">{}</p>", escaped(&line))?;
     }
-    for line in costs(report).into_iter().chain(tools(report)) {
+    for line in costs(report).into_iter().chain(tools(report)).chain(computing(report)) {
         writeln!(out, "<p>{}</p>", escaped(&line))?;
     }
     let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];

@@ -108,6 +108,9 @@ fn document(report: &Report) -> Value {
             }),
         },
     });
+    if !report.computing.is_empty() {
+        document["lumos"]["telemetry"]["computing"] = json!(report.computing);
+    }
     if let Some(judge) = &report.judge {
         document["lumos"]["judge"] = json!(judge);
     }

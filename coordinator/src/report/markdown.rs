@@ -4,7 +4,9 @@ use std::io::{self, Write};
 
 use super::model::Report;
 use super::render::Render;
-use super::rows::{SPLITS, attributions, costs, faults, figures, groups, ledgers, splits, tools, usages};
+use super::rows::{
+    SPLITS, attributions, computing, costs, faults, figures, groups, ledgers, splits, tools, usages,
+};
 
 /// Markdown with tables.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +63,9 @@ impl Render for Markdown {
                 )?;
             }
         }
-        for line in faults(report).iter().chain(&costs(report)).chain(&tools(report)) {
+        for line in
+            faults(report).iter().chain(&costs(report)).chain(&tools(report)).chain(&computing(report))
+        {
             writeln!(out, "- {}\n", escaped(line))?;
         }
         writeln!(out, "## What units came to\n")?;

@@ -3,6 +3,7 @@
 use lumos_benchmarks::{Estimate, Scoring};
 use serde::Serialize;
 
+use crate::computing::Computing;
 use crate::judge::JudgeReport;
 use crate::ledger::Ledger;
 use crate::manifest::Manifest;
@@ -21,6 +22,9 @@ pub struct Report {
     pub total: Ledger,
     /// Outcomes that were dropped because their unit was settled already.
     pub duplicates: u64,
+    /// How its sessions computed the models, where they did in their own process.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub computing: Vec<Computing>,
     /// The pass of judging, where there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeReport>,

@@ -1,5 +1,10 @@
 //! The rows of the tables that several formats show.
 
+use std::collections::BTreeSet;
+
+use lumos_tasks::{Device, Role};
+
+use crate::computing::Computing;
 use crate::judge::JudgeReport;
 use crate::words::thousands;
 
@@ -190,4 +195,43 @@ pub(super) fn tools(report: &Report) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Where the models were computed, and what it cost to have them take turns: one line for each way in which sessions did
+/// it.
+pub(super) fn computing(report: &Report) -> Vec<String> {
+    let roles: BTreeSet<Role> = report
+        .manifest
+        .configurations
+        .iter()
+        .flat_map(|planned| &planned.configuration.models)
+        // Only engines have a type of their own: what a server computes is computed elsewhere.
+        .filter(|(_, model)| model.dtype.is_some())
+        .map(|(role, _)| *role)
+        .collect();
+    let line = |one: &Computing| {
+        let devices: BTreeSet<Device> = roles.iter().map(|role| one.device.of(*role)).collect();
+        let mut line = match devices.first() {
+            Some(device) if devices.len() == 1 => format!("models computed on {device}"),
+            _ => {
+                let by_role: Vec<_> =
+                    roles.iter().map(|role| format!("{role} on {}", one.device.of(*role))).collect();
+                format!("models computed: {}", by_role.join(", "))
+            }
+        };
+        if one.in_phases {
+            line.push_str(&format!(
+                "; they took turns in memory, {} episodes at once: {} loads in {:.1} s",
+                thousands(one.places),
+                thousands(one.loads),
+                one.load_seconds
+            ));
+            if one.ended < one.sessions {
+                let lost = one.sessions - one.ended;
+                line.push_str(&format!(", and those of {} sessions that were broken off", thousands(lost)));
+            }
+        }
+        line
+    };
+    report.computing.iter().map(line).collect()
 }

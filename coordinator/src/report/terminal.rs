@@ -11,7 +11,9 @@ use crate::words::thousands;
 use super::model::Report;
 use super::numbers::{dash, distance, figure, interval, items};
 use super::render::Render;
-use super::rows::{SPLITS, attributions, costs, faults, groups, label, ledgers, splits, tools, usages};
+use super::rows::{
+    SPLITS, attributions, computing, costs, faults, groups, label, ledgers, splits, tools, usages,
+};
 
 /// Tables of a given width.
 #[derive(Debug, Clone, Copy)]
@@ -119,7 +121,9 @@ impl Render for Terminal {
         }
         let header = ["configuration", "prompt tokens", "reply tokens", "median time", "90 % within"];
         self.table(out, &header, 1, usages(report))?;
-        for line in faults(report).iter().chain(&costs(report)).chain(&tools(report)) {
+        for line in
+            faults(report).iter().chain(&costs(report)).chain(&tools(report)).chain(&computing(report))
+        {
             writeln!(out, " {line}")?;
         }
         if report.duplicates > 0 {

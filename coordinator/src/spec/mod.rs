@@ -4,6 +4,7 @@
 //! [`RunSpec::merge`] (defaults, file, environment, flags) and [`RunSpec::resolve`] turns the result into a
 //! [`ResolvedSpec`] that needs no further decisions, or says in words what is wrong with it.
 
+mod computing;
 mod error;
 mod file;
 mod nearest;
@@ -14,6 +15,7 @@ mod run_spec;
 mod selection;
 mod values;
 
+pub use computing::MemorySize;
 pub use error::{SpecError, SpecProblem, SpecProblems};
 pub use nearest::nearest;
 pub use partition::{Partition, PartitionError};

@@ -81,6 +81,10 @@ impl RunSpec {
         if let Some(dtype) = self.dtype.as_deref().filter(|dtype| !DTYPES.contains(dtype)) {
             problems.add("dtype", format!("unknown type `{dtype}`; known are {}", DTYPES.join(", ")));
         }
+        if self.places == Some(0) {
+            problems
+                .add("places", "0 places drive no episode; leave it out for as many as suit the batch size");
+        }
         if let Some(name) = &self.name {
             problems.name(name);
         }
@@ -103,7 +107,10 @@ impl RunSpec {
             generation,
             tools: self.tools.unwrap_or_default(),
             batch_size: self.batch_size.unwrap_or_default(),
-            device: self.device.unwrap_or_else(|| "cpu".to_owned()),
+            device: self.device.unwrap_or_default(),
+            memory: self.memory,
+            swap: self.swap.unwrap_or_default(),
+            places: self.places,
             dtype: self.dtype,
             limits,
             skip_invalid: self.skip_invalid.unwrap_or(false),
@@ -316,6 +323,8 @@ fn unique<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
 
 #[cfg(test)]
 mod tests {
+    use lumos_tasks::Device;
+
     use super::*;
     use crate::spec::{GenerationSpec, LimitsSpec, Preset, Selection};
 
@@ -382,7 +391,8 @@ mod tests {
         assert_eq!(resolved.items["hotpotqa"], ItemChoice::First(1000));
         assert_eq!(resolved.items["webshop"], ItemChoice::First(500));
         assert_eq!(resolved.behaviour, [Behaviour::Paper]);
-        assert_eq!((resolved.dtype_on("cuda:0"), resolved.dtype_on("cpu")), (Some("f16"), None));
+        assert_eq!(resolved.dtype_on(Device::Cuda(0)), Some("f16"));
+        assert_eq!((resolved.dtype_on(Device::Cpu), resolved.dtype_on(Device::Auto)), (None, None));
         let limited = RunSpec { limit: Some(10), ..paper }.resolve_against(&known()).unwrap();
         assert_eq!(limited.items["hotpotqa"], ItemChoice::First(10));
     }

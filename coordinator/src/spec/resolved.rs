@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use lumos_benchmarks::Scoring;
-use lumos_tasks::{Behaviour, Formulation, GenerationSettings, Role};
+use lumos_tasks::{Behaviour, Device, Formulation, GenerationSettings, Placement, Role, Swap};
 use serde::{Deserialize, Serialize};
 
+use super::computing::MemorySize;
 use super::partition::Partition;
 use super::run_spec::Preset;
 use super::selection::Selection;
@@ -48,7 +49,16 @@ pub struct ResolvedSpec {
     /// How many requests are computed at a time.
     pub batch_size: BatchSize,
     /// Where models compute.
-    pub device: String,
+    pub device: Placement,
+    /// Memory that models may take on each device, where it is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemorySize>,
+    /// Whether models that do not fit into it together take turns.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub swap: Swap,
+    /// Episodes driven side by side, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<u32>,
     /// The type models compute in, where one was asked for.
     pub dtype: Option<String>,
     /// Limits.
@@ -125,10 +135,10 @@ impl std::fmt::Display for ItemChoice {
 impl ResolvedSpec {
     /// The type to compute in on a device: what was asked for, else half precision on a GPU under the paper
     /// preset, else the backend's own choice.
-    pub fn dtype_on(&self, device: &str) -> Option<&str> {
+    pub fn dtype_on(&self, device: Device) -> Option<&str> {
         match (&self.dtype, self.preset) {
             (Some(dtype), _) => Some(dtype),
-            (None, Some(Preset::Paper)) if device != "cpu" => Some("f16"),
+            (None, Some(Preset::Paper)) if matches!(device, Device::Cuda(_)) => Some("f16"),
             (None, _) => None,
         }
     }
@@ -137,4 +147,9 @@ impl ResolvedSpec {
     pub fn folder(&self) -> PathBuf {
         self.output_path.join(&self.name)
     }
+}
+
+/// Whether a value is what is assumed without it.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

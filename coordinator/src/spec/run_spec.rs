@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use lumos_benchmarks::Scoring;
-use lumos_tasks::{Behaviour, Formulation, Role};
+use lumos_tasks::{Behaviour, Formulation, Placement, Role, Swap};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::computing::{MemorySize, placement};
 use super::partition::Partition;
 use super::selection::Selection;
 use super::values::{BatchSize, FailOnError, one_or_many};
@@ -60,8 +61,15 @@ pub struct RunSpec {
     /// How many requests are computed at a time.
     #[serde(alias = "batch-size")]
     pub batch_size: Option<BatchSize>,
-    /// Where models compute: `auto`, `cpu`, `cuda:0`.
-    pub device: Option<String>,
+    /// Where models compute: `auto`, `cpu`, `cuda:0`, or one of these by role.
+    #[serde(deserialize_with = "placement")]
+    pub device: Option<Placement>,
+    /// Memory that models may take on each device.
+    pub memory: Option<MemorySize>,
+    /// Whether models that do not fit into it together take turns.
+    pub swap: Option<Swap>,
+    /// Episodes driven side by side.
+    pub places: Option<u32>,
     /// The type models compute in: `f32`, `bf16`, `f16`.
     pub dtype: Option<String>,
     /// Limits.
@@ -267,6 +275,9 @@ impl RunSpec {
             tools,
             batch_size: over.batch_size.or(self.batch_size),
             device: over.device.or(self.device),
+            memory: over.memory.or(self.memory),
+            swap: over.swap.or(self.swap),
+            places: over.places.or(self.places),
             dtype: over.dtype.or(self.dtype),
             limits: LimitsSpec {
                 time_limit: over.limits.time_limit.or(self.limits.time_limit),

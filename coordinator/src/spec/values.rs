@@ -142,7 +142,7 @@ impl<'de> Deserialize<'de> for FailOnError {
 }
 
 /// A number, a truth value or a text, as its text.
-struct ScalarText(String);
+pub(super) struct ScalarText(pub(super) String);
 
 impl<'de> Deserialize<'de> for ScalarText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

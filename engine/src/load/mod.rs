@@ -14,11 +14,13 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::cache::{KeyValueShape, PageLayout, TILE};
 use crate::description::{ModelDescription, WeightFile};
 use crate::error::LoadError;
+use crate::footprint::Footprint;
 use crate::memory::Reservation;
 use crate::model::{Llama, Matrices};
-use crate::options::{LoadOptions, ModelSource, RotaryPrecision};
+use crate::options::{DType, LoadOptions, ModelSource, RotaryPrecision};
 use crate::tokenizer::Tokenizer;
 use adapter::Adapter;
 use config::ModelConfig;
@@ -150,22 +152,44 @@ impl Opened {
         hex::encode(hasher.finalize())
     }
 
+    /// What the model takes in memory.
+    pub(crate) fn footprint(&self, dtype: DType) -> Result<Footprint, LoadError> {
+        let config = &self.config;
+        let (_, _, weight_bytes) = self.matrices(dtype)?;
+        let layout = PageLayout {
+            shape: KeyValueShape {
+                layers: config.layers,
+                heads: config.key_value_heads,
+                head_size: config.head_size,
+            },
+            positions: TILE,
+        };
+        let cache_bytes_per_token = (layout.bytes() / TILE) as u64;
+        Ok(Footprint { weight_bytes, cache_bytes_per_token, context_length: config.context_length })
+    }
+
+    /// Rows of the embedding, the matrices, and the bytes of all weights in memory.
+    fn matrices(&self, dtype: DType) -> Result<(usize, Matrices, u64), LoadError> {
+        let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
+        let mut matrices = Matrices::new(&self.config, rows, dtype);
+        let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
+        if let Some(bytes) = self.weights.quantized_bytes(unread, dtype.width()) {
+            matrices.bytes = bytes;
+            matrices.format = self.weights.most_common_format();
+        }
+        // Embeddings and norms are float32 whatever the type.
+        let vectors = self.config.hidden_size * (rows + 2 * self.config.layers + 1);
+        let bytes = (matrices.bytes + vectors * size_of::<f32>()) as u64;
+        Ok((rows, matrices, bytes))
+    }
+
     /// Reads the weights. `files` is [`weight_files`](Self::weight_files) where that is known already.
     pub(crate) fn load(
         mut self,
         options: &LoadOptions,
         files: Option<Vec<WeightFile>>,
     ) -> Result<Loaded, LoadError> {
-        let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
-        let mut matrices = Matrices::new(&self.config, rows, options.dtype);
-        let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
-        if let Some(bytes) = self.weights.quantized_bytes(unread, options.dtype.width()) {
-            matrices.bytes = bytes;
-            matrices.format = self.weights.most_common_format();
-        }
-        // Embeddings and norms are float32 whatever the type.
-        let vectors = self.config.hidden_size * (rows + 2 * self.config.layers + 1);
-        let weight_bytes = (matrices.bytes + vectors * size_of::<f32>()) as u64;
+        let (rows, matrices, weight_bytes) = self.matrices(options.dtype)?;
         let reservation = options.reserve("weights", weight_bytes)?;
         if self.tokenizer.id_limit() > rows {
             let file = self.tokenizer.file().to_owned();

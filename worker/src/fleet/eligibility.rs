@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lumos_tasks::{Configuration, ContentHash, Formulation, ModelIdentity, Role, RunToken};
+use lumos_tasks::{Configuration, ContentHash, Formulation, ModelIdentity, Role, RunToken, Swap};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ pub struct Located {
     pub role: Role,
     /// A configuration that names it.
     pub configuration: Arc<Configuration>,
-    /// Bytes of its weights as they are stored.
+    /// Bytes it takes in memory, where that is limited; else bytes of its weights as they are stored.
     pub bytes: u64,
 }
 
@@ -37,8 +37,10 @@ pub struct Located {
 pub struct Needs {
     /// Its models.
     pub models: Vec<Located>,
-    /// Their keys.
+    /// Their keys; where they take turns, the one of all of them together.
     pub keys: Arc<BTreeSet<ModelKey>>,
+    /// Stands for models that take turns in all of the memory, where these do: they are loaded and unloaded as one.
+    pub turns: Option<ModelKey>,
 }
 
 /// Whether a lane can be served.
@@ -67,6 +69,8 @@ type Asked = (String, Option<(Role, Formulation)>);
 pub struct Eligibility {
     models: Arc<Models>,
     tools: Arc<ToolSets>,
+    /// The memory that models have, and whether they may take turns in it.
+    memory: Option<(u64, Swap)>,
     judged: Mutex<BTreeMap<RunToken, Judged>>,
     /// Content and bytes of the models found here: each is hashed once.
     found: Mutex<BTreeMap<Asked, (ContentHash, u64)>>,
@@ -81,11 +85,18 @@ impl Eligibility {
         Self {
             models,
             tools,
+            memory: None,
             judged: Mutex::default(),
             found: Mutex::default(),
             looking: AtomicBool::new(false),
             changed: watch::Sender::new(0),
         }
+    }
+
+    /// Models have so many bytes, in which they may take turns or not.
+    #[must_use]
+    pub fn within(self, memory: Option<u64>, swap: Swap) -> Self {
+        Self { memory: memory.map(|memory| (memory, swap)), ..self }
     }
 
     /// What was found out about lanes with these needs; `None` while nothing is.
@@ -187,8 +198,23 @@ impl Eligibility {
                 }
             }
         }
-        let keys = Arc::new(needs.keys().cloned().collect());
-        Ok(Needs { models: needs.into_values().collect::<Result<_, _>>()?, keys })
+        let keys: BTreeSet<ModelKey> = needs.keys().cloned().collect();
+        let models: Vec<Located> = needs.into_values().collect::<Result<_, _>>()?;
+        let bytes = models.iter().map(|model| model.bytes);
+        let take_turns = self.memory.is_some_and(|(memory, swap)| {
+            swap != Swap::Never
+                && models.len() > 1
+                && bytes.clone().max().is_some_and(|largest| largest <= memory)
+                && (swap == Swap::Always || bytes.sum::<u64>() > memory)
+        });
+        let turns = take_turns.then(|| ModelKey {
+            content: ContentHash::of_json(
+                &keys.iter().map(|key| (&key.content, &key.dtype)).collect::<Vec<_>>(),
+            ),
+            dtype: None,
+        });
+        let keys = Arc::new(turns.clone().map_or(keys, |turns| BTreeSet::from([turns])));
+        Ok(Needs { models, keys, turns })
     }
 
     fn locate(
@@ -208,7 +234,15 @@ impl Eligibility {
                     .models
                     .identify(&identity.name, role, formulation)
                     .map_err(|error| format!("model {} is not here: {error}", identity.name))?;
-                let found = (identified.identity.content.clone(), identified.bytes());
+                let bytes = match self.memory {
+                    Some(_) => self
+                        .models
+                        .needed(identity, role, configuration)
+                        .map_err(|error| error.to_string())?,
+                    None => None,
+                };
+                let found =
+                    (identified.identity.content.clone(), bytes.unwrap_or_else(|| identified.bytes()));
                 self.found().insert(asked, found.clone());
                 found
             }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lumos_queue::{Lease, Queue, QueueError};
-use lumos_tasks::Assignment;
 use lumos_tasks::fleet::{LaneId, WorkMessage};
+use lumos_tasks::{Assignment, ModelIdentity, Swap};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +58,15 @@ struct State {
     history: History,
     open: BTreeMap<LaneId, Arc<dyn LaneQueue>>,
     last_switch: Option<Moment>,
+    /// The models that take turns now.
+    turns: Option<Turns>,
+}
+
+/// Models that take turns in all of the memory.
+#[derive(Clone)]
+struct Turns {
+    key: ModelKey,
+    models: Vec<ModelIdentity>,
 }
 
 /// The lanes as they stand, and what the servable ones need.
@@ -270,11 +279,22 @@ impl Lanes {
     }
 
     async fn load(&self, needs: &Needs, switch: &Switch) -> Result<(), crate::model::LoadModelError> {
+        let turns = self.state().turns.take_if(|turns| switch.unload.contains(&turns.key));
+        for identity in turns.iter().flat_map(|turns| &turns.models) {
+            tracing::info!(model = identity.name, "takes turns no longer");
+            self.models.unload(identity).await;
+        }
         for loaded in self.models.list().await {
             if switch.unload.contains(&ModelKey::from(&loaded.identity)) {
                 tracing::info!(model = loaded.identity.name, "unloading");
                 self.models.unload(&loaded.identity).await;
             }
+        }
+        if let Some(key) = needs.turns.as_ref().filter(|key| switch.load.contains(key)) {
+            self.take_turns(needs).await?;
+            let models = needs.models.iter().map(|model| model.identity.clone()).collect();
+            self.state().turns = Some(Turns { key: key.clone(), models });
+            return Ok(());
         }
         for model in &needs.models {
             if switch.load.contains(&ModelKey::from(&model.identity)) {
@@ -285,8 +305,36 @@ impl Lanes {
         Ok(())
     }
 
+    /// Has models take turns in all of the memory.
+    async fn take_turns(&self, needs: &Needs) -> Result<(), crate::model::LoadModelError> {
+        let configurations: Vec<_> =
+            needs.models.iter().map(|model| Arc::clone(&model.configuration)).collect();
+        let (models, memory) = (Arc::clone(&self.models), self.settings.memory);
+        let arranging = tokio::task::spawn_blocking(move || {
+            models.arrange(configurations.iter().map(AsRef::as_ref), memory, Swap::Always)
+        });
+        let failed = |message: String| crate::model::LoadModelError {
+            name: needs.models.first().map(|model| model.identity.name.clone()).unwrap_or_default(),
+            message,
+        };
+        let arranged = arranging.await.map_err(|error| failed(error.to_string()))?;
+        arranged.map_err(|error| failed(error.to_string()))?;
+        // The first of them stays, which is the planner where there is one.
+        for model in needs.models.iter().rev() {
+            tracing::info!(model = model.identity.name, "takes turns");
+            self.models.check(&model.identity, model.role, &model.configuration).await?;
+        }
+        Ok(())
+    }
+
     async fn view(&self) -> View {
-        let loaded = self.models.list().await;
+        let mut loaded: BTreeMap<ModelKey, u64> = self
+            .models
+            .list()
+            .await
+            .iter()
+            .map(|model| (ModelKey::from(&model.identity), model.bytes))
+            .collect();
         let known = self.catalogue.lanes();
         let mut needs = BTreeMap::new();
         let mut lanes = Vec::with_capacity(known.len());
@@ -302,12 +350,18 @@ impl Lanes {
         });
         for lane in known.iter() {
             let answers = state.history.of(&lane.id);
-            let mut models = BTreeMap::new();
+            let mut models: BTreeMap<ModelKey, u64> = BTreeMap::new();
             let refused = match self.eligibility.of(&lane.id.needs) {
                 Some(Verdict::Fits(fits)) => {
                     let bytes =
                         |model: &super::eligibility::Located| (ModelKey::from(&model.identity), model.bytes);
-                    models.extend(fits.models.iter().map(bytes));
+                    match &fits.turns {
+                        // They are loaded and unloaded as one, which takes the whole memory.
+                        Some(turns) => {
+                            models.insert(turns.clone(), self.settings.memory.unwrap_or(0));
+                        }
+                        None => models.extend(fits.models.iter().map(bytes)),
+                    }
                     needs.insert(lane.id.clone(), fits);
                     false
                 }
@@ -324,9 +378,19 @@ impl Lanes {
                 last_dry: answers.last_dry,
             });
         }
+        if let Some(turns) = &state.turns {
+            for model in &turns.models {
+                loaded.remove(&ModelKey::from(model));
+            }
+            loaded.insert(turns.key.clone(), self.settings.memory.unwrap_or(0));
+        }
+        // What a loaded model takes is known from what was found out before.
+        for (key, bytes) in lanes.iter().flat_map(|lane| &lane.models) {
+            loaded.entry(key.clone()).and_modify(|known| *known = *bytes);
+        }
         let holding = Holding {
             memory: self.settings.memory,
-            loaded: loaded.iter().map(|model| (ModelKey::from(&model.identity), model.bytes)).collect(),
+            loaded,
             in_use: self.held.models(),
             tools: self.settings.tools.clone(),
             last_switch: state.last_switch,

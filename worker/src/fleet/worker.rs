@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lumos_queue::Queue;
 use lumos_queue::nats::{NatsError, Server};
+use lumos_tasks::Swap;
 use lumos_tasks::fleet::{Holdings, PROTOCOL, WorkerNotice};
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -42,8 +43,11 @@ pub struct FleetSettings {
     pub device: String,
     /// Episodes driven side by side.
     pub places: usize,
-    /// Bytes that may be filled with models; `None` for no limit. Counted as the weights are stored.
+    /// Bytes that may be filled with models; `None` for no limit. Counted as in memory: weights in their type, and keys and
+    /// values of one sequence of full length.
     pub memory: Option<u64>,
+    /// Whether models that do not fit into it together take turns.
+    pub swap: Swap,
     /// Tools beside those that every worker has.
     pub tools: BTreeSet<String>,
     /// When models are changed.
@@ -70,6 +74,7 @@ impl Default for FleetSettings {
             device: "cpu".to_owned(),
             places: 8,
             memory: None,
+            swap: Swap::Auto,
             tools: BTreeSet::new(),
             policy: PolicySettings::default(),
             stall: Duration::from_secs(15 * 60),
@@ -158,7 +163,9 @@ pub async fn serve_fleet(
     for (key, value) in prepared.runs.entries().await.unwrap_or_default() {
         catalogue.see(&key, Some(&value));
     }
-    let eligibility = Arc::new(Eligibility::new(Arc::clone(&models), Arc::clone(&tools)));
+    let eligibility = Arc::new(
+        Eligibility::new(Arc::clone(&models), Arc::clone(&tools)).within(settings.memory, settings.swap),
+    );
     let held = Arc::new(Held::default());
     let meter = Arc::new(Meter::default());
     let spool = Spool::new(Arc::new(server.clone()), settings.spool.clone(), Arc::clone(&meter))

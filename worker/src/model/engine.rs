@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use lumos_engine::{
-    DType, Engine, GenerateError, GenerateRequest, LoadError, LoadOptions, ModelSource, RotaryPrecision,
+    DType, Engine, GenerateError, GenerateRequest, LoadError, LoadOptions, MemoryBudget, ModelSource,
+    RotaryPrecision,
 };
-use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop};
+use lumos_tasks::{Completion, Device, Finish, Input, Request, Sampling, Stop};
 
 use super::chat::ChatTemplate;
 use super::{ModelBackend, ModelError};
@@ -23,6 +24,19 @@ pub struct EngineSettings {
     pub rotary: RotaryPrecision,
     /// Whether what a prompt has in common with an earlier one's beginning is taken from the cache. Changes no result.
     pub reuse_prefixes: bool,
+    /// What the engine computes on. No part of a model's identity.
+    pub device: Device,
+    /// The part of a limited memory that the engine gets; the machine's own limit where `None`.
+    pub memory: Option<MemoryShare>,
+}
+
+/// A part of a limited memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryShare {
+    /// Bytes for weights, keys and values.
+    pub bytes: u64,
+    /// Bytes of these for keys and values.
+    pub cache_bytes: u64,
 }
 
 impl Default for EngineSettings {
@@ -33,6 +47,8 @@ impl Default for EngineSettings {
             dtype: DType::F32,
             rotary: RotaryPrecision::Stored,
             reuse_prefixes: true,
+            device: Device::Cpu,
+            memory: None,
         }
     }
 }
@@ -78,6 +94,8 @@ impl EngineSettings {
             reuse_prefixes: self.reuse_prefixes,
             // The manifest's identity hashes the files; once is enough.
             hash_weights: false,
+            memory: self.memory.map(|share| MemoryBudget::new(share.bytes)),
+            kv_cache_bytes: self.memory.and_then(|share| usize::try_from(share.cache_bytes).ok()),
             ..LoadOptions::default()
         };
         if let Some(batch_size) = self.batch_size {

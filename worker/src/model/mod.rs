@@ -1,14 +1,18 @@
 //! Model backends: who answers an episode's requests.
 
+mod arrangement;
 mod builtin;
 mod chat;
 mod engine;
 mod error;
 mod files;
+mod gate;
 mod located;
 mod lumos;
 mod name;
 mod openai;
+mod phases;
+mod placing;
 mod registry;
 mod script;
 mod settings;
@@ -17,16 +21,19 @@ use async_trait::async_trait;
 use lumos_tasks::{Completion, Request};
 use thiserror::Error;
 
+pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
 pub use builtin::source as builtin_source;
 pub(crate) use engine::EngineBackend;
-pub use engine::EngineSettings;
+pub use engine::{EngineSettings, MemoryShare};
 pub use error::{IdentifyError, LoadModelError};
 pub(crate) use files::hash_folder;
 pub use files::{ModelFile, hash_file};
+pub use gate::Swapping;
 pub use located::{LocateError, Located, locate};
 pub use lumos::LumosName;
 pub use name::{ModelName, NameError};
 pub use openai::{OpenAiName, OpenAiSettings, Price, Secret};
+pub use placing::{Arranged, PlacingError};
 pub use registry::{Identified, LoadedModel, Models, Pricing};
 pub(crate) use script::lines as recorded_lines;
 pub use settings::ModelsSettings;

@@ -6,17 +6,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use lumos_engine::{LoadError, ModelSource};
-use lumos_tasks::{Configuration, ContentHash, Fault, FaultKind, Formulation, ModelIdentity, Role};
+use lumos_tasks::{Configuration, ContentHash, Device, Fault, FaultKind, Formulation, ModelIdentity, Role};
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
 
-use super::engine::EngineBackend;
+use super::engine::{EngineBackend, EngineSettings};
 use super::error::{IdentifyError, LoadModelError};
 use super::files::ModelFile;
+use super::gate::Load;
 use super::located::{LocateError, locate};
 use super::name::{ModelName, NameError};
 use super::openai::{OpenAiBackend, OpenAiName, Servers};
+use super::placing::Placed;
 use super::script::{Script, ScriptBackend};
 use super::settings::ModelsSettings;
 use super::{ModelBackend, builtin, files};
@@ -54,8 +57,8 @@ pub enum Pricing {
     },
 }
 
-/// What names a loaded thing: content and the type it computes in.
-type Key = (ContentHash, Option<String>);
+/// What names an engine: content, the type it computes in, and where.
+pub(super) type Key = (ContentHash, Option<String>, Device);
 
 /// A model that is loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +94,9 @@ impl<T> Slot<T> {
 
 /// The models of a worker.
 pub struct Models {
-    settings: ModelsSettings,
+    pub(super) settings: ModelsSettings,
+    /// How engines share limited memory.
+    pub(super) placed: Placed,
     engines: Mutex<HashMap<Key, Slot<EngineBackend>>>,
     scripts: Mutex<HashMap<ContentHash, Slot<Script>>>,
     remotes: Mutex<HashMap<ContentHash, Slot<OpenAiBackend>>>,
@@ -106,6 +111,7 @@ impl Models {
         let hub = Arc::new(Hub::new(settings.hub.clone()));
         Self {
             settings,
+            placed: Placed::default(),
             engines: Mutex::default(),
             scripts: Mutex::default(),
             remotes: Mutex::default(),
@@ -125,6 +131,7 @@ impl Models {
         role: Role,
         formulation: Formulation,
     ) -> Result<Identified, IdentifyError> {
+        let engine = self.settings.engine_of(role);
         let mut known_as = name.to_owned();
         let here: ModelName = self.settings.here(name).parse()?;
         let (files, dtype) = match here {
@@ -132,15 +139,15 @@ impl Models {
             ModelName::BuiltinTiny => {
                 let files = builtin::files(role, formulation)
                     .ok_or_else(|| IdentifyError::NoSuchRole { name: name.to_owned(), role })?;
-                let computed_in = self.settings.engine.of_source(&ModelSource::Memory(*files)).computed_in();
+                let computed_in = engine.of_source(&ModelSource::Memory(*files)).computed_in();
                 (builtin::listed(files), Some(computed_in))
             }
-            ModelName::Candle(path) => self.located(name, &path, &mut known_as)?,
+            ModelName::Candle(path) => self.located(name, &path, engine, &mut known_as)?,
             ModelName::Lumos(pair) => {
                 let asked = pair
                     .resolve(role, formulation)
                     .map_err(|message| IdentifyError::Settings { name: name.to_owned(), message })?;
-                self.located(name, Path::new(&asked.to_string()), &mut known_as)?
+                self.located(name, Path::new(&asked.to_string()), engine, &mut known_as)?
             }
             ModelName::Script(file) => {
                 (vec![ModelFile::read(&file).map_err(|source| unreadable(name, &file, source))?], None)
@@ -161,6 +168,7 @@ impl Models {
         &self,
         name: &str,
         path: &Path,
+        engine: EngineSettings,
         known_as: &mut String,
     ) -> Result<(Vec<ModelFile>, Option<String>), IdentifyError> {
         let failed = |source| IdentifyError::Located { name: name.to_owned(), source: Box::new(source) };
@@ -168,7 +176,7 @@ impl Models {
         if let Some(pinned) = located.pinned.filter(|_| self.settings.here(name) == name) {
             *known_as = pinned;
         }
-        let computed_in = self.settings.engine.of_source(&located.source).computed_in();
+        let computed_in = engine.of_source(&located.source).computed_in();
         Ok((files_of(name, located.source)?, Some(computed_in)))
     }
 
@@ -230,12 +238,8 @@ impl Models {
         configuration: &Configuration,
     ) -> Result<Arc<dyn ModelBackend>, LoadModelError> {
         let failed = |message: String| LoadModelError { name: identity.name.clone(), message };
-        let name: ModelName = self
-            .settings
-            .here(&identity.name)
-            .parse()
-            .map_err(|error: NameError| failed(error.to_string()))?;
-        let place = match name {
+        let name = self.name_of(identity)?;
+        match name {
             ModelName::Script(file) => {
                 let cell = cell(&self.scripts, identity.content.clone(), identity).await;
                 let loaded = cell
@@ -265,44 +269,87 @@ impl Models {
                     .map_err(failed)?;
                 return Ok(Arc::clone(&loaded.backend) as Arc<dyn ModelBackend>);
             }
-            ModelName::BuiltinTiny => {
-                let source = builtin::source(role, configuration.formulation);
-                Place::Known(source.ok_or_else(|| failed(format!("it has no {role}")))?)
-            }
-            ModelName::Candle(path) => Place::Path(path),
-            ModelName::Lumos(pair) => {
-                let asked = pair.resolve(role, configuration.formulation).map_err(failed)?;
-                Place::Path(asked.to_string().into())
-            }
-        };
-        let key = (identity.content.clone(), identity.dtype.clone());
+            ModelName::BuiltinTiny | ModelName::Candle(_) | ModelName::Lumos(_) => {}
+        }
+        let key = self.key(identity, role);
+        let source = self.engine_source(identity, role, configuration.formulation)?;
+        let mut load = EngineLoad { settings: self.engine_settings(identity, role), ..source };
+        if let Some(share) = self.placed.share(&key) {
+            load.settings.memory = Some(share);
+        }
+        if let Some(backend) = self.placed.phased(&key, identity, || Arc::new(load.clone())) {
+            return Ok(backend);
+        }
         let cell = cell(&self.engines, key, identity).await;
-        let settings = self.settings.engine.computing_in(identity.dtype.as_deref());
-        let hub = Arc::clone(&self.hub);
-        let pinned_only = self.pinned_only(&identity.name);
         let loaded = cell
-            .get_or_try_init(|| {
-                blocking(move || {
-                    let source = match place {
-                        Place::Known(source) => source,
-                        Place::Path(path) => locate(&path, &hub, pinned_only)?.source,
-                    };
-                    let bytes = weights(&source)?;
-                    Ok::<_, Blocking>((EngineBackend::load(source, settings)?, bytes))
-                })
-            })
+            .get_or_try_init(|| blocking(move || load.load()))
             .await
             .map_err(|error| failed(error.to_string()))?;
         Ok(Arc::clone(&loaded.backend) as Arc<dyn ModelBackend>)
     }
 
+    /// The name of a model on this host.
+    fn name_of(&self, identity: &ModelIdentity) -> Result<ModelName, LoadModelError> {
+        let failed =
+            |error: NameError| LoadModelError { name: identity.name.clone(), message: error.to_string() };
+        self.settings.here(&identity.name).parse().map_err(failed)
+    }
+
+    /// What names the engine of a model for a role.
+    pub(super) fn key(&self, identity: &ModelIdentity, role: Role) -> Key {
+        (identity.content.clone(), identity.dtype.clone(), self.settings.placement.of(role))
+    }
+
+    /// How the engine of a model is loaded for a role.
+    pub(super) fn engine_settings(&self, identity: &ModelIdentity, role: Role) -> EngineSettings {
+        self.settings.engine_of(role).computing_in(identity.dtype.as_deref())
+    }
+
+    /// Whether an engine in this process computes the model.
+    pub(super) fn is_engine(&self, identity: &ModelIdentity) -> Result<bool, LoadModelError> {
+        Ok(!matches!(self.name_of(identity)?, ModelName::Script(_) | ModelName::OpenAi(_)))
+    }
+
+    /// Where the engine of a model is loaded from.
+    pub(super) fn engine_source(
+        &self,
+        identity: &ModelIdentity,
+        role: Role,
+        formulation: Formulation,
+    ) -> Result<EngineLoad, LoadModelError> {
+        let failed = |message: String| LoadModelError { name: identity.name.clone(), message };
+        let place = match self.name_of(identity)? {
+            ModelName::BuiltinTiny => {
+                let source = builtin::source(role, formulation);
+                Place::Known(source.ok_or_else(|| failed(format!("it has no {role}")))?)
+            }
+            ModelName::Candle(path) => Place::Path(path),
+            ModelName::Lumos(pair) => {
+                let asked = pair.resolve(role, formulation).map_err(failed)?;
+                Place::Path(asked.to_string().into())
+            }
+            ModelName::Script(_) | ModelName::OpenAi(_) => {
+                return Err(failed("no engine computes it".to_owned()));
+            }
+        };
+        Ok(EngineLoad {
+            name: identity.name.clone(),
+            place,
+            pinned_only: self.pinned_only(&identity.name),
+            hub: Arc::clone(&self.hub),
+            settings: self.settings.engine,
+        })
+    }
+
     /// Forgets a model; whether it was loaded. Its memory is free once the last episode that asks it has ended.
     pub async fn unload(&self, identity: &ModelIdentity) -> bool {
-        let key = (identity.content.clone(), identity.dtype.clone());
-        let engine = self.engines.lock().await.remove(&key);
+        let same = |(content, dtype, _): &Key| *content == identity.content && *dtype == identity.dtype;
+        let engines: Vec<_> = self.engines.lock().await.extract_if(|key, _| same(key)).collect();
+        let phased = self.placed.unload(same).await;
         let script = self.scripts.lock().await.remove(&identity.content);
         let remote = self.remotes.lock().await.remove(&identity.content);
-        engine.is_some_and(|slot| slot.loaded.initialized())
+        phased
+            || engines.iter().any(|(_, slot)| slot.loaded.initialized())
             || remote.is_some_and(|slot| slot.loaded.initialized())
             || script.is_some_and(|slot| slot.loaded.initialized())
     }
@@ -310,6 +357,7 @@ impl Models {
     /// What is loaded, sorted by content.
     pub async fn list(&self) -> Vec<LoadedModel> {
         let mut listed: Vec<_> = self.engines.lock().await.values().filter_map(Slot::listed).collect();
+        listed.extend(self.placed.listed());
         listed.extend(self.scripts.lock().await.values().filter_map(Slot::listed));
         listed.extend(self.remotes.lock().await.values().filter_map(Slot::listed));
         listed.sort_by(|one, other| {
@@ -325,9 +373,48 @@ impl Models {
     }
 }
 
+/// How an engine is loaded: from files that are here, or are fetched first.
+#[derive(Clone)]
+pub(super) struct EngineLoad {
+    name: String,
+    place: Place,
+    pinned_only: bool,
+    hub: Arc<Hub>,
+    pub(super) settings: EngineSettings,
+}
+
+impl EngineLoad {
+    /// The files on this host. Blocks while they are downloaded.
+    pub(super) fn source(&self) -> Result<ModelSource, Blocking> {
+        Ok(match &self.place {
+            Place::Known(source) => source.clone(),
+            Place::Path(path) => locate(path, &self.hub, self.pinned_only)?.source,
+        })
+    }
+
+    /// Loads it; with the bytes of its weights as they are stored. Blocks.
+    fn load(&self) -> Result<(EngineBackend, u64), Blocking> {
+        let source = self.source()?;
+        let bytes = weights(&source)?;
+        Ok((EngineBackend::load(source, self.settings)?, bytes))
+    }
+}
+
+#[async_trait]
+impl Load for EngineLoad {
+    async fn load(&self) -> Result<Arc<dyn ModelBackend>, String> {
+        let load = self.clone();
+        let loaded = blocking(move || Self::load(&load)).await;
+        match loaded {
+            Ok(Loaded { backend, .. }) => Ok(backend),
+            Err(error) => Err(format!("model {}: {error}", self.name)),
+        }
+    }
+}
+
 /// What loading on a blocking thread can fail with.
 #[derive(Debug, Error)]
-enum Blocking {
+pub(super) enum Blocking {
     #[error(transparent)]
     Load(#[from] LoadError),
     #[error(transparent)]
@@ -339,6 +426,7 @@ enum Blocking {
 }
 
 /// Where a model of the engine is.
+#[derive(Clone)]
 enum Place {
     Known(ModelSource),
     /// What follows `candle:`.

@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lumos_engine::DType;
+use lumos_tasks::{Placement, Role};
+
 use super::{EngineSettings, OpenAiSettings};
 use crate::hub::HubSettings;
 
@@ -11,6 +14,10 @@ use crate::hub::HubSettings;
 pub struct ModelsSettings {
     /// How engines are loaded.
     pub engine: EngineSettings,
+    /// Where the models of each role are computed.
+    pub placement: Placement,
+    /// The type that weights of a role are kept in, where not the engine's.
+    pub dtypes: BTreeMap<Role, DType>,
     /// How servers are asked; by the environment where `None`.
     pub openai: Option<OpenAiSettings>,
     /// How the hub is asked; by the environment where `None`.
@@ -26,11 +33,17 @@ pub struct ModelsSettings {
 
 impl From<EngineSettings> for ModelsSettings {
     fn from(engine: EngineSettings) -> Self {
-        Self { engine, ..Self::default() }
+        Self { placement: Placement::on(engine.device), engine, ..Self::default() }
     }
 }
 
 impl ModelsSettings {
+    /// How the engine of a role is loaded.
+    pub(super) fn engine_of(&self, role: Role) -> EngineSettings {
+        let dtype = self.dtypes.get(&role).copied().unwrap_or(self.engine.dtype);
+        EngineSettings { dtype, device: self.placement.of(role), ..self.engine }
+    }
+
     /// What a planned name is called on this host.
     pub(super) fn here<'a>(&'a self, name: &'a str) -> &'a str {
         self.names.get(name).map_or(name, String::as_str)

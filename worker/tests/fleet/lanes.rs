@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use lumos_queue::{Lease, Queue};
 use lumos_tasks::fleet::{LaneId, RunState};
-use lumos_tasks::{Assignment, ContentHash, ModelIdentity};
+use lumos_tasks::{
+    Assignment, Configuration, ContentHash, Formulation, Input, ModelIdentity, Request, Role, Sampling, Stop,
+    Swap,
+};
 use lumos_worker::Models;
 use lumos_worker::fleet::catalogue::Catalogue;
 use lumos_worker::fleet::eligibility::{Eligibility, Verdict};
@@ -35,9 +38,14 @@ impl Bench {
     }
 
     fn with(memory: Option<u64>, models: Arc<Models>) -> Self {
+        Self::with_swap(memory, models, Swap::Auto)
+    }
+
+    fn with_swap(memory: Option<u64>, models: Arc<Models>, swap: Swap) -> Self {
         let source = MemoryLanes::default();
         let catalogue = Arc::new(Catalogue::default());
-        let eligibility = Arc::new(Eligibility::new(Arc::clone(&models), Arc::new(ToolSets::default())));
+        let eligibility = Eligibility::new(Arc::clone(&models), Arc::new(ToolSets::default()));
+        let eligibility = Arc::new(eligibility.within(memory, swap));
         let held = Arc::new(Held::default());
         let policy = PolicySettings { least: Duration::from_millis(50), ..PolicySettings::default() };
         let lease = Duration::from_secs(30);
@@ -195,4 +203,52 @@ async fn closed_lanes_end_a_claim_that_waits() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     bench.lanes.close();
     assert_eq!(timeout(LONG, claiming).await.unwrap().unwrap(), 0);
+}
+
+/// Planner and grounder of `builtin:tiny`, of which each takes 9.7 MB.
+fn pair() -> Arc<Configuration> {
+    let of = |role| {
+        let found = models().identify("builtin:tiny", role, Formulation::Iterative).unwrap();
+        (role, found.identity)
+    };
+    let usual = configuration(of(Role::Planner).1);
+    Arc::new(Configuration {
+        formulation: Formulation::Iterative,
+        models: [of(Role::Planner), of(Role::Grounder)].into(),
+        ..(*usual).clone()
+    })
+}
+
+#[tokio::test]
+async fn models_that_do_not_fit_together_take_turns() {
+    let bench = Bench::new(Some(16_000_000));
+    let run = Run::new("pair", vec![pair()]);
+    bench.note(&run).await;
+    bench.source.publish(&run.notice.lanes[0], run.message(0, 0)).await;
+    let leases = bench.claim(1).await;
+    assert_eq!(leases.len(), 1);
+    assert_eq!(bench.models.list().await.len(), 1, "one of them is resident");
+    let backends = bench.models.backends(&run.configurations[0], &ToolSets::default()).await.unwrap();
+    for role in [Role::Planner, Role::Grounder, Role::Planner] {
+        let request = Request {
+            role,
+            input: Input::Raw("Question".to_owned()),
+            stop: Stop::Newline,
+            max_new_tokens: 2,
+            sampling: Sampling::Greedy,
+            seed: 0,
+        };
+        backends.models[&role].complete(request).await.unwrap();
+        assert_eq!(bench.models.list().await.len(), 1);
+    }
+    assert!((3..=4).contains(&bench.models.swapping().loads), "{:?}", bench.models.swapping());
+}
+
+#[tokio::test]
+async fn models_that_may_not_take_turns_are_left_to_others() {
+    let bench = Bench::with_swap(Some(16_000_000), models(), Swap::Never);
+    let run = Run::new("pair", vec![pair()]);
+    bench.note(&run).await;
+    bench.source.publish(&run.notice.lanes[0], run.message(0, 0)).await;
+    assert!(timeout(Duration::from_millis(500), bench.lanes.claim(1)).await.is_err());
 }

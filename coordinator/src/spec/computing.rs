@@ -1,0 +1,124 @@
+//! Where models are computed and in how much memory, as a specification writes it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use bytesize::ByteSize;
+use lumos_tasks::{Device, Placement, Role};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::values::ScalarText;
+
+/// A number of bytes: `20GiB`, `512MB`, `1000000`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(transparent)]
+pub struct MemorySize(pub u64);
+
+impl FromStr for MemorySize {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<ByteSize>() {
+            Ok(ByteSize(bytes)) if bytes > 0 => Ok(Self(bytes)),
+            _ => Err(format!("`{text}` is no number of bytes; write 20GiB or 512MB")),
+        }
+    }
+}
+
+impl fmt::Display for MemorySize {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        ByteSize(self.0).fmt(formatter)
+    }
+}
+
+impl<'de> Deserialize<'de> for MemorySize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        ScalarText::deserialize(deserializer)?.0.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Reads a placement as one text (`planner=cuda:0,grounder=cuda:1`) or as a table by role, in which `others` is the
+/// device of the roles that are not named.
+pub(super) fn placement<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Placement>, D::Error> {
+    struct TextOrTable;
+
+    impl<'de> Visitor<'de> for TextOrTable {
+        type Value = Placement;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("a device, or a table of devices by role")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<Placement, E> {
+            text.parse().map_err(E::custom)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Placement, A::Error> {
+            #[derive(Deserialize)]
+            #[serde(deny_unknown_fields)]
+            struct Devices {
+                planner: Option<Device>,
+                grounder: Option<Device>,
+                answerer: Option<Device>,
+                qa: Option<Device>,
+                judge: Option<Device>,
+                others: Option<Device>,
+            }
+            let devices = Devices::deserialize(MapAccessDeserializer::new(map))?;
+            let named: BTreeMap<Role, Device> = [
+                (Role::Planner, devices.planner),
+                (Role::Grounder, devices.grounder),
+                (Role::Answerer, devices.answerer),
+                (Role::Qa, devices.qa),
+                (Role::Judge, devices.judge),
+            ]
+            .into_iter()
+            .filter_map(|(role, device)| Some((role, device?)))
+            .collect();
+            Ok(Placement::by_role(named, devices.others.unwrap_or_default()))
+        }
+    }
+
+    deserializer.deserialize_any(TextOrTable).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::Swap;
+
+    use super::*;
+    use crate::spec::RunSpec;
+
+    #[test]
+    fn numbers_of_bytes_have_units() {
+        let read = |text: &str| text.parse::<MemorySize>().map(|size| size.0);
+        assert_eq!(read("20GiB"), Ok(20 << 30));
+        assert_eq!(read("1.5 GB"), Ok(1_500_000_000));
+        assert_eq!(read("4096"), Ok(4096));
+        for wrong in ["", "GiB", "5 parsecs", "0"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_file_names_devices_as_text_or_by_role() {
+        let read = |text: &str| RunSpec::from_toml(text, "run.toml").map_err(|error| error.to_string());
+        let one = read("device = 'cuda:1'\nmemory = '20GiB'\nswap = 'never'\nplaces = 128").unwrap();
+        assert_eq!(one.device, Some(Placement::on(Device::Cuda(1))));
+        assert_eq!((one.memory, one.swap), (Some(MemorySize(20 << 30)), Some(Swap::Never)));
+        assert_eq!(one.places, Some(128));
+        assert_eq!(read("memory = 4096").unwrap().memory, Some(MemorySize(4096)));
+        let text = read("device = 'planner=cuda:0,grounder=cuda:1'").unwrap();
+        let table = read("[device]\nplanner = 'cuda:0'\ngrounder = 'cuda:1'").unwrap();
+        assert_eq!(text, table);
+        let others = read("[device]\nplanner = 'cpu'\nothers = 'cuda:0'").unwrap().device.unwrap();
+        assert_eq!((others.of(Role::Planner), others.of(Role::Qa)), (Device::Cpu, Device::Cuda(0)));
+        let slip = read("[device]\nplaner = 'cpu'").unwrap_err();
+        assert!(slip.contains("`device.planer`") && slip.contains("did you mean `planner`?"), "{slip}");
+        let unknown = read("device = 'gpu'").unwrap_err();
+        assert!(unknown.contains("run.toml:1:") && unknown.contains("unknown device `gpu`"), "{unknown}");
+    }
+}

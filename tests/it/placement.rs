@@ -1,0 +1,192 @@
+//! Models on devices, and in a memory that holds one of them at a time.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{content, expect, files, lumos, text};
+
+/// Planner and grounder of `builtin:tiny` take 9.7 MB each, of which 4.2 MB are for a sequence of full length.
+const ONE_FITS: &str = "16MB";
+
+fn arguments<'a>(folder: &'a str, name: &'a str, limit: &'a str) -> Vec<&'a str> {
+    let what = ["run", "--tasks", "gsm8k,svamp", "--model", "builtin:tiny", "--limit", limit];
+    [&what[..], &["--output-path", folder, "--name", name]].concat()
+}
+
+/// What a run came to, without what it was computed with.
+fn results(folder: &Path) -> (std::collections::BTreeMap<String, Vec<Value>>, Value) {
+    let (samples, mut results) = content(folder);
+    let spec = results["lumos"]["spec"].as_object_mut().unwrap();
+    for field in ["memory", "swap", "places"] {
+        spec.remove(field);
+    }
+    (samples, results)
+}
+
+/// How the sessions of a run computed its models.
+fn computing(folder: &Path) -> Value {
+    let results = files(folder, "results_", ".json");
+    let results: Value = serde_json::from_slice(&std::fs::read(&results[0]).unwrap()).unwrap();
+    results["lumos"]["telemetry"]["computing"].clone()
+}
+
+#[test]
+fn models_that_take_turns_give_the_same_results_with_few_loads() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().to_str().unwrap();
+    let (whole, _) = expect(0, &arguments(runs, "whole", "30"));
+    assert!(whole.contains("models computed on cpu") && !whole.contains("took turns"), "{whole}");
+    let limited = [&arguments(runs, "limited", "30")[..], &["--memory", ONE_FITS]].concat();
+    let (stdout, _) = expect(0, &limited);
+    assert!(stdout.contains("they took turns in memory, 256 episodes at once"), "{stdout}");
+    let (whole, limited) = (folder.path().join("whole"), folder.path().join("limited"));
+    assert_eq!(results(&whole), results(&limited));
+    let told = &computing(&limited)[0];
+    assert_eq!(
+        (&told["in_phases"], &told["places"], &told["sessions"]),
+        (&true.into(), &256.into(), &1.into())
+    );
+    // Two before the run begins, then at most two for each round of the longest episode: not two for each of sixty items.
+    let loads = told["loads"].as_u64().unwrap();
+    assert!((4..=2 + 2 * 8).contains(&loads), "{told}");
+    assert!(told["load_seconds"].as_f64().unwrap() > 0.0, "{told}");
+    assert_eq!(computing(&whole)[0]["in_phases"], false);
+    for (report, said) in [("html", "they took turns in memory"), ("markdown", "they took turns in memory")] {
+        let (shown, _) = expect(0, &["report", limited.to_str().unwrap(), "--format", report]);
+        assert!(shown.contains(said), "{shown}");
+    }
+}
+
+#[test]
+fn a_memory_that_is_too_small_is_refused_with_sizes_and_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().to_str().unwrap();
+    let refused = |more: &[&str]| expect(2, &[&arguments(runs, "small", "2")[..], more].concat()).1;
+    let never = refused(&["--memory", ONE_FITS, "--swap", "never"]);
+    assert!(never.contains("planner builtin:tiny") && never.contains("grounder builtin:tiny"), "{never}");
+    assert!(never.contains("each fits alone, so leave --swap never out"), "{never}");
+    let neither = refused(&["--memory", "8MB"]);
+    assert!(neither.contains("of weights and at least") && neither.contains("raise --memory"), "{neither}");
+    assert!(!folder.path().join("small").exists(), "what cannot run leaves nothing behind");
+    let (stdout, _) =
+        expect(0, &[&arguments(runs, "small", "2")[..], &["--memory", "40MB", "--swap", "never"]].concat());
+    assert!(!stdout.contains("took turns"), "{stdout}");
+}
+
+#[test]
+fn killed_between_phases_it_ends_as_if_nothing_had_happened() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().to_str().unwrap();
+    expect(0, &arguments(runs, "whole", "30"));
+    let began = std::time::Instant::now();
+    expect(0, &[&arguments(runs, "once", "30")[..], &["--memory", ONE_FITS]].concat());
+    let once = began.elapsed();
+    for (number, share) in [0.2, 0.4, 0.6, 0.8].into_iter().enumerate() {
+        let mut child = lumos()
+            .args(arguments(runs, "killed", "30"))
+            // Few places: outcomes are recorded while others wait.
+            .args(["--memory", ONE_FITS, "--places", "8"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(once.mul_f64(share).max(Duration::from_millis(50)));
+        if number % 2 == 0 {
+            let _ = child.kill();
+            child.wait().unwrap();
+        } else {
+            interrupt(child);
+        }
+    }
+    let killed = folder.path().join("killed");
+    if killed.join("manifest.json").exists() {
+        // The limit is remembered.
+        let (stdout, _) = expect(0, &["resume", killed.to_str().unwrap()]);
+        assert!(stdout.contains("took turns in memory, 8 episodes at once"), "{stdout}");
+        assert_eq!(results(&folder.path().join("whole")), results(&killed));
+    }
+}
+
+/// Asks it to end; it drains.
+#[cfg(unix)]
+fn interrupt(child: std::process::Child) {
+    let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+    let (code, _, stderr) = text(&child.wait_with_output().unwrap());
+    assert!(matches!(code, 0 | 130 | -1), "{code}: {stderr}");
+}
+
+#[cfg(not(unix))]
+fn interrupt(mut child: std::process::Child) {
+    let _ = child.kill();
+    let _ = text(&child.wait_with_output().unwrap());
+}
+
+#[test]
+fn devices_are_named_for_all_or_by_role() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().to_str().unwrap();
+    let with = |device: &'static str| {
+        [&arguments(runs, "run", "1")[..], &["--device", device, "--dry-run"]].concat()
+    };
+    expect(0, &with("planner=cpu,grounder=auto"));
+    let (_, stderr) = expect(2, &with("planner=gpu"));
+    assert!(stderr.contains("unknown device `gpu`; known are cpu, auto, and cuda:0"), "{stderr}");
+    let (_, stderr) = expect(2, &with("planer=cpu"));
+    assert!(stderr.contains("`planer` is no role; devices are given by planner"), "{stderr}");
+    let (_, stderr) = expect(2, &with("planner=cpu,planner=auto"));
+    assert!(stderr.contains("the device of the planner is given twice"), "{stderr}");
+    let (_, stderr) = expect(2, &["complete", "--model", "builtin:tiny", "--device", "planner=tpu", "text"]);
+    assert!(stderr.contains("unknown device `tpu`"), "{stderr}");
+    let file = folder.path().join("run.toml");
+    std::fs::write(&file, "[device]\nplanner = 'cpu'\nothers = 'auto'\n").unwrap();
+    expect(0, &[&with("cpu")[..], &["--config", file.to_str().unwrap()]].concat());
+    // By role the same results: a device is no part of what a model is.
+    expect(0, &[&arguments(runs, "one", "4")[..], &["--device", "cpu"]].concat());
+    let (stdout, _) = expect(0, &[&arguments(runs, "two", "4")[..], &["--device", "grounder=auto"]].concat());
+    assert!(stdout.contains("models computed: planner on cpu, grounder on auto"), "{stdout}");
+    let samples = |name: &str| content(&folder.path().join(name)).0;
+    assert_eq!(samples("one"), samples("two"));
+}
+
+#[test]
+fn an_estimate_says_which_way_a_pair_fits() {
+    let folder = tempfile::tempdir().unwrap();
+    let bench = folder.path().join("bench.json");
+    let cell = json!({
+        "batch_size": 32, "reuse": true, "prefill_tokens_per_second": 3000.0, "decode_tokens_per_second": 600.0,
+        "first_token_seconds": 1.0, "second_turn_first_token_seconds": 1.0, "second_turn_cached_tokens": 0,
+        "cache_bytes": 1, "decode_share_of_bandwidth": 0.5, "decode_share_of_compute": 0.1,
+        "prefill_share_of_compute": 0.5,
+    });
+    let report = json!({
+        "model": {
+            "architecture": "LlamaForCausalLM", "parameters": 6_738_415_616_u64, "vocabulary": 32_000, "dtype": "f16",
+            "weight_files": [], "tokenizer_sha256": "", "context_length": 4096,
+        },
+        "threads": 2, "prompt_tokens": 256, "new_tokens": 32, "weight_bytes": 13_740_000_000_u64,
+        "cache_bytes_per_token": 1_048_576, "cells": [cell],
+        "limits": { "read_bytes_per_second": 1.0, "operations_per_second": 1.0 },
+    });
+    std::fs::write(&bench, report.to_string()).unwrap();
+    let spec = folder.path().join("run.toml");
+    std::fs::write(&spec, "tasks = ['gsm8k']\nmodel = 'lumos:maths'\n").unwrap();
+    let estimate = |more: &[&str]| {
+        let files = ["estimate", spec.to_str().unwrap(), "--bench", bench.to_str().unwrap()];
+        expect(0, &[&files[..], more].concat()).0
+    };
+    assert!(!estimate(&[]).contains("recommended"));
+    insta::assert_snapshot!("estimate_7b_pair_24gb", estimate(&["--memory", "24GB"]));
+    let told: Value = serde_json::from_str(&estimate(&["--memory", "24GB", "--json"])).unwrap();
+    let fits: Vec<_> =
+        told["memory"]["candidates"].as_array().unwrap().iter().map(|one| &one["fits"]).collect();
+    assert_eq!(fits, [false, true, true, true]);
+    assert!(estimate(&["--memory", "40GB"]).contains("recommended is together"));
+    // Each on a card of its own.
+    std::fs::write(&spec, "tasks = ['gsm8k']\nmodel = 'lumos:maths'\n[device]\nplanner = 'cuda:0'\n")
+        .unwrap();
+    assert!(estimate(&["--memory", "24GB"]).contains("recommended is together"));
+}

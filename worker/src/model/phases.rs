@@ -1,0 +1,361 @@
+//! Which of several models that share a memory is in it, and whose turns run. Pure: what happens goes in, a decision
+//! comes out.
+//!
+//! One model is resident at a time, for a phase: every turn that waits for it runs, and every one that comes
+//! meanwhile. The phase ends when none waits and none runs; then the model that has been waited for longest is next.
+//! Where turns for the resident model never cease, those that wait for another would wait for ever: after
+//! [`Phases::new`]'s `longest` turns behind their back no more are let in, and the phase ends with what runs.
+
+use std::collections::VecDeque;
+
+/// A turn that asks for its model.
+pub(super) type Ticket = u64;
+
+/// What is to be done now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Decision<K> {
+    /// These turns run now, on the resident model.
+    Admit(Vec<Ticket>),
+    /// Nothing: something must end first, or nobody waits.
+    Hold,
+    /// The resident model goes, another one comes.
+    Swap {
+        /// What is unloaded, and whose memory is given back before anything is loaded.
+        unload: Option<K>,
+        /// What is loaded then.
+        load: K,
+    },
+}
+
+/// What is in the memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Memory<K> {
+    Empty,
+    Loading(K),
+    Resident(K),
+}
+
+/// Models that take turns in one memory.
+#[derive(Debug)]
+pub(super) struct Phases<K> {
+    memory: Memory<K>,
+    /// Turns that run on the resident model.
+    running: usize,
+    /// Turns that wait, in order of arrival.
+    waiting: VecDeque<(Ticket, K)>,
+    /// Turns of the resident model that were let in while another model was waited for.
+    overtaken: usize,
+    longest: usize,
+    next: Ticket,
+}
+
+impl<K: Clone + PartialEq> Phases<K> {
+    /// Nothing is resident. At most `longest` turns, one at least, are let in while others wait for another model.
+    pub(super) fn new(longest: usize) -> Self {
+        Self {
+            memory: Memory::Empty,
+            running: 0,
+            waiting: VecDeque::new(),
+            overtaken: 0,
+            longest: longest.max(1),
+            next: 0,
+        }
+    }
+
+    /// A turn asks for its model.
+    pub(super) fn ask(&mut self, model: K) -> Ticket {
+        let ticket = self.next;
+        self.next += 1;
+        self.waiting.push_back((ticket, model));
+        ticket
+    }
+
+    /// A turn waits no longer; nothing happens if it has been let in.
+    pub(super) fn withdraw(&mut self, ticket: Ticket) {
+        self.waiting.retain(|(waiting, _)| *waiting != ticket);
+    }
+
+    /// A turn that ran has ended.
+    pub(super) fn ended(&mut self) {
+        self.running = self.running.saturating_sub(1);
+    }
+
+    /// What was to be loaded is resident.
+    pub(super) fn loaded(&mut self) {
+        if let Memory::Loading(model) = &self.memory {
+            self.memory = Memory::Resident(model.clone());
+            self.overtaken = 0;
+        }
+    }
+
+    /// What was to be loaded cannot be: the turns that waited for it, which wait no longer.
+    pub(super) fn failed(&mut self) -> Vec<Ticket> {
+        let Memory::Loading(failed) = std::mem::replace(&mut self.memory, Memory::Empty) else {
+            return Vec::new();
+        };
+        let (refused, waiting): (Vec<_>, Vec<_>) =
+            self.waiting.drain(..).partition(|(_, model)| *model == failed);
+        self.waiting = waiting.into();
+        refused.into_iter().map(|(ticket, _)| ticket).collect()
+    }
+
+    /// The model whose turns run.
+    pub(super) fn resident(&self) -> Option<&K> {
+        match &self.memory {
+            Memory::Resident(model) => Some(model),
+            Memory::Empty | Memory::Loading(_) => None,
+        }
+    }
+
+    /// The resident model leaves the memory, if nothing runs on it.
+    pub(super) fn clear(&mut self) -> bool {
+        let idle = self.running == 0 && matches!(self.memory, Memory::Resident(_));
+        if idle {
+            self.memory = Memory::Empty;
+        }
+        idle
+    }
+
+    /// Decides, and takes it that what was decided happens.
+    pub(super) fn decide(&mut self) -> Decision<K> {
+        match self.memory.clone() {
+            Memory::Loading(_) => Decision::Hold,
+            Memory::Empty => self.swap(None),
+            Memory::Resident(resident) => {
+                let admitted = self.admit(&resident);
+                if !admitted.is_empty() {
+                    return Decision::Admit(admitted);
+                }
+                if self.running > 0 {
+                    return Decision::Hold;
+                }
+                self.swap(Some(resident))
+            }
+        }
+    }
+
+    /// Lets in what waits for the resident model, as far as that is fair.
+    fn admit(&mut self, resident: &K) -> Vec<Ticket> {
+        let mut admitted = Vec::new();
+        let others_wait = self.waiting.iter().any(|(_, model)| model != resident);
+        self.waiting.retain(|(ticket, model)| {
+            let fair = !others_wait || self.overtaken < self.longest;
+            if model != resident || !fair {
+                return true;
+            }
+            self.overtaken += usize::from(others_wait);
+            admitted.push(*ticket);
+            false
+        });
+        self.running += admitted.len();
+        admitted
+    }
+
+    fn swap(&mut self, unload: Option<K>) -> Decision<K> {
+        // Where the phase has lasted its longest, the first that waits may be for the resident model itself.
+        let next = self.waiting.iter().map(|(_, model)| model).find(|model| Some(*model) != unload.as_ref());
+        let Some(load) = next.cloned() else { return Decision::Hold };
+        self.memory = Memory::Loading(load.clone());
+        Decision::Swap { unload, load }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Episodes on a machine: each asks for its models one after the other.
+    struct Stage {
+        phases: Phases<u8>,
+        episodes: Vec<VecDeque<u8>>,
+        /// Episodes by the ticket they wait with.
+        waiting: Vec<(Ticket, usize)>,
+        running: Vec<usize>,
+        resident: Option<u8>,
+        loading: Option<u8>,
+        loads: usize,
+        served: usize,
+    }
+
+    impl Stage {
+        fn new(episodes: Vec<Vec<u8>>, longest: usize) -> Self {
+            let mut stage = Self {
+                phases: Phases::new(longest),
+                episodes: episodes.into_iter().map(VecDeque::from).collect(),
+                waiting: Vec::new(),
+                running: Vec::new(),
+                resident: None,
+                loading: None,
+                loads: 0,
+                served: 0,
+            };
+            for episode in 0..stage.episodes.len() {
+                stage.ask(episode);
+            }
+            stage
+        }
+
+        fn ask(&mut self, episode: usize) {
+            if let Some(model) = self.episodes[episode].pop_front() {
+                let ticket = self.phases.ask(model);
+                self.waiting.push((ticket, episode));
+            }
+        }
+
+        /// Does what is decided until nothing more is.
+        fn settle(&mut self) {
+            loop {
+                match self.phases.decide() {
+                    Decision::Hold => return,
+                    Decision::Admit(tickets) => {
+                        assert!(self.resident.is_some() && self.loading.is_none());
+                        for ticket in tickets {
+                            let index = self.waiting.iter().position(|(one, _)| *one == ticket).unwrap();
+                            self.running.push(self.waiting.remove(index).1);
+                        }
+                    }
+                    Decision::Swap { unload, load } => {
+                        assert!(self.running.is_empty(), "no model goes under a turn");
+                        assert_eq!(unload, self.resident, "what is resident is unloaded, and nothing else");
+                        assert_ne!(unload, Some(load));
+                        self.resident = None;
+                        self.loading = Some(load);
+                        self.loads += 1;
+                    }
+                }
+            }
+        }
+
+        /// One thing happens: a load ends, or a turn.
+        fn step(&mut self, choice: usize) -> bool {
+            self.settle();
+            if let Some(model) = self.loading.take() {
+                self.resident = Some(model);
+                self.phases.loaded();
+            } else if !self.running.is_empty() {
+                let episode = self.running.swap_remove(choice % self.running.len());
+                self.served += 1;
+                self.ask(episode);
+                self.phases.ended();
+            } else {
+                return false;
+            }
+            true
+        }
+    }
+
+    /// Runs of the same model in a row.
+    fn runs(episode: &[u8]) -> usize {
+        episode.len().min(1) + episode.windows(2).filter(|pair| pair[0] != pair[1]).count()
+    }
+
+    proptest! {
+        #[test]
+        fn every_turn_is_served_with_as_few_swaps_as_alternation_needs(
+            episodes in proptest::collection::vec(proptest::collection::vec(0u8..2, 0..8), 1..12),
+            choices in proptest::collection::vec(any::<usize>(), 256),
+        ) {
+            let turns: usize = episodes.iter().map(Vec::len).sum();
+            let most = episodes.iter().map(|one| runs(one)).max().unwrap_or(0);
+            let mut stage = Stage::new(episodes, usize::MAX);
+            for choice in choices.iter().cycle() {
+                if !stage.step(*choice) {
+                    break;
+                }
+            }
+            prop_assert_eq!(stage.served, turns);
+            // Each phase takes every episode to the end of a run; the first may be of a model that one does not begin with.
+            prop_assert!(stage.loads <= most + 1, "{} loads for {most} runs", stage.loads);
+        }
+
+        #[test]
+        fn three_models_and_a_bound_on_phases_serve_every_turn_too(
+            episodes in proptest::collection::vec(proptest::collection::vec(0u8..3, 0..8), 1..12),
+            choices in proptest::collection::vec(any::<usize>(), 256),
+            longest in 0usize..5,
+        ) {
+            let turns: usize = episodes.iter().map(Vec::len).sum();
+            let mut stage = Stage::new(episodes, longest);
+            for choice in choices.iter().cycle() {
+                if !stage.step(*choice) {
+                    break;
+                }
+            }
+            prop_assert_eq!(stage.served, turns);
+            prop_assert!(stage.loads <= turns);
+        }
+
+        #[test]
+        fn turns_that_are_given_up_hold_nobody_up(
+            asked in proptest::collection::vec((0u8..2, any::<bool>()), 1..40),
+        ) {
+            let mut phases = Phases::new(usize::MAX);
+            let tickets: Vec<(Ticket, bool)> =
+                asked.iter().map(|(model, stays)| (phases.ask(*model), *stays)).collect();
+            for (ticket, _) in tickets.iter().filter(|(_, stays)| !stays) {
+                phases.withdraw(*ticket);
+            }
+            let mut served = BTreeSet::new();
+            loop {
+                match phases.decide() {
+                    Decision::Hold => break,
+                    Decision::Swap { .. } => phases.loaded(),
+                    Decision::Admit(tickets) => {
+                        for ticket in tickets {
+                            served.insert(ticket);
+                            // One that has been let in is not withdrawn any more: it ends.
+                            phases.withdraw(ticket);
+                            phases.ended();
+                        }
+                    }
+                }
+            }
+            let stayed: BTreeSet<Ticket> =
+                tickets.iter().filter(|(_, stays)| *stays).map(|(ticket, _)| *ticket).collect();
+            prop_assert_eq!(served, stayed);
+        }
+    }
+
+    #[test]
+    fn an_endless_phase_ends_for_those_that_wait() {
+        let mut phases = Phases::new(3);
+        phases.ask('a');
+        assert_eq!(phases.decide(), Decision::Swap { unload: None, load: 'a' });
+        phases.loaded();
+        assert_eq!(phases.decide(), Decision::Admit(vec![0]));
+        phases.ask('b');
+        // One turn after the other asks before the last has ended.
+        let mut let_in = 0;
+        loop {
+            phases.ask('a');
+            match phases.decide() {
+                Decision::Admit(tickets) => let_in += tickets.len(),
+                Decision::Hold => break,
+                Decision::Swap { .. } => unreachable!("one runs still"),
+            }
+            phases.ended();
+        }
+        assert_eq!(let_in, 3);
+        phases.ended();
+        assert_eq!(phases.decide(), Decision::Swap { unload: Some('a'), load: 'b' });
+    }
+
+    #[test]
+    fn what_cannot_be_loaded_is_refused_to_all_who_wait_for_it_and_to_nobody_else() {
+        let mut phases = Phases::new(9);
+        let (first, second, third) = (phases.ask('a'), phases.ask('b'), phases.ask('a'));
+        assert_eq!(phases.decide(), Decision::Swap { unload: None, load: 'a' });
+        assert_eq!(phases.decide(), Decision::Hold);
+        assert_eq!(phases.failed(), [first, third]);
+        assert_eq!(phases.decide(), Decision::Swap { unload: None, load: 'b' });
+        phases.loaded();
+        assert_eq!(phases.decide(), Decision::Admit(vec![second]));
+        assert!(!phases.clear());
+        phases.ended();
+        assert!(phases.clear() && phases.resident().is_none());
+    }
+}
