@@ -19,7 +19,7 @@ mod kernel;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/model/quantized.rs"]
 mod quantized;
-#[allow(dead_code, unreachable_pub)]
+#[allow(dead_code, unreachable_pub, unused_imports)]
 #[path = "../src/model/simd/mod.rs"]
 mod simd;
 #[path = "../tests/support/mod.rs"]

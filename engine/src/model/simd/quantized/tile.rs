@@ -1,7 +1,6 @@
 //! The inner loops: one panel of weights times blocks of rows, integer and float sums held in registers.
 
 use super::super::lanes::Lanes;
-use super::super::tile::prefetch_next;
 use super::super::{Columns, PANEL};
 use super::activations::{MINIMUM, ROW_WORDS, SCALE, START_Q6K, START_Q8_0};
 use super::format::QuantizedFormat;
@@ -184,21 +183,25 @@ struct Block {
     prefetch: bool,
 }
 
-/// Cache lines that are asked for at a time, see [`prefetch_next`].
+/// Cache lines that are asked for at a time.
 const PREFETCHED: usize = 8;
+/// How far ahead of what is multiplied weights are asked for: of 1 to 16 KiB the best for one thread on Zen 5, a tenth
+/// faster than in several streams. Processors fetch what follows by themselves, but not across pages.
+const AHEAD_BYTES: usize = 8192;
 
 impl Block {
-    /// Asks for what follows the `part`th [`PREFETCHED`] lines of the block.
+    /// Asks for what lies ahead of the `part`th [`PREFETCHED`] lines of the block.
     ///
     /// # Safety
     /// As for [`QuantizedLanes`].
     #[inline(always)]
     unsafe fn prefetch<L: QuantizedLanes>(&self, part: usize) {
         if self.prefetch {
-            // SAFETY: the caller's promise.
-            unsafe {
-                prefetch_next::<L>(self.weights.wrapping_add(part * PREFETCHED * LINE_BYTES), PREFETCHED)
-            };
+            let first = self.weights.wrapping_add(AHEAD_BYTES + part * PREFETCHED * LINE_BYTES);
+            for line in 0..PREFETCHED {
+                // SAFETY: the caller's promise; the address may be any.
+                unsafe { L::prefetch(first.wrapping_add(line * LINE_BYTES)) };
+            }
         }
     }
 }
