@@ -49,9 +49,10 @@ fn models_that_take_turns_give_the_same_results_with_few_loads() {
         (&told["in_phases"], &told["places"], &told["sessions"]),
         (&true.into(), &256.into(), &1.into())
     );
-    // Two before the run begins, then at most two for each round of the longest episode: not two for each of sixty items.
+    // Two before the run begins, then two for each round of the longest episode, one that came late excepted: not two for
+    // each of sixty items.
     let loads = told["loads"].as_u64().unwrap();
-    assert!((4..=2 + 2 * 8).contains(&loads), "{told}");
+    assert!((4..=2 + 2 * (8 + 1)).contains(&loads), "{told}");
     assert!(told["load_seconds"].as_f64().unwrap() > 0.0, "{told}");
     assert_eq!(computing(&whole)[0]["in_phases"], false);
     for (report, said) in [("html", "they took turns in memory"), ("markdown", "they took turns in memory")] {
