@@ -14,6 +14,7 @@
 pub mod bench;
 mod cache;
 mod description;
+mod device;
 mod encoder;
 mod engine;
 mod error;
@@ -35,6 +36,7 @@ mod tokenizer;
 mod fixtures;
 
 pub use description::{ModelDescription, WeightFile};
+pub use device::DeviceName;
 pub use encoder::{CrossEncoder, ReadError, Reader, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
