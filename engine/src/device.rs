@@ -20,6 +20,62 @@ pub enum DeviceName {
     Cuda(usize),
 }
 
+impl DeviceName {
+    /// The device itself: what [`Auto`](Self::Auto) comes to on this machine, with this build.
+    pub(crate) fn resolved(self) -> Self {
+        match self {
+            Self::Auto => gpus().ok().and_then(|gpus| gpus.first().map(|gpu| gpu.name)).unwrap_or(Self::Cpu),
+            other => other,
+        }
+    }
+}
+
+/// A GPU as its driver describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// What it is called here.
+    pub name: DeviceName,
+    /// What its maker calls it.
+    pub model: String,
+    /// Version of its instructions, such as 9.0.
+    pub compute_capability: String,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// The newest CUDA that its driver knows, such as 13.0.
+    pub driver: String,
+}
+
+/// Why there is no GPU.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoGpu {
+    /// The program cannot use one.
+    #[error("this build was made without the feature `cuda`")]
+    NotBuilt,
+    /// A library is not where the system looks for libraries.
+    #[error("{library} was not found; install {remedy}, or name its folder in LD_LIBRARY_PATH")]
+    LibraryMissing {
+        /// Its name.
+        library: &'static str,
+        /// What brings it.
+        remedy: &'static str,
+    },
+    /// The driver is there and does not work, or knows no GPU.
+    #[error("the CUDA driver says: {0}")]
+    Driver(String),
+}
+
+/// The GPUs of this machine, found without being linked to any of their libraries.
+///
+/// # Errors
+/// When there is none, or none that this program could use.
+pub fn gpus() -> Result<Vec<Gpu>, NoGpu> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::driver::gpus();
+    #[cfg(not(feature = "cuda"))]
+    Err(NoGpu::NotBuilt)
+}
+
 impl fmt::Display for DeviceName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -11,8 +11,11 @@
 
 #![warn(unsafe_code)]
 
+mod backend;
 pub mod bench;
 mod cache;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // without it only tests compute with it
+mod cuda;
 mod description;
 mod device;
 mod encoder;
@@ -36,7 +39,7 @@ mod tokenizer;
 mod fixtures;
 
 pub use description::{ModelDescription, WeightFile};
-pub use device::DeviceName;
+pub use device::{DeviceName, Gpu, NoGpu, gpus};
 pub use encoder::{CrossEncoder, ReadError, Reader, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};

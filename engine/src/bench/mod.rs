@@ -8,7 +8,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use crate::backend::Backend;
 use crate::description::ModelDescription;
+use crate::device::DeviceName;
 use crate::engine::Engine;
 use crate::error::{GenerateError, LoadError};
 use crate::options::{LoadOptions, ModelSource};
@@ -41,7 +43,10 @@ pub struct BenchSettings {
 pub struct BenchReport {
     /// The model.
     pub model: ModelDescription,
-    /// Threads that computed.
+    /// Where the model computed.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// Threads that computed; on a GPU they only drive it.
     pub threads: usize,
     /// Tokens of each prompt.
     pub prompt_tokens: usize,
@@ -122,7 +127,8 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
         .options
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
-    let limits = machine_limits(threads, settings.options.dtype)?;
+    let device = settings.options.device.resolved();
+    let limits = Backend::limits(device, threads, settings.options.dtype)?;
     let largest = settings.batch_sizes.iter().copied().max().unwrap_or(1);
     let mut cells = Vec::new();
     let mut loaded = None;
@@ -143,6 +149,7 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
     let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
     Ok(BenchReport {
         model,
+        device,
         threads,
         prompt_tokens,
         new_tokens,

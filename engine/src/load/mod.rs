@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use crate::backend::Backend;
 use crate::description::{ModelDescription, WeightFile};
 use crate::error::LoadError;
 use crate::memory::Reservation;
-use crate::model::{Llama, Matrices};
+use crate::model::Matrices;
 use crate::options::{LoadOptions, ModelSource, RotaryPrecision};
 use crate::tokenizer::Tokenizer;
 use config::ModelConfig;
@@ -27,7 +28,7 @@ const EMBEDDING: &str = "model.embed_tokens.weight";
 pub(crate) struct Loaded {
     pub(crate) config: ModelConfig,
     pub(crate) tokenizer: Tokenizer,
-    pub(crate) model: Llama,
+    pub(crate) model: Backend,
     pub(crate) description: ModelDescription,
     pub(crate) matrices: Matrices,
     /// Bytes of the weights in memory.
@@ -38,9 +39,9 @@ pub(crate) struct Loaded {
 
 /// A model whose configuration and tokenizer are read, and whose weights are found.
 pub(crate) struct Opened {
-    config: ModelConfig,
+    pub(crate) config: ModelConfig,
     tokenizer: Tokenizer,
-    weights: Weights,
+    pub(crate) weights: Weights,
     files: Files,
 }
 
@@ -107,7 +108,15 @@ impl Opened {
         hex::encode(hasher.finalize())
     }
 
-    /// Reads the weights. `files` is [`weight_files`](Self::weight_files) where that is known already.
+    /// Has the rotary frequencies rounded as asked for.
+    pub(crate) fn round_rotary(&mut self, precision: RotaryPrecision) {
+        if precision == RotaryPrecision::Stored {
+            self.config.rope_dtype = self.weights.stored_dtype(EMBEDDING);
+        }
+    }
+
+    /// Reads the weights; `options` name the device itself, not [`DeviceName::Auto`](crate::DeviceName::Auto).
+    /// `files` is [`weight_files`](Self::weight_files) where that is known already.
     pub(crate) fn load(
         mut self,
         options: &LoadOptions,
@@ -115,10 +124,9 @@ impl Opened {
     ) -> Result<Loaded, LoadError> {
         let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
         let matrices = Matrices::new(&self.config, rows, options.dtype);
-        // Embeddings and norms are float32 whatever the type.
-        let vectors = self.config.hidden_size * (rows + 2 * self.config.layers + 1);
-        let weight_bytes = (matrices.bytes + vectors * size_of::<f32>()) as u64;
-        let reservation = options.reserve("weights", weight_bytes)?;
+        let weight_bytes =
+            Backend::weight_bytes(options.device, &self.config, rows, options.dtype, &matrices);
+        let reservation = Backend::reserve(options, "weights", weight_bytes)?;
         if self.tokenizer.id_limit() > rows {
             let file = self.tokenizer.file().to_owned();
             return Err(LoadError::VocabularyTooLarge { file, pieces: self.tokenizer.id_limit(), rows });
@@ -127,13 +135,11 @@ impl Opened {
             let opened = &self;
             let hashes =
                 scope.spawn(move || files.map_or_else(|| opened.weight_files(options.hash_weights), Ok));
-            let model = Llama::load(&self.config, &self.weights, options.dtype)?;
+            let model = Backend::load(&self.config, &self.weights, options, weight_bytes)?;
             let failed = |_| LoadError::Thread { reason: "hashing the weights failed".to_owned() };
             Ok::<_, LoadError>((model, hashes.join().map_err(failed)??))
         })?;
-        if options.rotary_precision == RotaryPrecision::Stored {
-            self.config.rope_dtype = self.weights.stored_dtype(EMBEDDING);
-        }
+        self.round_rotary(options.rotary_precision);
         if let Some(limit) = options.max_sequence_length {
             self.config.context_length = self.config.context_length.min(limit);
         }
