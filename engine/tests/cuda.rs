@@ -12,7 +12,8 @@ mod support;
 use std::path::Path;
 
 use lumos_engine::{
-    DType, DeviceName, Engine, GenerateRequest, Generation, Input, LoadOptions, ModelSource, RotaryPrecision, Sampling,
+    DType, DeviceName, Engine, GenerateRequest, Generation, Input, LoadOptions, ModelSource, RotaryPrecision,
+    Sampling,
 };
 use requests::greedy;
 use support::{Shape, Uniform};
@@ -26,7 +27,8 @@ fn device() -> Option<DeviceName> {
 }
 
 fn load(folder: &Path, device: DeviceName, dtype: DType) -> Engine {
-    let options = LoadOptions { device, dtype, rotary_precision: RotaryPrecision::Stored, ..LoadOptions::default() };
+    let options =
+        LoadOptions { device, dtype, rotary_precision: RotaryPrecision::Stored, ..LoadOptions::default() };
     Engine::load(ModelSource::Folder(folder.to_owned()), options).unwrap()
 }
 
@@ -74,12 +76,14 @@ async fn a_device_is_near_the_processor() {
         for shape in [Shape::tiny(), Shape::small(), Shape::medium()] {
             let folder = tempfile::tempdir().unwrap();
             shape.files(5).write(folder.path());
-            let (there, here) = (load(folder.path(), device, dtype), load(folder.path(), DeviceName::Cpu, dtype));
+            let (there, here) =
+                (load(folder.path(), device, dtype), load(folder.path(), DeviceName::Cpu, dtype));
             assert_eq!((there.device(), here.device()), (device, DeviceName::Cpu));
             let mut random = Uniform::new(2);
             let requests: Vec<GenerateRequest> = (0..40)
                 .map(|index| {
-                    let prompt = (0..1 + random.below(300)).map(|_| random.below(shape.vocabulary) as u32).collect();
+                    let prompt =
+                        (0..1 + random.below(300)).map(|_| random.below(shape.vocabulary) as u32).collect();
                     let temperature = if index % 4 == 0 { 0.7 } else { 0.0 };
                     let sampling = Sampling { temperature, seed: index, ..Sampling::GREEDY };
                     GenerateRequest { sampling, ..greedy(Input::Tokens(prompt), 8, shape.vocabulary) }
@@ -90,7 +94,10 @@ async fn a_device_is_near_the_processor() {
                 let largest = here.first_logits[0].1.abs().max(1.0);
                 for (id, expected) in &here.first_logits {
                     let found = logit(there, *id);
-                    assert!((found - expected).abs() < near * largest, "{dtype}: logit of {id}: {found}, {expected}");
+                    assert!(
+                        (found - expected).abs() < near * largest,
+                        "{dtype}: logit of {id}: {found}, {expected}"
+                    );
                 }
             }
         }

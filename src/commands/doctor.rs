@@ -90,9 +90,17 @@ fn examine() -> Report {
         no_gpu,
         programs: vec![
             program("nats-server", PathBuf::from("nats-server"), "queues between machines"),
-            program("chromium", browser.chromium.unwrap_or_else(|| PathBuf::from("chromium")), "pages in a browser"),
+            program(
+                "chromium",
+                browser.chromium.unwrap_or_else(|| PathBuf::from("chromium")),
+                "pages in a browser",
+            ),
             program("chromedriver", browser.chromedriver, "pages in a browser"),
-            program("mariadbd", PathBuf::from("mariadbd"), "databases of InterCode SQL as the original has them"),
+            program(
+                "mariadbd",
+                PathBuf::from("mariadbd"),
+                "databases of InterCode SQL as the original has them",
+            ),
         ],
         folders: vec![Folder { name: "models of the hub", path: hub.map(|hub| hub.cache), exists }],
     }
