@@ -18,7 +18,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lumos_coordinator::report::Format;
 
 pub(crate) use data::{DataArgs, DataCommand, ImportSqlArgs};
-pub(crate) use engine::{BenchArgs, BenchCommand, BenchEngineArgs, EstimateArgs, VerifyArgs};
+pub(crate) use engine::{BenchArgs, BenchCommand, BenchEngineArgs, DoctorArgs, EstimateArgs, VerifyArgs};
 pub(crate) use fleet::{CancelArgs, FleetArgs, MergeArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
 pub(crate) use memory::MemoryArgs;
 pub(crate) use serve::{ServeArgs, ServeCommand, ServeShopArgs};
@@ -112,6 +112,8 @@ pub(crate) enum Command {
     Complete(CompleteArgs),
     /// Measure this machine
     Bench(BenchArgs),
+    /// Say what this machine and this build have: processor, GPUs, programs, folders
+    Doctor(DoctorArgs),
     /// Predict time and memory of a run
     Estimate(EstimateArgs),
     /// Compute a sample of a run again at another batch size and compare

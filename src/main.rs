@@ -87,6 +87,7 @@ async fn run(cli: Cli) -> Outcome {
         Command::Tool(arguments) => commands::tool::run(&arguments).await,
         Command::Complete(arguments) => commands::complete::run(arguments).await,
         Command::Bench(arguments) => commands::bench::run(&arguments).await,
+        Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Estimate(arguments) => commands::estimate::run(&arguments).await,
         Command::Verify(arguments) => commands::verify::run(&arguments).await,
         Command::Serve(arguments) => commands::serve::run(&arguments).await,

@@ -1,6 +1,7 @@
 //! From flags, environment and files to one resolved specification.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -198,12 +199,17 @@ pub(crate) fn models_of(spec: &ResolvedSpec, arguments: &EngineArgs) -> Result<M
 
 /// Refuses devices that are not there.
 fn check_devices(placement: &Placement) -> Result<(), Failure> {
-    match placement.devices().into_iter().find(|device| matches!(device, Device::Cuda(_))) {
+    let asked = || placement.devices().into_iter().filter(|device| matches!(device, Device::Cuda(_)));
+    let Some(first) = asked().next() else { return Ok(()) };
+    let missing = |device: &dyn Display, why: String| {
+        Failure::input(format!("device `{device}` is not there: {why}"))
+            .hint("leave --device out, or write --device cpu; `lumos doctor` shows what there is")
+    };
+    let gpus = lumos_engine::gpus().map_err(|why| missing(&first, why.to_string()))?;
+    let there = |device: &Device| gpus.iter().any(|gpu| gpu.name.to_string() == device.to_string());
+    match asked().find(|device| !there(device)) {
         None => Ok(()),
-        Some(device) => {
-            Err(Failure::input(format!("device `{device}` is not there; this build computes on the cpu"))
-                .hint("leave --device out, or write --device cpu"))
-        }
+        Some(device) => Err(missing(&device, format!("this machine has {} of them", gpus.len()))),
     }
 }
 

@@ -11,21 +11,27 @@ from transformers import AutoModelForCausalLM
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
-    parser.add_argument("--dtype", choices=["f32", "bf16"], required=True)
+    parser.add_argument("--dtype", choices=["f32", "bf16", "f16"], required=True)
     parser.add_argument("--batch-sizes", required=True)
     parser.add_argument("--decode-prompt", type=int, required=True)
     parser.add_argument("--new-tokens", type=int, required=True)
     parser.add_argument("--prefill-prompt", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
-    dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[arguments.dtype]
-    model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=dtype).eval()
+    dtype = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}[arguments.dtype]
+    model = AutoModelForCausalLM.from_pretrained(arguments.model, dtype=dtype).eval().to(arguments.device)
     vocabulary = model.config.vocab_size
 
     def prompts(rows, length):
-        return torch.randint(3, vocabulary, (rows, length))
+        return torch.randint(3, vocabulary, (rows, length)).to(arguments.device)
+
+    def now():
+        if arguments.device != "cpu":
+            torch.cuda.synchronize(arguments.device)
+        return time.perf_counter()
 
     @torch.inference_mode()
     def prefill(tokens):
@@ -35,11 +41,11 @@ def main():
     @torch.inference_mode()
     def decode(rows, length, count):
         cache, token = prefill(prompts(rows, length))
-        start = time.perf_counter()
+        start = now()
         for _ in range(count):
             output = model(token, past_key_values=cache, use_cache=True)
             token = output.logits[:, -1].argmax(-1, keepdim=True)
-        return rows * count / (time.perf_counter() - start)
+        return rows * count / (now() - start)
 
     decode(1, arguments.decode_prompt, 2)
     result = {"decode": {}}
@@ -49,9 +55,9 @@ def main():
     prefill(tokens[0])
     rates = []
     for one in tokens:
-        start = time.perf_counter()
+        start = now()
         prefill(one)
-        rates.append(arguments.prefill_prompt / (time.perf_counter() - start))
+        rates.append(arguments.prefill_prompt / (now() - start))
     result["prefill"] = sorted(rates)[1]
     print(json.dumps(result))
 

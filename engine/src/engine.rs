@@ -8,12 +8,14 @@ use std::thread::JoinHandle;
 use sha2::{Digest, Sha256};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::backend::Backend;
 use crate::cache::{PageLayout, Pool, TILE, page_size_is_supported};
 use crate::description::ModelDescription;
+use crate::device::DeviceName;
 use crate::error::{GenerateError, LoadError};
 use crate::load::{self, Loaded};
-use crate::memory::{Reservation, cache_share};
-use crate::model::{Matrices, Runner};
+use crate::memory::{Reservation, cache_share, device_share};
+use crate::model::Matrices;
 use crate::options::{LoadOptions, ModelSource};
 use crate::request::{GenerateRequest, Generation, Input, Stop, generation};
 use crate::scheduler::{Completion, Limits, Order, Reply, Scheduler, Submission};
@@ -35,7 +37,7 @@ const MOST_AUTO_BATCH: usize = 256;
 /// Cloning gives another handle to the same model. The scheduler runs on a thread of its own, which ends, and is
 /// joined, when the last handle is dropped or [`Engine::shutdown`] is called.
 ///
-/// With float32 weights the result of a request is the same to the bit whatever else is in flight.
+/// With float32 weights on the processor the result of a request is the same to the bit whatever else is in flight.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
@@ -43,6 +45,7 @@ pub struct Engine {
 
 pub(crate) struct Inner {
     description: ModelDescription,
+    device: DeviceName,
     tokenizer: Arc<Tokenizer>,
     end_of_sequence: Vec<u32>,
     layout: PageLayout,
@@ -76,6 +79,7 @@ impl Engine {
     /// When a file is missing, damaged or of a kind that is not supported; the error names it and a remedy.
     #[allow(clippy::needless_pass_by_value)] // the source is consumed on purpose: an engine owns what it loaded
     pub fn load(source: ModelSource, options: LoadOptions) -> Result<Self, LoadError> {
+        let options = LoadOptions { device: options.device.resolved(), ..options };
         check(&options)?;
         Self::start(load::open(&source)?.load(&options, None)?, &options)
     }
@@ -83,10 +87,10 @@ impl Engine {
     /// Starts the scheduler of a loaded model.
     pub(crate) fn start(loaded: Loaded, options: &LoadOptions) -> Result<Self, LoadError> {
         let Loaded { config, tokenizer, model, description, matrices, weight_bytes, reservation } = loaded;
-        let layout = PageLayout { shape: model.key_values(), positions: options.page_size };
-        let (pages, max_batch) = cache_size(options, &layout, config.context_length);
-        let cache = options.reserve("keys and values", (pages * layout.bytes()) as u64)?;
-        let runner = Runner::new(model, &config, options.threads)?;
+        let layout = model.layout(options.page_size);
+        let (pages, max_batch) = cache_size(options, &layout, config.context_length, model.free_bytes());
+        let cache = Backend::reserve(options, "keys and values", (pages * layout.bytes()) as u64)?;
+        let device = options.device;
         let tokenizer = Arc::new(tokenizer);
         let limits = Limits {
             max_batch,
@@ -95,12 +99,13 @@ impl Engine {
             max_waiting: options.max_waiting,
             context_length: config.context_length,
         };
+        let model = model.start(&config, options, pages, &limits)?;
         let pool = Pool::new(layout, pages, options.reuse_prefixes, seed(&description, options));
         let shut_down = Arc::new(AtomicBool::new(false));
         let counters = Arc::new(Counters::default());
         let (submissions, receiver) = mpsc::channel(CHANNEL);
         let scheduler = Scheduler::new(
-            runner,
+            model,
             tokenizer.clone(),
             limits,
             pool,
@@ -112,9 +117,10 @@ impl Engine {
             .name("lumos-engine".to_owned())
             .spawn(move || scheduler.run())
             .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
-        tracing::info!(?description, pages, max_batch, "model loaded");
+        tracing::info!(?description, %device, pages, max_batch, "model loaded");
         let inner = Inner {
             description,
+            device,
             tokenizer,
             end_of_sequence: config.end_of_sequence,
             layout,
@@ -133,6 +139,11 @@ impl Engine {
     /// What was loaded.
     pub fn description(&self) -> &ModelDescription {
         &self.inner.description
+    }
+
+    /// Where it computes: never [`DeviceName::Auto`].
+    pub fn device(&self) -> DeviceName {
+        self.inner.device
     }
 
     /// The model's tokenizer.
@@ -292,13 +303,21 @@ pub(crate) fn check(options: &LoadOptions) -> Result<(), LoadError> {
     Err(LoadError::InvalidOption { reason })
 }
 
-/// Pages of the cache, and sequences computed together.
-fn cache_size(options: &LoadOptions, layout: &PageLayout, context_length: usize) -> (usize, usize) {
+/// Pages of the cache, and sequences computed together; `on_device` is what its memory has left.
+fn cache_size(
+    options: &LoadOptions,
+    layout: &PageLayout,
+    context_length: usize,
+    on_device: Option<u64>,
+) -> (usize, usize) {
     let automatic = options.max_batch == LoadOptions::AUTO_BATCH;
     let bytes = options.kv_cache_bytes.unwrap_or_else(|| {
         let sequences = if automatic { MOST_AUTO_BATCH } else { options.max_batch };
         let wanted = layout.pages(context_length).saturating_mul(sequences).saturating_mul(layout.bytes());
-        let share = cache_share(options.memory.as_ref(), wanted as u64);
+        let share = match on_device {
+            Some(free) => device_share(free, wanted as u64),
+            None => cache_share(options.memory.as_ref(), wanted as u64),
+        };
         usize::try_from(share).unwrap_or(usize::MAX)
     });
     let pages = bytes / layout.bytes().max(1);

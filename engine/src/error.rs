@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::device::DeviceName;
+
 /// Why a model could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -181,6 +183,14 @@ pub enum LoadError {
         free: u64,
         /// Bytes of the budget.
         total: u64,
+    },
+    /// The device cannot be used.
+    #[error("cannot compute on {device}: {reason}")]
+    Device {
+        /// The device asked for.
+        device: DeviceName,
+        /// What is wrong with it, and what to do.
+        reason: String,
     },
     /// Threads could not be started.
     #[error(

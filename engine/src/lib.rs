@@ -11,9 +11,13 @@
 
 #![warn(unsafe_code)]
 
+mod backend;
 pub mod bench;
 mod cache;
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))] // without it only tests compute with it
+mod cuda;
 mod description;
+mod device;
 mod encoder;
 mod engine;
 mod error;
@@ -36,6 +40,7 @@ mod tokenizer;
 mod fixtures;
 
 pub use description::{ModelDescription, WeightFile};
+pub use device::{DeviceName, Gpu, NoGpu, gpus};
 pub use encoder::{CrossEncoder, ReadError, Reader, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};

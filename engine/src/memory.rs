@@ -75,6 +75,11 @@ pub(crate) fn cache_share(budget: Option<&MemoryBudget>, wanted: u64) -> u64 {
     wanted.max(SMALL_CACHE).min(free / 2)
 }
 
+/// The same on a device, of whose memory `free` is left: a tenth of it, 1 GiB at most, is for buffers and libraries.
+pub(crate) fn device_share(free: u64, wanted: u64) -> u64 {
+    wanted.max(SMALL_CACHE).min(free - (free / 10).min(1 << 30))
+}
+
 /// Bytes that this process could still take, as far as Linux says: what is available in the machine and in the
 /// control group.
 pub fn free_memory() -> Option<u64> {
@@ -116,6 +121,8 @@ mod tests {
         let budget = MemoryBudget::new(1 << 20);
         assert_eq!(cache_share(Some(&budget), 5), 1 << 19);
         assert!(cache_share(None, 5) <= SMALL_CACHE);
+        assert_eq!((device_share(80 << 30, 5), device_share(80 << 30, u64::MAX)), (SMALL_CACHE, 79 << 30));
+        assert_eq!(device_share(100, u64::MAX), 90);
         assert_eq!(available("MemTotal: 9 kB\nMemAvailable:    1000 kB\n"), Some(1_024_000));
         assert_eq!(available("MemTotal: 9 kB\n"), None);
     }

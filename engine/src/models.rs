@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::SystemTime;
 
 use crate::description::WeightFile;
+use crate::device::DeviceName;
 use crate::engine::{Engine, Inner, check};
 use crate::error::LoadError;
 use crate::load::{self, Opened};
@@ -29,6 +30,7 @@ type Slot = Mutex<Weak<Inner>>;
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     content: String,
+    device: DeviceName,
     dtype: DType,
     rotary_precision: RotaryPrecision,
 }
@@ -68,8 +70,8 @@ impl Models {
         Self { budget: Some(budget), ..Self::default() }
     }
 
-    /// The engine of this model: the one that is loaded already with equal weights, shape and tokenizer, the same type
-    /// of weights and the same rotary precision, or a new one. Folders are told apart by what is in them; their weights
+    /// The engine of this model: the one that is loaded already with equal weights, shape and tokenizer, the same device and
+    /// type of weights and the same rotary precision, or a new one. Folders are told apart by what is in them; their weights
     /// are read and hashed when a folder is first asked for or has changed.
     ///
     /// The other options count for the first request only. A model that several ask for at once is loaded once;
@@ -80,16 +82,16 @@ impl Models {
     #[allow(clippy::needless_pass_by_value)] // as [`Engine::load`]: an engine owns what it loaded
     pub fn engine(&self, source: ModelSource, options: LoadOptions) -> Result<Engine, LoadError> {
         let memory = options.memory.or_else(|| self.budget.clone());
-        let options = LoadOptions { memory, ..options };
+        let options = LoadOptions { memory, device: options.device.resolved(), ..options };
         check(&options)?;
         let (known, opened) = self.identify(&source)?;
-        let dtype = options.dtype;
+        let LoadOptions { device, dtype, .. } = options;
         // Stored or full, a GGUF file's frequencies are the same.
         let rotary_precision = match known.is_gguf {
             true => RotaryPrecision::Full,
             false => options.rotary_precision,
         };
-        let slot = self.slot(Key { content: known.content, dtype, rotary_precision });
+        let slot = self.slot(Key { content: known.content, device, dtype, rotary_precision });
         let mut slot = lock(&slot);
         if let Some(inner) = slot.upgrade() {
             return Ok(Engine { inner });

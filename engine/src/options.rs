@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::memory::{MemoryBudget, Reservation};
 use crate::random::RandomShape;
@@ -13,7 +14,8 @@ use crate::random::RandomShape;
 /// The type that weights are kept in.
 ///
 /// All arithmetic is float32. With [`DType::Bf16`] or [`DType::F16`] the matrices are rounded to that type and
-/// take half the memory; norms, embeddings and activations stay float32.
+/// take half the memory; norms, embeddings and activations stay float32. On a GPU so are rounded, and take half the
+/// memory, embeddings, keys and values, and what matrices are multiplied with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DType {
@@ -75,6 +77,8 @@ pub enum RotaryPrecision {
 /// How a model is loaded and run. Start from [`LoadOptions::default`].
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
+    /// Where the model computes.
+    pub device: DeviceName,
     /// Type of the weights in memory.
     pub dtype: DType,
     /// Sequences computed together; further ones wait. [`LoadOptions::AUTO_BATCH`] for as many as the cache's memory
@@ -127,6 +131,7 @@ impl LoadOptions {
 impl Default for LoadOptions {
     fn default() -> Self {
         Self {
+            device: DeviceName::Cpu,
             dtype: DType::F32,
             max_batch: 32,
             threads: None,

@@ -21,6 +21,12 @@ impl Sampling {
         }
         Ok(())
     }
+
+    /// Whether the most likely token is always chosen.
+    pub(crate) fn is_greedy(&self) -> bool {
+        // Below this, dividing by the temperature leaves the float range.
+        self.temperature < 1e-7 || self.top_k == Some(1)
+    }
 }
 
 /// The token that follows; `index` counts the tokens generated so far. `None` when a logit is not finite.
@@ -28,8 +34,7 @@ pub(crate) fn sample(logits: &[f32], sampling: &Sampling, index: usize) -> Optio
     if logits.iter().fold(false, |any, logit| any | !logit.is_finite()) {
         return None;
     }
-    // Below this, dividing by the temperature leaves the float range.
-    if sampling.temperature < 1e-7 || sampling.top_k == Some(1) {
+    if sampling.is_greedy() {
         return Some(greedy(logits));
     }
     let temperature = sampling.temperature;

@@ -54,6 +54,9 @@ pub(crate) struct BenchEngineArgs {
     /// Type of the weights in memory: f32, bf16, f16.
     #[arg(long, value_name = "TYPE", default_value = "f32", env = "LUMOS_DTYPE")]
     pub(crate) dtype: lumos_engine::DType,
+    /// Where the model computes: cpu, cuda:N, or auto for a GPU if there is one.
+    #[arg(long, value_name = "DEVICE", default_value_t, env = "LUMOS_DEVICE")]
+    pub(crate) device: lumos_engine::DeviceName,
     /// Threads that compute [default: all cores]
     #[arg(long, value_name = "N", env = "LUMOS_THREADS")]
     pub(crate) threads: Option<usize>,
@@ -66,6 +69,22 @@ pub(crate) struct BenchEngineArgs {
     /// Write the random weights as a Hugging Face folder and measure nothing.
     #[arg(long, value_name = "DIR", conflicts_with = "model")]
     pub(crate) save_weights: Option<PathBuf>,
+}
+
+const DOCTOR_EXAMPLES: &str = "\
+Examples:
+  lumos doctor
+  lumos doctor --json | jq .gpus
+
+Nothing is changed or downloaded; what is missing is no error. A GPU is used by builds with the feature `cuda` only.";
+
+/// How to tell.
+#[derive(Debug, Args)]
+#[command(after_help = DOCTOR_EXAMPLES)]
+pub(crate) struct DoctorArgs {
+    /// As one JSON object, in place of lines.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Which of the two are measured.

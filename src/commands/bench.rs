@@ -6,7 +6,7 @@ use std::path::Path;
 use bytesize::ByteSize;
 use comfy_table::{CellAlignment, Table, presets};
 use lumos_engine::bench::{BenchCell, BenchReport, BenchSettings, measure};
-use lumos_engine::{DType, LoadOptions, ModelSource, RandomShape};
+use lumos_engine::{DType, DeviceName, LoadOptions, ModelSource, RandomShape};
 use lumos_tasks::{Formulation, Role};
 
 use crate::cli::{BenchArgs, BenchCommand, BenchEngineArgs};
@@ -26,6 +26,7 @@ pub(crate) async fn run(arguments: &BenchArgs) -> Outcome {
     let settings = BenchSettings {
         source: source(arguments)?,
         options: LoadOptions {
+            device: arguments.device,
             dtype: arguments.dtype,
             threads: arguments.threads,
             hash_weights: false,
@@ -103,15 +104,19 @@ fn text(name: &str, report: &BenchReport) -> String {
         table.add_row(row(cell));
     }
     let limits = &report.limits;
+    let place = match report.device {
+        DeviceName::Cuda(_) => report.device.to_string(),
+        DeviceName::Auto | DeviceName::Cpu => format!("{} threads", report.threads),
+    };
     format!(
-        "{name}: {:.1} M parameters, {}, {} of weights, {} threads\n\
+        "{name}: {:.1} M parameters, {}, {} of weights, {}\n\
          prompts of {} tokens, {} tokens generated for each\n\
          limits: reading memory {:.1} GB/s, products {:.0} GFLOP/s\n\n{table}\n\n\
          first token: mean over a batch that asks at once; second turn: the same for prompt, reply and 16 more tokens\n",
         report.model.parameters as f64 / 1e6,
         report.model.quantization.clone().unwrap_or_else(|| report.model.dtype.to_string()),
         ByteSize(report.weight_bytes),
-        report.threads,
+        place,
         report.prompt_tokens,
         report.new_tokens,
         limits.read_bytes_per_second / 1e9,

@@ -5,6 +5,7 @@ pub(crate) mod cancel;
 pub(crate) mod complete;
 pub(crate) mod completions;
 pub(crate) mod data;
+pub(crate) mod doctor;
 pub(crate) mod estimate;
 pub(crate) mod fetch;
 pub(crate) mod judge;

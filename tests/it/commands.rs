@@ -8,13 +8,31 @@ use crate::support::{expect, fed, rows, shared};
 fn help_reads_well() {
     for command in [
         "run", "report", "replay", "tool", "complete", "fetch", "show", "worker", "status", "merge", "bench",
-        "estimate", "verify",
+        "estimate", "verify", "doctor",
     ] {
         let (stdout, _) = expect(0, &[command, "--help"]);
         insta::assert_snapshot!(format!("help_{command}"), stdout);
     }
     let (stdout, _) = expect(0, &["--help"]);
     insta::assert_snapshot!("help", stdout);
+}
+
+/// Whatever the machine lacks, it is said and is no error.
+#[test]
+fn the_doctor_says_what_there_is() {
+    let (stdout, stderr) = expect(0, &["doctor", "--json"]);
+    assert_eq!(stderr, "");
+    let report: Value = serde_json::from_str(&stdout).unwrap();
+    assert!(report["cores"].as_u64().unwrap() >= 1);
+    assert_eq!(report["linear_paths"].as_array().unwrap().len(), 3);
+    let gpus = report["gpus"].as_array().unwrap();
+    assert_eq!(gpus.is_empty(), report["no_gpu"].is_string(), "{report}");
+    let (text, _) = expect(0, &["doctor"]);
+    match report["no_gpu"].as_str() {
+        Some(reason) => assert!(text.contains(reason), "{text}"),
+        None => assert!(text.contains(gpus[0]["model"].as_str().unwrap()), "{text}"),
+    }
+    assert!(text.contains("nats-server: "), "{text}");
 }
 
 #[test]

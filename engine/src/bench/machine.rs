@@ -35,7 +35,7 @@ pub struct MachineLimits {
 ///
 /// # Errors
 /// When threads cannot be started.
-pub(super) fn machine_limits(
+pub(crate) fn machine_limits(
     threads: usize,
     dtype: DType,
     format: Option<QuantizedFormat>,

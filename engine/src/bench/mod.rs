@@ -8,14 +8,16 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use crate::backend::Backend;
 use crate::description::ModelDescription;
+use crate::device::DeviceName;
 use crate::engine::Engine;
 use crate::error::{GenerateError, LoadError};
 use crate::options::{LoadOptions, ModelSource};
 use crate::request::{GenerateRequest, Input, Sampling, Stop};
 use crate::stream::StreamEvent;
 pub use machine::MachineLimits;
-use machine::machine_limits;
+pub(crate) use machine::machine_limits;
 
 /// Tokens that a second turn adds to what the first one left.
 const SECOND_TURN: usize = 16;
@@ -42,7 +44,10 @@ pub struct BenchSettings {
 pub struct BenchReport {
     /// The model.
     pub model: ModelDescription,
-    /// Threads that computed.
+    /// Where the model computed.
+    #[serde(default)]
+    pub device: DeviceName,
+    /// Threads that computed; on a GPU they only drive it.
     pub threads: usize,
     /// Tokens of each prompt.
     pub prompt_tokens: usize,
@@ -123,6 +128,7 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
         .options
         .threads
         .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    let device = settings.options.device.resolved();
     let mut limits = None;
     let largest = settings.batch_sizes.iter().copied().max().unwrap_or(1);
     let mut cells = Vec::new();
@@ -135,9 +141,12 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
         round(&engine, settings, 1, u64::MAX).await?;
         let limits = match limits {
             Some(limits) => limits,
-            None => {
-                *limits.insert(machine_limits(threads, settings.options.dtype, engine.matrices().format)?)
-            }
+            None => *limits.insert(Backend::limits(
+                device,
+                threads,
+                settings.options.dtype,
+                engine.matrices().format,
+            )?),
         };
         for batch_size in &settings.batch_sizes {
             cells.push(cell(&engine, settings, *batch_size, reuse, &limits).await?);
@@ -150,6 +159,7 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
     let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
     Ok(BenchReport {
         model,
+        device,
         threads,
         prompt_tokens,
         new_tokens,

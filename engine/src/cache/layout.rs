@@ -18,7 +18,20 @@ pub(crate) struct KeyValueShape {
     pub(crate) head_size: usize,
 }
 
-/// What one page holds: for every layer and key-value head the keys, tile after tile (`head_size` × positions of the
+/// Whose memory pages are in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Storage {
+    /// The engine's own, as float32.
+    #[default]
+    Memory,
+    /// A device's, whose model lays them out by itself.
+    Device {
+        /// Bytes of one number.
+        width: usize,
+    },
+}
+
+/// What one page holds in the engine's own memory: for every layer and key-value head the keys, tile after tile (`head_size` × positions of the
 /// tile, transposed so that scores of neighbouring positions are computed side by side), then the values
 /// (positions × `padded_head`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +39,7 @@ pub(crate) struct PageLayout {
     pub(crate) shape: KeyValueShape,
     /// Positions in a page.
     pub(crate) positions: usize,
+    pub(crate) storage: Storage,
 }
 
 impl PageLayout {
@@ -46,7 +60,13 @@ impl PageLayout {
 
     /// Bytes of a page.
     pub(crate) fn bytes(&self) -> usize {
-        self.floats() * size_of::<f32>()
+        match self.storage {
+            Storage::Memory => self.floats() * size_of::<f32>(),
+            Storage::Device { width } => {
+                let KeyValueShape { layers, heads, head_size } = self.shape;
+                2 * layers * self.positions * heads * head_size * width
+            }
+        }
     }
 
     /// Pages that hold this many positions.

@@ -7,9 +7,10 @@
 
 mod index;
 mod layout;
+mod page;
 mod pool;
 mod sequence;
 
-pub(crate) use layout::{KeyValueShape, PageLayout, TILE, page_size_is_supported};
+pub(crate) use layout::{KeyValueShape, PageLayout, Storage, TILE, page_size_is_supported};
 pub(crate) use pool::Pool;
 pub(crate) use sequence::KvCache;

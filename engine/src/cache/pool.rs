@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use super::index::{BlockId, PrefixIndex};
 use super::layout::PageLayout;
+use super::page::PageMemory;
 use super::sequence::{KvCache, Page};
-use crate::model::AlignedBuffer;
 
 /// All pages of an engine: free, cached (published, held by nobody) or held by sequences.
 pub(crate) struct Pool {
     layout: PageLayout,
     /// Most pages there may be.
     capacity: usize,
-    free: Vec<AlignedBuffer>,
+    free: Vec<PageMemory>,
     /// Pages that sequences hold for themselves.
     own: usize,
     index: PrefixIndex,
     /// Storage of the published blocks.
-    published: Vec<Option<Arc<AlignedBuffer>>>,
+    published: Vec<Option<Arc<PageMemory>>>,
     reuse: bool,
     evictions: u64,
 }
@@ -125,8 +125,7 @@ impl Pool {
             let at = cache.blocks.len();
             let tokens = &tokens[at * size..(at + 1) * size];
             let parent = cache.blocks.last().copied();
-            let Page::Own(page) =
-                std::mem::replace(&mut cache.pages[at], Page::Own(AlignedBuffer::default()))
+            let Page::Own(page) = std::mem::replace(&mut cache.pages[at], Page::Own(PageMemory::default()))
             else {
                 panic!("a page is published once");
             };
@@ -174,11 +173,16 @@ impl Pool {
     pub(crate) fn check<'a>(&self, caches: impl Iterator<Item = &'a KvCache>) {
         let mut holders = std::collections::HashMap::new();
         let mut own = 0;
+        let mut numbers: Vec<u32> = self.free.iter().map(PageMemory::number).collect();
+        numbers.extend(self.published.iter().flatten().map(|page| page.number()));
         for cache in caches {
             assert!(cache.length() <= cache.page_count() * self.layout.positions);
             for (at, page) in cache.pages.iter().enumerate() {
                 match (page, cache.blocks.get(at)) {
-                    (Page::Own(_), None) => own += 1,
+                    (Page::Own(page), None) => {
+                        own += 1;
+                        numbers.push(page.number());
+                    }
                     (Page::Shared(page), Some(block)) => {
                         assert!(Arc::ptr_eq(page, &self.storage(*block)), "another page under {block:?}");
                         *holders.entry(*block).or_default() += 1;
@@ -188,6 +192,8 @@ impl Pool {
             }
         }
         assert_eq!(own, self.own, "pages that sequences hold for themselves");
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..self.allocated() as u32), "pages have numbers of their own");
         self.index.check(&holders);
         assert!(self.allocated() <= self.capacity, "the pool is over its budget");
         let mut hands = vec![1; self.published.len()];
@@ -213,18 +219,18 @@ impl Pool {
         tokens[..tokens.len().saturating_sub(1)].chunks_exact(self.layout.positions)
     }
 
-    fn storage(&self, block: BlockId) -> Arc<AlignedBuffer> {
+    fn storage(&self, block: BlockId) -> Arc<PageMemory> {
         self.published[block.index()].clone().expect("a published block has a page")
     }
 
     /// A page, which must be available.
-    fn take(&mut self) -> AlignedBuffer {
+    fn take(&mut self) -> PageMemory {
         self.own += 1;
         if let Some(page) = self.free.pop() {
             return page;
         }
         if self.allocated() <= self.capacity {
-            return AlignedBuffer::zeros(self.layout.floats());
+            return PageMemory::new(self.allocated() - 1, &self.layout);
         }
         let page = self.index.evict().and_then(|block| self.published[block.index()].take());
         self.evictions += 1;
@@ -235,11 +241,14 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::KeyValueShape;
+    use crate::cache::{KeyValueShape, Storage};
     use proptest::prelude::*;
 
-    const LAYOUT: PageLayout =
-        PageLayout { shape: KeyValueShape { layers: 1, heads: 1, head_size: 2 }, positions: 4 };
+    const LAYOUT: PageLayout = PageLayout {
+        shape: KeyValueShape { layers: 1, heads: 1, head_size: 2 },
+        positions: 4,
+        storage: Storage::Memory,
+    };
 
     /// Computes the rest of `tokens`: what a position holds is the sum of all tokens up to it.
     fn compute(pool: &mut Pool, cache: &mut KvCache, tokens: &[u32]) {

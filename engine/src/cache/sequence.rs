@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::index::BlockId;
 use super::layout::PageLayout;
-use crate::model::AlignedBuffer;
+use super::page::PageMemory;
 
 /// A page as one sequence holds it.
 pub(super) enum Page {
     /// Written by this sequence, seen by nobody else.
-    Own(AlignedBuffer),
+    Own(PageMemory),
     /// Published: full, and never written again.
-    Shared(Arc<AlignedBuffer>),
+    Shared(Arc<PageMemory>),
 }
 
 /// A sequence's cache: published pages first, then its own. A [`Pool`](super::Pool) lends the pages.
@@ -40,6 +40,14 @@ impl KvCache {
     /// Pages held, published or not.
     pub(crate) fn page_count(&self) -> usize {
         self.pages.len()
+    }
+
+    /// Numbers of the pages held, in the order of positions.
+    pub(crate) fn page_numbers(&self) -> impl Iterator<Item = u32> {
+        self.pages.iter().map(|page| match page {
+            Page::Own(page) => page.number(),
+            Page::Shared(page) => page.number(),
+        })
     }
 
     /// Positions in published pages.

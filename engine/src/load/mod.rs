@@ -14,12 +14,14 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::cache::{KeyValueShape, PageLayout, TILE};
+use crate::backend::Backend;
+use crate::cache::{KeyValueShape, PageLayout, Storage, TILE};
 use crate::description::{ModelDescription, WeightFile};
+use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::footprint::Footprint;
 use crate::memory::Reservation;
-use crate::model::{Llama, Matrices};
+use crate::model::Matrices;
 use crate::options::{DType, LoadOptions, ModelSource, RotaryPrecision};
 use crate::tokenizer::Tokenizer;
 use adapter::Adapter;
@@ -37,7 +39,7 @@ const EMBEDDING: &str = "model.embed_tokens.weight";
 pub(crate) struct Loaded {
     pub(crate) config: ModelConfig,
     pub(crate) tokenizer: Tokenizer,
-    pub(crate) model: Llama,
+    pub(crate) model: Backend,
     pub(crate) description: ModelDescription,
     pub(crate) matrices: Matrices,
     /// Bytes of the weights in memory.
@@ -48,9 +50,9 @@ pub(crate) struct Loaded {
 
 /// A model whose configuration and tokenizer are read, and whose weights are found.
 pub(crate) struct Opened {
-    config: ModelConfig,
+    pub(crate) config: ModelConfig,
     tokenizer: Tokenizer,
-    weights: Weights,
+    pub(crate) weights: Weights,
     files: Files,
 }
 
@@ -155,7 +157,8 @@ impl Opened {
     /// What the model takes in memory.
     pub(crate) fn footprint(&self, dtype: DType) -> Result<Footprint, LoadError> {
         let config = &self.config;
-        let (_, _, weight_bytes) = self.matrices(dtype)?;
+        let (rows, matrices) = self.matrices(DeviceName::Cpu, dtype)?;
+        let weight_bytes = Backend::weight_bytes(DeviceName::Cpu, config, rows, dtype, &matrices);
         let layout = PageLayout {
             shape: KeyValueShape {
                 layers: config.layers,
@@ -163,34 +166,44 @@ impl Opened {
                 head_size: config.head_size,
             },
             positions: TILE,
+            storage: Storage::Memory,
         };
         let cache_bytes_per_token = (layout.bytes() / TILE) as u64;
         Ok(Footprint { weight_bytes, cache_bytes_per_token, context_length: config.context_length })
     }
 
-    /// Rows of the embedding, the matrices, and the bytes of all weights in memory.
-    fn matrices(&self, dtype: DType) -> Result<(usize, Matrices, u64), LoadError> {
+    /// Rows of the embedding, and the matrices. On a GPU blocks are widened to floats.
+    fn matrices(&self, device: DeviceName, dtype: DType) -> Result<(usize, Matrices), LoadError> {
         let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
         let mut matrices = Matrices::new(&self.config, rows, dtype);
         let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
-        if let Some(bytes) = self.weights.quantized_bytes(unread, dtype.width()) {
+        let kept = self.weights.quantized_bytes(unread, dtype.width());
+        if let Some(bytes) = kept.filter(|_| !matches!(device, DeviceName::Cuda(_))) {
             matrices.bytes = bytes;
             matrices.format = self.weights.most_common_format();
         }
-        // Embeddings and norms are float32 whatever the type.
-        let vectors = self.config.hidden_size * (rows + 2 * self.config.layers + 1);
-        let bytes = (matrices.bytes + vectors * size_of::<f32>()) as u64;
-        Ok((rows, matrices, bytes))
+        Ok((rows, matrices))
     }
 
-    /// Reads the weights. `files` is [`weight_files`](Self::weight_files) where that is known already.
+    /// Has the rotary frequencies rounded as asked for.
+    pub(crate) fn round_rotary(&mut self, precision: RotaryPrecision) {
+        // What a GGUF file computes is defined by llama.cpp, which has the frequencies in float32.
+        if precision == RotaryPrecision::Stored && !self.is_gguf() {
+            self.config.rope_dtype = self.weights.stored_dtype(EMBEDDING);
+        }
+    }
+
+    /// Reads the weights; `options` name the device itself, not [`DeviceName::Auto`](crate::DeviceName::Auto).
+    /// `files` is [`weight_files`](Self::weight_files) where that is known already.
     pub(crate) fn load(
         mut self,
         options: &LoadOptions,
         files: Option<Vec<WeightFile>>,
     ) -> Result<Loaded, LoadError> {
-        let (rows, matrices, weight_bytes) = self.matrices(options.dtype)?;
-        let reservation = options.reserve("weights", weight_bytes)?;
+        let (rows, matrices) = self.matrices(options.device, options.dtype)?;
+        let weight_bytes =
+            Backend::weight_bytes(options.device, &self.config, rows, options.dtype, &matrices);
+        let reservation = Backend::reserve(options, "weights", weight_bytes)?;
         if self.tokenizer.id_limit() > rows {
             let file = self.tokenizer.file().to_owned();
             return Err(LoadError::VocabularyTooLarge { file, pieces: self.tokenizer.id_limit(), rows });
@@ -199,14 +212,11 @@ impl Opened {
             let opened = &self;
             let hashes =
                 scope.spawn(move || files.map_or_else(|| opened.weight_files(options.hash_weights), Ok));
-            let model = Llama::load(&self.config, &self.weights, options.dtype)?;
+            let model = Backend::load(&self.config, &self.weights, options, weight_bytes)?;
             let failed = |_| LoadError::Thread { reason: "hashing the weights failed".to_owned() };
             Ok::<_, LoadError>((model, hashes.join().map_err(failed)??))
         })?;
-        // What a GGUF file computes is defined by llama.cpp, which has the frequencies in float32.
-        if options.rotary_precision == RotaryPrecision::Stored && !self.is_gguf() {
-            self.config.rope_dtype = self.weights.stored_dtype(EMBEDDING);
-        }
+        self.round_rotary(options.rotary_precision);
         if let Some(limit) = options.max_sequence_length {
             self.config.context_length = self.config.context_length.min(limit);
         }

@@ -220,7 +220,7 @@ fn softmax(scores: &mut [f32], first: usize, end: usize, scale: f32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cache::{KeyValueShape, PageLayout, Pool};
+    use crate::cache::{KeyValueShape, PageLayout, Pool, Storage};
     use crate::fixtures::Uniform;
     use proptest::prelude::*;
 
@@ -295,7 +295,7 @@ mod tests {
                 .map(|count| (random.values(count, 2.0), random.values(count, 2.0)))
                 .collect();
             let caches = |positions: usize| -> Vec<KvCache> {
-                let layout = PageLayout { shape: kept, positions };
+                let layout = PageLayout { shape: kept, positions, storage: Storage::Memory };
                 contents.iter().map(|(keys, values)| filled(layout, layers - 1, keys, values)).collect()
             };
             let (stride, width) = (query_heads * head_size + 7, query_heads * head_size);

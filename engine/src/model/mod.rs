@@ -6,6 +6,7 @@ mod elementwise;
 mod kernel;
 mod linear;
 mod llama;
+mod prediction;
 mod quantized;
 mod rope;
 mod runner;
@@ -17,6 +18,8 @@ pub(crate) use kernel::Execution;
 pub use linear::linear_path;
 pub(crate) use linear::{Linear, LinearScratch, Matrix, to_f32};
 pub(crate) use llama::{Llama, Matrices};
+pub(crate) use prediction::{Choice, Prediction, Predictions};
+pub(crate) use rope::RotaryTable;
 pub(crate) use runner::Runner;
 pub(crate) use simd::QuantizedFormat;
 
@@ -33,15 +36,20 @@ pub(crate) struct Chunk<'a> {
     pub(crate) tokens: &'a [u32],
     /// The sequence's cache, which has room for these tokens and holds them too afterwards.
     pub(crate) cache: &'a mut KvCache,
-    /// Whether the logits after the last token are wanted.
+    /// Whether it is wanted what follows the last token.
     pub(crate) logits: bool,
+    /// Whether the most likely token is enough, so that a device need not send all logits back.
+    pub(crate) greedy: bool,
 }
 
 /// What the scheduler needs of a model.
 pub(crate) trait LanguageModel: Send {
-    /// Number of logits.
-    fn vocabulary(&self) -> usize;
+    /// Advances all sequences and returns what follows those that want it, in order.
+    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Predictions<'_>, ForwardError>;
+}
 
-    /// Advances all sequences and returns the logits of those that want them, one row each, in order.
-    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<&[f32], ForwardError>;
+impl LanguageModel for Box<dyn LanguageModel> {
+    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Predictions<'_>, ForwardError> {
+        (**self).forward(chunks)
+    }
 }

@@ -36,6 +36,11 @@ impl RotaryTable {
         }
     }
 
+    /// The table as far as it was computed: a position's cosines, then its sines.
+    pub(crate) fn values(&self) -> &[f32] {
+        &self.table
+    }
+
     /// Turns one head (`head_size` floats) by its position, which must be within what was reserved.
     pub(crate) fn rotate(&self, head: &mut [f32], position: usize) {
         let half = self.frequencies.len();

@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 use crate::cache::Pool;
 use crate::error::GenerateError;
-use crate::model::{Chunk, LanguageModel};
+use crate::model::{Chunk, LanguageModel, Predictions};
 use crate::statistics::Counters;
 use crate::tokenizer::Tokenizer;
 use sequence::Sequence;
@@ -160,7 +160,6 @@ impl<M: LanguageModel> Scheduler<M> {
 
     /// Computes what was planned and hands out what it finished.
     fn step(&mut self) {
-        let vocabulary = self.model.vocabulary();
         let mut chunks: Vec<Chunk<'_>> = self.running.iter_mut().filter_map(Sequence::chunk).collect();
         let tokens = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
         Counters::add(&self.counters.steps, 1);
@@ -171,11 +170,11 @@ impl<M: LanguageModel> Scheduler<M> {
         // is seen.
         let result = catch_unwind(AssertUnwindSafe(move || {
             let model = model;
-            forward(model, step, vocabulary)
+            forward(model, step)
         }));
         drop(chunks);
-        let logits = match result {
-            Ok(Ok(logits)) => logits,
+        let predictions = match result {
+            Ok(Ok(predictions)) => predictions,
             Ok(Err(reason)) => return self.fail_step(&reason),
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -183,15 +182,15 @@ impl<M: LanguageModel> Scheduler<M> {
                 return self.fail_step(&format!("internal error: {reason}"));
             }
         };
-        let mut rows = logits.chunks_exact(vocabulary.max(1));
+        let mut predictions = predictions.iter();
         let mut ended = Vec::new();
         let taking_part = self.running.iter_mut().enumerate().filter(|(_, sequence)| sequence.in_step > 0);
         for (index, sequence) in taking_part {
             sequence.publish(&mut self.pool);
             if sequence.remaining() == 0
-                && let Some(logits) = rows.next()
+                && let Some(prediction) = predictions.next()
             {
-                match sequence.take_logits(logits, &self.tokenizer, self.limits.context_length) {
+                match sequence.take_prediction(prediction, &self.tokenizer, self.limits.context_length) {
                     Some(outcome) => ended.push((index, outcome)),
                     None => sequence.stream(),
                 }
@@ -229,14 +228,14 @@ impl<M: LanguageModel> Scheduler<M> {
 fn forward<'a, M: LanguageModel>(
     model: &'a mut M,
     chunks: &mut [Chunk<'_>],
-    vocabulary: usize,
-) -> Result<&'a [f32], String> {
+) -> Result<Predictions<'a>, String> {
     let wanted = chunks.iter().filter(|chunk| chunk.logits).count();
-    let logits = model.forward(chunks).map_err(|error| error.to_string())?;
-    if logits.len() == wanted * vocabulary {
-        Ok(logits)
+    let predictions = model.forward(chunks).map_err(|error| error.to_string())?;
+    let count = predictions.iter().count();
+    if count == wanted {
+        Ok(predictions)
     } else {
-        Err(format!("the model returned {} logits instead of {}", logits.len(), wanted * vocabulary))
+        Err(format!("the model returned {count} predictions instead of {wanted}"))
     }
 }
 

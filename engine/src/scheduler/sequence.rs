@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::cache::{KvCache, PageLayout, Pool};
 use crate::error::GenerateError;
-use crate::model::Chunk;
+use crate::model::{Chunk, Prediction};
 use crate::request::{Finish, Sampling, first_stop};
 use crate::sampler::{highest, sample};
 use crate::tokenizer::Tokenizer;
@@ -161,25 +161,36 @@ impl Sequence {
         let start = self.cache.length();
         let end = start + self.in_step;
         let logits = end == self.known.len();
-        (self.in_step > 0).then(|| Chunk { tokens: &self.known[start..end], cache: &mut self.cache, logits })
+        let wants_logits = self.order.first_logits > 0 && self.known.len() == self.prompt_length;
+        let greedy = self.order.sampling.is_greedy() && !wants_logits;
+        let tokens = &self.known[start..end];
+        (self.in_step > 0).then(|| Chunk { tokens, cache: &mut self.cache, logits, greedy })
     }
 
     /// Chooses the next token; the outcome when that was the last one.
-    pub(super) fn take_logits(
+    pub(super) fn take_prediction(
         &mut self,
-        logits: &[f32],
+        prediction: Prediction<'_>,
         tokenizer: &Tokenizer,
         context_length: usize,
     ) -> Option<Result<Finish, GenerateError>> {
         let index = self.known.len() - self.prompt_length;
-        if index == 0 && self.order.first_logits > 0 {
+        if let Prediction::Logits(logits) = prediction
+            && index == 0
+            && self.order.first_logits > 0
+        {
             self.first_logits = highest(logits, self.order.first_logits);
         }
         if self.order.max_new_tokens == 0 {
             return Some(Ok(Finish::Length));
         }
         let position = self.known.len();
-        let Some(chosen) = sample(logits, &self.order.sampling, index) else {
+        let chosen = match prediction {
+            Prediction::Logits(logits) => sample(logits, &self.order.sampling, index),
+            Prediction::Token(token) => Some(token),
+            Prediction::NotFinite => None,
+        };
+        let Some(chosen) = chosen else {
             return Some(Err(GenerateError::NotFinite { position }));
         };
         let token = self.order.forced.get(index).copied().unwrap_or(chosen);

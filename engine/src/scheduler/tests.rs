@@ -7,14 +7,17 @@ use super::*;
 use crate::fixtures::byte_tokenizer;
 use tokio::sync::oneshot;
 
-use crate::cache::{KeyValueShape, PageLayout};
-use crate::model::ForwardError;
+use crate::cache::{KeyValueShape, PageLayout, Storage};
+use crate::model::{ForwardError, Predictions};
 use crate::request::{Finish, Sampling};
 
 const VOCABULARY: usize = 100;
 pub(super) const CONTEXT: usize = 40;
-pub(super) const LAYOUT: PageLayout =
-    PageLayout { shape: KeyValueShape { layers: 1, heads: 1, head_size: 2 }, positions: 4 };
+pub(super) const LAYOUT: PageLayout = PageLayout {
+    shape: KeyValueShape { layers: 1, heads: 1, head_size: 2 },
+    positions: 4,
+    storage: Storage::Memory,
+};
 
 /// Continues with the number after the last token. Token 99 fails, 98 panics, 97 gives logits that are no numbers.
 pub(super) struct Counting {
@@ -26,11 +29,7 @@ pub(super) struct Counting {
 }
 
 impl LanguageModel for Counting {
-    fn vocabulary(&self) -> usize {
-        VOCABULARY
-    }
-
-    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<&[f32], ForwardError> {
+    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Predictions<'_>, ForwardError> {
         std::thread::sleep(self.pause);
         self.steps.lock().unwrap().push(chunks.iter().map(|chunk| chunk.tokens.len()).collect());
         self.logits.clear();
@@ -48,7 +47,7 @@ impl LanguageModel for Counting {
                 self.logits[start + (last + 1) % VOCABULARY] = if last == 97 { f32::NAN } else { 1.0 };
             }
         }
-        Ok(&self.logits)
+        Ok(Predictions::from_logits(&self.logits, VOCABULARY))
     }
 }
 

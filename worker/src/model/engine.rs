@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 use lumos_engine::{
-    DType, Engine, GenerateError, GenerateRequest, LoadError, LoadOptions, MemoryBudget, ModelSource,
-    RotaryPrecision,
+    DType, DeviceName, Engine, GenerateError, GenerateRequest, LoadError, LoadOptions, MemoryBudget,
+    ModelSource, RotaryPrecision,
 };
 use lumos_tasks::{Completion, Device, Finish, Input, Request, Sampling, Stop};
 
@@ -95,6 +95,11 @@ impl EngineSettings {
             // The manifest's identity hashes the files; once is enough.
             hash_weights: false,
             memory: self.memory.map(|share| MemoryBudget::new(share.bytes)),
+            device: match self.device {
+                Device::Auto => DeviceName::Auto,
+                Device::Cpu => DeviceName::Cpu,
+                Device::Cuda(number) => DeviceName::Cuda(number),
+            },
             kv_cache_bytes: self.memory.and_then(|share| usize::try_from(share.cache_bytes).ok()),
             ..LoadOptions::default()
         };

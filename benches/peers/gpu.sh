@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# On a machine with an NVIDIA GPU: parity, then the bench table, then transformers on the same card with the same shape.
+# `benches/peers/gpu.sh [folder for the figures]`. NOT RUN YET: there was no GPU to run it on.
+#
+# PYTHON names an interpreter with torch for CUDA and transformers [default: python3]; BATCH_SIZES, SHAPE and DTYPE are as
+# below; LUMOS_SHARED, where set, names the material of the reference cases.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+out=${1:-target/gpu}
+python=${PYTHON:-python3}
+batch_sizes=${BATCH_SIZES:-1,16,64,256}
+shape=${SHAPE:-llama2-7b}
+dtype=${DTYPE:-f16}
+device=${LUMOS_DEVICE:-cuda:0}
+mkdir -p "$out"
+
+deploy/cuda/build.sh
+lumos=target/release/lumos
+nvidia-smi | tee "$out/nvidia-smi.txt"
+$lumos doctor | tee "$out/doctor.txt"
+
+echo "parity with the processor and with transformers' reference cases"
+LUMOS_DEVICE=$device cargo test --release --locked --features cuda -p lumos-engine --test cuda -- --nocapture \
+  2>&1 | tee "$out/parity.txt"
+
+echo "the same shape and prompts, one after the other, three times"
+weights=$out/weights-$shape-$dtype
+[ -e "$weights/config.json" ] || $lumos bench engine --random-weights "$shape" --dtype "$dtype" --save-weights "$weights"
+for round in 1 2 3; do
+  $lumos bench engine --random-weights "$shape" --dtype "$dtype" --device "$device" --batch-sizes "$batch_sizes" \
+    --prompt-tokens 256 --new-tokens 64 --reuse off --output "$out/lumos-$round.json"
+  "$python" benches/peers/measure_transformers.py --model "$weights" --dtype "$dtype" --device "$device" \
+    --batch-sizes "$batch_sizes" --decode-prompt 256 --new-tokens 64 --prefill-prompt 256 --threads 1 \
+    | tee "$out/transformers-$round.json"
+done

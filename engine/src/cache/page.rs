@@ -1,0 +1,44 @@
+//! The memory of one page.
+
+use std::ops::{Deref, DerefMut};
+
+use super::layout::{PageLayout, Storage};
+use crate::model::AlignedBuffer;
+
+/// A page of the engine's own memory, or of a device's, which is known by its number there.
+#[derive(Default)]
+pub(crate) struct PageMemory {
+    number: u32,
+    /// Empty for a page that lies on a device.
+    floats: AlignedBuffer,
+}
+
+impl PageMemory {
+    /// The page of this number; pages count from 0.
+    pub(super) fn new(number: usize, layout: &PageLayout) -> Self {
+        let floats = match layout.storage {
+            Storage::Memory => layout.floats(),
+            Storage::Device { .. } => 0,
+        };
+        let number = u32::try_from(number).expect("fewer than 2³² pages fit in memory");
+        Self { number, floats: AlignedBuffer::zeros(floats) }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+}
+
+impl Deref for PageMemory {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.floats
+    }
+}
+
+impl DerefMut for PageMemory {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.floats
+    }
+}

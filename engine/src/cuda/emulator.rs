@@ -1,0 +1,240 @@
+//! A device for tests: the kernels' own source, compiled for the host, in a process of its own.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
+use crate::options::DType;
+
+/// What is compiled, beside one another.
+const SOURCES: [(&str, &str); 2] =
+    [("emulator.cpp", include_str!("emulator.cpp")), ("kernels.cu", include_str!("kernels.cu"))];
+const CHECKED: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+/// An emulated device.
+pub(super) struct Emulator {
+    process: Arc<Mutex<Process>>,
+    sanitized: bool,
+}
+
+/// A buffer in the emulator's process.
+pub(super) struct Buffer {
+    id: u32,
+    process: Arc<Mutex<Process>>,
+}
+
+struct Process {
+    child: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+    buffers: u32,
+    /// Kernels started and products made.
+    launches: usize,
+    downloads: usize,
+}
+
+impl Emulator {
+    /// One for weights of a type; none, with a word about it, where there is no C++ compiler.
+    pub(super) fn start(dtype: DType) -> Option<Self> {
+        static BUILT: OnceLock<Result<Built, String>> = OnceLock::new();
+        let (programs, sanitized) = match BUILT.get_or_init(build) {
+            Ok((programs, sanitized)) => (programs, *sanitized),
+            Err(reason) => {
+                eprintln!("skipped: the kernels are not checked, {reason}");
+                return None;
+            }
+        };
+        let mut child = Command::new(&programs[element(dtype)])
+            .env("ASAN_OPTIONS", "detect_leaks=0")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the emulator was built");
+        let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        let process = Process { child, input, output, buffers: 0, launches: 0, downloads: 0 };
+        Some(Self { process: Arc::new(Mutex::new(process)), sanitized })
+    }
+
+    /// Kernels and products started so far, and how often the device was waited for.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let process = lock(&self.process);
+        (process.launches, process.downloads)
+    }
+
+    /// Another handle to the same device.
+    pub(super) fn handle(&self) -> Self {
+        Self { process: self.process.clone(), sanitized: self.sanitized }
+    }
+
+    /// Whether what is beyond a buffer is noticed.
+    pub(super) fn is_sanitized(&self) -> bool {
+        self.sanitized
+    }
+}
+
+fn element(dtype: DType) -> usize {
+    match dtype {
+        DType::F32 => 0,
+        DType::Bf16 => 1,
+        DType::F16 => 2,
+    }
+}
+
+/// A program for each type, and whether they are sanitized.
+type Built = ([PathBuf; 3], bool);
+
+/// Compiles a program for each type, with sanitizers where the compiler has them.
+fn build() -> Result<Built, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/emulator");
+    let folder = folder.join(std::process::id().to_string());
+    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    for (name, text) in SOURCES {
+        std::fs::write(folder.join(name), text).map_err(|error| format!("{name}: {error}"))?;
+    }
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    let compile = |element: usize, options: &[&str]| {
+        let program = folder.join(format!("emulator-{element}"));
+        let output = Command::new(&compiler)
+            .args(["-std=c++20", "-O1", "-g", "-Wno-unknown-pragmas"])
+            .args(options)
+            .arg(format!("-DLUMOS_ELEMENT={element}"))
+            .arg(folder.join("emulator.cpp"))
+            .arg("-o")
+            .arg(&program)
+            .output()
+            .map_err(|error| format!("there is no C++ compiler `{compiler}` ({error})"))?;
+        match output.status.success() {
+            true => Ok(program),
+            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        }
+    };
+    // Whether the sanitizers' libraries are there is known when a program was linked and ran.
+    let runs = |program: &PathBuf| {
+        Command::new(program).stdin(Stdio::null()).status().is_ok_and(|status| status.success())
+    };
+    let checked = compile(0, &CHECKED).is_ok_and(|program| runs(&program));
+    if !checked {
+        eprintln!("the kernels are checked without an address sanitizer: {compiler} has none");
+    }
+    let options: &[&str] = if checked { &CHECKED } else { &[] };
+    let programs = std::thread::scope(|scope| {
+        let threads = [0, 1, 2].map(|element| scope.spawn(move || compile(element, options)));
+        threads.map(|thread| thread.join().expect("compiling does not panic"))
+    });
+    let [single, brain, half] = programs;
+    // A compiler that is there has to understand the kernels.
+    let built = |program: Result<PathBuf, String>| program.unwrap_or_else(|error| panic!("{error}"));
+    match single {
+        Err(reason) if reason.starts_with("there is no") => Err(reason),
+        single => Ok(([built(single), built(brain), built(half)], checked)),
+    }
+}
+
+fn lock(process: &Mutex<Process>) -> MutexGuard<'_, Process> {
+    process.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Process {
+    fn send(&mut self, message: &[u8]) -> Result<(), DeviceError> {
+        self.input.write_all(message).map_err(|error| self.ended(&error))
+    }
+
+    fn ended(&mut self, error: &io::Error) -> DeviceError {
+        DeviceError(format!("the emulator ended ({:?}): {error}", self.child.wait()))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It is in the middle of nothing worth keeping.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let message = words(&[3, self.id]);
+        let _ = lock(&self.process).send(&message);
+    }
+}
+
+fn words(numbers: &[u32]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn place(message: &mut Vec<u8>, id: u32, numbers: &[usize]) {
+    message.extend(id.to_le_bytes());
+    message.extend(numbers.iter().flat_map(|number| (*number as u64).to_le_bytes()));
+}
+
+impl Accelerator for Emulator {
+    type Buffer = Buffer;
+
+    fn allocate(&self, bytes: usize) -> Result<Buffer, DeviceError> {
+        let mut process = lock(&self.process);
+        let id = process.buffers;
+        process.buffers += 1;
+        let mut message = words(&[0]);
+        place(&mut message, id, &[bytes]);
+        process.send(&message)?;
+        Ok(Buffer { id, process: self.process.clone() })
+    }
+
+    fn upload(&self, buffer: &Buffer, offset: usize, bytes: &[u8]) -> Result<(), DeviceError> {
+        let mut message = words(&[1]);
+        place(&mut message, buffer.id, &[offset, bytes.len()]);
+        message.extend_from_slice(bytes);
+        lock(&self.process).send(&message)
+    }
+
+    fn download(&self, buffer: &Buffer, offset: usize, bytes: &mut [u8]) -> Result<(), DeviceError> {
+        let mut message = words(&[2]);
+        place(&mut message, buffer.id, &[offset, bytes.len()]);
+        let mut process = lock(&self.process);
+        process.downloads += 1;
+        process.send(&message)?;
+        process.output.read_exact(bytes).map_err(|error| process.ended(&error))
+    }
+
+    fn launch(&self, launch: &Launch, arguments: &[Argument<'_, Buffer>]) -> Result<(), DeviceError> {
+        let mut message = words(&[4, launch.kernel.len() as u32]);
+        message.extend_from_slice(launch.kernel.as_bytes());
+        let (x, y) = launch.grid;
+        message.extend(words(&[x, y, launch.threads, launch.shared_bytes, arguments.len() as u32]));
+        for argument in arguments {
+            match argument {
+                Argument::Buffer(buffer, offset) => {
+                    message.extend(words(&[0]));
+                    place(&mut message, buffer.id, &[*offset]);
+                }
+                Argument::Integer(number) => message.extend(words(&[1, *number])),
+                Argument::Number(number) => message.extend(words(&[2, number.to_bits()])),
+                Argument::Nothing => message.extend(words(&[3])),
+            }
+        }
+        let mut process = lock(&self.process);
+        process.launches += 1;
+        process.send(&message)
+    }
+
+    fn multiply(
+        &self,
+        product: &Product,
+        weights: &Buffer,
+        input: &Buffer,
+        (output, offset): (&Buffer, usize),
+    ) -> Result<(), DeviceError> {
+        let mut message = words(&[5]);
+        place(&mut message, weights.id, &[0]);
+        place(&mut message, input.id, &[0]);
+        place(&mut message, output.id, &[offset]);
+        let Product { m, n, k, lda, ldb, ldc } = *product;
+        message.extend(words(&[m, n, k, lda, ldb, ldc].map(|size| size as u32)));
+        let mut process = lock(&self.process);
+        process.launches += 1;
+        process.send(&message)
+    }
+}

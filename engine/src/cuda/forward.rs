@@ -1,0 +1,132 @@
+//! The forward pass, kernel after kernel.
+
+use super::accelerator::{Accelerator, DeviceError};
+use super::kernels::{self, Norm, Pages};
+use super::llama::{DeviceLlama, width};
+use super::step::Step;
+
+/// Where logits start in the output: behind the chosen ids, on an address that cuBLAS likes.
+const ALIGNMENT: usize = 256;
+
+/// Buffers of one forward pass, for so many rows.
+pub(super) struct Scratch<B> {
+    pub(super) rows: usize,
+    hidden: B,
+    normed: B,
+    query_key_value: B,
+    attended: B,
+    gate_up: B,
+    product: B,
+    update: B,
+}
+
+/// What is uploaded and what comes out.
+pub(super) struct Exchange<B> {
+    /// [`Step::words`].
+    pub(super) step: B,
+    /// Cosines and sines of all positions in use.
+    pub(super) rotary: B,
+    /// The chosen ids, and behind them the logits of all that wanted either.
+    pub(super) output: B,
+}
+
+/// Bytes before the logits of `wanted` rows.
+pub(super) fn logits_offset(wanted: usize) -> usize {
+    (wanted * size_of::<u32>()).next_multiple_of(ALIGNMENT)
+}
+
+impl<A: Accelerator> DeviceLlama<A> {
+    /// Buffers for so many rows.
+    pub(super) fn scratch(&self, rows: usize) -> Result<Scratch<A::Buffer>, DeviceError> {
+        let element = width(self.dtype);
+        let queries = self.heads.query_heads * self.heads.head_size;
+        let buffer = |numbers: usize, width: usize| self.device.allocate(rows * numbers * width);
+        Ok(Scratch {
+            rows,
+            hidden: buffer(self.hidden, 4)?,
+            normed: buffer(self.hidden, element)?,
+            query_key_value: buffer(self.heads.stride(), 4)?,
+            attended: buffer(queries, element)?,
+            gate_up: buffer(2 * self.intermediate, 4)?,
+            product: buffer(self.intermediate, element)?,
+            update: buffer(self.hidden, 4)?,
+        })
+    }
+
+    /// Computes a step that was uploaded. Waits for nothing.
+    pub(super) fn forward(
+        &self,
+        step: &Step,
+        pages: &Pages<A::Buffer>,
+        exchange: &Exchange<A::Buffer>,
+        scratch: &Scratch<A::Buffer>,
+    ) -> Result<(), DeviceError> {
+        let (device, rows) = (&self.device, step.rows);
+        let at = |word: usize| (&exchange.step, word * size_of::<u32>());
+        let Scratch { hidden, normed, query_key_value, attended, gate_up, product, update, .. } = scratch;
+        let norm = |update, weight| Norm {
+            rows: None,
+            count: rows,
+            hidden,
+            update,
+            weight,
+            output: normed,
+            width: self.hidden,
+            epsilon: self.epsilon,
+        };
+        kernels::embed(device, rows, self.hidden, at(step.tokens_at), self.embedding.buffer(), hidden)?;
+        // What a layer's second half gives is added where the next one begins.
+        let mut pending = None;
+        for (index, layer) in self.layers.iter().enumerate() {
+            kernels::rms_norm(device, &norm(pending, &layer.attention_norm))?;
+            layer.query_key_value.multiply(device, rows, normed, (query_key_value, 0))?;
+            let (positions, places) = (at(step.positions_at), at(step.places_at));
+            let (heads, rotary) = (&self.heads, &exchange.rotary);
+            kernels::rotate_store(
+                device,
+                rows,
+                heads,
+                query_key_value,
+                positions,
+                places,
+                rotary,
+                pages,
+                index,
+            )?;
+            let (tasks, tables) = ((step.tasks, at(step.tasks_at)), at(step.tables_at));
+            kernels::attention(
+                device,
+                heads,
+                self.window,
+                query_key_value,
+                tasks,
+                tables,
+                pages,
+                index,
+                attended,
+            )?;
+            layer.attention_output.multiply(device, rows, attended, (update, 0))?;
+            kernels::rms_norm(device, &norm(Some(update), &layer.feed_forward_norm))?;
+            layer.gate_up.multiply(device, rows, normed, (gate_up, 0))?;
+            kernels::gated(device, rows, self.intermediate, gate_up, product)?;
+            layer.down.multiply(device, rows, product, (update, 0))?;
+            pending = Some(update);
+        }
+        let wanted = step.sent + step.chosen;
+        if wanted == 0 {
+            return Ok(());
+        }
+        let last = Norm { rows: Some(at(step.wanted_at)), count: wanted, ..norm(pending, &self.norm) };
+        kernels::rms_norm(device, &last)?;
+        let logits = logits_offset(wanted);
+        let head = self.head.as_ref().unwrap_or(&self.embedding);
+        head.multiply(device, wanted, normed, (&exchange.output, logits))?;
+        if step.chosen > 0 {
+            let row_bytes = self.vocabulary * size_of::<f32>();
+            let (logits, ids) = (logits + step.sent * row_bytes, step.sent * size_of::<u32>());
+            let output = &exchange.output;
+            kernels::argmax(device, step.chosen, self.vocabulary, (output, logits), (output, ids))?;
+        }
+        Ok(())
+    }
+}

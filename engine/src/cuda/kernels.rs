@@ -1,0 +1,235 @@
+//! The kernels of `kernels.cu` with their parameters.
+
+use super::accelerator::{Accelerator, Argument, DeviceError, Launch};
+use crate::cache::KeyValueShape;
+
+/// What NVRTC compiles.
+#[cfg(feature = "cuda")]
+pub(super) const SOURCE: &str = include_str!("kernels.cu");
+
+/// All of them.
+#[cfg(feature = "cuda")]
+pub(super) const KERNELS: [&str; 6] = ["embed", "rms_norm", "rotate_store", "attention", "gated", "argmax"];
+/// The most shared memory that one of them asks for, in bytes: attention, with the largest heads.
+#[cfg(feature = "cuda")]
+pub(super) const MOST_SHARED_BYTES: i32 = 52 << 10;
+
+/// Threads of one warp.
+const LANES: usize = 32;
+/// Warps of a block of attention, and the queries that it takes (`QUERIES`).
+const ATTENTION_WARPS: usize = 4;
+const ATTENTION_QUERIES: usize = 16;
+/// The largest head that attention takes (`LANES` × `MOST_PARTS`).
+pub(super) const LARGEST_HEAD: usize = 256;
+/// Threads of the blocks of other kernels.
+const THREADS: u32 = 256;
+const ARGMAX_THREADS: u32 = 1024;
+
+/// A buffer from some byte on.
+pub(super) type At<'a, B> = (&'a B, usize);
+
+/// The heads of one layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heads {
+    pub(super) query_heads: usize,
+    pub(super) key_value_heads: usize,
+    pub(super) head_size: usize,
+}
+
+impl Heads {
+    /// Query heads that one block of attention takes, and blocks for all that share keys.
+    fn together(&self) -> (usize, usize) {
+        let group = self.query_heads / self.key_value_heads;
+        let together = group.min(ATTENTION_QUERIES);
+        (together, group.div_ceil(together))
+    }
+
+    /// Rows that one block of attention takes.
+    pub(super) fn block_rows(&self) -> usize {
+        ATTENTION_QUERIES / self.together().0
+    }
+
+    /// Numbers of one row of queries, keys and values.
+    pub(super) fn stride(&self) -> usize {
+        (self.query_heads + 2 * self.key_value_heads) * self.head_size
+    }
+
+    fn integers<'a, B: 'a>(&self) -> [Argument<'a, B>; 3] {
+        [self.query_heads, self.key_value_heads, self.head_size]
+            .map(|number| Argument::Integer(number as u32))
+    }
+}
+
+/// Keys and values of all layers: layer × page × position × head × number, keys in one buffer, values in another.
+pub(super) struct Pages<B> {
+    pub(super) keys: B,
+    pub(super) values: B,
+    pub(super) shape: KeyValueShape,
+    /// Pages.
+    pub(super) count: usize,
+    /// Positions in a page.
+    pub(super) positions: usize,
+    /// Bytes of one number.
+    pub(super) width: usize,
+}
+
+impl<B> Pages<B> {
+    /// Bytes of one layer's keys.
+    pub(super) fn layer_bytes(shape: &KeyValueShape, count: usize, positions: usize, width: usize) -> usize {
+        count * positions * shape.heads * shape.head_size * width
+    }
+
+    fn layer(&self, index: usize) -> [Argument<'_, B>; 2] {
+        let offset = index * Self::layer_bytes(&self.shape, self.count, self.positions, self.width);
+        [Argument::Buffer(&self.keys, offset), Argument::Buffer(&self.values, offset)]
+    }
+}
+
+/// One block a row.
+fn by_rows(kernel: &'static str, rows: usize, threads: u32, shared_bytes: u32) -> Launch {
+    Launch { kernel, grid: (rows as u32, 1), threads, shared_bytes }
+}
+
+fn buffer<B>(at: At<'_, B>) -> Argument<'_, B> {
+    Argument::Buffer(at.0, at.1)
+}
+
+/// The embeddings (`width` numbers) of `rows` tokens.
+pub(super) fn embed<A: Accelerator>(
+    device: &A,
+    rows: usize,
+    width: usize,
+    tokens: At<'_, A::Buffer>,
+    embedding: &A::Buffer,
+    hidden: &A::Buffer,
+) -> Result<(), DeviceError> {
+    let arguments =
+        [buffer(tokens), buffer((embedding, 0)), buffer((hidden, 0)), Argument::Integer(width as u32)];
+    device.launch(&by_rows("embed", rows, THREADS, 0), &arguments)
+}
+
+/// What [`rms_norm`] reads and writes.
+pub(super) struct Norm<'a, B> {
+    /// Rows of `hidden` that are scaled; by themselves in order.
+    pub(super) rows: Option<At<'a, B>>,
+    pub(super) count: usize,
+    pub(super) hidden: &'a B,
+    /// Added to `hidden` first.
+    pub(super) update: Option<&'a B>,
+    pub(super) weight: &'a B,
+    pub(super) output: &'a B,
+    /// Numbers of a row.
+    pub(super) width: usize,
+    pub(super) epsilon: f32,
+}
+
+/// Adds and scales rows.
+pub(super) fn rms_norm<A: Accelerator>(device: &A, norm: &Norm<'_, A::Buffer>) -> Result<(), DeviceError> {
+    let arguments = [
+        norm.rows.map_or(Argument::Nothing, buffer),
+        buffer((norm.hidden, 0)),
+        norm.update.map_or(Argument::Nothing, |update| buffer((update, 0))),
+        buffer((norm.weight, 0)),
+        buffer((norm.output, 0)),
+        Argument::Integer(norm.width as u32),
+        Argument::Number(norm.epsilon),
+    ];
+    let shared_bytes = THREADS / LANES as u32 * 4;
+    device.launch(&by_rows("rms_norm", norm.count, THREADS, shared_bytes), &arguments)
+}
+
+/// Turns queries and keys, and stores keys and values.
+#[allow(clippy::too_many_arguments)] // as the kernel
+pub(super) fn rotate_store<A: Accelerator>(
+    device: &A,
+    rows: usize,
+    heads: &Heads,
+    query_key_value: &A::Buffer,
+    positions: At<'_, A::Buffer>,
+    places: At<'_, A::Buffer>,
+    rotary: &A::Buffer,
+    pages: &Pages<A::Buffer>,
+    layer: usize,
+) -> Result<(), DeviceError> {
+    let [keys, values] = pages.layer(layer);
+    let [query_heads, key_value_heads, head_size] = heads.integers();
+    let arguments = [
+        buffer((query_key_value, 0)),
+        buffer(positions),
+        buffer(places),
+        buffer((rotary, 0)),
+        keys,
+        values,
+        query_heads,
+        key_value_heads,
+        head_size,
+    ];
+    device.launch(&by_rows("rotate_store", rows, THREADS, 0), &arguments)
+}
+
+/// Attention of all rows of a step, which are cut into `tasks` of [`Heads::block_rows`] rows at most.
+#[allow(clippy::too_many_arguments)] // as the kernel
+pub(super) fn attention<A: Accelerator>(
+    device: &A,
+    heads: &Heads,
+    window: Option<usize>,
+    query_key_value: &A::Buffer,
+    (task_count, tasks): (usize, At<'_, A::Buffer>),
+    tables: At<'_, A::Buffer>,
+    pages: &Pages<A::Buffer>,
+    layer: usize,
+    output: &A::Buffer,
+) -> Result<(), DeviceError> {
+    let size = heads.head_size;
+    let floats = ATTENTION_QUERIES * size + LANES * (size + 1) + ATTENTION_QUERIES * LANES;
+    let launch = Launch {
+        kernel: "attention",
+        grid: (task_count as u32, (heads.key_value_heads * heads.together().1) as u32),
+        threads: (ATTENTION_WARPS * LANES) as u32,
+        shared_bytes: (floats * size_of::<f32>()) as u32,
+    };
+    let [keys, values] = pages.layer(layer);
+    let [query_heads, key_value_heads, head_size] = heads.integers();
+    // A window beyond all 32 bits is none.
+    let window = window.and_then(|window| u32::try_from(window).ok()).unwrap_or(0);
+    let arguments = [
+        buffer((query_key_value, 0)),
+        buffer(tasks),
+        buffer(tables),
+        keys,
+        values,
+        buffer((output, 0)),
+        query_heads,
+        key_value_heads,
+        head_size,
+        Argument::Integer(pages.positions as u32),
+        Argument::Integer(window),
+        Argument::Number(1.0 / (size as f32).sqrt()),
+    ];
+    device.launch(&launch, &arguments)
+}
+
+/// SiLU of the gate times up; `width` of each.
+pub(super) fn gated<A: Accelerator>(
+    device: &A,
+    rows: usize,
+    width: usize,
+    gate_up: &A::Buffer,
+    product: &A::Buffer,
+) -> Result<(), DeviceError> {
+    let arguments = [buffer((gate_up, 0)), buffer((product, 0)), Argument::Integer(width as u32)];
+    let grid = (rows as u32, (width as u32).div_ceil(THREADS));
+    device.launch(&Launch { kernel: "gated", grid, threads: THREADS, shared_bytes: 0 }, &arguments)
+}
+
+/// The ids of the highest of `vocabulary` logits.
+pub(super) fn argmax<A: Accelerator>(
+    device: &A,
+    rows: usize,
+    vocabulary: usize,
+    logits: At<'_, A::Buffer>,
+    chosen: At<'_, A::Buffer>,
+) -> Result<(), DeviceError> {
+    let arguments = [buffer(logits), buffer(chosen), Argument::Integer(vocabulary as u32)];
+    device.launch(&by_rows("argmax", rows, ARGMAX_THREADS, ARGMAX_THREADS * 8), &arguments)
+}

@@ -1,0 +1,139 @@
+//! A model on a device as the scheduler drives it.
+
+use super::accelerator::{Accelerator, DeviceError};
+use super::forward::{Exchange, Scratch, logits_offset};
+use super::kernels::Pages;
+use super::llama::{DeviceLlama, width};
+use super::step::Step;
+use crate::load::config::ModelConfig;
+use crate::model::{Choice, Chunk, ForwardError, LanguageModel, Predictions, RotaryTable};
+
+/// The id that the kernel gives for logits that are not finite.
+const NOT_FINITE: u32 = u32::MAX;
+/// Bytes that the smallest buffers have.
+const SMALLEST: usize = 1 << 16;
+
+/// A model with its pages and buffers. Buffers grow as they are needed and stay.
+pub(crate) struct DeviceModel<A: Accelerator> {
+    model: DeviceLlama<A>,
+    pages: Pages<A::Buffer>,
+    table: RotaryTable,
+    exchange: Exchange<A::Buffer>,
+    scratch: Scratch<A::Buffer>,
+    /// Bytes that `exchange`'s buffers have.
+    step_bytes: usize,
+    rotary_bytes: usize,
+    output_bytes: usize,
+    /// What came back: ids, then logits.
+    received: Vec<u32>,
+    /// Where the logits start in it.
+    logits_at: usize,
+    choices: Vec<Choice>,
+}
+
+impl<A: Accelerator> DeviceModel<A> {
+    /// Takes memory for so many pages, and for steps of `rows` tokens and `sequences` sequences that ask for more.
+    pub(crate) fn new(
+        model: DeviceLlama<A>,
+        config: &ModelConfig,
+        (pages, positions): (usize, usize),
+        (rows, sequences): (usize, usize),
+    ) -> Result<Self, DeviceError> {
+        let (device, shape) = (&model.device, model.key_values());
+        let width = width(model.dtype);
+        let bytes = shape.layers * Pages::<A::Buffer>::layer_bytes(&shape, pages, positions, width);
+        let (keys, values) = (device.allocate(bytes)?, device.allocate(bytes)?);
+        let pages = Pages { keys, values, shape, count: pages, positions, width };
+        let output_bytes = logits_offset(sequences) + sequences * model.vocabulary * size_of::<f32>();
+        let exchange = Exchange {
+            step: device.allocate(SMALLEST)?,
+            rotary: device.allocate(SMALLEST)?,
+            output: device.allocate(output_bytes)?,
+        };
+        let scratch = model.scratch(rows)?;
+        Ok(Self {
+            model,
+            pages,
+            table: RotaryTable::new(config),
+            exchange,
+            scratch,
+            step_bytes: SMALLEST,
+            rotary_bytes: 0,
+            output_bytes,
+            received: Vec::new(),
+            logits_at: 0,
+            choices: Vec::new(),
+        })
+    }
+
+    /// Makes the buffers large enough and uploads the step.
+    fn prepare(&mut self, step: &Step, positions: usize) -> Result<(), DeviceError> {
+        let device = &self.model.device;
+        if step.rows > self.scratch.rows {
+            self.scratch = self.model.scratch(step.rows.next_power_of_two())?;
+        }
+        let wanted = step.sent + step.chosen;
+        let output = logits_offset(wanted) + wanted * self.model.vocabulary * size_of::<f32>();
+        if output > self.output_bytes {
+            self.exchange.output = device.allocate(output)?;
+            self.output_bytes = output;
+        }
+        self.table.reserve(positions);
+        let rotary: &[u8] = bytemuck::cast_slice(self.table.values());
+        if rotary.len() > self.rotary_bytes {
+            self.exchange.rotary = device.allocate(rotary.len())?;
+            device.upload(&self.exchange.rotary, 0, rotary)?;
+            self.rotary_bytes = rotary.len();
+        }
+        let words: &[u8] = bytemuck::cast_slice(&step.words);
+        if words.len() > self.step_bytes {
+            self.step_bytes = words.len().next_power_of_two();
+            self.exchange.step = device.allocate(self.step_bytes)?;
+        }
+        device.upload(&self.exchange.step, 0, words)
+    }
+
+    /// Brings back ids and the logits that are sent.
+    fn receive(&mut self, step: &Step) -> Result<(), DeviceError> {
+        let wanted = step.sent + step.chosen;
+        self.choices.clear();
+        if wanted == 0 {
+            (self.logits_at, self.received) = (0, Vec::new());
+            return Ok(());
+        }
+        let ids = if step.sent == 0 { wanted } else { logits_offset(wanted) / size_of::<u32>() };
+        self.received.resize(ids + step.sent * self.model.vocabulary, 0);
+        let bytes = bytemuck::cast_slice_mut(&mut self.received);
+        self.model.device.download(&self.exchange.output, 0, bytes)?;
+        let received = &self.received;
+        self.choices.extend(step.order.iter().map(|place| match received[*place] {
+            _ if *place < step.sent => Choice::Row(*place),
+            NOT_FINITE => Choice::NotFinite,
+            id => Choice::Token(id),
+        }));
+        self.logits_at = ids;
+        Ok(())
+    }
+}
+
+impl<A: Accelerator> LanguageModel for DeviceModel<A> {
+    fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Predictions<'_>, ForwardError> {
+        let vocabulary = self.model.vocabulary;
+        let mut tokens = chunks.iter().flat_map(|chunk| chunk.tokens);
+        if let Some(token) = tokens.find(|token| **token as usize >= vocabulary) {
+            return Err(ForwardError(format!("token {token} is outside the vocabulary of {vocabulary}")));
+        }
+        let step = Step::new(chunks, self.pages.positions, self.model.heads.block_rows());
+        let positions =
+            chunks.iter().map(|chunk| chunk.cache.length() + chunk.tokens.len()).max().unwrap_or(0);
+        let failed = |error: DeviceError| ForwardError(error.to_string());
+        self.prepare(&step, positions).map_err(failed)?;
+        self.model.forward(&step, &self.pages, &self.exchange, &self.scratch).map_err(failed)?;
+        self.receive(&step).map_err(failed)?;
+        for chunk in chunks {
+            chunk.cache.advance(chunk.tokens.len());
+        }
+        let logits = bytemuck::cast_slice(&self.received[self.logits_at..]);
+        Ok(Predictions::from_choices(&self.choices, logits, vocabulary))
+    }
+}

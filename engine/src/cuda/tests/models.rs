@@ -1,0 +1,208 @@
+//! Whole models on the emulated device, driven by the scheduler.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+
+use super::width_of;
+use crate::cache::{PageLayout, Pool, Storage};
+use crate::cuda::emulator::Emulator;
+use crate::cuda::{DeviceLlama, DeviceModel};
+use crate::error::LoadError;
+use crate::fixtures::{Shape, Uniform};
+use crate::load::{self, Opened};
+use crate::model::{LanguageModel, Llama, Runner};
+use crate::options::{DType, ModelSource, RotaryPrecision};
+use crate::request::Sampling;
+use crate::scheduler::{Completion, Limits, Order, Reply, Scheduler, Submission};
+use crate::statistics::Counters;
+use crate::tokenizer::Tokenizer;
+
+#[path = "../../../tests/support/reference.rs"]
+mod reference;
+
+const CONTEXT: usize = 512;
+const PAGE: usize = 4;
+/// Too few for all sequences of a test at once.
+const PAGES: usize = 40;
+
+/// What a scheduler made of requests, and how often the device was started and waited for.
+struct Outcome {
+    completions: Vec<Completion>,
+    counters: Arc<Counters>,
+}
+
+/// Runs all requests together.
+fn run(model: Box<dyn LanguageModel>, layout: PageLayout, pages: usize, orders: Vec<Order>) -> Outcome {
+    let limits = Limits {
+        max_batch: 4,
+        prefill_chunk: 24,
+        max_step_tokens: 40,
+        max_waiting: 64,
+        context_length: CONTEXT,
+    };
+    let (submissions, receiver) = mpsc::channel(orders.len());
+    let counters = Arc::<Counters>::default();
+    let answers: Vec<oneshot::Receiver<_>> = orders
+        .into_iter()
+        .map(|order| {
+            let (completion, answer) = oneshot::channel();
+            let reply = Reply { completion, tokens: None };
+            assert!(submissions.try_send(Submission { order, reply }).is_ok());
+            answer
+        })
+        .collect();
+    drop(submissions);
+    let pool = Pool::new(layout, pages, true, 0);
+    let shut_down = Arc::new(AtomicBool::new(false));
+    let tokenizer = Arc::new(Tokenizer::none());
+    Scheduler::new(model, tokenizer, limits, pool, receiver, shut_down, counters.clone()).run();
+    let completions = answers.into_iter().map(|answer| answer.blocking_recv().unwrap().unwrap()).collect();
+    Outcome { completions, counters }
+}
+
+fn on_device(
+    opened: &Opened,
+    device: Emulator,
+    dtype: DType,
+    pages: usize,
+) -> (Box<dyn LanguageModel>, PageLayout) {
+    let failed = |error| LoadError::InvalidOption { reason: format!("{error}") };
+    let model = DeviceLlama::load(device, &opened.config, &opened.weights, dtype, failed).unwrap();
+    let storage = Storage::Device { width: width_of(dtype) };
+    let layout = PageLayout { shape: model.key_values(), positions: PAGE, storage };
+    // Smaller than what is needed: buffers grow.
+    let model = DeviceModel::new(model, &opened.config, (pages, PAGE), (3, 1)).unwrap();
+    (Box::new(model), layout)
+}
+
+fn on_processor(opened: &Opened, dtype: DType) -> (Box<dyn LanguageModel>, PageLayout) {
+    let model = Llama::load(&opened.config, &opened.weights, dtype).unwrap();
+    let layout = PageLayout { shape: model.key_values(), positions: PAGE, storage: Storage::Memory };
+    (Box::new(Runner::new(model, &opened.config, Some(1)).unwrap()), layout)
+}
+
+fn order(prompt: Vec<u32>, max_new_tokens: usize, first_logits: usize, sampling: Sampling) -> Order {
+    Order {
+        prompt,
+        stop_tokens: vec![],
+        stop_texts: vec![],
+        end_of_sequence: vec![],
+        max_new_tokens,
+        sampling,
+        first_logits,
+        forced: Vec::new(),
+        deadline: None,
+    }
+}
+
+/// Prompts with a common beginning, greedy and random, some with their first logits.
+fn orders(vocabulary: usize) -> Vec<Order> {
+    let mut random = Uniform::new(17);
+    let mut tokens =
+        |count: usize| -> Vec<u32> { (0..count).map(|_| random.below(vocabulary) as u32).collect() };
+    let common = tokens(41);
+    [(9, 6, 5), (1, 12, 0), (30, 3, 0), (70, 5, 300), (2, 20, 0), (17, 0, 3), (5, 9, 1)]
+        .into_iter()
+        .enumerate()
+        .map(|(index, (own, new, first))| {
+            let temperature = if index % 3 == 2 { 0.8 } else { 0.0 };
+            let sampling = Sampling { temperature, top_p: None, top_k: None, seed: index as u64 };
+            order([&common[..], &tokens(own)].concat(), new, first, sampling)
+        })
+        .collect()
+}
+
+fn opened(shape: &Shape) -> (tempfile::TempDir, Opened) {
+    let folder = tempfile::tempdir().unwrap();
+    shape.files(11).write(folder.path());
+    let opened = load::open(&ModelSource::Folder(folder.path().to_owned())).unwrap();
+    (folder, opened)
+}
+
+fn shapes() -> [Shape; 3] {
+    let grouped = Shape::tiny();
+    let tied = Shape { hidden: 24, heads: 3, key_value_heads: 3, tied: true, layers: 1, ..Shape::tiny() };
+    let window = Shape { extra: json!({"sliding_window": 21, "head_dim": 10}), ..Shape::tiny() };
+    [grouped, tied, Shape { heads: 5, key_value_heads: 1, hidden: 50, ..window }]
+}
+
+#[test]
+fn generates_what_the_processor_does() {
+    for shape in shapes() {
+        let (_folder, opened) = opened(&shape);
+        let Some(device) = Emulator::start(DType::F32) else { return };
+        let counts = device.handle();
+        let (model, layout) = on_device(&opened, device, DType::F32, PAGES);
+        let found = run(model, layout, PAGES, orders(shape.vocabulary));
+        let (model, layout) = on_processor(&opened, DType::F32);
+        let expected = run(model, layout, PAGES, orders(shape.vocabulary));
+        for (found, expected) in found.completions.iter().zip(&expected.completions) {
+            assert_eq!(found.tokens, expected.tokens);
+            assert_eq!((found.cached, found.finish), (expected.cached, expected.finish));
+            assert_eq!(found.first_logits.len(), expected.first_logits.len());
+            for (id, logit) in &expected.first_logits {
+                let found = found.first_logits.iter().find(|(found, _)| found == id).unwrap().1;
+                assert!((found - logit).abs() < 2e-4, "logit of {id}: {found} against {logit}");
+            }
+        }
+        let (steps, reused) = (found.counters.snapshot(PAGES, 1), expected.counters.snapshot(PAGES, 1));
+        assert_eq!((steps.steps, steps.reused_tokens), (reused.steps, reused.reused_tokens));
+        assert_eq!((steps.preemptions, steps.evictions), (reused.preemptions, reused.evictions));
+        assert!(steps.reused_tokens > 0 && steps.evictions > 0, "{steps:?}");
+        // Once a step at most, however many layers there are.
+        let (launches, downloads) = counts.counts();
+        assert!(downloads as u64 <= steps.steps, "{downloads} downloads in {} steps", steps.steps);
+        assert!(launches as u64 <= steps.steps * (9 * shape.layers as u64 + 4));
+    }
+}
+
+#[test]
+fn short_types_are_near_what_the_processor_computes_with_their_weights() {
+    let shape = Shape::tiny();
+    let (_folder, opened) = opened(&shape);
+    for (dtype, near) in [(DType::Bf16, 0.15), (DType::F16, 0.02)] {
+        let Some(device) = Emulator::start(dtype) else { return };
+        let orders = || vec![order((0..60).map(|at| at * 7 % 300).collect(), 0, 300, Sampling::GREEDY)];
+        let (model, layout) = on_device(&opened, device, dtype, PAGES);
+        let found = run(model, layout, PAGES, orders());
+        let (model, layout) = on_processor(&opened, dtype);
+        let expected = run(model, layout, PAGES, orders());
+        let (found, expected) = (&found.completions[0].first_logits, &expected.completions[0].first_logits);
+        let largest = expected.iter().map(|(_, logit)| logit.abs()).fold(0.0, f32::max);
+        for (id, logit) in expected {
+            let found = found.iter().find(|(found, _)| found == id).unwrap().1;
+            assert!(
+                (found - logit).abs() < near * largest,
+                "{dtype}: logit of {id}: {found} against {logit}"
+            );
+        }
+    }
+}
+
+/// The reference models of transformers.
+#[test]
+fn equals_transformers() {
+    for name in ["llama-mha", "llama-gqa-tied", "llama3-rope"] {
+        let Some(folder) = reference::folder(name) else { return };
+        let Some(device) = Emulator::start(DType::F32) else { return };
+        let mut cases = reference::cases(&folder);
+        cases.retain(|case| case.ids.len() < 127);
+        let mut opened = load::open(&ModelSource::Folder(folder)).unwrap();
+        // The cases were computed with a model that was cast as a whole.
+        opened.round_rotary(RotaryPrecision::Stored);
+        let orders = cases.iter().map(|case| order(case.ids.clone(), 4, 768, Sampling::GREEDY)).collect();
+        let (model, layout) = on_device(&opened, device, DType::F32, 400);
+        let found = run(model, layout, 400, orders);
+        for (case, found) in cases.iter().zip(&found.completions) {
+            let safe = case.safe_tokens.min(4);
+            assert_eq!(found.tokens[..safe], case.greedy[..safe], "{name}");
+            for (id, logit) in &case.first_top8 {
+                let found = found.first_logits.iter().find(|(found, _)| found == id).unwrap().1;
+                assert!((found - logit).abs() < 1e-3, "{name}: logit of {id}: {found} against {logit}");
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Where a model computes, and what a machine has for it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Where a model computes.
+///
+/// Written as `auto`, `cpu` or `cuda:N`; `cuda` alone is `cuda:0`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum DeviceName {
+    /// The first GPU that can be used, or else the processor.
+    Auto,
+    /// The processor.
+    #[default]
+    Cpu,
+    /// The GPU of this number, as the CUDA driver counts them.
+    Cuda(usize),
+}
+
+impl DeviceName {
+    /// The device itself: what [`Auto`](Self::Auto) comes to on this machine, with this build.
+    pub(crate) fn resolved(self) -> Self {
+        match self {
+            Self::Auto => gpus().ok().and_then(|gpus| gpus.first().map(|gpu| gpu.name)).unwrap_or(Self::Cpu),
+            other => other,
+        }
+    }
+}
+
+/// A GPU as its driver describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// What it is called here.
+    pub name: DeviceName,
+    /// What its maker calls it.
+    pub model: String,
+    /// Version of its instructions, such as 9.0.
+    pub compute_capability: String,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// The newest CUDA that its driver knows, such as 13.0.
+    pub driver: String,
+}
+
+/// Why there is no GPU.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoGpu {
+    /// The program cannot use one.
+    #[error("this build was made without the feature `cuda`")]
+    NotBuilt,
+    /// A library is not where the system looks for libraries.
+    #[error("{library} was not found; install {remedy}, or name its folder in LD_LIBRARY_PATH")]
+    LibraryMissing {
+        /// Its name.
+        library: &'static str,
+        /// What brings it.
+        remedy: &'static str,
+    },
+    /// The driver is there and does not work, or knows no GPU.
+    #[error("the CUDA driver says: {0}")]
+    Driver(String),
+}
+
+/// The GPUs of this machine, found without being linked to any of their libraries.
+///
+/// # Errors
+/// When there is none, or none that this program could use.
+pub fn gpus() -> Result<Vec<Gpu>, NoGpu> {
+    #[cfg(feature = "cuda")]
+    return crate::cuda::driver::gpus();
+    #[cfg(not(feature = "cuda"))]
+    Err(NoGpu::NotBuilt)
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => formatter.write_str("auto"),
+            Self::Cpu => formatter.write_str("cpu"),
+            Self::Cuda(ordinal) => write!(formatter, "cuda:{ordinal}"),
+        }
+    }
+}
+
+impl FromStr for DeviceName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unknown =
+            || format!("unknown device {text:?}; known are auto, cpu and cuda:N, where N counts from 0");
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "cuda" => Ok(Self::Cuda(0)),
+            // A number with a sign or with leading zeros has another spelling already.
+            other => {
+                let number = other.strip_prefix("cuda:").ok_or_else(unknown)?;
+                let ordinal = number.parse().map_err(|_| unknown())?;
+                let device = Self::Cuda(ordinal);
+                if device.to_string() == other { Ok(device) } else { Err(unknown()) }
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for DeviceName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<DeviceName> for String {
+    fn from(device: DeviceName) -> Self {
+        device.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_are_read_and_refused() {
+        assert_eq!("auto".parse(), Ok(DeviceName::Auto));
+        assert_eq!("cpu".parse(), Ok(DeviceName::Cpu));
+        assert_eq!("cuda".parse(), Ok(DeviceName::Cuda(0)));
+        assert_eq!("cuda:3".parse(), Ok(DeviceName::Cuda(3)));
+        for wrong in [
+            "",
+            "gpu",
+            "CPU",
+            "cuda:",
+            "cuda:-1",
+            "cuda:+1",
+            "cuda:01",
+            "cuda: 1",
+            "cuda:99999999999999999999",
+        ] {
+            let error = wrong.parse::<DeviceName>().unwrap_err();
+            assert!(error.contains(&format!("{wrong:?}")) && error.contains("cuda:N"), "{error}");
+        }
+        assert_eq!(serde_json::to_string(&DeviceName::Cuda(1)).unwrap(), "\"cuda:1\"");
+        assert!(serde_json::from_str::<DeviceName>("\"tpu\"").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_printed_is_read(ordinal in any::<usize>(), kind in 0u8..3) {
+            let device = match kind {
+                0 => DeviceName::Auto,
+                1 => DeviceName::Cpu,
+                _ => DeviceName::Cuda(ordinal),
+            };
+            prop_assert_eq!(device.to_string().parse(), Ok(device));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! A GPU against the processor: `LUMOS_DEVICE=cuda:0 cargo test --release --features cuda -p lumos-engine --test cuda`.
+//!
+//! Without that variable the tests are skipped. The reference cases lie in `$LUMOS_SHARED/golden/engine`.
+#![cfg(feature = "cuda")]
+
+#[path = "support/reference.rs"]
+mod cases;
+#[path = "support/requests.rs"]
+mod requests;
+mod support;
+
+use std::path::Path;
+
+use lumos_engine::{
+    DType, DeviceName, Engine, GenerateRequest, Generation, Input, LoadOptions, ModelSource, RotaryPrecision,
+    Sampling,
+};
+use requests::greedy;
+use support::{Shape, Uniform};
+
+fn device() -> Option<DeviceName> {
+    let Ok(name) = std::env::var("LUMOS_DEVICE") else {
+        eprintln!("skipped: LUMOS_DEVICE names no GPU");
+        return None;
+    };
+    Some(name.parse().unwrap())
+}
+
+fn load(folder: &Path, device: DeviceName, dtype: DType) -> Engine {
+    let options =
+        LoadOptions { device, dtype, rotary_precision: RotaryPrecision::Stored, ..LoadOptions::default() };
+    Engine::load(ModelSource::Folder(folder.to_owned()), options).unwrap()
+}
+
+async fn all(engine: &Engine, requests: &[GenerateRequest]) -> Vec<Generation> {
+    let started: Vec<_> = requests
+        .iter()
+        .map(|request| {
+            let (engine, request) = (engine.clone(), request.clone());
+            tokio::spawn(async move { engine.generate(request).await.unwrap() })
+        })
+        .collect();
+    let mut generations = Vec::new();
+    for generation in started {
+        generations.push(generation.await.unwrap());
+    }
+    generations
+}
+
+fn logit(generation: &Generation, id: u32) -> f32 {
+    generation.first_logits.iter().find(|(found, _)| *found == id).unwrap().1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn float32_equals_transformers() {
+    let Some(device) = device() else { return };
+    for name in ["llama-mha", "llama-gqa-tied", "llama3-rope"] {
+        let Some(folder) = cases::folder(name) else { return };
+        let engine = load(&folder, device, DType::F32);
+        let cases = cases::cases(&folder);
+        let requests: Vec<GenerateRequest> =
+            cases.iter().map(|case| greedy(Input::Tokens(case.ids.clone()), 48, 768)).collect();
+        for (case, found) in cases.iter().zip(all(&engine, &requests).await) {
+            assert_eq!(found.tokens[..case.safe_tokens], case.greedy[..case.safe_tokens], "{name}");
+            for (id, expected) in &case.first_top8 {
+                assert!((logit(&found, *id) - expected).abs() < 1e-3, "{name}: logit of {id}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_is_near_the_processor() {
+    let Some(device) = device() else { return };
+    for (dtype, near) in [(DType::F32, 1e-3), (DType::Bf16, 0.15), (DType::F16, 0.02)] {
+        for shape in [Shape::tiny(), Shape::small(), Shape::medium()] {
+            let folder = tempfile::tempdir().unwrap();
+            shape.files(5).write(folder.path());
+            let (there, here) =
+                (load(folder.path(), device, dtype), load(folder.path(), DeviceName::Cpu, dtype));
+            assert_eq!((there.device(), here.device()), (device, DeviceName::Cpu));
+            let mut random = Uniform::new(2);
+            let requests: Vec<GenerateRequest> = (0..40)
+                .map(|index| {
+                    let prompt =
+                        (0..1 + random.below(300)).map(|_| random.below(shape.vocabulary) as u32).collect();
+                    let temperature = if index % 4 == 0 { 0.7 } else { 0.0 };
+                    let sampling = Sampling { temperature, seed: index, ..Sampling::GREEDY };
+                    GenerateRequest { sampling, ..greedy(Input::Tokens(prompt), 8, shape.vocabulary) }
+                })
+                .collect();
+            let (there, here) = (all(&there, &requests).await, all(&here, &requests).await);
+            for (there, here) in there.iter().zip(&here) {
+                let largest = here.first_logits[0].1.abs().max(1.0);
+                for (id, expected) in &here.first_logits {
+                    let found = logit(there, *id);
+                    assert!(
+                        (found - expected).abs() < near * largest,
+                        "{dtype}: logit of {id}: {found}, {expected}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! `lumos doctor`: what this machine and this build have.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use bytesize::ByteSize;
+use lumos_engine::{DType, Gpu, free_memory, gpus, linear_path};
+use lumos_worker::browser::{BrowserName, BrowserSettings};
+use lumos_worker::hub::HubSettings;
+use serde::Serialize;
+
+use crate::cli::DoctorArgs;
+use crate::exit::{Exit, Outcome};
+
+/// Everything that is looked at.
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    /// What was built in.
+    features: Vec<&'static str>,
+    cores: usize,
+    /// Bytes of memory that a model could take; unknown outside Linux.
+    free_memory_bytes: Option<u64>,
+    /// What computes linear layers, by type of the weights.
+    linear_paths: Vec<LinearPath>,
+    gpus: Vec<Gpu>,
+    /// Why there is none.
+    no_gpu: Option<String>,
+    programs: Vec<Program>,
+    folders: Vec<Folder>,
+}
+
+#[derive(Serialize)]
+struct LinearPath {
+    dtype: DType,
+    path: String,
+}
+
+/// A program that some runs start.
+#[derive(Serialize)]
+struct Program {
+    name: &'static str,
+    /// What was looked for.
+    command: PathBuf,
+    /// What it says of itself; nothing where it is not there.
+    version: Option<String>,
+    /// What it is good for.
+    needed_for: &'static str,
+}
+
+/// A folder that the program keeps things in.
+#[derive(Serialize)]
+struct Folder {
+    name: &'static str,
+    path: Option<PathBuf>,
+    exists: bool,
+}
+
+pub(crate) fn run(arguments: &DoctorArgs) -> Outcome {
+    let report = examine();
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer(&mut out, &report)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}", text(&report))?;
+    }
+    Ok(Exit::Complete)
+}
+
+fn examine() -> Report {
+    let (gpus, no_gpu) = match gpus() {
+        Ok(gpus) => (gpus, None),
+        Err(reason) => (Vec::new(), Some(reason.to_string())),
+    };
+    let usual = || BrowserSettings::new(BrowserName::Chromedriver);
+    let browser = BrowserSettings::from_environment(BrowserName::Chromedriver).unwrap_or_else(|_| usual());
+    let hub = HubSettings::from_environment().ok();
+    let exists = hub.as_ref().is_some_and(|hub| hub.cache.is_dir());
+    Report {
+        version: env!("CARGO_PKG_VERSION"),
+        features: if cfg!(feature = "cuda") { vec!["cuda"] } else { Vec::new() },
+        cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        free_memory_bytes: free_memory(),
+        linear_paths: [DType::F32, DType::Bf16, DType::F16]
+            .map(|dtype| LinearPath { dtype, path: linear_path(dtype) })
+            .into(),
+        gpus,
+        no_gpu,
+        programs: vec![
+            program("nats-server", PathBuf::from("nats-server"), "queues between machines"),
+            program(
+                "chromium",
+                browser.chromium.unwrap_or_else(|| PathBuf::from("chromium")),
+                "pages in a browser",
+            ),
+            program("chromedriver", browser.chromedriver, "pages in a browser"),
+            program(
+                "mariadbd",
+                PathBuf::from("mariadbd"),
+                "databases of InterCode SQL as the original has them",
+            ),
+        ],
+        folders: vec![Folder { name: "models of the hub", path: hub.map(|hub| hub.cache), exists }],
+    }
+}
+
+/// Asks a program for its version.
+fn program(name: &'static str, command: PathBuf, needed_for: &'static str) -> Program {
+    let output = Command::new(&command).arg("--version").stdin(Stdio::null()).output();
+    let version = output.ok().filter(|output| output.status.success()).and_then(|output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+    });
+    Program { name, command, version, needed_for }
+}
+
+fn text(report: &Report) -> String {
+    let mut lines = Vec::new();
+    let features = if report.features.is_empty() { "none".to_owned() } else { report.features.join(", ") };
+    lines.push(format!("lumos {}, features: {features}", report.version));
+    let memory = report.free_memory_bytes.map_or("unknown".to_owned(), |bytes| ByteSize(bytes).to_string());
+    lines.push(format!("processor: {} cores, {memory} of memory free", report.cores));
+    for LinearPath { dtype, path } in &report.linear_paths {
+        lines.push(format!("  linear layers of {dtype}: {path}"));
+    }
+    for gpu in &report.gpus {
+        lines.push(format!(
+            "{}: {}, {} of memory, compute capability {}, driver for CUDA {}",
+            gpu.name,
+            gpu.model,
+            ByteSize(gpu.memory_bytes),
+            gpu.compute_capability,
+            gpu.driver,
+        ));
+    }
+    if let Some(reason) = &report.no_gpu {
+        lines.push(format!("no GPU: {reason}"));
+    }
+    for Program { name, version, needed_for, .. } in &report.programs {
+        let found = version.as_deref().unwrap_or("not found");
+        lines.push(format!("{name}: {found} ({needed_for})"));
+    }
+    for Folder { name, path, exists } in &report.folders {
+        let place = path.as_ref().map_or("unknown".to_owned(), |path| path.display().to_string());
+        let state = if *exists { "" } else { ", not there yet" };
+        lines.push(format!("{name}: {place}{state}"));
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_not_there_has_no_version() {
+        assert_eq!(program("none", PathBuf::from("/nowhere/none"), "nothing").version, None);
+        assert_eq!(program("false", PathBuf::from("false"), "nothing").version, None);
+    }
+
+    #[test]
+    fn gpus_are_named_with_what_counts() {
+        let gpu = Gpu {
+            name: lumos_engine::DeviceName::Cuda(1),
+            model: "Example".to_owned(),
+            compute_capability: "9.0".to_owned(),
+            memory_bytes: 80 << 30,
+            driver: "13.0".to_owned(),
+        };
+        let report = Report { gpus: vec![gpu], no_gpu: None, ..examine() };
+        let line = "cuda:1: Example, 80.0 GiB of memory, compute capability 9.0, driver for CUDA 13.0";
+        assert!(text(&report).contains(line), "{}", text(&report));
+    }
+}
