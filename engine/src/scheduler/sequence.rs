@@ -164,7 +164,7 @@ impl Sequence {
         let wants_logits = self.order.first_logits > 0 && self.known.len() == self.prompt_length;
         let greedy = self.order.sampling.is_greedy() && !wants_logits;
         let tokens = &self.known[start..end];
-        (self.in_step > 0).then(|| Chunk { tokens, cache: &mut self.cache, logits, greedy })
+        (self.in_step > 0).then_some(Chunk { tokens, cache: &mut self.cache, logits, greedy })
     }
 
     /// Chooses the next token; the outcome when that was the last one.

@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn names_are_those_of_hugging_face() {
-        let named = |name: &str| hugging_face(name).map(|(name, turned)| (name, turned));
+        let named = |name: &str| hugging_face(name);
         let query = "model.layers.11.self_attn.q_proj.weight".to_owned();
         assert_eq!(named("blk.11.attn_q.weight"), Some((query, Turned::Queries)));
         assert_eq!(named("output.weight"), Some(("lm_head.weight".to_owned(), Turned::No)));

@@ -79,7 +79,7 @@ mod tests {
             let words = round_block(&values);
             let scale = f32::from_bits(words[SCALE].cast_unsigned());
             let rounded: Vec<i8> =
-                words[..8].iter().flat_map(|word| word.to_le_bytes()).map(|byte| byte.cast_signed()).collect();
+                words[..8].iter().flat_map(|word| word.to_le_bytes()).map(u8::cast_signed).collect();
             for (value, rounded) in values.iter().zip(&rounded) {
                 prop_assert!((value - f32::from(*rounded) * scale).abs() <= scale * 0.50001);
             }
