@@ -241,7 +241,8 @@ async fn models_that_do_not_fit_together_take_turns() {
         backends.models[&role].complete(request).await.unwrap();
         assert_eq!(bench.models.list().await.len(), 1);
     }
-    assert!((3..=4).contains(&bench.models.swapping().loads), "{:?}", bench.models.swapping());
+    // Each once to see that it fits, and then the three turns; the first may find its model there still.
+    assert!((4..=5).contains(&bench.models.swapping().loads), "{:?}", bench.models.swapping());
 }
 
 #[tokio::test]
