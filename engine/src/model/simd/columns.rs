@@ -107,6 +107,9 @@ impl<'a> Target<'a> {
     }
 }
 
+/// Pieces of work of each thread, so that one that is held up does not hold up the others.
+const PIECES_OF_A_THREAD: usize = 8;
+
 /// Cuts `target` into windows of `width` columns, the last one perhaps narrower, and hands each with its index to `work`:
 /// on the current rayon pool if `parallel`.
 pub(crate) fn for_each_window(
@@ -146,7 +149,9 @@ pub(crate) fn for_each_window(
     };
     let windows = columns.len().div_ceil(width);
     if parallel {
-        (0..windows).into_par_iter().for_each(run);
+        // A window of few rows is a microsecond's work, so a thread takes several in a row.
+        let run_length = windows / (PIECES_OF_A_THREAD * rayon::current_num_threads());
+        (0..windows).into_par_iter().with_min_len(run_length.max(1)).for_each(run);
     } else {
         (0..windows).for_each(run);
     }
