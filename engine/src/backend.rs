@@ -15,7 +15,7 @@ use crate::scheduler::Limits;
 pub(crate) enum Backend {
     Cpu(Llama),
     #[cfg(feature = "cuda")]
-    Cuda(crate::cuda::DeviceLlama<crate::cuda::driver::CudaDevice>, DeviceName),
+    Cuda(Box<crate::cuda::DeviceLlama<crate::cuda::driver::CudaDevice>>, DeviceName),
 }
 
 impl Backend {
@@ -70,7 +70,8 @@ impl Backend {
                         total,
                     });
                 }
-                Ok(Self::Cuda(DeviceLlama::load(cuda, config, weights, options.dtype, failed)?, device))
+                let model = DeviceLlama::load(cuda, config, weights, options.dtype, failed)?;
+                Ok(Self::Cuda(Box::new(model), device))
             }
             #[cfg(not(feature = "cuda"))]
             device @ DeviceName::Cuda(_) => Err(not_built(device)),
@@ -129,7 +130,7 @@ impl Backend {
             #[cfg(feature = "cuda")]
             Self::Cuda(model, device) => {
                 let sizes = (limits.max_step_tokens, limits.max_batch);
-                let model = crate::cuda::DeviceModel::new(model, config, (pages, options.page_size), sizes);
+                let model = crate::cuda::DeviceModel::new(*model, config, (pages, options.page_size), sizes);
                 Ok(Box::new(model.map_err(|error| device_error(device, &error))?))
             }
         }
