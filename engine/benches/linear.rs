@@ -220,7 +220,16 @@ fn main() {
                 for (pool, bandwidth) in pools.iter().zip(&bandwidths) {
                     for rows in ROWS {
                         let threads = pool.current_num_threads();
-                        let seconds = product(&layers, inputs, outputs, rows, pool);
+                        let mut packed = AlignedBuffer::default();
+                        let seconds = product(
+                            &layers,
+                            (inputs, outputs),
+                            rows,
+                            pool,
+                            |layer, execution, input, target| {
+                                layer.multiply(execution.parallel, input, target, &mut packed);
+                            },
+                        );
                         let operations = (2 * rows * inputs * outputs) as f64 * 1e-9;
                         let bytes = layers[0].bytes() as f64 * 1e-9;
                         let limit = (operations / rate / threads as f64).max(bytes / bandwidth);
@@ -246,16 +255,25 @@ fn main() {
     }
 }
 
-/// Seconds of one product.
-fn product(layers: &[PanelWeights], inputs: usize, outputs: usize, rows: usize, pool: &ThreadPool) -> f64 {
+/// Seconds of one product of `rows` with each layer in turn, as `multiply` computes it.
+fn product<T>(
+    layers: &[T],
+    (inputs, outputs): (usize, usize),
+    rows: usize,
+    pool: &ThreadPool,
+    mut multiply: impl FnMut(&T, Execution, &[f32], Target<'_>) + Send,
+) -> f64
+where
+    T: Sync,
+{
     let parallel = pool.current_num_threads() > 1;
+    let execution = Execution { arch: Arch::new(), parallel };
     let input = Uniform::new(2).values(rows * inputs, 1.0);
     let mut output = vec![0.0; rows * outputs];
-    let mut packed = AlignedBuffer::default();
     let count = (ROUND_WORK / (rows * inputs * outputs)).clamp(1, layers.len());
     let mut round = || {
         for layer in &layers[..count] {
-            layer.multiply(parallel, &input, Target::whole(&mut output, outputs), &mut packed);
+            multiply(layer, execution, &input, Target::whole(&mut output, outputs));
         }
     };
     let seconds = if parallel {
@@ -287,19 +305,12 @@ fn blocks(format: QuantizedFormat, wanted: impl Fn(&str) -> bool, pools: &[Threa
             layers = layers.into_iter().filter_map(|layer| layer.with_path(path)).collect();
             for (pool, bandwidth) in pools.iter().zip(bandwidths) {
                 for rows in ROWS {
-                    let parallel = pool.current_num_threads() > 1;
-                    let execution = Execution { arch: Arch::new(), parallel };
-                    let input = Uniform::new(2).values(rows * inputs, 1.0);
-                    let mut output = vec![0.0; rows * outputs];
                     let mut packed = AlignedBuffer::default();
-                    let count = (ROUND_WORK / (rows * inputs * outputs)).clamp(1, layers.len());
-                    let mut round = || {
-                        for layer in &layers[..count] {
-                            layer.pack(execution, &input, &mut packed);
-                            layer.multiply(execution, &packed, Target::whole(&mut output, outputs));
-                        }
-                    };
-                    let seconds = pool.install(|| best(ROUNDS, parallel, &mut round)) / count as f64;
+                    let seconds =
+                        product(&layers, (inputs, outputs), rows, pool, |layer, execution, input, target| {
+                            layer.pack(execution, input, &mut packed);
+                            layer.multiply(execution, &packed, target);
+                        });
                     let bytes = layers[0].bytes() as f64 * 1e-9;
                     println!(
                         "{name} {:<10} {rows:>4} {:>7} {:>9.3} {:>9.1} {:>7.2} {:>5.0}%",

@@ -126,6 +126,23 @@ extern "C" __global__ void rotate_store(float* rows, const u32* positions, const
 #define QUERIES (WARPS * QUERIES_OF_A_WARP)
 #define MOST_PARTS 8
 
+// A head's numbers of LANES positions from `start` on, zeros from `end` on: a row of `tile`, which is one number wider than
+// a head, for each. `from` is the head at place 0, places are `width` numbers apart.
+__device__ __forceinline__ void load_tile(const Element* from, const u32* pages, float* tile, u32 start, u32 end,
+                                          u32 width, u32 head_size, u32 page_size) {
+    const u32 warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    for (u32 slot = warp; slot < LANES; slot += WARPS) {
+        const u32 position = start + slot;
+        float* to = tile + slot * (head_size + 1);
+        if (position < end) {
+            const u64 place = (u64)pages[position / page_size] * page_size + position % page_size;
+            for (u32 at = lane; at < head_size; at += LANES) to[at] = widen(from[place * width + at]);
+        } else {
+            for (u32 at = lane; at < head_size; at += LANES) to[at] = 0.0f;
+        }
+    }
+}
+
 // Causal attention over pages. One block for neighbouring rows of one sequence (blockIdx.x) and for query heads that
 // read the same keys (blockIdx.y), QUERIES pairs of both at most; WARPS warps. Keys are read LANES positions at a time:
 // a lane has the score of one position, then of every LANES-th number of the output. The running softmax goes from
@@ -168,17 +185,7 @@ extern "C" __global__ void attention(const float* rows, const u32* tasks, const 
     const u32 lowest = window && position + 1 > window ? position + 1 - window : 0;
     for (u32 start = lowest / LANES * LANES; start < end; start += LANES) {
         __syncthreads();
-        for (u32 slot = warp; slot < LANES; slot += WARPS) {
-            const u32 at_position = start + slot;
-            float* to = tile + slot * (head_size + 1);
-            if (at_position < end) {
-                const u64 place = (u64)pages[at_position / page_size] * page_size + at_position % page_size;
-                const Element* from = keys + place * width + key_head * head_size;
-                for (u32 at = lane; at < head_size; at += LANES) to[at] = widen(from[at]);
-            } else {
-                for (u32 at = lane; at < head_size; at += LANES) to[at] = 0.0f;
-            }
-        }
+        load_tile(keys + key_head * head_size, pages, tile, start, end, width, head_size, page_size);
         __syncthreads();
 #pragma unroll
         for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
@@ -204,17 +211,7 @@ extern "C" __global__ void attention(const float* rows, const u32* tasks, const 
             weights[query * LANES + lane] = weight;
         }
         __syncthreads();
-        for (u32 slot = warp; slot < LANES; slot += WARPS) {
-            const u32 at_position = start + slot;
-            float* to = tile + slot * (head_size + 1);
-            if (at_position < end) {
-                const u64 place = (u64)pages[at_position / page_size] * page_size + at_position % page_size;
-                const Element* from = values + place * width + key_head * head_size;
-                for (u32 at = lane; at < head_size; at += LANES) to[at] = widen(from[at]);
-            } else {
-                for (u32 at = lane; at < head_size; at += LANES) to[at] = 0.0f;
-            }
-        }
+        load_tile(values + key_head * head_size, pages, tile, start, end, width, head_size, page_size);
         __syncthreads();
 #pragma unroll
         for (u32 index = 0; index < QUERIES_OF_A_WARP; ++index) {
