@@ -22,6 +22,9 @@ import gguf
 import llama_cpp
 import numpy
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches" / "peers"))
+from llama_names import interleaved, name_of  # noqa: E402
+
 NEW_TOKENS = 48
 # llama.cpp multiplies halves with activations rounded to halves.
 CLOSE = {"F32": 2e-3, "F16": 5e-2}
@@ -29,22 +32,6 @@ QUANTIZED = {
     "Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
     "Q6_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K,
     "Q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
-}
-NAMES = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "post_attention_layernorm": "ffn_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
-WHOLE = {
-    "model.embed_tokens.weight": "token_embd.weight",
-    "model.norm.weight": "output_norm.weight",
-    "lm_head.weight": "output.weight",
 }
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 
@@ -65,19 +52,6 @@ def tensors(folder):
             else:
                 values = numpy.frombuffer(raw, {"F32": numpy.float32, "F16": numpy.float16}[about["dtype"]])
             yield name, values.astype(numpy.float32).reshape(about["shape"])
-
-
-def gguf_name(name):
-    if name in WHOLE:
-        return WHOLE[name]
-    layer, part = name.removeprefix("model.layers.").split(".", 1)
-    return f"blk.{layer}.{NAMES[part.removesuffix('.weight')]}.weight"
-
-
-def interleaved(tensor, heads):
-    """llama.cpp turns neighbouring pairs, Hugging Face halves."""
-    rows, columns = tensor.shape
-    return tensor.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)
 
 
 def frequency_factors(config, size):
@@ -194,7 +168,7 @@ def write(folder, tokenizer, target, kind):
     if factors is not None:
         writer.add_tensor("rope_freqs.weight", factors)
     for name, tensor in tensors(folder):
-        target_name = gguf_name(name)
+        target_name = name_of(name)
         if ".attn_q." in target_name:
             tensor = interleaved(tensor, heads)
         elif ".attn_k." in target_name:
