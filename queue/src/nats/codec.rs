@@ -1,6 +1,7 @@
 //! Bodies on the wire: JSON, compressed when long.
 
-use std::io::Read;
+use std::cell::RefCell;
+use std::io::{self, Read};
 
 use async_nats::HeaderMap;
 use serde::Serialize;
@@ -17,6 +18,18 @@ pub(super) const OBJECT: &str = "Lumos-Object";
 
 /// Bodies up to this are sent as they are: compressing them costs more than it saves.
 const COMPRESSED_ABOVE: usize = 4096;
+/// The fastest that is worth it.
+const LEVEL: i32 = 1;
+
+thread_local! {
+    /// Making a compressor costs more than compressing a body.
+    static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
+    /// The same holds for a decompressor.
+    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// A body that says it is longer is read piece by piece instead of into memory set aside for all of it.
+const LONGEST_AT_ONCE: u64 = 1 << 20;
 
 /// A body ready to be sent.
 pub(super) struct Encoded {
@@ -40,8 +53,34 @@ pub(super) fn encoded<T: Serialize>(body: &T, limit: usize) -> Result<Encoded, U
     if plain.len() <= COMPRESSED_ABOVE {
         return Ok(Encoded { bytes: plain, compressed: false });
     }
-    let bytes = zstd::bulk::compress(&plain, 1).map_err(|error| Unsendable::Failed(error.to_string()))?;
+    let bytes = compress(&plain).map_err(|error| Unsendable::Failed(error.to_string()))?;
     Ok(Encoded { bytes, compressed: true })
+}
+
+fn compress(plain: &[u8]) -> io::Result<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(compressor) => compressor.compress(plain),
+        None => kept.insert(zstd::bulk::Compressor::new(LEVEL)?).compress(plain),
+    })
+}
+
+/// What was compressed, or its beginning with more than `limit` bytes.
+fn decompress(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
+    let most = u64::try_from(limit).unwrap_or(u64::MAX);
+    match zstd::zstd_safe::get_frame_content_size(bytes) {
+        Ok(Some(length)) if length <= most.min(LONGEST_AT_ONCE) => {
+            DECOMPRESSOR.with_borrow_mut(|kept| match kept {
+                Some(decompressor) => decompressor.decompress(bytes, length as usize),
+                None => kept.insert(zstd::bulk::Decompressor::new()?).decompress(bytes, length as usize),
+            })
+        }
+        _ => {
+            let mut plain = Vec::new();
+            let decoder = zstd::stream::read::Decoder::new(bytes)?;
+            decoder.take(most.saturating_add(1)).read_to_end(&mut plain)?;
+            Ok(plain)
+        }
+    }
 }
 
 /// Why a message is not given to anyone.
@@ -87,12 +126,9 @@ pub(super) fn decoded<T: DeserializeOwned>(
         None if bytes.len() > limit => return Err(too_large()),
         None => serde_json::from_slice(bytes),
         Some("zstd") => {
-            let damaged =
-                |error| undecodable(format!("a message's body cannot be decompressed: {error}: dropped"));
-            let decoder = zstd::stream::read::Decoder::new(bytes).map_err(damaged)?;
-            let mut plain = Vec::new();
-            let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-            decoder.take(most).read_to_end(&mut plain).map_err(damaged)?;
+            let plain = decompress(bytes, limit).map_err(|error| {
+                undecodable(format!("a message's body cannot be decompressed: {error}: dropped"))
+            })?;
             if plain.len() > limit {
                 return Err(too_large());
             }

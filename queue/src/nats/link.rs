@@ -96,10 +96,11 @@ pub(super) struct Violation {
     pub(super) text: String,
 }
 
-/// The answer to a message that was stored.
+/// The answer to a message that was to be stored: read once, since there is one for every item.
 #[derive(Debug, Deserialize)]
-pub(super) struct Stored {
-    pub(super) seq: u64,
+struct Stored {
+    seq: Option<u64>,
+    error: Option<ApiError>,
 }
 
 /// A message as a stream holds it.
@@ -244,7 +245,12 @@ impl Link {
     ) -> Result<u64, Failure> {
         let headers = if headers.is_empty() { None } else { Some(headers) };
         let answer = self.request(subject, headers, payload, repeat).await?;
-        Ok(parsed::<Stored>(&answer.payload)?.seq)
+        let stored: Stored = serde_json::from_slice(&answer.payload).map_err(strange)?;
+        match (stored.error, stored.seq) {
+            (Some(error), _) => Err(Failure::Api(error)),
+            (None, Some(sequence)) => Ok(sequence),
+            (None, None) => Err(Failure::Refused("JetStream's answer names no sequence".to_owned())),
+        }
     }
 
     /// One message of a stream: the last of a subject, or the next of one; `None` if there is none.
@@ -340,13 +346,16 @@ pub(super) fn parsed<R: DeserializeOwned>(payload: &[u8]) -> Result<R, Failure> 
     struct Envelope {
         error: Option<ApiError>,
     }
-    let strange =
-        |error: serde_json::Error| Failure::Refused(format!("JetStream's answer makes no sense: {error}"));
     let envelope: Envelope = serde_json::from_slice(payload).map_err(strange)?;
     match envelope.error {
         Some(error) => Err(Failure::Api(error)),
         None => serde_json::from_slice(payload).map_err(strange),
     }
+}
+
+#[allow(clippy::needless_pass_by_value)] // as map_err gives it
+fn strange(error: serde_json::Error) -> Failure {
+    Failure::Refused(format!("JetStream's answer makes no sense: {error}"))
 }
 
 /// How everyone holds the connection.
