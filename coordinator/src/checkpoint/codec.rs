@@ -16,7 +16,12 @@ thread_local! {
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
     /// The same holds for a decompressor.
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    /// A value on its way: growing a new buffer for each costs as much as writing it.
+    static JSON: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
+
+/// What a buffer keeps once its value is written.
+const KEPT: usize = 1 << 16;
 
 /// A value that says it is larger is read piece by piece instead of into memory set aside for all of it.
 const LARGEST_AT_ONCE: u64 = 64 << 20;
@@ -34,13 +39,19 @@ impl CodecError {
 
 /// Packs a value.
 pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
-    let json = serde_json::to_vec(value).map_err(|error| CodecError(error.to_string()))?;
-    COMPRESSOR.with_borrow_mut(|kept| {
-        let compressed = match kept {
-            Some(compressor) => compressor.compress(&json),
-            None => zstd::bulk::Compressor::new(LEVEL).and_then(|new| kept.insert(new).compress(&json)),
-        };
-        compressed.map_err(|error| CodecError(error.to_string()))
+    JSON.with_borrow_mut(|json| {
+        json.clear();
+        serde_json::to_writer(&mut *json, value).map_err(|error| CodecError(error.to_string()))?;
+        let compressed = compress(json).map_err(|error| CodecError(error.to_string()));
+        json.shrink_to(KEPT);
+        compressed
+    })
+}
+
+fn compress(json: &[u8]) -> std::io::Result<Vec<u8>> {
+    COMPRESSOR.with_borrow_mut(|kept| match kept {
+        Some(compressor) => compressor.compress(json),
+        None => kept.insert(zstd::bulk::Compressor::new(LEVEL)?).compress(json),
     })
 }
 

@@ -23,6 +23,8 @@ use crate::unit_key::UnitKey;
 const RESULTS: usize = 256;
 /// Units given to the queue together.
 const UNITS: usize = 256;
+/// Results of a fleet that come within this time are taken in together.
+const GATHERED: Duration = Duration::from_millis(5);
 /// Units given out for each place of a large fleet.
 const PER_PLACE: usize = 4;
 /// How long a queue that cannot be used is left alone, at first and at most.
@@ -157,6 +159,7 @@ impl<'a> Session<'a> {
         let mut claimed: Option<Vec<Lease<R>>> = None;
         let mut again: Vec<Ticket> = Vec::new();
         let mut closed = false;
+        let mut gathering = Duration::ZERO;
         let checkpoint = self.checkpoint;
         loop {
             if recording.is_none()
@@ -173,7 +176,8 @@ impl<'a> Session<'a> {
                 publishing = self.publish(work, std::mem::take(&mut again))?;
             }
             if claiming.is_none() && claimed.is_none() && !closed {
-                claiming = Some(claim(results, self.patience[Line::Results as usize].pause()));
+                let pause = self.patience[Line::Results as usize].pause().max(gathering);
+                claiming = Some(claim(results, pause));
             }
             tokio::select! {
                 biased;
@@ -207,6 +211,8 @@ impl<'a> Session<'a> {
                         Ok(leases) => {
                             self.line_is_up(Line::Results).await;
                             closed = leases.is_empty();
+                            let more = self.link.is_some() && leases.len() < RESULTS;
+                            gathering = if more { GATHERED } else { Duration::ZERO };
                             claimed = Some(leases);
                         }
                         Err(error) => self.line_is_down(Line::Results, error).await?,

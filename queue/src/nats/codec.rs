@@ -16,6 +16,8 @@ pub(super) const ENCODING: &str = "Lumos-Encoding";
 /// Names the object that holds the body of a message too large to hold it itself.
 pub(super) const OBJECT: &str = "Lumos-Object";
 
+/// Bytes that most bodies stay within.
+const USUAL: usize = 2048;
 /// Bodies up to this are sent as they are: compressing them costs more than it saves.
 const COMPRESSED_ABOVE: usize = 4096;
 /// The fastest that is worth it.
@@ -46,7 +48,8 @@ pub(super) enum Unsendable {
 }
 
 pub(super) fn encoded<T: Serialize>(body: &T, limit: usize) -> Result<Encoded, Unsendable> {
-    let plain = serde_json::to_vec(body).map_err(|error| Unsendable::Failed(error.to_string()))?;
+    let mut plain = Vec::with_capacity(USUAL);
+    serde_json::to_writer(&mut plain, body).map_err(|error| Unsendable::Failed(error.to_string()))?;
     if plain.len() > limit {
         return Err(Unsendable::TooLarge(plain.len()));
     }
