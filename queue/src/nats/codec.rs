@@ -164,6 +164,9 @@ mod tests {
         assert!(!short.compressed);
         assert_eq!(decoded::<u32>(None, &short.bytes, 10).unwrap(), 7);
         assert!(matches!(encoded(&body, 100), Err(Unsendable::TooLarge(_))));
+        let long = "lumos ".repeat(400_000);
+        let sent = encoded(&long, 1 << 22).ok().unwrap();
+        assert_eq!(decoded::<String>(Some(&headers("zstd")), &sent.bytes, 1 << 22).unwrap(), long);
     }
 
     #[test]
@@ -171,7 +174,11 @@ mod tests {
         let bomb = zstd::bulk::compress(&vec![b' '; 64 << 20], 19).unwrap();
         assert!(bomb.len() < 1 << 16);
         assert_eq!(decoded::<u32>(Some(&headers("zstd")), &bomb, 1 << 20).unwrap_err().kind, Kind::TooLarge);
-        for (encoding, bytes) in [("zstd", b"no".as_slice()), ("br", b"1"), ("zstd", &bomb[..20])] {
+        let small = zstd::bulk::compress(&vec![b' '; 5000], 1).unwrap();
+        let cut = &small[..small.len() - 1];
+        for (encoding, bytes) in
+            [("zstd", b"no".as_slice()), ("br", b"1"), ("zstd", &bomb[..20]), ("zstd", cut)]
+        {
             let unfit = decoded::<u32>(Some(&headers(encoding)), bytes, 1 << 20).unwrap_err();
             assert_eq!(unfit.kind, Kind::Undecodable);
         }
