@@ -72,6 +72,7 @@ fn digits(content: &ContentHash) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::WorkerNotice;
 
     fn model(content: &[u8], dtype: &str) -> ModelIdentity {
         ModelIdentity {
@@ -96,6 +97,14 @@ mod tests {
         let elsewhere = EngineUse { device: "cuda:0".to_owned(), ..after.clone() };
         assert_eq!(elsewhere.since(&[before]), elsewhere);
         assert_eq!(after.since(&[]), after);
+    }
+
+    #[test]
+    fn notices_of_programs_that_tell_nothing_of_engines_are_read() {
+        let silent = WorkerNotice::default();
+        let json = serde_json::to_string(&silent).unwrap();
+        assert!(!json.contains("engines"), "{json}");
+        assert_eq!(serde_json::from_str::<WorkerNotice>(&json).unwrap(), silent);
     }
 
     #[test]

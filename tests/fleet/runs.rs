@@ -94,7 +94,7 @@ fn assert_devices_are_told(run: &Path, said: &str) {
         assert!(!in_turns || sum > loads.len() as u64, "{engines:?}");
         all += sum;
     }
-    assert!(said.contains("they took turns in memory, 8 episodes at once each: "), "{said}");
+    assert!(said.contains("they took turns in memory, 8 episodes at once: "), "{said}");
     assert!(said.contains(&format!("all 2 workers together: {all} loads in ")), "{said}");
 }
 

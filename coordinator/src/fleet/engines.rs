@@ -150,6 +150,7 @@ pub(super) async fn last_word(around: &Around) {
             crew.is_idle(&around.run, ended)
         };
         if all {
+            tracing::debug!(waited = ?ended.elapsed(), "every worker has told what its engines did");
             return;
         }
         tokio::time::sleep(LOOK).await;

@@ -81,7 +81,8 @@ fn line(ways: &[Way], places: u32, sum: &Sum) -> String {
         let roles: Vec<_> = turns.iter().flat_map(|way| &way.roles).copied().collect();
         line.push_str(&format!("; {} took turns in memory", roles.join(" and ")));
     }
-    line.push_str(&format!(", {} episodes at once each: {}", thousands(u64::from(places)), sum.cost()));
+    let each = if sum.workers() == 1 { "" } else { " each" };
+    line.push_str(&format!(", {} episodes at once{each}: {}", thousands(u64::from(places)), sum.cost()));
     line
 }
 
@@ -162,7 +163,7 @@ mod tests {
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert!(lines.iter().any(|line| {
             line == "models computed: grounder on cuda:1 in f16, planner on cuda:0 in f16 by 1 worker on c, 8 \
-                     episodes at once each: 12 loads in 2.5 s"
+                     episodes at once: 12 loads in 2.5 s"
         }));
         assert_eq!(lines[2], "all 4 workers together: 48 loads in 10.0 s");
     }
