@@ -16,6 +16,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use lumos_coordinator::report::Format;
+use lumos_coordinator::spec::MemorySize;
 
 pub(crate) use data::{DataArgs, DataCommand, ImportSqlArgs};
 pub(crate) use engine::{BenchArgs, BenchCommand, BenchEngineArgs, DoctorArgs, EstimateArgs, VerifyArgs};
@@ -387,7 +388,8 @@ pub(crate) struct ScoreArgs {
     /// paper, corrected [default: both]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) scoring: Vec<String>,
-    /// The chat model that says which predictions are correct: openai:<model>@<base url>, script:<cases file>.
+    /// The chat model that says which predictions are correct: openai:<model>@<base url>, candle:<folder>,
+    /// candle:<file.gguf>, script:<cases file>.
     #[arg(long, value_name = "MODEL", env = "LUMOS_JUDGE")]
     pub(crate) judge: Option<String>,
     /// With --judge: stop when its verdicts, those at hand included, have cost so many US dollars.
@@ -396,6 +398,12 @@ pub(crate) struct ScoreArgs {
     /// With --judge: questions put to it together.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(crate) concurrency: u64,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+    /// With --judge: memory that a judge computed here may take, such as 20GiB: weights, keys and values together [default:
+    /// no limit]
+    #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY", help_heading = "Engine")]
+    pub(crate) memory: Option<MemorySize>,
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
 }

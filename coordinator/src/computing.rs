@@ -1,7 +1,7 @@
 //! How the sessions of a run computed its models: where, and at what cost. Facts of the machine and the schedule, never
 //! part of a comparison.
 
-use lumos_tasks::Placement;
+use lumos_tasks::{EngineUse, Placement};
 use serde::{Deserialize, Serialize};
 
 /// How models were computed, by sessions that did it alike.
@@ -44,6 +44,38 @@ impl Computing {
     fn is_like(&self, other: &Self) -> bool {
         let way = |one: &Self| (one.device.clone(), one.in_phases, one.places);
         way(self) == way(other)
+    }
+}
+
+/// How a worker of a queue computed models.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkerComputing {
+    /// Its name.
+    pub worker: String,
+    /// Its host.
+    pub host: String,
+    /// When it began, milliseconds since 1970 by its own clock: another process may have had its name before.
+    pub started_ms: i64,
+    /// Episodes driven side by side.
+    pub places: u32,
+    /// Its engines for the run's models, as it told last.
+    pub engines: Vec<EngineUse>,
+    /// What they came to before it had a unit of the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<EngineUse>,
+}
+
+impl WorkerComputing {
+    /// What tells it from every other worker: its name, and when it began.
+    pub(crate) fn key(&self) -> (String, i64) {
+        (self.worker.clone(), self.started_ms)
+    }
+
+    /// Without what came before the run.
+    #[must_use]
+    pub fn spent(&self) -> Self {
+        let engines = self.engines.iter().map(|engine| engine.since(&self.before)).collect();
+        Self { engines, before: Vec::new(), ..self.clone() }
     }
 }
 

@@ -47,7 +47,7 @@ pub use error::{GenerateError, LoadError};
 pub use footprint::Footprint;
 pub use load::{AdapterBase, StoredChat, adapter_base};
 pub use memory::{MemoryBudget, free_memory};
-pub use model::linear_path;
+pub use model::{linear_path, quantized_path};
 pub use models::Models;
 pub use options::{DType, LoadOptions, ModelFiles, ModelSource, RotaryPrecision};
 pub use random::RandomShape;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use bytesize::ByteSize;
-use lumos_engine::{DType, Gpu, free_memory, gpus, linear_path};
+use lumos_engine::{DType, Gpu, free_memory, gpus, linear_path, quantized_path};
 use lumos_worker::browser::{BrowserName, BrowserSettings};
 use lumos_worker::hub::HubSettings;
 use serde::Serialize;
@@ -24,6 +24,8 @@ struct Report {
     free_memory_bytes: Option<u64>,
     /// What computes linear layers, by type of the weights.
     linear_paths: Vec<LinearPath>,
+    /// What computes them on weights in block formats.
+    quantized_path: String,
     gpus: Vec<Gpu>,
     /// Why there is none.
     no_gpu: Option<String>,
@@ -86,6 +88,7 @@ fn examine() -> Report {
         linear_paths: [DType::F32, DType::Bf16, DType::F16]
             .map(|dtype| LinearPath { dtype, path: linear_path(dtype) })
             .into(),
+        quantized_path: quantized_path(),
         gpus,
         no_gpu,
         programs: vec![
@@ -125,6 +128,7 @@ fn text(report: &Report) -> String {
     for LinearPath { dtype, path } in &report.linear_paths {
         lines.push(format!("  linear layers of {dtype}: {path}"));
     }
+    lines.push(format!("  linear layers of Q8_0, Q4_K, Q6_K: {}", report.quantized_path));
     for gpu in &report.gpus {
         lines.push(format!(
             "{}: {}, {} of memory, compute capability {}, driver for CUDA {}",

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use lumos_coordinator::dispatch::Summary;
 use lumos_coordinator::export;
-use lumos_coordinator::judge::{self, JudgeError, Pass};
+use lumos_coordinator::judge::{self, Asked, JudgeError, Pass};
 use lumos_coordinator::report::Format;
-use lumos_tasks::{Formulation, NanoDollars, Role};
+use lumos_tasks::{Formulation, NanoDollars, Role, Swap};
 use lumos_worker::Models;
-use lumos_worker::model::{EngineSettings, Identified, Pricing};
+use lumos_worker::model::{Identified, ModelsSettings, Pricing};
 use lumos_worker::tools::ToolSets;
 
 use super::report::open;
-use super::run::fleet_of;
+use super::run::{arrange_all, fleet_of};
 use crate::budget::Budget;
 use crate::cli::ScoreArgs;
 use crate::exit::{Exit, Failure, Outcome};
@@ -25,11 +25,20 @@ use crate::settings;
 
 pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outcome {
     let scorings = settings::scorings(&arguments.scoring)?;
-    let models = Arc::new(Models::new(EngineSettings::default()));
+    let device = settings::placement(&arguments.engine)?;
+    let engine = settings::engine(&arguments.engine, device.of(Role::Judge))?;
+    let placed = ModelsSettings { placement: device.clone(), ..ModelsSettings::from(engine) };
+    let models = Arc::new(Models::new(placed));
     let judge = identify(&models, name).await?;
     check_budget(&models, name, arguments.max_cost)?;
     let fleet = fleet_of(&arguments.fleet).await?;
-    let Pass { manifest, folder, checkpoint, unasked } = plan(&arguments.run, judge).await?;
+    if fleet.is_none() {
+        // What does not fit is said before the pass has a folder.
+        let alone = vec![Arc::new(judge::configuration(&judge.identity))];
+        arrange_all(alone, arguments.memory, Swap::default(), &models).await?;
+    }
+    let asked = Asked { model: model_record(judge), device, memory: arguments.memory };
+    let Pass { manifest, folder, checkpoint, unasked } = plan(&arguments.run, asked).await?;
     if !quiet {
         eprintln!("{} questions for the judge; {unasked} units have no prediction", manifest.planned());
     }
@@ -90,11 +99,11 @@ fn check_budget(models: &Models, name: &str, limit: Option<f64>) -> Result<(), F
     }
 }
 
-async fn plan(run: &Path, judge: Identified) -> Result<Pass, Failure> {
+async fn plan(run: &Path, judge: Asked) -> Result<Pass, Failure> {
     let run = run.to_owned();
     tokio::task::spawn_blocking(move || {
         let (manifest, checkpoint) = open(&run)?;
-        let planned = judge::plan(&run, &manifest, &checkpoint, model_record(judge));
+        let planned = judge::plan(&run, &manifest, &checkpoint, judge);
         checkpoint.close()?;
         planned.map_err(|error| match error {
             error @ JudgeError::Unjudged(_) => Failure::usage(error),

@@ -8,8 +8,10 @@ use std::time::Duration;
 use lumos_coordinator::checkpoint::PlanMark;
 use lumos_coordinator::fleet::FleetSettings;
 use lumos_coordinator::manifest::{Manifest, ManifestError, Opened};
+use lumos_coordinator::spec::MemorySize;
 use lumos_coordinator::{Checkpoint, ResolvedSpec};
 use lumos_queue::nats::Server;
+use lumos_tasks::{Configuration, Swap};
 use lumos_worker::Models;
 use lumos_worker::tools::ToolSets;
 
@@ -154,9 +156,18 @@ pub(super) async fn arrange(
     spec: &ResolvedSpec,
     models: &Arc<Models>,
 ) -> Result<bool, Failure> {
-    let configurations: Vec<_> =
-        manifest.configurations.iter().map(|one| Arc::clone(&one.configuration)).collect();
-    let (models, memory, swap) = (Arc::clone(models), spec.memory.map(|memory| memory.0), spec.swap);
+    let configurations = manifest.configurations.iter().map(|one| Arc::clone(&one.configuration)).collect();
+    arrange_all(configurations, spec.memory, spec.swap, models).await
+}
+
+/// The same for configurations that nothing was planned for yet.
+pub(super) async fn arrange_all(
+    configurations: Vec<Arc<Configuration>>,
+    memory: Option<MemorySize>,
+    swap: Swap,
+    models: &Arc<Models>,
+) -> Result<bool, Failure> {
+    let (models, memory) = (Arc::clone(models), memory.map(|memory| memory.0));
     let arranging = tokio::task::spawn_blocking(move || {
         models.arrange(configurations.iter().map(AsRef::as_ref), memory, swap)
     });

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::configuration::{Configuration, ModelIdentity};
+use crate::engine_use::EngineUse;
 use crate::identity::{ContentHash, ItemId, UnitId};
 use crate::item::{Setup, Task};
 use crate::outcome::{Fault, Outcome, Telemetry};
@@ -349,6 +350,9 @@ pub struct WorkerNotice {
     pub draining: bool,
     /// Why it cannot take lanes that are there, for people.
     pub refusals: Vec<String>,
+    /// Its engines, and what loading them came to: telemetry, which an older program neither tells nor reads.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub engines: Vec<EngineUse>,
     /// When it began, milliseconds since 1970.
     pub started_ms: i64,
     /// When this was written, milliseconds since 1970.

@@ -6,6 +6,7 @@
 
 pub mod call;
 pub mod configuration;
+pub mod engine_use;
 pub mod episode;
 pub mod families;
 pub mod fleet;
@@ -21,6 +22,7 @@ pub mod unit;
 
 pub use call::{ChatReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply, WikiRequest};
 pub use configuration::{Configuration, GenerationSettings, ModelIdentity, ToolBackend};
+pub use engine_use::EngineUse;
 pub use episode::{Episode, Misfit, Next, Reply};
 pub use fleet::RunToken;
 pub use formulation::{Behaviour, Formulation};

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::fleet::{Fleet, Process, settled};
 use crate::nats::{NatsServer, programs};
-use crate::program::{content, expect, lumos};
+use crate::program::{content, expect, files, lumos};
 use crate::rehearsal::Rehearsal;
 
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -38,7 +38,9 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         expect(0, &alone);
         let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(folder.path(), &nats.url());
-        let workers = [fleet.worker(&["--places", "8"]), fleet.worker(&["--places", "8"])];
+        // Of the second one's memory each model fits, and not both.
+        let workers =
+            [fleet.worker(&["--places", "8"]), fleet.worker(&["--places", "8", "--memory", "16MB"])];
         let mut coordinator = fleet.coordinator("together", &tasks);
         ends_well(&mut coordinator);
         let status = fleet.status().unwrap();
@@ -59,9 +61,41 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
             drained(worker);
         }
         assert_eq!(content(&folder.path().join("alone")), content(&folder.path().join("together")));
+        assert_devices_are_told(&folder.path().join("together"), &coordinator.said());
+        let results = written(&folder.path().join("together"));
         // The same command again finds everything done and needs no worker.
         ends_well(&mut fleet.coordinator("together", &tasks));
+        assert_eq!(results, written(&folder.path().join("together")), "nothing is forgotten or added");
     }
+}
+
+/// The results of a run as they were written.
+fn written(run: &Path) -> Value {
+    let results = files(run, "results_", ".json");
+    serde_json::from_slice(&std::fs::read(&results[0]).unwrap()).unwrap()
+}
+
+/// The report of a run says what its two workers computed on, and that the models of one took turns.
+fn assert_devices_are_told(run: &Path, said: &str) {
+    let results = written(run);
+    let workers = results["lumos"]["telemetry"]["workers"].as_array().unwrap();
+    assert_eq!(workers.len(), 2, "{workers:?}");
+    let mut all = 0;
+    for in_turns in [false, true] {
+        let engines =
+            |worker: &&Value| worker["engines"][0]["in_turns"].as_bool().unwrap_or(false) == in_turns;
+        let worker = workers.iter().find(engines).unwrap_or_else(|| panic!("{workers:?}"));
+        let engines = worker["engines"].as_array().unwrap();
+        assert!(engines.iter().all(|one| one["device"] == "cpu" && one["weights"] == "f32"), "{engines:?}");
+        let loads: Vec<u64> = engines.iter().map(|one| one["loads"].as_u64().unwrap()).collect();
+        // Each is loaded once where all fit.
+        assert!(loads.len() > 1 && loads.iter().all(|count| if in_turns { *count > 0 } else { *count == 1 }));
+        let sum: u64 = loads.iter().sum();
+        assert!(!in_turns || sum > loads.len() as u64, "{engines:?}");
+        all += sum;
+    }
+    assert!(said.contains("they took turns in memory, 8 episodes at once: "), "{said}");
+    assert!(said.contains(&format!("all 2 workers together: {all} loads in ")), "{said}");
 }
 
 /// A rehearsed run: its arguments.

@@ -8,7 +8,7 @@ use crate::support::{expect, fed, rows, shared};
 fn help_reads_well() {
     for command in [
         "run", "report", "replay", "tool", "complete", "fetch", "show", "worker", "status", "merge", "bench",
-        "estimate", "verify", "doctor",
+        "estimate", "verify", "doctor", "score",
     ] {
         let (stdout, _) = expect(0, &[command, "--help"]);
         insta::assert_snapshot!(format!("help_{command}"), stdout);
@@ -25,6 +25,8 @@ fn the_doctor_says_what_there_is() {
     let report: Value = serde_json::from_str(&stdout).unwrap();
     assert!(report["cores"].as_u64().unwrap() >= 1);
     assert_eq!(report["linear_paths"].as_array().unwrap().len(), 3);
+    let quantized = report["quantized_path"].as_str().unwrap();
+    assert!(["portable", "avx2", "avx512vnni"].contains(&quantized), "{report}");
     let gpus = report["gpus"].as_array().unwrap();
     assert_eq!(gpus.is_empty(), report["no_gpu"].is_string(), "{report}");
     let (text, _) = expect(0, &["doctor"]);
@@ -32,6 +34,7 @@ fn the_doctor_says_what_there_is() {
         Some(reason) => assert!(text.contains(reason), "{text}"),
         None => assert!(text.contains(gpus[0]["model"].as_str().unwrap()), "{text}"),
     }
+    assert!(text.contains(&format!("linear layers of Q8_0, Q4_K, Q6_K: {quantized}\n")), "{text}");
     assert!(text.contains("nats-server: "), "{text}");
 }
 

@@ -126,6 +126,35 @@ fn a_pass_stops_at_its_limit_of_costs() {
 }
 
 #[test]
+fn a_judge_that_is_computed_here_has_a_device_and_a_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|request, _| Ok(format!("Answer is number {request}.")));
+    let run = run(&server, folder.path());
+    let weights = Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/tests/data/adapters/base");
+    let judge = format!("candle:{}", weights.display());
+    let score = |more: &[&str]| {
+        server.run(&[&["score", run.to_str().unwrap(), "--judge", &judge][..], more].concat())
+    };
+    let (code, _, stderr) = score(&["--memory", "100KB"]);
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("on cpu: model judge candle:"), "{stderr}");
+    assert!(stderr.contains("of weights and at least") && stderr.contains("raise --memory"), "{stderr}");
+    let (code, _, stderr) = score(&["--device", "judge=gpu"]);
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("unknown device `gpu`; known are cpu, auto, and cuda:0"), "{stderr}");
+    assert!(!run.join("judge").exists(), "what cannot judge leaves nothing behind");
+    let (code, stdout, stderr) = score(&["--device", "judge=cpu", "--memory", "2GB"]);
+    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    assert!(stdout.contains("6 of 6 questions"), "{stdout}");
+    let passes =
+        || std::fs::read_dir(run.join("judge")).unwrap().filter(|one| one.as_ref().unwrap().path().is_dir());
+    assert_eq!(passes().count(), 1);
+    // Where it is computed makes it no other judge.
+    assert_eq!(score(&["--device", "auto", "--dtype", "f32"]).0, 0);
+    assert_eq!(passes().count(), 1);
+}
+
+#[test]
 fn a_pass_that_is_killed_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(|request, body| {

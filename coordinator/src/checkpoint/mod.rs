@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 use lumos_tasks::{Item, ItemId, UnitId};
 use serde::{Deserialize, Serialize};
 
-use crate::computing::Computing;
+use crate::computing::{Computing, WorkerComputing};
 use crate::identity::RunIdentity;
 
 pub use error::CheckpointError;
@@ -65,6 +65,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const PLAN_KEY: &str = "plan";
 const DUPLICATES_KEY: &str = "duplicates";
 const COMPUTING_KEY: &str = "computing";
+/// What keys of workers begin with.
+const WORKERS_KEY: &str = "worker ";
 
 /// The mark of a finished plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -358,6 +360,34 @@ impl Checkpoint {
         let value = encode(&all).map_err(|error| error.at(&self.folder))?;
         self.meta.insert(COMPUTING_KEY, value).map_err(failed)?;
         self.database.flush().map_err(failed)?;
+        Ok(())
+    }
+
+    /// What the engines of workers did for the run, by worker; of one that began anew under its name twice.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn workers(&self) -> Result<Vec<WorkerComputing>, CheckpointError> {
+        let values = self.meta.scan_prefix(WORKERS_KEY.as_bytes()).values();
+        let read = values.map(|value| {
+            let value = value.map_err(|error| CheckpointError::of_sled(&self.folder, &error))?;
+            decode(&value).map_err(|error| error.at(&self.folder))
+        });
+        read.collect()
+    }
+
+    /// Notes what workers' engines did, in place of what was noted of the same workers before. It is on disk with the next
+    /// record, or when the database is closed.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn note_workers(&self, workers: &[WorkerComputing]) -> Result<(), CheckpointError> {
+        for one in workers {
+            let value = encode(one).map_err(|error| error.at(&self.folder))?;
+            let (worker, started_ms) = one.key();
+            let key = format!("{WORKERS_KEY}{worker} {started_ms}");
+            self.meta.insert(key, value).map_err(|error| CheckpointError::of_sled(&self.folder, &error))?;
+        }
         Ok(())
     }
 

@@ -9,6 +9,7 @@ mod cancel;
 mod claim;
 mod crew;
 mod drain;
+mod engines;
 mod error;
 mod lanes;
 mod ownership;
@@ -40,6 +41,7 @@ pub use token::{parse_message, run_token};
 
 use announce::Announced;
 use crew::Crew;
+use engines::Engines;
 use lanes::Lanes;
 use ownership::Ownership;
 use steadfast::Steadfast;
@@ -112,6 +114,7 @@ struct Around {
     voice: Voice,
     gauge: Arc<Gauge>,
     crew: Arc<Mutex<Crew>>,
+    engines: Arc<Mutex<Engines>>,
     commands: mpsc::Sender<Command>,
     /// Cancelled when the session is over.
     over: CancellationToken,
@@ -127,6 +130,7 @@ struct Around {
 pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
     let Fleet { manifest, checkpoint, server, terms, settings, events, drain } = fleet;
     let run = run_token(manifest);
+    let engines = Engines::of(manifest, run.clone(), checkpoint.workers()?);
     let steadfast = Steadfast { voice: Voice::new(events.clone()), drain: drain.clone() };
     steadfast.call(|| server.ensure()).await?;
     let owners = steadfast.call(|| server.owners()).await?;
@@ -145,6 +149,7 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
         voice: Voice::new(events.clone()),
         gauge: Arc::new(Gauge::new()),
         crew: Arc::new(Mutex::new(Crew::default())),
+        engines: Arc::new(Mutex::new(engines)),
         commands,
         over: over.clone(),
     };
@@ -194,10 +199,21 @@ async fn attend(
     tasks.spawn(drain::drain(around.clone(), drain.clone()));
     tasks.spawn(status::writing(around.clone()));
 
-    let ended = conduct(&mut session, &lanes, &results, drain).await;
+    let ended = tokio::select! {
+        biased;
+        ended = conduct(&mut session, &lanes, &results, drain) => ended,
+        never = engines::storing(&around, checkpoint) => match never {},
+    };
+    if let Ok(summary) = &ended {
+        let state = if summary.cancelled { RunState::Cancelled } else { RunState::Ended };
+        status::write(&around, state).await;
+        announced.end(&around, state).await;
+        // A session that drained has waited for it already.
+        if !drain.is_cancelled() {
+            engines::last_word(&around).await;
+        }
+    }
+    engines::store(&around, checkpoint);
     let summary = ended?;
-    let state = if summary.cancelled { RunState::Cancelled } else { RunState::Ended };
-    status::write(&around, state).await;
-    announced.end(&around, state).await;
     Ok(summary)
 }

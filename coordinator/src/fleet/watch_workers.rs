@@ -84,13 +84,17 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
                 let now = Instant::now();
                 let mut crew = watcher.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
                 match change.value.as_deref().map(serde_json::from_slice::<WorkerNotice>) {
-                    Some(Ok(notice)) if notice.name == change.key => crew.hear(notice, now),
+                    Some(Ok(notice)) if notice.name == change.key => {
+                        watcher.around.engines().hear(&notice);
+                        crew.hear(notice, now);
+                    }
                     Some(_) => tracing::debug!(worker = change.key, "a notice of a worker is none"),
                     None => crew.leave(&change.key),
                 }
             }
             Some((worker, claimed)) = claims.next() => match serde_json::from_slice::<ClaimNotice>(&claimed) {
                 Ok(claimed) => {
+                    watcher.around.engines().hear_claims(&worker, &claimed);
                     let mut crew = watcher.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
                     crew.hear_claims(&worker, claimed);
                 }

@@ -13,7 +13,7 @@
 mod pass;
 mod verdicts;
 
-pub use pass::{JudgeError, Pass, plan};
+pub use pass::{Asked, JudgeError, Pass, configuration, plan};
 pub use verdicts::{JudgeReport, Verdicts};
 
 use std::path::{Path, PathBuf};

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use lumos_benchmarks::judge::{MAX_VERDICT_TOKENS, prompt_hash, question_about};
 use lumos_tasks::{
     Behaviour, Configuration, ContentHash, Formulation, GenerationSettings, Item, ItemId, Message,
-    ModelIdentity, Role, Sampling, Setup, Target, Task,
+    ModelIdentity, Placement, Role, Sampling, Setup, Target, Task,
 };
 use thiserror::Error;
 
@@ -17,7 +17,7 @@ use crate::atomic_file::write_whole;
 use crate::checkpoint::{Checkpoint, CheckpointError, PlanMark};
 use crate::manifest::{Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData};
 use crate::score::{ScoreError, benchmark};
-use crate::spec::ResolvedSpec;
+use crate::spec::{MemorySize, ResolvedSpec};
 use crate::walk::{UnitState, walk};
 
 /// Why a run cannot be judged.
@@ -61,8 +61,19 @@ pub struct Pass {
     pub unasked: u64,
 }
 
+/// A judge, and where it is computed if it is an engine of this process.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The model.
+    pub model: ModelRecord,
+    /// The device of every role.
+    pub device: Placement,
+    /// Bytes of memory that it may take.
+    pub memory: Option<MemorySize>,
+}
+
 /// The configuration that a judge's questions are run under.
-pub(super) fn configuration(judge: &ModelIdentity) -> Configuration {
+pub fn configuration(judge: &ModelIdentity) -> Configuration {
     Configuration {
         benchmark: BENCHMARK.to_owned(),
         formulation: Formulation::Direct,
@@ -90,8 +101,9 @@ pub fn plan(
     run: &Path,
     manifest: &Manifest,
     checkpoint: &Checkpoint,
-    judge: ModelRecord,
+    judge: Asked,
 ) -> Result<Pass, JudgeError> {
+    let Asked { model: judge, device, memory } = judge;
     let (questions, unasked) = questions(manifest, checkpoint)?;
     let configuration = configuration(&judge.identity);
     let ids: Vec<ItemId> = questions.iter().map(|item| item.id.clone()).collect();
@@ -100,6 +112,9 @@ pub fn plan(
         generation: configuration.generation,
         // A part of a run is judged whole.
         partition: None,
+        // The run's own models may have been computed elsewhere.
+        device,
+        memory,
         ..manifest.spec.clone()
     };
     let pass = passes(run).join(configuration.identity().short());

@@ -4,8 +4,8 @@ use lumos_benchmarks::Scoring;
 use lumos_tasks::item::AnswerForm;
 use lumos_tasks::outcome::PlanEvidence;
 use lumos_tasks::{
-    ChatReply, Configuration, ContentHash, Ending, Evidence, Fault, FaultKind, Item, ModelIdentity,
-    NanoDollars, Outcome, Step, Target, Task, Telemetry, ToolCall, ToolReply,
+    ChatReply, Configuration, ContentHash, Device, Ending, Evidence, Fault, FaultKind, Item, ModelIdentity,
+    NanoDollars, Outcome, Placement, Step, Target, Task, Telemetry, ToolCall, ToolReply,
 };
 use serde_json::Value;
 
@@ -37,13 +37,14 @@ fn outcome(prediction: Option<&str>) -> Outcome {
     Outcome { ending: Ending::Answered, evidence: Some(Evidence::Qa(evidence)), steps: Vec::new() }
 }
 
-fn judge() -> ModelRecord {
+fn judge() -> Asked {
     let identity = ModelIdentity {
         name: "openai:judge@http://host/v1".to_owned(),
         content: ContentHash::of_bytes(b"judge"),
         dtype: None,
     };
-    ModelRecord { identity, files: Vec::new() }
+    let model = ModelRecord { identity, files: Vec::new() };
+    Asked { model, device: Placement::on(Device::Cuda(1)), memory: None }
 }
 
 impl Stage {
@@ -202,9 +203,11 @@ async fn another_judge_is_another_pass_and_a_run_without_judged_metrics_has_none
     let folder = pass.folder.clone();
     pass.checkpoint.close().unwrap();
     let mut other = judge();
-    other.identity.content = ContentHash::of_bytes(b"other");
+    other.model.identity.content = ContentHash::of_bytes(b"other");
     let pass = plan(stage.folder.path(), &stage.manifest, &stage.checkpoint, other).unwrap();
     assert_ne!(pass.folder, folder);
+    let written = Manifest::read(&pass.folder).unwrap();
+    assert_eq!(written.spec.device, Placement::on(Device::Cuda(1)), "the judge's, not the run's");
     pass.checkpoint.close().unwrap();
 
     let items = [item(0)];

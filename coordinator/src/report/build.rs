@@ -6,6 +6,7 @@ use lumos_benchmarks::{Benchmark, GroupedTally, MetricDefinition, Scoring};
 use lumos_tasks::{Ending, Item, Outcome, UnitId};
 
 use crate::checkpoint::{Checkpoint, Record};
+use crate::computing::WorkerComputing;
 use crate::judge::Verdicts;
 use crate::ledger::{Ledger, Split};
 use crate::manifest::{Manifest, PlannedConfiguration};
@@ -42,6 +43,7 @@ pub fn report(
     let mut report = builder.finish();
     report.duplicates = checkpoint.duplicates();
     report.computing = checkpoint.computing()?;
+    report.workers = checkpoint.workers()?.iter().map(WorkerComputing::spent).collect();
     Ok(report)
 }
 
@@ -89,7 +91,15 @@ impl ReportBuilder {
             total.add(&configuration.ledger);
         }
         let judge = self.verdicts.as_ref().map(Verdicts::report);
-        Report { manifest: self.manifest, configurations, total, duplicates: 0, computing: Vec::new(), judge }
+        Report {
+            manifest: self.manifest,
+            configurations,
+            total,
+            duplicates: 0,
+            computing: Vec::new(),
+            workers: Vec::new(),
+            judge,
+        }
     }
 }
 

@@ -111,6 +111,9 @@ fn document(report: &Report) -> Value {
     if !report.computing.is_empty() {
         document["lumos"]["telemetry"]["computing"] = json!(report.computing);
     }
+    if !report.workers.is_empty() {
+        document["lumos"]["telemetry"]["workers"] = json!(report.workers);
+    }
     if let Some(judge) = &report.judge {
         document["lumos"]["judge"] = json!(judge);
     }

@@ -13,6 +13,7 @@ mod rows;
 mod svg;
 mod terminal;
 mod usage;
+mod workers;
 
 pub use attribution::{Attribution, Cause};
 pub use build::{ReportBuilder, report};

@@ -3,7 +3,7 @@
 use lumos_benchmarks::{Estimate, Scoring};
 use serde::Serialize;
 
-use crate::computing::Computing;
+use crate::computing::{Computing, WorkerComputing};
 use crate::judge::JudgeReport;
 use crate::ledger::Ledger;
 use crate::manifest::Manifest;
@@ -25,6 +25,9 @@ pub struct Report {
     /// How its sessions computed the models, where they did in their own process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub computing: Vec<Computing>,
+    /// How workers of a queue computed them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<WorkerComputing>,
     /// The pass of judging, where there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeReport>,

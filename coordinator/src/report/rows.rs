@@ -197,8 +197,8 @@ pub(super) fn tools(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Where the models were computed, and what it cost to have them take turns: one line for each way in which sessions did
-/// it.
+/// Where the models were computed, and what it cost to have them take turns: one line for each way in which sessions or
+/// workers did it.
 pub(super) fn computing(report: &Report) -> Vec<String> {
     let roles: BTreeSet<Role> = report
         .manifest
@@ -233,5 +233,5 @@ pub(super) fn computing(report: &Report) -> Vec<String> {
         }
         line
     };
-    report.computing.iter().map(line).collect()
+    report.computing.iter().map(line).chain(super::workers::lines(&report.workers)).collect()
 }

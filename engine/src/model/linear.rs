@@ -5,7 +5,7 @@ use candle_core::{DType as CandleType, Device, Tensor};
 use super::aligned::AlignedBuffer;
 use super::kernel::{Execution, PanelWeights};
 use super::quantized::QuantizedPanels;
-use super::simd::{Element, Path, QuantizedFormat, Target};
+use super::simd::{Element, Path, QuantizedFormat, QuantizedPath, Target};
 use crate::load::quantized::QuantizedMatrix;
 use crate::options::DType;
 
@@ -196,6 +196,12 @@ fn floats(weights: &[Matrix<'_>], inputs: usize, dtype: DType) -> candle_core::R
 /// add up in orders of their own.
 pub fn linear_path(dtype: DType) -> String {
     Path::best(element(dtype)).to_string()
+}
+
+/// The name of what computes linear layers of weights in block formats (Q8_0, Q4_K, Q6_K) on this processor: `portable`,
+/// `avx2` or `avx512vnni`, which agree to the bit.
+pub fn quantized_path() -> String {
+    QuantizedPath::best().to_string()
 }
 
 fn element(dtype: DType) -> Element {

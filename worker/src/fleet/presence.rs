@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::catalogue::Catalogue;
 use super::eligibility::Eligibility;
 use super::held::Held;
 use super::meter::{Meter, Rates};
@@ -78,6 +79,8 @@ pub struct Presence {
     pub every: Duration,
     /// The leases at hand.
     pub held: Arc<Held>,
+    /// The runs there are: when one comes or ends, a notice is written at once.
+    pub catalogue: Arc<Catalogue>,
     /// Why lanes are refused.
     pub eligibility: Arc<Eligibility>,
     /// What is loaded.
@@ -91,22 +94,27 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// Writes notices until `stop`, then takes the last one away.
+    /// Writes notices until `stop`, then a last one, and takes it away.
     pub async fn tell(mut self, stop: CancellationToken) {
         let mut held = self.held.changes();
-        stop.run_until_cancelled(self.keep_telling(&mut held)).await;
-        let deleted = timeout(PATIENCE, self.board.delete(&self.notice.name)).await;
-        if !matches!(deleted, Ok(Ok(()))) {
+        let mut rates = Rates::default();
+        stop.run_until_cancelled(self.keep_telling(&mut held, &mut rates)).await;
+        let leaving = async {
+            // What came since the one before would be lost.
+            let _ = self.write(&mut rates).await;
+            self.board.delete(&self.notice.name).await
+        };
+        if !matches!(timeout(PATIENCE, leaving).await, Ok(Ok(()))) {
             tracing::debug!("the worker's notice could not be taken away; it vanishes by itself");
         }
     }
 
-    async fn keep_telling(&mut self, held: &mut watch::Receiver<u64>) {
-        let mut rates = Rates::default();
+    async fn keep_telling(&mut self, held: &mut watch::Receiver<u64>, rates: &mut Rates) {
+        let mut runs = self.catalogue.changes();
         let mut silent = false;
         loop {
             let began = Instant::now();
-            match self.write(&mut rates).await {
+            match self.write(rates).await {
                 Ok(()) => silent = false,
                 Err(message) if !silent => {
                     tracing::warn!("this worker cannot tell that it is there: {message}");
@@ -120,6 +128,8 @@ impl Presence {
                 () = sleep_until(began + self.every) => {}
                 () = tell_claims(&*board, &self.notice.name, &told, held) => {}
                 () = self.draining.cancelled(), if !draining => {}
+                // A moment later what ended with a run is no longer held.
+                Ok(()) = runs.changed() => sleep(CLOSE).await,
             }
         }
     }
@@ -135,6 +145,7 @@ impl Presence {
         notice.draining = self.draining.is_cancelled();
         notice.refusals = self.eligibility.refusals();
         notice.holdings.models = self.models.list().await.into_iter().map(|model| model.identity).collect();
+        notice.engines = self.models.engines();
         notice.written_ms = jiff::Timestamp::now().as_millisecond();
         let bytes = serde_json::to_vec(notice).map_err(|error| error.to_string())?;
         match timeout(PATIENCE, self.board.put(&notice.name, &bytes)).await {

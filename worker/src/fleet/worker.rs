@@ -194,6 +194,7 @@ pub async fn serve_fleet(
         notice: first_notice(&settings),
         every: settings.heartbeat,
         held: Arc::clone(&held),
+        catalogue: Arc::clone(&catalogue),
         eligibility: Arc::clone(&eligibility),
         models: Arc::clone(&models),
         meter: Arc::clone(&meter),

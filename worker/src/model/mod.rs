@@ -16,6 +16,7 @@ mod placing;
 mod registry;
 mod script;
 mod settings;
+mod uses;
 
 use async_trait::async_trait;
 use lumos_tasks::{Completion, Request};

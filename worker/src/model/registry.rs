@@ -5,10 +5,13 @@ use std::hash::Hash;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use lumos_engine::{LoadError, ModelSource};
-use lumos_tasks::{Configuration, ContentHash, Device, Fault, FaultKind, Formulation, ModelIdentity, Role};
+use lumos_tasks::{
+    Configuration, ContentHash, Device, EngineUse, Fault, FaultKind, Formulation, ModelIdentity, Role,
+};
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
 
@@ -22,6 +25,7 @@ use super::openai::{OpenAiBackend, OpenAiName, Servers};
 use super::placing::Placed;
 use super::script::{Script, ScriptBackend};
 use super::settings::ModelsSettings;
+use super::uses::Uses;
 use super::{ModelBackend, builtin, files};
 use crate::drive::Backends;
 use crate::hub::Hub;
@@ -97,6 +101,7 @@ pub struct Models {
     pub(super) settings: ModelsSettings,
     /// How engines share limited memory.
     pub(super) placed: Placed,
+    uses: Arc<Uses>,
     engines: Mutex<HashMap<Key, Slot<EngineBackend>>>,
     scripts: Mutex<HashMap<ContentHash, Slot<Script>>>,
     remotes: Mutex<HashMap<ContentHash, Slot<OpenAiBackend>>>,
@@ -112,6 +117,7 @@ impl Models {
         Self {
             settings,
             placed: Placed::default(),
+            uses: Arc::default(),
             engines: Mutex::default(),
             scripts: Mutex::default(),
             remotes: Mutex::default(),
@@ -277,7 +283,9 @@ impl Models {
         if let Some(share) = self.placed.share(&key) {
             load.settings.memory = Some(share);
         }
-        if let Some(backend) = self.placed.phased(&key, identity, || Arc::new(load.clone())) {
+        let phased = self.placed.phased(&key, identity, || Arc::new(load.clone()));
+        self.uses.asked(&key, identity, role, phased.is_some());
+        if let Some(backend) = phased {
             return Ok(backend);
         }
         let cell = cell(&self.engines, key, identity).await;
@@ -338,6 +346,8 @@ impl Models {
             pinned_only: self.pinned_only(&identity.name),
             hub: Arc::clone(&self.hub),
             settings: self.settings.engine,
+            key: self.key(identity, role),
+            uses: Arc::clone(&self.uses),
         })
     }
 
@@ -367,6 +377,11 @@ impl Models {
         listed
     }
 
+    /// The engines that were asked for so far, and what loading them came to.
+    pub fn engines(&self) -> Vec<EngineUse> {
+        self.uses.told()
+    }
+
     /// How many engines are loaded: one per content, however many roles and configurations share it.
     pub async fn loaded(&self) -> usize {
         self.engines.lock().await.values().filter(|slot| slot.loaded.initialized()).count()
@@ -381,6 +396,8 @@ pub(super) struct EngineLoad {
     pinned_only: bool,
     hub: Arc<Hub>,
     pub(super) settings: EngineSettings,
+    key: Key,
+    uses: Arc<Uses>,
 }
 
 impl EngineLoad {
@@ -396,7 +413,11 @@ impl EngineLoad {
     fn load(&self) -> Result<(EngineBackend, u64), Blocking> {
         let source = self.source()?;
         let bytes = weights(&source)?;
-        Ok((EngineBackend::load(source, self.settings)?, bytes))
+        // Downloads are no part of it.
+        let began = Instant::now();
+        let loaded = EngineBackend::load(source, self.settings);
+        self.uses.loaded(&self.key, loaded.as_ref().ok(), began.elapsed());
+        Ok((loaded?, bytes))
     }
 }
 

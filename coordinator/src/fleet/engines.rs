@@ -1,0 +1,243 @@
+//! What the workers' engines came to during a run, as their notices tell. Telemetry: nothing else depends on it.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use lumos_tasks::fleet::{ClaimNotice, HeldLease, PROTOCOL, WorkerNotice};
+use lumos_tasks::{EngineUse, ModelIdentity, RunToken};
+
+use super::Around;
+use crate::checkpoint::Checkpoint;
+use crate::computing::WorkerComputing;
+use crate::manifest::Manifest;
+
+/// How often what changed is stored.
+const STORE: Duration = Duration::from_secs(5);
+/// How long the workers' last word is waited for when a run has ended: longer than they usually keep silent.
+const LAST_WORD: Duration = Duration::from_secs(3);
+/// How often it is looked whether it has come.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// The workers that had units of a run, and what their engines did since they had the first one.
+#[derive(Debug)]
+pub(super) struct Engines {
+    run: RunToken,
+    /// The run's models that engines compute.
+    models: Vec<ModelIdentity>,
+    workers: BTreeMap<(String, i64), Followed>,
+}
+
+/// A worker that shows itself.
+#[derive(Debug)]
+struct Followed {
+    computing: WorkerComputing,
+    /// Whether it ever had a unit of the run.
+    took_part: bool,
+    /// Whether something is to be stored.
+    changed: bool,
+}
+
+impl Engines {
+    /// Goes on with what earlier sessions stored.
+    pub(super) fn of(manifest: &Manifest, run: RunToken, stored: Vec<WorkerComputing>) -> Self {
+        let models = manifest.configurations.iter().flat_map(|one| one.configuration.models.values());
+        // Only engines have a type of their own.
+        let models = models.filter(|model| model.dtype.is_some()).cloned().collect();
+        let known = |computing: WorkerComputing| {
+            (computing.key(), Followed { computing, took_part: true, changed: false })
+        };
+        Self { run, models, workers: stored.into_iter().map(known).collect() }
+    }
+
+    /// Whether engines compute anything of the run.
+    fn any(&self) -> bool {
+        !self.models.is_empty()
+    }
+
+    /// Takes a notice in.
+    pub(super) fn hear(&mut self, notice: &WorkerNotice) {
+        if !self.any() || notice.protocol != PROTOCOL {
+            return;
+        }
+        let computes = |engine: &&EngineUse| self.models.iter().any(|model| engine.computes(model));
+        let engines: Vec<EngineUse> = notice.engines.iter().filter(computes).cloned().collect();
+        let key = (notice.name.clone(), notice.started_ms);
+        let followed = self.workers.entry(key).or_insert_with(|| Followed {
+            computing: WorkerComputing {
+                worker: notice.name.clone(),
+                host: notice.host.clone(),
+                started_ms: notice.started_ms,
+                ..WorkerComputing::default()
+            },
+            took_part: false,
+            changed: false,
+        });
+        followed.took_part |= holds(&notice.held, &self.run);
+        let computing = &mut followed.computing;
+        if !followed.took_part {
+            // What it did before it had a unit of this run it did for others.
+            computing.before.clone_from(&engines);
+        }
+        if computing.engines != engines || computing.places != notice.holdings.places {
+            computing.engines = engines;
+            computing.places = notice.holdings.places;
+            followed.changed = true;
+        }
+    }
+
+    /// Takes in what a worker has just claimed.
+    pub(super) fn hear_claims(&mut self, worker: &str, claims: &ClaimNotice) {
+        if !self.any() || claims.protocol != PROTOCOL || !holds(&claims.held, &self.run) {
+            return;
+        }
+        let of_name = (worker.to_owned(), i64::MIN)..=(worker.to_owned(), i64::MAX);
+        if let Some((_, followed)) = self.workers.range_mut(of_name).next_back() {
+            followed.took_part = true;
+        }
+    }
+
+    /// What is to be stored of workers that took part.
+    fn take_changed(&mut self) -> Vec<WorkerComputing> {
+        let changed = self.workers.values_mut().filter(|one| one.took_part && one.changed);
+        changed
+            .map(|one| {
+                one.changed = false;
+                one.computing.clone()
+            })
+            .collect()
+    }
+}
+
+fn holds(held: &[HeldLease], run: &RunToken) -> bool {
+    held.iter().any(|lease| lease.run == *run)
+}
+
+impl Around {
+    pub(super) fn engines(&self) -> MutexGuard<'_, Engines> {
+        self.engines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Stores what changed, from time to time.
+pub(super) async fn storing(around: &Around, checkpoint: &Checkpoint) -> Infallible {
+    loop {
+        tokio::time::sleep(STORE).await;
+        store(around, checkpoint);
+    }
+}
+
+/// Stores what changed. A run does not fail for it.
+pub(super) fn store(around: &Around, checkpoint: &Checkpoint) {
+    let changed = around.engines().take_changed();
+    if !changed.is_empty()
+        && let Err(error) = checkpoint.note_workers(&changed)
+    {
+        tracing::warn!("what the workers' engines did was not stored: {error}");
+    }
+}
+
+/// Waits, if engines computed the run, until every worker has written a notice since it ended, for a while at most.
+pub(super) async fn last_word(around: &Around) {
+    if !around.engines().any() || !around.server.is_connected() {
+        return;
+    }
+    let ended = Instant::now();
+    while ended.elapsed() < LAST_WORD {
+        let all = {
+            let crew = around.crew.lock().unwrap_or_else(PoisonError::into_inner);
+            crew.is_idle(&around.run, ended)
+        };
+        if all {
+            tracing::debug!(waited = ?ended.elapsed(), "every worker has told what its engines did");
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    tracing::debug!("some worker's engines may have done more than was told");
+}
+
+#[cfg(test)]
+mod tests {
+    use lumos_tasks::ContentHash;
+
+    use super::super::crew::tests::notice;
+    use super::*;
+    use crate::samples::{configuration, item, manifest_of};
+
+    fn run(name: &[u8]) -> RunToken {
+        RunToken::of(&ContentHash::of_bytes(name))
+    }
+
+    fn lease(run: &RunToken) -> HeldLease {
+        HeldLease { run: run.clone(), message: "m".to_owned(), token: "t".to_owned() }
+    }
+
+    fn engines(stored: Vec<WorkerComputing>) -> Engines {
+        Engines::of(&manifest_of(&[configuration(0)], &[item(0)]), run(b"run"), stored)
+    }
+
+    /// A worker whose engine of the run's planner was loaded so often.
+    fn told(started_ms: i64, loads: u64, held: Vec<HeldLease>) -> WorkerNotice {
+        let [model] = ["planner"].map(|name| ModelIdentity {
+            name: name.to_owned(),
+            content: ContentHash::of_bytes(name.as_bytes()),
+            dtype: Some("f32".to_owned()),
+        });
+        let planner = EngineUse {
+            loads,
+            load_seconds: loads as f64,
+            in_turns: true,
+            ..EngineUse::new(&model, "cuda:0".to_owned())
+        };
+        let other = ModelIdentity { content: ContentHash::of_bytes(b"other"), ..model };
+        let engines = vec![planner, EngineUse::new(&other, "cpu".to_owned())];
+        WorkerNotice { engines, started_ms, ..notice("a", held) }
+    }
+
+    fn loads(computing: &WorkerComputing) -> Vec<u64> {
+        computing.spent().engines.iter().map(|engine| engine.loads).collect()
+    }
+
+    #[test]
+    fn a_worker_counts_from_its_first_unit_and_only_the_runs_models() {
+        let mut engines = engines(Vec::new());
+        engines.hear(&told(1, 7, vec![lease(&run(b"another"))]));
+        engines.hear(&told(1, 8, Vec::new()));
+        assert!(engines.take_changed().is_empty(), "it had no unit yet");
+        let claims = ClaimNotice { protocol: PROTOCOL, held: vec![lease(&run(b"run"))], written_ms: 1 };
+        engines.hear_claims("nobody", &claims);
+        engines.hear_claims("a", &claims);
+        engines.hear(&told(1, 10, Vec::new()));
+        let changed = engines.take_changed();
+        assert_eq!((changed.len(), loads(&changed[0])), (1, vec![2]));
+        engines.hear(&told(1, 10, Vec::new()));
+        assert!(engines.take_changed().is_empty(), "nothing new");
+        // Seen by its lease alone, and begun anew under the same name.
+        engines.hear(&told(2, 1, vec![lease(&run(b"run"))]));
+        let again = engines.take_changed();
+        assert_eq!((again.len(), loads(&again[0])), (1, vec![1]));
+    }
+
+    #[test]
+    fn another_session_goes_on_where_the_one_before_was_killed() {
+        let mut first = engines(Vec::new());
+        first.hear(&told(1, 4, Vec::new()));
+        first.hear(&told(1, 6, vec![lease(&run(b"run"))]));
+        let stored = first.take_changed();
+        let mut second = engines(stored);
+        second.hear(&told(1, 9, Vec::new()));
+        assert_eq!(loads(&second.take_changed()[0]), [5]);
+    }
+
+    #[test]
+    fn where_no_engine_computes_nothing_is_followed() {
+        let mut configuration = configuration(0);
+        configuration.models.values_mut().for_each(|model| model.dtype = None);
+        let manifest = manifest_of(&[configuration], &[item(0)]);
+        let mut engines = Engines::of(&manifest, run(b"run"), Vec::new());
+        engines.hear(&told(1, 4, vec![lease(&run(b"run"))]));
+        assert!(engines.workers.is_empty());
+    }
+}

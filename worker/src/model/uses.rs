@@ -1,0 +1,63 @@
+//! Which engines a process has computed with, and what loading them came to.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lumos_tasks::{EngineUse, ModelIdentity, Role};
+
+use super::EngineBackend;
+use super::registry::Key;
+
+/// The engines that were asked for, loaded or not.
+#[derive(Debug, Default)]
+pub(super) struct Uses(Mutex<BTreeMap<Key, Use>>);
+
+#[derive(Debug)]
+struct Use {
+    told: EngineUse,
+    /// In full; what is told is rounded.
+    time: Duration,
+}
+
+impl Uses {
+    /// An engine is asked for a role.
+    pub(super) fn asked(&self, key: &Key, identity: &ModelIdentity, role: Role, in_turns: bool) {
+        let mut uses = self.lock();
+        let told = &mut uses.entry(key.clone()).or_insert_with(|| Use::new(key, identity)).told;
+        told.roles.insert(role);
+        told.in_turns = in_turns;
+    }
+
+    /// An engine was loaded, or loading it failed; it took so long.
+    pub(super) fn loaded(&self, key: &Key, engine: Option<&EngineBackend>, took: Duration) {
+        let mut uses = self.lock();
+        let Some(Use { told, time }) = uses.get_mut(key) else { return };
+        *time += took;
+        told.loads += 1;
+        // Milliseconds: it is sent again and again.
+        told.load_seconds = (time.as_secs_f64() * 1000.0).round() / 1000.0;
+        if let Some(EngineBackend { engine, .. }) = engine {
+            // What `auto` came to.
+            told.device = engine.device().to_string();
+            let description = engine.description();
+            told.weights =
+                Some(description.quantization.clone().unwrap_or_else(|| description.dtype.to_string()));
+        }
+    }
+
+    /// All of them, those of a model together.
+    pub(super) fn told(&self) -> Vec<EngineUse> {
+        self.lock().values().map(|one| one.told.clone()).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Use>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Use {
+    fn new((_, _, device): &Key, identity: &ModelIdentity) -> Self {
+        Self { told: EngineUse::new(identity, device.to_string()), time: Duration::ZERO }
+    }
+}
