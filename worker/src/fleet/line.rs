@@ -46,6 +46,7 @@ impl Line {
                 },
                 turn = self.turn.lock() => turn,
             };
+            self.gather().await;
             let (results, tell): (Vec<_>, Vec<_>) =
                 self.take().into_iter().map(|waiting| (waiting.message, waiting.told)).unzip();
             if !results.is_empty() {
@@ -56,6 +57,19 @@ impl Line {
                 }
             }
             drop(turn);
+        }
+    }
+
+    /// Lets those come along whose episodes are about to end: as long as every round of the others' turns brings one.
+    async fn gather(&self) {
+        let mut before = 0;
+        loop {
+            let waiting = self.waiting().len();
+            if waiting == before || waiting >= ResultBatch::MOST {
+                return;
+            }
+            before = waiting;
+            tokio::task::yield_now().await;
         }
     }
 
@@ -133,6 +147,27 @@ mod tests {
         (Arc::clone(&slow), Arc::new(Line::new(slow)))
     }
 
+    /// Time stands still until nobody can go on.
+    async fn until_still() {
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_ends_at_the_same_time_leaves_together() {
+        let (slow, line) = line();
+        slow.permits.add_permits(1);
+        let sending: Vec<_> = (0..8)
+            .map(|number| {
+                let line = Arc::clone(&line);
+                tokio::spawn(async move { line.send(&message(number)).await })
+            })
+            .collect();
+        for sent in sending {
+            sent.await.unwrap().unwrap();
+        }
+        assert_eq!(*slow.arrived.lock().unwrap(), [8]);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_ends_while_a_message_is_on_its_way_leaves_together() {
         let (slow, line) = line();
@@ -141,10 +176,10 @@ mod tests {
             let line = Arc::clone(&line);
             sending.spawn(async move { line.send(&message(number)).await });
             if number == 0 {
-                tokio::task::yield_now().await;
+                until_still().await;
             }
         }
-        tokio::task::yield_now().await;
+        until_still().await;
         slow.permits.add_permits(100);
         while let Some(sent) = sending.join_next().await {
             sent.unwrap().unwrap();
@@ -160,9 +195,9 @@ mod tests {
             tokio::spawn(async move { line.send(&message(number)).await })
         };
         let first = send(0);
-        tokio::task::yield_now().await;
+        until_still().await;
         let (second, third) = (send(1), send(2));
-        tokio::task::yield_now().await;
+        until_still().await;
         first.abort();
         assert!(first.await.unwrap_err().is_cancelled());
         second.abort();
