@@ -40,25 +40,43 @@ impl Draw {
 
     /// The token that is drawn; all logits are finite, and one of them is the highest.
     pub(super) fn take(&self, logits: &[f32], highest: f32) -> u32 {
-        let mut weights = weights(logits, highest, self.scale);
-        if (self.top_k as usize) < logits.len() {
-            let kept = Kept::new(logits, |_| 1, u64::from(self.top_k));
-            kept.clear_others(logits, &mut weights);
+        if self.top_k as usize >= logits.len() {
+            return self.take_by_weight(logits, highest) as u32;
         }
-        if self.top_p > 0 {
-            let sum: u64 = weights.iter().sum();
-            let part = (u128::from(sum) * u128::from(self.top_p)).div_ceil(1 << 32) as u64;
-            let kept = Kept::new(logits, |id| weights[id], part);
-            kept.clear_others(logits, &mut weights);
+        let kept = kept(logits, |_| 1, u64::from(self.top_k));
+        let logits: Vec<f32> = kept.iter().map(|id| logits[*id as usize]).collect();
+        kept[self.take_by_weight(&logits, highest)]
+    }
+
+    /// The place of the logit that is drawn.
+    fn take_by_weight(&self, logits: &[f32], highest: f32) -> usize {
+        let weights = weights(logits, highest, self.scale);
+        if self.top_p == 0 {
+            return self.reached(weights.iter().copied());
         }
         let sum: u64 = weights.iter().sum();
+        let part = (u128::from(sum) * u128::from(self.top_p)).div_ceil(1 << 32) as u64;
+        let kept = kept(logits, |place| weights[place], part);
+        kept[self.reached(kept.iter().map(|place| weights[*place as usize]))] as usize
+    }
+
+    /// The first place up to which the weights add up to more than the random part of their sum.
+    fn reached(&self, weights: impl Iterator<Item = u64> + Clone) -> usize {
+        let sum: u64 = weights.clone().sum();
         let mut left = ((u128::from(self.random) * u128::from(sum)) >> 64) as u64;
-        let reached = |weight: &u64| {
-            let reached = left < *weight;
-            left = left.wrapping_sub(*weight);
+        let mut weights = weights;
+        let reached = |weight: u64| {
+            let reached = left < weight;
+            left = left.wrapping_sub(weight);
             reached
         };
-        weights.iter().position(reached).unwrap_or(0) as u32
+        weights.position(reached).unwrap_or(0)
+    }
+
+    /// The same draw at another random number.
+    #[cfg(test)]
+    pub(crate) fn at(self, random: u64) -> Self {
+        Self { random, ..self }
     }
 }
 
@@ -69,53 +87,29 @@ fn key(logit: f32) -> u32 {
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
 
-/// Which tokens stay: those of higher keys, and of this key those up to an id.
-struct Kept {
-    key: u32,
-    last: usize,
-}
-
-impl Kept {
-    /// The fewest of the highest logits, lower ids first among equals, whose amounts add up to what is needed: at
-    /// least one and at most the sum of all. Equal logits have equal amounts, or none.
-    fn new(logits: &[f32], amount: impl Fn(usize) -> u64, mut needed: u64) -> Self {
-        let mut found = 0u32;
-        // Digit by digit from the highest one: those above the one that is reached stay.
-        for shift in [24, 16, 8, 0] {
-            let mut sums = [0u64; 256];
-            for (id, logit) in logits.iter().enumerate() {
-                let key = key(*logit);
-                if (key ^ found) >> shift < 256 {
-                    sums[(key >> shift) as usize % 256] += amount(id);
-                }
-            }
-            let mut digit = 255;
-            while sums[digit] < needed {
-                needed -= sums[digit];
-                digit -= 1;
-            }
-            found |= (digit as u32) << shift;
+/// The places of the fewest of the highest logits, lower places first among equals, whose amounts add up to what is
+/// needed: at least one and at most the sum of all. Equal logits have equal amounts.
+fn kept(logits: &[f32], amount: impl Fn(usize) -> u64, mut needed: u64) -> Vec<u32> {
+    let keys: Vec<u32> = logits.iter().copied().map(key).collect();
+    let mut equal: Vec<u32> = (0..keys.len() as u32).collect();
+    // Digit by digit: what is above the one that is reached stays, and the next digit decides about its own.
+    for (shift, digits) in [(21, 1 << 11), (10, 1 << 11), (0, 1 << 10)] {
+        let digit = |place: u32| (keys[place as usize] >> shift) as usize % digits;
+        let mut sums = vec![0u64; digits];
+        for place in &equal {
+            sums[digit(*place)] += amount(*place as usize);
         }
-        let mut last = 0;
-        for id in (0..logits.len()).filter(|id| key(logits[*id]) == found) {
-            if needed == 0 {
-                break;
-            }
-            needed = needed.saturating_sub(amount(id));
-            last = id;
+        let mut reached = digits - 1;
+        while sums[reached] < needed {
+            needed -= sums[reached];
+            reached -= 1;
         }
-        Self { key: found, last }
+        equal.retain(|place| digit(*place) == reached);
     }
-
-    /// Takes their weights from all others.
-    fn clear_others(&self, logits: &[f32], weights: &mut [u64]) {
-        for (id, (logit, weight)) in logits.iter().zip(weights).enumerate() {
-            let key = key(*logit);
-            if key < self.key || (key == self.key && id > self.last) {
-                *weight = 0;
-            }
-        }
-    }
+    let (lowest, each) = (equal[0], amount(equal[0] as usize));
+    let (key, last) = (keys[lowest as usize], equal[needed.div_ceil(each) as usize - 1]);
+    let stays = |(place, own): (u32, &u32)| (*own > key || (*own == key && place <= last)).then_some(place);
+    (0..).zip(&keys).filter_map(stays).collect()
 }
 
 #[cfg(test)]
@@ -166,13 +160,20 @@ mod tests {
         /// Few different logits, so that equals are common, and zeros of both signs.
         #[test]
         fn draws_are_those_of_the_definition(
-            logits in prop::collection::vec(prop_oneof![(-9i8..9).prop_map(|at| f32::from(at) / 3.0 * -1.0), -8f32..8.0], 1..90),
+            logits in prop::collection::vec(prop_oneof![(-9i8..9).prop_map(|at| -(f32::from(at) / 3.0)), -8f32..8.0], 1..90),
             temperature in prop_oneof![Just(1e-6), Just(100.0), 0.05f64..2.0],
             top_p in prop::option::of(1e-3f64..1.0), top_k in prop::option::of(1usize..95), seed in any::<u64>(),
         ) {
             for index in 0..8 {
                 let draw = draw(temperature, top_p, top_k, seed, index);
                 prop_assert_eq!(draw.take(&logits, highest(&logits)), by_sorting(&draw, &logits));
+            }
+            // The highest number takes the last token that stays: where logits fall, the one that the cuts end at.
+            let mut falling = logits;
+            falling.sort_by(|one, other| other.total_cmp(one));
+            for random in [0, u64::MAX] {
+                let draw = draw(temperature, top_p, top_k, seed, 0).at(random);
+                prop_assert_eq!(draw.take(&falling, falling[0]), by_sorting(&draw, &falling));
             }
         }
     }

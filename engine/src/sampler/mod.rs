@@ -1,7 +1,7 @@
 //! From logits to the next token.
 //!
-//! What a draw is does not depend on who makes it: after one subtraction and one product in float32, everything is counted in
-//! integers, so that the processor and a GPU take the same token for the same logits, sampling and index.
+//! What a draw is does not depend on who makes it: after one subtraction and one product in float32, everything is counted
+//! in integers, so that the processor and a GPU take the same token for the same logits, sampling and index.
 
 mod draw;
 mod weight;

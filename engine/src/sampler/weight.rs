@@ -96,7 +96,7 @@ mod tests {
             assert_eq!(at(start), (1 << 40) >> octave);
         }
         for octave in 0..2u32 {
-            for step in (octave << POINT..octave + 1 << POINT).step_by(64) {
+            for step in (octave << POINT..(octave + 1) << POINT).step_by(64) {
                 assert!(at(step + 64) < at(step), "step {step}");
             }
         }

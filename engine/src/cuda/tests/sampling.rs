@@ -8,13 +8,12 @@ use crate::cuda::step::rule;
 use crate::fixtures::Uniform;
 use crate::options::DType;
 use crate::request::Sampling;
-use crate::sampler::choose;
+use crate::sampler::{Choosing, choose};
 use proptest::prelude::*;
 
-/// Chooses from rows of logits on both, the token with some index of each.
-fn check(logits: &[Vec<f32>], samplings: &[Sampling], index: usize) -> Result<(), String> {
+/// Chooses from rows of logits on both.
+fn check(logits: &[Vec<f32>], choosing: &[Choosing]) -> Result<(), String> {
     let Some(device) = Emulator::start(DType::F32) else { return Ok(()) };
-    let choosing: Vec<_> = samplings.iter().map(|sampling| sampling.choosing(index)).collect();
     let rules: Vec<u32> = choosing.iter().flat_map(rule).collect();
     let rules = buffer(&device, bytemuck::cast_slice(&rules));
     let vocabulary = logits[0].len();
@@ -23,13 +22,22 @@ fn check(logits: &[Vec<f32>], samplings: &[Sampling], index: usize) -> Result<()
     kernels::choose(&device, logits.len(), vocabulary, (&rows, 0), (&rules, 0), (&chosen, 0)).unwrap();
     let mut found = vec![0u32; logits.len()];
     device.download(&chosen, 0, bytemuck::cast_slice_mut(&mut found)).map_err(|error| error.to_string())?;
-    for (row, ((logits, choosing), found)) in logits.iter().zip(&choosing).zip(found).enumerate() {
+    for (row, ((logits, choosing), found)) in logits.iter().zip(choosing).zip(found).enumerate() {
         let expected = choose(logits, choosing).unwrap_or(u32::MAX);
         if found != expected {
             return Err(format!("row {row} of {vocabulary}, {choosing:?}: {found} instead of {expected}"));
         }
     }
     Ok(())
+}
+
+/// The highest number draws the last token that stays: where logits fall, the one that the cuts end at.
+fn last(logits: &mut [f32], choosing: Choosing) -> Choosing {
+    logits.sort_by(|one, other| other.total_cmp(one));
+    match choosing {
+        Choosing::Draw(draw) => Choosing::Draw(draw.at(u64::MAX)),
+        Choosing::Highest => Choosing::Highest,
+    }
 }
 
 /// Rows as models have them and as they do not.
@@ -67,16 +75,24 @@ fn sampling(vocabulary: usize, random: &mut Uniform) -> Sampling {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
     fn the_device_chooses_as_the_processor(
         kinds in prop::collection::vec(0usize..6, 1..4), vocabulary in 1usize..4200, index in 0usize..9, seed in any::<u64>(),
     ) {
         let mut random = Uniform::new(seed);
-        let rows: Vec<Vec<f32>> = kinds.iter().map(|kind| row(*kind, vocabulary, &mut random)).collect();
-        let samplings: Vec<Sampling> = kinds.iter().map(|_| sampling(vocabulary, &mut random)).collect();
-        prop_assert_eq!(check(&rows, &samplings, index), Ok(()));
+        let mut rows: Vec<Vec<f32>> = kinds.iter().map(|kind| row(*kind, vocabulary, &mut random)).collect();
+        let mut choosing: Vec<Choosing> =
+            kinds.iter().map(|_| sampling(vocabulary, &mut random).choosing(index)).collect();
+        let (fallen, ended): (Vec<_>, Vec<_>) = rows.iter().zip(&choosing).map(|(row, choosing)| {
+            let mut row = row.clone();
+            let choosing = last(&mut row, *choosing);
+            (row, choosing)
+        }).unzip();
+        rows.extend(fallen);
+        choosing.extend(ended);
+        prop_assert_eq!(check(&rows, &choosing), Ok(()));
     }
 }
 
@@ -85,11 +101,31 @@ proptest! {
 fn every_cut_of_every_kind_is_the_processors() {
     let mut random = Uniform::new(23);
     for vocabulary in [1, 2, 33, 32_003] {
-        for (top_k, top_p) in [(None, None), (Some(50), None), (None, Some(0.9)), (Some(300), Some(0.95))] {
-            let samplings: Vec<Sampling> =
-                (0..6).map(|seed| Sampling { temperature: 0.9, top_p, top_k, seed }).collect();
-            let rows: Vec<Vec<f32>> = (0..6).map(|kind| row(kind, vocabulary, &mut random)).collect();
-            assert_eq!(check(&rows, &samplings, 3), Ok(()));
+        let (mut rows, mut choosing) = (Vec::new(), Vec::new());
+        for kind in 0..6 {
+            let (top_k, top_p) =
+                [(None, None), (Some(50), None), (None, Some(0.9)), (Some(300), Some(0.95))][kind % 4];
+            let sampling = Sampling { temperature: 0.9, top_p, top_k, seed: kind as u64 };
+            let mut row = row(kind, vocabulary, &mut random);
+            rows.push(row.clone());
+            choosing.push(sampling.choosing(3));
+            choosing.push(last(&mut row, sampling.choosing(3)));
+            rows.push(row);
         }
+        assert_eq!(check(&rows, &choosing), Ok(()));
     }
+}
+
+/// A part of a weight that is no integer needs the next one: of these two the lower is needed for less than a unit.
+#[test]
+fn parts_are_rounded_up() {
+    let draw = |part: u32| {
+        let top_p = Some(f64::from(part) / 2f64.powi(32));
+        let sampling = Sampling { temperature: 1.0, top_p, top_k: None, seed: 0 };
+        let mut logits = vec![0.0, -53.0 / 1024.0];
+        let choosing = last(&mut logits, sampling.choosing(0));
+        (choose(&logits, &choosing), check(&[logits], &[choosing]))
+    };
+    assert_eq!(draw(2_203_045_765), (Some(0), Ok(())));
+    assert_eq!(draw(2_203_045_766), (Some(1), Ok(())));
 }
