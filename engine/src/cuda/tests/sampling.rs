@@ -96,15 +96,15 @@ proptest! {
     }
 }
 
-/// Each kind of rows with each cut, at a vocabulary of Llama's and at the smallest.
+/// Each kind of rows with a cut, at vocabularies of Llama's size and the smallest.
 #[test]
 fn every_cut_of_every_kind_is_the_processors() {
     let mut random = Uniform::new(23);
-    for vocabulary in [1, 2, 33, 32_003] {
+    for (shift, vocabulary) in [1, 2, 33, 32_003, 32_000].into_iter().enumerate() {
         let (mut rows, mut choosing) = (Vec::new(), Vec::new());
         for kind in 0..6 {
-            let (top_k, top_p) =
-                [(None, None), (Some(50), None), (None, Some(0.9)), (Some(300), Some(0.95))][kind % 4];
+            let cuts = [(None, None), (Some(50), None), (Some(300), Some(0.95)), (None, Some(0.9))];
+            let (top_k, top_p) = cuts[(kind + shift) % 4];
             let sampling = Sampling { temperature: 0.9, top_p, top_k, seed: kind as u64 };
             let mut row = row(kind, vocabulary, &mut random);
             rows.push(row.clone());
@@ -114,6 +114,16 @@ fn every_cut_of_every_kind_is_the_processors() {
         }
         assert_eq!(check(&rows, &choosing), Ok(()));
     }
+}
+
+/// The first cut ends among equals; where the second one ends before them, it has nothing to do with their ids.
+#[test]
+fn the_second_cut_forgets_where_the_first_ended() {
+    let logits = vec![5.0, 1.0, 1.0, 5.0, 5.0];
+    let sampling = Sampling { temperature: 1.0, top_p: Some(0.9), top_k: Some(4), seed: 0 };
+    let choosing = last(&mut [], sampling.choosing(0));
+    assert_eq!(choose(&logits, &choosing), Some(4));
+    assert_eq!(check(&[logits], &[choosing]), Ok(()));
 }
 
 /// A part of a weight that is no integer needs the next one: of these two the lower is needed for less than a unit.
