@@ -35,7 +35,7 @@ pub enum Stop {
 pub struct Sampling {
     /// 0 takes the most likely token (the lowest id among equals); above it, logits are divided by it.
     pub temperature: f64,
-    /// Keep the most likely tokens until their probabilities add up to this.
+    /// Keep the most likely of the tokens that `top_k` leaves until their probabilities add up to this part of theirs.
     pub top_p: Option<f64>,
     /// Keep this many of the most likely tokens.
     pub top_k: Option<usize>,

@@ -69,6 +69,30 @@ async fn float32_equals_transformers() {
     }
 }
 
+/// Without `first_logits` the device draws; with it the logits come here and are drawn from.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_draws_what_the_processor_draws_of_its_logits() {
+    let Some(device) = device() else { return };
+    let shape = Shape::small();
+    let folder = tempfile::tempdir().unwrap();
+    shape.files(5).write(folder.path());
+    let engine = load(folder.path(), device, DType::F32);
+    let cuts = [(None, None), (Some(0.9), None), (None, Some(40)), (Some(0.9), Some(40))];
+    for seed in 0..40 {
+        let (top_p, top_k) = cuts[seed as usize % 4];
+        let sampling = Sampling { temperature: 0.5 + 0.1 * (seed % 11) as f64, top_p, top_k, seed };
+        let prompt = Input::Tokens((0..12).map(|at| (at * 7 + seed as u32) % 200).collect());
+        // One at a time and less than a page, so that cuBLAS has the same rows each time.
+        let mut tokens = Vec::new();
+        for first_logits in [0, 1] {
+            let request =
+                GenerateRequest { sampling: sampling.clone(), first_logits, ..greedy(prompt.clone(), 1, 0) };
+            tokens.push(engine.generate(request).await.unwrap().tokens);
+        }
+        assert_eq!(tokens[0], tokens[1], "{sampling:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_is_near_the_processor() {
     let Some(device) = device() else { return };

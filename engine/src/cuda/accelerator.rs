@@ -15,7 +15,7 @@ pub(crate) enum Argument<'a, B> {
     Nothing,
 }
 
-/// A kernel of `kernels.cu` and how often it runs.
+/// A kernel of `kernels.cu` or `sampling.cu` and how often it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Launch {
     pub(crate) kernel: &'static str,

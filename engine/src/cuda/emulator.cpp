@@ -1,9 +1,10 @@
-// Runs kernels.cu on the host, for tests: a process that holds buffers, launches kernels and multiplies as cuBLAS would,
+// Runs kernels.cu and sampling.cu on the host, for tests: a process that holds buffers, launches kernels and multiplies as cuBLAS would,
 // told what to do on its standard input. Built with an address sanitizer, so that every buffer and every block's shared
 // memory is guarded on both sides.
 //
 // A block's threads are fibers: each runs until it reaches a barrier or a shuffle, then the next one. New buffers and
-// shared memory are filled with what is no number, so that nothing is read before it was written.
+// shared memory are filled with what is no number, so that nothing is read before it was written. Every other block runs
+// its threads the other way round, so that a barrier that is missing shows.
 
 #include <ucontext.h>
 
@@ -56,7 +57,7 @@ static std::vector<Fiber> fibers;
 static std::deque<uint32_t> ready;
 static std::vector<Barrier> warp_barriers;
 static Barrier block_barrier;
-static std::vector<float> exchanged[2];
+static std::vector<uint64_t> exchanged[2];
 static std::vector<unsigned char> shared_bytes;
 static ucontext_t scheduler;
 static uint32_t running;
@@ -104,7 +105,7 @@ static void run_block(uint32_t threads, size_t shared, const std::function<void(
     if (fibers.size() < threads) fibers = std::vector<Fiber>(threads);
     warp_barriers.assign((threads + WARP - 1) / WARP, {});
     block_barrier.waiting.clear();
-    for (auto& row : exchanged) row.assign(threads, NAN);
+    for (auto& row : exchanged) row.assign(threads, ~uint64_t{0});
     shared_bytes = std::vector<unsigned char>();
     shared_bytes.assign(shared, 0xff);
     ready.clear();
@@ -117,7 +118,11 @@ static void run_block(uint32_t threads, size_t shared, const std::function<void(
         fiber.context.uc_stack.ss_size = STACK;
         fiber.context.uc_link = nullptr;
         makecontext(&fiber.context, start_fiber, 0);
-        ready.push_back(thread);
+        if (blockIdx.x % 2 == 0) {
+            ready.push_back(thread);
+        } else {
+            ready.push_front(thread);
+        }
     }
     uint32_t done = 0;
     while (!ready.empty()) {
@@ -133,13 +138,16 @@ static void run_block(uint32_t threads, size_t shared, const std::function<void(
 
 static void __syncthreads() { wait_at(block_barrier, blockDim.x); }
 
-static float __shfl_xor_sync(uint32_t lanes, float value, uint32_t distance) {
+template <typename T>
+static T __shfl_xor_sync(uint32_t lanes, T value, uint32_t distance) {
+    static_assert(sizeof(T) <= sizeof(uint64_t));
     if (lanes != 0xffffffffu || blockDim.x % WARP != 0) fail("shuffles need whole warps");
     const uint32_t thread = running;
     auto& row = exchanged[fibers[thread].shuffles++ % 2];
-    row[thread] = value;
+    std::memcpy(&row[thread], &value, sizeof(T));
     wait_at(warp_barriers[thread / WARP], WARP);
-    return row[thread ^ distance];
+    std::memcpy(&value, &row[thread ^ distance], sizeof(T));
+    return value;
 }
 
 // ---- What the kernels are written in ----
@@ -148,6 +156,7 @@ static float __shfl_xor_sync(uint32_t lanes, float value, uint32_t distance) {
 #define __device__ static
 #define __forceinline__ inline
 #define __global__
+#define __launch_bounds__(threads)
 #define SHARED_MEMORY(name) float* name = reinterpret_cast<float*>(shared_bytes.data())
 #define INFINITE INFINITY
 
@@ -161,6 +170,20 @@ static float __uint_as_float(uint32_t bits) {
     uint32_t bits;
     std::memcpy(&bits, &value, 4);
     return bits;
+}
+
+// Each rounded by itself, which a compiler might not do with `a * b - c`.
+static float __fmul_rn(float one, float other) { return one * other; }
+static float __fsub_rn(float one, float other) { return one - other; }
+
+static uint32_t __umulhi(uint32_t one, uint32_t other) { return (uint64_t)one * other >> 32; }
+static uint64_t __umul64hi(uint64_t one, uint64_t other) { return (unsigned __int128)one * other >> 64; }
+
+// Nothing comes in between: one thread runs at a time.
+static uint32_t atomicAdd(uint32_t* address, uint32_t added) {
+    const uint32_t before = *address;
+    *address += added;
+    return before;
 }
 
 // Half precision by its definition (IEEE 754 binary16), to the nearest with ties to even.
@@ -190,6 +213,7 @@ static inline unsigned short narrow(float value) { return float_to_half(value); 
 #endif
 
 #include "kernels.cu"
+#include "sampling.cu"
 
 // ---- The device ----
 
@@ -238,7 +262,7 @@ static std::function<std::function<void()>(const Arguments&)> binder(void (*kern
 
 static const std::map<std::string, std::function<std::function<void()>(const Arguments&)>> KERNELS = {
     {"embed", binder(embed)},         {"rms_norm", binder(rms_norm)}, {"rotate_store", binder(rotate_store)},
-    {"attention", binder(attention)}, {"gated", binder(gated)},       {"argmax", binder(argmax)},
+    {"attention", binder(attention)}, {"gated", binder(gated)},       {"choose", binder(choose)},
 };
 
 static std::map<uint32_t, std::vector<unsigned char>> buffers;

@@ -9,8 +9,11 @@ use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use crate::options::DType;
 
 /// What is compiled, beside one another.
-const SOURCES: [(&str, &str); 2] =
-    [("emulator.cpp", include_str!("emulator.cpp")), ("kernels.cu", include_str!("kernels.cu"))];
+const SOURCES: [(&str, &str); 3] = [
+    ("emulator.cpp", include_str!("emulator.cpp")),
+    ("kernels.cu", include_str!("kernels.cu")),
+    ("sampling.cu", include_str!("sampling.cu")),
+];
 const CHECKED: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
 /// An emulated device.
@@ -25,14 +28,23 @@ pub(super) struct Buffer {
     process: Arc<Mutex<Process>>,
 }
 
+/// What was asked of a device so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// Kernels started and products made.
+    pub(super) launches: usize,
+    /// How often it was waited for.
+    pub(super) downloads: usize,
+    /// Bytes that came back.
+    pub(super) downloaded: usize,
+}
+
 struct Process {
     child: Child,
     input: ChildStdin,
     output: ChildStdout,
     buffers: u32,
-    /// Kernels started and products made.
-    launches: usize,
-    downloads: usize,
+    counts: Counts,
 }
 
 impl Emulator {
@@ -53,14 +65,13 @@ impl Emulator {
             .spawn()
             .expect("the emulator was built");
         let (input, output) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
-        let process = Process { child, input, output, buffers: 0, launches: 0, downloads: 0 };
+        let process = Process { child, input, output, buffers: 0, counts: Counts::default() };
         Some(Self { process: Arc::new(Mutex::new(process)), sanitized })
     }
 
-    /// Kernels and products started so far, and how often the device was waited for.
-    pub(super) fn counts(&self) -> (usize, usize) {
-        let process = lock(&self.process);
-        (process.launches, process.downloads)
+    /// What was asked of it so far.
+    pub(super) fn counts(&self) -> Counts {
+        lock(&self.process).counts
     }
 
     /// Another handle to the same device.
@@ -194,7 +205,8 @@ impl Accelerator for Emulator {
         let mut message = words(&[2]);
         place(&mut message, buffer.id, &[offset, bytes.len()]);
         let mut process = lock(&self.process);
-        process.downloads += 1;
+        process.counts.downloads += 1;
+        process.counts.downloaded += bytes.len();
         process.send(&message)?;
         process.output.read_exact(bytes).map_err(|error| process.ended(&error))
     }
@@ -216,7 +228,7 @@ impl Accelerator for Emulator {
             }
         }
         let mut process = lock(&self.process);
-        process.launches += 1;
+        process.counts.launches += 1;
         process.send(&message)
     }
 
@@ -234,7 +246,7 @@ impl Accelerator for Emulator {
         let Product { m, n, k, lda, ldb, ldc } = *product;
         message.extend(words(&[m, n, k, lda, ldb, ldc].map(|size| size as u32)));
         let mut process = lock(&self.process);
-        process.launches += 1;
+        process.counts.launches += 1;
         process.send(&message)
     }
 }

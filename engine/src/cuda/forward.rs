@@ -124,8 +124,8 @@ impl<A: Accelerator> DeviceLlama<A> {
         if step.chosen > 0 {
             let row_bytes = self.vocabulary * size_of::<f32>();
             let (logits, ids) = (logits + step.sent * row_bytes, step.sent * size_of::<u32>());
-            let output = &exchange.output;
-            kernels::argmax(device, step.chosen, self.vocabulary, (output, logits), (output, ids))?;
+            let (rules, output) = (at(step.rules_at), &exchange.output);
+            kernels::choose(device, step.chosen, self.vocabulary, (output, logits), rules, (output, ids))?;
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-// The kernels of a Llama forward pass on flattened tokens, but for the products, which are cuBLAS's.
+// The kernels of a Llama forward pass on flattened tokens, but for the products, which are cuBLAS's, and for the choice of the
+// next token, which sampling.cu has: it follows this source.
 //
 // One source for two compilers: NVRTC makes it for the card at run time, and the tests make it for the host, where
 // emulator.cpp stands in for the launch, the barriers and the shuffles. LUMOS_ELEMENT says what weights, keys,
@@ -11,13 +12,12 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 #ifndef LUMOS_EMULATOR
-#define SHARED_MEMORY(name) extern __shared__ float name[]
+#define SHARED_MEMORY(name) extern __shared__ __align__(16) float name[]
 #define INFINITE __int_as_float(0x7f800000)
 #endif
 
 #define LANES 32
 #define ALL_LANES 0xffffffffu
-#define NOT_FINITE 0xffffffffu
 
 #if LUMOS_ELEMENT == 0
 typedef float Element;
@@ -250,44 +250,4 @@ extern "C" __global__ void gated(const float* gate_up, Element* product, u32 wid
     const float* row = gate_up + (u64)blockIdx.x * 2 * width;
     const float gate = row[at];
     product[(u64)blockIdx.x * width + at] = narrow(gate / (1.0f + expf(-gate)) * row[width + at]);
-}
-
-// One block a row: the id of the highest logit, the lowest id among equals; NOT_FINITE if one is not finite.
-// Shared memory: a float and an integer a thread; the number of threads is a power of two.
-extern "C" __global__ void argmax(const float* logits, u32* chosen, u32 vocabulary) {
-    SHARED_MEMORY(shared);
-    float* highest = shared;
-    u32* ids = (u32*)(shared + blockDim.x);
-    const float* row = logits + (u64)blockIdx.x * vocabulary;
-    float best = -INFINITE;
-    u32 id = 0;
-    for (u32 at = threadIdx.x; at < vocabulary; at += blockDim.x) {
-        const float logit = row[at];
-        if (!(fabsf(logit) < INFINITE)) {
-            id = NOT_FINITE;
-            break;
-        }
-        if (logit > best) {
-            best = logit;
-            id = at;
-        }
-    }
-    highest[threadIdx.x] = best;
-    ids[threadIdx.x] = id;
-    for (u32 distance = blockDim.x / 2; distance > 0; distance /= 2) {
-        __syncthreads();
-        if (threadIdx.x < distance) {
-            const u32 other = threadIdx.x + distance;
-            const bool neither = ids[threadIdx.x] != NOT_FINITE && ids[other] != NOT_FINITE;
-            const bool better = highest[other] > highest[threadIdx.x] ||
-                                (highest[other] == highest[threadIdx.x] && ids[other] < ids[threadIdx.x]);
-            if (!neither) {
-                ids[threadIdx.x] = NOT_FINITE;
-            } else if (better) {
-                highest[threadIdx.x] = highest[other];
-                ids[threadIdx.x] = ids[other];
-            }
-        }
-    }
-    if (threadIdx.x == 0) chosen[blockIdx.x] = ids[0];
 }

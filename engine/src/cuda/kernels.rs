@@ -1,15 +1,16 @@
-//! The kernels of `kernels.cu` with their parameters.
+//! The kernels of `kernels.cu` and `sampling.cu` with their parameters.
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch};
 use crate::cache::KeyValueShape;
 
 /// What NVRTC compiles.
 #[cfg(feature = "cuda")]
-pub(super) const SOURCE: &str = include_str!("kernels.cu");
+pub(super) const SOURCE: &str =
+    concat!(include_str!("kernels.cu"), "#line 1 \"sampling.cu\"\n", include_str!("sampling.cu"));
 
 /// All of them.
 #[cfg(feature = "cuda")]
-pub(super) const KERNELS: [&str; 6] = ["embed", "rms_norm", "rotate_store", "attention", "gated", "argmax"];
+pub(super) const KERNELS: [&str; 6] = ["embed", "rms_norm", "rotate_store", "attention", "gated", "choose"];
 /// The most shared memory that one of them asks for, in bytes: attention, with the largest heads.
 #[cfg(feature = "cuda")]
 pub(super) const MOST_SHARED_BYTES: i32 = 52 << 10;
@@ -23,7 +24,9 @@ const ATTENTION_QUERIES: usize = 16;
 pub(super) const LARGEST_HEAD: usize = 256;
 /// Threads of the blocks of other kernels.
 const THREADS: u32 = 256;
-const ARGMAX_THREADS: u32 = 1024;
+/// Threads of a block that chooses (`CHOOSERS`), and the bytes of shared memory for each.
+const CHOOSERS: u32 = 1024;
+const CHOOSER_BYTES: u32 = 8;
 
 /// A buffer from some byte on.
 pub(super) type At<'a, B> = (&'a B, usize);
@@ -222,14 +225,16 @@ pub(super) fn gated<A: Accelerator>(
     device.launch(&Launch { kernel: "gated", grid, threads: THREADS, shared_bytes: 0 }, &arguments)
 }
 
-/// The ids of the highest of `vocabulary` logits.
-pub(super) fn argmax<A: Accelerator>(
+/// The ids that follow, chosen from `vocabulary` logits each as their rule says ([`Draw::WORDS`](crate::sampler::Draw)
+/// words, zeros for the highest).
+pub(super) fn choose<A: Accelerator>(
     device: &A,
     rows: usize,
     vocabulary: usize,
     logits: At<'_, A::Buffer>,
+    rules: At<'_, A::Buffer>,
     chosen: At<'_, A::Buffer>,
 ) -> Result<(), DeviceError> {
-    let arguments = [buffer(logits), buffer(chosen), Argument::Integer(vocabulary as u32)];
-    device.launch(&by_rows("argmax", rows, ARGMAX_THREADS, ARGMAX_THREADS * 8), &arguments)
+    let arguments = [buffer(logits), buffer(rules), buffer(chosen), Argument::Integer(vocabulary as u32)];
+    device.launch(&by_rows("choose", rows, CHOOSERS, CHOOSERS * CHOOSER_BYTES), &arguments)
 }

@@ -1,8 +1,9 @@
 //! The Llama family on a GPU.
 //!
 //! [`DeviceModel`] drives a forward pass on flattened tokens: products by cuBLAS, everything else by the kernels of
-//! `kernels.cu`. One upload a step says what is computed (tokens, positions, pages), one download brings back token ids,
-//! and logits for those who draw at random; between them the device is never waited for. The pages' books are the
+//! `kernels.cu` and `sampling.cu`. One upload a step says what is computed (tokens, positions, pages) and how the next tokens
+//! are chosen, one download brings back their ids, and logits for those who asked for them; between the two the device
+//! is never waited for. The pages' books are the
 //! host's ([`Pool`](crate::cache::Pool)); the device holds what is in them.
 //!
 //! What a device is asked for goes through [`Accelerator`]: the CUDA driver is one, with the feature `cuda`; tests have

@@ -2,6 +2,7 @@
 
 mod models;
 mod pages;
+mod sampling;
 
 use super::accelerator::Accelerator;
 use super::emulator::{Buffer, Emulator};

@@ -24,6 +24,7 @@ pub(crate) use runner::Runner;
 pub(crate) use simd::QuantizedFormat;
 
 use crate::cache::KvCache;
+use crate::sampler::Choosing;
 
 /// Why a forward pass gave no logits.
 #[derive(Debug, thiserror::Error)]
@@ -38,8 +39,8 @@ pub(crate) struct Chunk<'a> {
     pub(crate) cache: &'a mut KvCache,
     /// Whether it is wanted what follows the last token.
     pub(crate) logits: bool,
-    /// Whether the most likely token is enough, so that a device need not send all logits back.
-    pub(crate) greedy: bool,
+    /// How a device may choose what follows by itself; `None` when all logits have to be sent back.
+    pub(crate) choosing: Option<Choosing>,
 }
 
 /// What the scheduler needs of a model.

@@ -5,7 +5,7 @@
 pub(crate) enum Prediction<'a> {
     /// A logit for every token.
     Logits(&'a [f32]),
-    /// The most likely token, the lowest id among equals.
+    /// The token that the device chose.
     Token(u32),
     /// The logits are not finite.
     NotFinite,
@@ -16,7 +16,7 @@ pub(crate) enum Prediction<'a> {
 pub(crate) enum Choice {
     /// They are this row of what was sent.
     Row(usize),
-    /// The most likely token.
+    /// The token that the device chose.
     Token(u32),
     /// They are not finite.
     NotFinite,

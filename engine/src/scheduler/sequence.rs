@@ -8,7 +8,7 @@ use crate::cache::{KvCache, PageLayout, Pool};
 use crate::error::GenerateError;
 use crate::model::{Chunk, Prediction};
 use crate::request::{Finish, Sampling, first_stop};
-use crate::sampler::{highest, sample};
+use crate::sampler::{choose, highest};
 use crate::tokenizer::Tokenizer;
 
 /// A checked request.
@@ -162,9 +162,10 @@ impl Sequence {
         let end = start + self.in_step;
         let logits = end == self.known.len();
         let wants_logits = self.order.first_logits > 0 && self.known.len() == self.prompt_length;
-        let greedy = self.order.sampling.is_greedy() && !wants_logits;
+        let index = self.known.len() - self.prompt_length;
+        let choosing = (!wants_logits).then(|| self.order.sampling.choosing(index));
         let tokens = &self.known[start..end];
-        (self.in_step > 0).then_some(Chunk { tokens, cache: &mut self.cache, logits, greedy })
+        (self.in_step > 0).then_some(Chunk { tokens, cache: &mut self.cache, logits, choosing })
     }
 
     /// Chooses the next token; the outcome when that was the last one.
@@ -186,7 +187,7 @@ impl Sequence {
         }
         let position = self.known.len();
         let chosen = match prediction {
-            Prediction::Logits(logits) => sample(logits, &self.order.sampling, index),
+            Prediction::Logits(logits) => choose(logits, &self.order.sampling.choosing(index)),
             Prediction::Token(token) => Some(token),
             Prediction::NotFinite => None,
         };

@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::width_of;
 use crate::cache::{PageLayout, Pool, Storage};
-use crate::cuda::emulator::Emulator;
+use crate::cuda::emulator::{Counts, Emulator};
 use crate::cuda::{DeviceLlama, DeviceModel};
 use crate::error::LoadError;
 use crate::fixtures::{Shape, Uniform};
@@ -153,9 +153,49 @@ fn generates_what_the_processor_does() {
         assert_eq!((steps.preemptions, steps.evictions), (reused.preemptions, reused.evictions));
         assert!(steps.reused_tokens > 0 && steps.evictions > 0, "{steps:?}");
         // Once a step at most, however many layers there are.
-        let (launches, downloads) = counts.counts();
+        let Counts { launches, downloads, .. } = counts.counts();
         assert!(downloads as u64 <= steps.steps, "{downloads} downloads in {} steps", steps.steps);
         assert!(launches as u64 <= steps.steps * (9 * shape.layers as u64 + 4));
+    }
+}
+
+/// Sequences that draw, in every way, together with one that does not.
+#[test]
+fn draws_need_no_logits_and_are_those_of_the_logits() {
+    let shape = Shape::tiny();
+    let (_folder, opened) = opened(&shape);
+    let cuts = [(None, None), (Some(0.8), None), (None, Some(20)), (Some(0.95), Some(50))];
+    let orders = |new: usize, first: usize| -> Vec<Order> {
+        (0..9u32)
+            .map(|index| {
+                let prompt = (0..3 + index * 5).map(|at| (at * 11 + index * 29) % 300).collect();
+                let (top_p, top_k) = cuts[index as usize % 4];
+                let temperature = if index == 4 { 0.0 } else { 0.6 + 0.2 * f64::from(index) };
+                order(prompt, new, first, Sampling { temperature, top_p, top_k, seed: u64::from(index) })
+            })
+            .collect()
+    };
+    let on_emulator = |orders: Vec<Order>| {
+        let device = Emulator::start(DType::F32)?;
+        let counts = device.handle();
+        let (model, layout) = on_device(&opened, device, DType::F32, PAGES);
+        Some((run(model, layout, PAGES, orders), counts.counts()))
+    };
+    let Some((found, counts)) = on_emulator(orders(7, 0)) else { return };
+    // An id for each token, and nothing else.
+    let generated: usize = found.completions.iter().map(|completion| completion.generated).sum();
+    assert_eq!((generated, counts.downloaded), (9 * 7, 9 * 7 * size_of::<u32>()));
+
+    // Where logits are sent, the processor draws from them: the same to the bit.
+    let (sent, counts) = on_emulator(orders(1, 1)).unwrap();
+    assert!(counts.downloaded > 9 * shape.vocabulary * size_of::<f32>());
+    for (found, sent) in found.completions.iter().zip(&sent.completions) {
+        assert_eq!(found.tokens[..1], sent.tokens);
+    }
+    let (model, layout) = on_processor(&opened, DType::F32);
+    let expected = run(model, layout, PAGES, orders(7, 0));
+    for (found, expected) in found.completions.iter().zip(&expected.completions) {
+        assert_eq!(found.tokens, expected.tokens);
     }
 }
 
