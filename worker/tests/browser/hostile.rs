@@ -37,8 +37,9 @@ async fn pages_that_do_not_end_are_faults_and_the_next_session_works() {
     }
     let site = Site::start().await;
     let pool = TestPool::with(1, |settings| {
-        settings.page_limit = Duration::from_secs(2);
-        settings.command_limit = Duration::from_secs(3);
+        // Long enough for the pages that do end, on a machine that does much else.
+        settings.page_limit = Duration::from_secs(5);
+        settings.command_limit = Duration::from_secs(6);
     });
     for page in ["/endless", "/never", "/endless-later"] {
         let mut lease = pool.session().await.unwrap();
@@ -53,7 +54,7 @@ async fn pages_that_do_not_end_are_faults_and_the_next_session_works() {
             Err(error) => Err(error),
         };
         assert!(matches!(outcome, Err(BrowserError::Fault(_))), "{page} {outcome:?}");
-        assert!(begun.elapsed() < Duration::from_secs(20), "{page} {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(40), "{page} {:?}", begun.elapsed());
         // Nothing more can be done with it.
         assert!(matches!(lease.goto(&site.page("/")).await, Err(BrowserError::Fault(_))));
         drop(lease);
