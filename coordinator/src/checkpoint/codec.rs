@@ -16,7 +16,7 @@ thread_local! {
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
     /// The same holds for a decompressor.
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
-    /// A value on its way: growing a new buffer for each costs as much as writing it.
+    /// A value on its way, so that no buffer has to grow for each.
     static JSON: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 

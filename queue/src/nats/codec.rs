@@ -24,7 +24,7 @@ const COMPRESSED_ABOVE: usize = 4096;
 const LEVEL: i32 = 1;
 
 thread_local! {
-    /// Making a compressor costs more than compressing a body.
+    /// Making a compressor costs about as much as compressing a short body.
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
     /// The same holds for a decompressor.
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
