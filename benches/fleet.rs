@@ -4,6 +4,8 @@
 //! worker processes of eight places and checkpoint, and beside it the bare exchange of messages of the same size:
 //! publish, pull, publish the result, consume it, both acknowledged.
 //!
+//! `cargo bench --bench fleet -- alone [items] [rounds]` leaves the bare exchange out, for a profiler.
+//!
 //! `cargo bench --bench fleet -- scale [seconds]` runs simulated GPU workers (200 ms a turn, eight places each) and prints
 //! which share of their places' time went into turns.
 //!
@@ -45,13 +47,14 @@ fn main() {
     match arguments.first().map(String::as_str) {
         Some("bare-worker") => block_on(bare_worker(&arguments[1])),
         Some("overhead") => overhead(number(1, 50_000)),
+        Some("alone") => alone(number(1, 50_000), number(2, 3)),
         Some("scale") => scale(number(1, 30)),
         // `cargo bench` over everything: a short look at both.
         None => {
             overhead(5_000);
             scale(5);
         }
-        Some(other) => panic!("there is no `{other}`: overhead or scale"),
+        Some(other) => panic!("there is no `{other}`: overhead, alone or scale"),
     }
 }
 
@@ -80,6 +83,18 @@ fn overhead(items: u64) {
     }
     shares.sort_by(f64::total_cmp);
     println!("median share {:.0} %", 100.0 * shares[shares.len() / 2]);
+}
+
+/// Null items through the product alone, for a profiler.
+fn alone(items: u64, rounds: u64) {
+    if server().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let rehearsal = Rehearsal::write_null(folder.path(), items, ITEM, OUTCOME);
+    for _ in 0..rounds {
+        println!("{:.0} items/s", items as f64 / ours(&rehearsal, items).as_secs_f64());
+    }
 }
 
 /// From the first unit published to the last outcome recorded.
