@@ -13,18 +13,24 @@ use crate::unit_key::UnitKey;
 impl Session<'_> {
     /// Looks at results and makes records of those that can be.
     pub(super) fn admit<R: Into<Vec<Finished>>>(&mut self, claimed: Vec<Lease<R>>) -> Claimed {
-        let mut leases = Vec::with_capacity(claimed.len());
-        let mut records = Vec::with_capacity(claimed.len());
-        let mut notes = Vec::with_capacity(claimed.len());
-        for lease in claimed {
-            let (body, lease) = lease.split();
-            for finished in body.into() {
+        let (bodies, leases): (Vec<Vec<Finished>>, Vec<Lease<()>>) = claimed
+            .into_iter()
+            .map(|lease| {
+                let (body, lease) = lease.split();
+                (body.into(), lease)
+            })
+            .unzip();
+        // Records are large: their vector is not to be copied while it grows.
+        let results = bodies.iter().map(Vec::len).sum();
+        let mut records = Vec::with_capacity(results);
+        let mut notes = Vec::with_capacity(results);
+        for (lease, body) in leases.iter().zip(bodies) {
+            for finished in body {
                 if let Some((record, note)) = self.entry(finished, lease.id()) {
                     records.push(record);
                     notes.push(note);
                 }
             }
-            leases.push(lease);
         }
         Claimed { leases, records, notes }
     }

@@ -236,10 +236,10 @@ impl<'a> Session<'a> {
         if tickets.is_empty() {
             return Ok(None);
         }
-        let messages = tickets
-            .iter()
-            .map(|ticket| self.bodies.message(&self.board, ticket))
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut messages = Vec::with_capacity(tickets.len());
+        for ticket in &tickets {
+            messages.push(self.bodies.message(&self.board, ticket)?);
+        }
         let pause = self.patience[Line::Work as usize].pause();
         Ok(Some(Box::pin(async move {
             tokio::time::sleep(pause).await;

@@ -3,18 +3,20 @@
 use std::cell::RefCell;
 use std::io::{self, Read};
 
-use async_nats::HeaderMap;
+use async_nats::{HeaderMap, HeaderName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::complaints::Kind;
 
 /// Names the protocol of a message.
-pub(super) const PROTOCOL: &str = "Lumos-Protocol";
+pub(super) const PROTOCOL: HeaderName = HeaderName::from_static("Lumos-Protocol");
 /// Names how the body is compressed.
-pub(super) const ENCODING: &str = "Lumos-Encoding";
+pub(super) const ENCODING: HeaderName = HeaderName::from_static("Lumos-Encoding");
 /// Names the object that holds the body of a message too large to hold it itself.
-pub(super) const OBJECT: &str = "Lumos-Object";
+pub(super) const OBJECT: HeaderName = HeaderName::from_static("Lumos-Object");
+/// Names how many messages a request left unanswered.
+pub(super) const PENDING: HeaderName = HeaderName::from_static("Nats-Pending-Messages");
 
 /// Bytes that most bodies stay within.
 const USUAL: usize = 2048;
@@ -112,7 +114,7 @@ pub(super) fn check_protocol(headers: Option<&HeaderMap>, protocol: u32) -> Resu
     }
 }
 
-pub(super) fn header<'headers>(headers: Option<&'headers HeaderMap>, name: &str) -> Option<&'headers str> {
+pub(super) fn header(headers: Option<&HeaderMap>, name: HeaderName) -> Option<&str> {
     headers.and_then(|headers| headers.get(name)).map(async_nats::HeaderValue::as_str)
 }
 

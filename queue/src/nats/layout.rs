@@ -156,24 +156,26 @@ impl Layout {
         format!("{}-shared", self.stem())
     }
 
-    /// Whether a lease's token is of one of these streams: `$JS.ACK.<stream>.<consumer>.…` with five numbers behind,
-    /// or, from servers that say more, domain and account before and a random token behind.
+    /// Whether a lease's token is of one of these streams.
     pub(super) fn is_lease_token(&self, token: &str) -> bool {
-        let parts: Vec<&str> = token.split('.').collect();
-        let streams = [self.work_stream(), self.results_stream()];
-        let plain = |part: &&str| {
-            !part.is_empty()
-                && part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*' && byte != b'>')
-        };
-        let stream = match parts.len() {
-            9 => parts.get(2),
-            11 | 12 => parts.get(4),
-            _ => None,
-        };
-        token.len() <= 512
-            && token.starts_with("$JS.ACK.")
-            && parts.iter().all(plain)
-            && stream.is_some_and(|stream| streams.iter().any(|known| known == stream))
+        stream_of_lease(token)
+            .is_some_and(|stream| stream == self.work_stream() || stream == self.results_stream())
+    }
+}
+
+/// The stream that a lease's token is of: `$JS.ACK.<stream>.<consumer>.…` with five numbers behind, or, from servers
+/// that say more, domain and account before and a random token behind.
+pub(super) fn stream_of_lease(token: &str) -> Option<&str> {
+    let plain = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*' && byte != b'>')
+    };
+    if token.len() > 512 || !token.starts_with("$JS.ACK.") || !token.split('.').all(plain) {
+        return None;
+    }
+    match token.split('.').count() {
+        9 => token.split('.').nth(2),
+        11 | 12 => token.split('.').nth(4),
+        _ => None,
     }
 }
 
@@ -248,6 +250,10 @@ mod tests {
             "$JS.ACK.lumos-1-work.lane-ab-0.1.2.3.4",
             "$JS.ACK.lumos-1-work.lane ab.1.2.3.4.0",
             "$JS.ACK.lumos-1-work..1.2.3.4.0",
+            "$JS.ACK.lumos-2-work.lane-ab-0.1.2.3.4.0",
+            "$JS.ACK.lumos-1-status.lane-ab-0.1.2.3.4.0",
+            "$JS.ACK.lumos-1-work-2.lane-ab-0.1.2.3.4.0",
+            "$JS.ACK.lumos2-1-work.lane-ab-0.1.2.3.4.0",
         ] {
             assert!(!layout.is_lease_token(bad), "{bad}");
         }

@@ -20,7 +20,9 @@ const TERMINATE: Bytes = Bytes::from_static(b"+TERM");
 pub(super) const GIVE_BACK: Bytes = Bytes::from_static(b"-NAK");
 
 /// Answers to deliveries that may wait to be sent. One beyond it is left to the lease's term.
-pub(super) const RELEASES: usize = 16_384;
+pub(super) const ANSWERS: usize = 16_384;
+/// Answers sent in a row.
+const TOGETHER: usize = 256;
 
 /// An answer that nobody waits for.
 #[derive(Debug)]
@@ -36,22 +38,32 @@ pub(super) struct Release {
 pub(super) enum Outgoing {
     /// An answer.
     Release(Release),
+    /// The acknowledgement of a delivery, by its token. It matters however late it comes.
+    Acknowledge(String),
     /// Rung when everything before it was sent.
     Sent(oneshot::Sender<()>),
 }
 
 /// Sends the answers that nobody waits for, since a lease may be dropped where nothing can be awaited. Ends when
 /// the connection's last handle is gone.
-pub(super) async fn send_releases(client: Client, mut outgoing: mpsc::Receiver<Outgoing>) {
-    while let Some(next) = outgoing.recv().await {
-        match next {
-            Outgoing::Release(release) if Instant::now() < release.until => {
-                let _ = client.publish(release.subject, release.payload).await;
-            }
-            Outgoing::Release(_) => {}
-            Outgoing::Sent(told) => {
-                let _ = client.flush().await;
-                let _ = told.send(());
+pub(super) async fn send_answers(client: Client, mut outgoing: mpsc::Receiver<Outgoing>) {
+    let mut waiting = Vec::with_capacity(TOGETHER);
+    while outgoing.recv_many(&mut waiting, TOGETHER).await > 0 {
+        // Whoever has acknowledged asks for more. Let it come to that: both then leave in one write.
+        tokio::task::yield_now().await;
+        for next in waiting.drain(..) {
+            match next {
+                Outgoing::Release(release) if Instant::now() < release.until => {
+                    let _ = client.publish(release.subject, release.payload).await;
+                }
+                Outgoing::Release(_) => {}
+                Outgoing::Acknowledge(token) => {
+                    let _ = client.publish(token, ACKNOWLEDGE).await;
+                }
+                Outgoing::Sent(told) => {
+                    let _ = client.flush().await;
+                    let _ = told.send(());
+                }
             }
         }
     }
@@ -92,7 +104,7 @@ impl NatsLease {
             return;
         }
         let release = Release { subject: self.token.clone(), payload, until };
-        if self.link.releases.try_send(Outgoing::Release(release)).is_err() {
+        if self.link.answers.try_send(Outgoing::Release(release)).is_err() {
             self.link.complaints.warn(
                 Kind::Release,
                 &self.id,
@@ -127,7 +139,9 @@ impl LeaseControl for NatsLease {
     /// Sent even when the lease ran out: what the message asked for was done, and the server takes it from anyone
     /// who held the message.
     async fn acknowledge(&self) -> Result<(), QueueError> {
-        self.link.tell(&self.token, ACKNOWLEDGE).await?;
+        if self.link.answers.try_send(Outgoing::Acknowledge(self.token.clone())).is_err() {
+            self.link.tell(&self.token, ACKNOWLEDGE).await?;
+        }
         self.remove_object().await;
         Ok(())
     }

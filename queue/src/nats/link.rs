@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::{Client, HeaderMap, Message, Request, RequestErrorKind};
+use async_nats::{Client, HeaderMap, HeaderName, Message, Request, RequestErrorKind};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use crate::QueueError;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The header by which JetStream stores a message only if its subject holds the one with this sequence.
-pub(super) const EXPECTED: &str = "Nats-Expected-Last-Subject-Sequence";
+pub(super) const EXPECTED: HeaderName = async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
 
 /// What a request to the server can fail with.
 #[derive(Debug, Clone)]
@@ -119,7 +119,7 @@ pub(super) struct Link {
     pub(super) version: String,
     pub(super) connection: watch::Receiver<ConnectionState>,
     pub(super) violations: watch::Receiver<Violation>,
-    pub(super) releases: mpsc::Sender<Outgoing>,
+    pub(super) answers: mpsc::Sender<Outgoing>,
     pub(super) complaints: Complaints,
     /// Ends every task.
     pub(super) ended: CancellationToken,

@@ -3,6 +3,7 @@
 use async_nats::HeaderMap;
 use futures::StreamExt;
 use serde::Serialize;
+use tokio_util::task::TaskTracker;
 
 use super::codec::{self, Encoded, Unsendable};
 use super::layout::{LONGEST_ID, is_message_id};
@@ -30,6 +31,11 @@ impl Publisher {
     pub(super) fn new(link: SharedLink, root: String, run: String) -> Self {
         let objects = Objects::new(link.clone(), link.layout.payloads());
         Self { link, root, run, objects }
+    }
+
+    /// Where its tasks belong.
+    pub(super) fn tasks(&self) -> &TaskTracker {
+        &self.link.tasks
     }
 
     /// Publishes a message; nothing happens if it is there already.

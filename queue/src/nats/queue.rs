@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::publishing::Publisher;
 use super::pulling::Puller;
@@ -40,6 +41,16 @@ enum Way {
     Out(Puller),
 }
 
+impl End {
+    fn publisher(&self) -> Result<&Publisher, QueueError> {
+        match &self.way {
+            _ if self.closed.load(Ordering::Relaxed) => Err(QueueError::Closed),
+            Way::In(publisher) => Ok(publisher),
+            Way::Out(_) => Err(QueueError::Refused("this is the claiming end of the queue".to_owned())),
+        }
+    }
+}
+
 impl<T> Clone for NatsQueue<T> {
     fn clone(&self) -> Self {
         Self { end: Arc::clone(&self.end), message: PhantomData }
@@ -67,11 +78,7 @@ impl<T> NatsQueue<T> {
     }
 
     fn publisher(&self) -> Result<&Publisher, QueueError> {
-        match &self.end.way {
-            _ if self.end.closed.load(Ordering::Relaxed) => Err(QueueError::Closed),
-            Way::In(publisher) => Ok(publisher),
-            Way::Out(_) => Err(QueueError::Refused("this is the claiming end of the queue".to_owned())),
-        }
+        self.end.publisher()
     }
 
     fn puller(&self) -> Result<&Puller, QueueError> {
@@ -102,7 +109,11 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> for NatsQ
     where
         T: Send + 'async_trait,
     {
-        self.publisher()?.publish_all(messages).await
+        let tasks = self.publisher()?.tasks().clone();
+        let end = Arc::clone(&self.end);
+        // A task of its own: the server's answers come one by one, and whoever waits for all of them is woken once.
+        let publishing = tasks.spawn(async move { end.publisher()?.publish_all(messages).await });
+        AbortOnDropHandle::new(publishing).await.unwrap_or(Err(QueueError::Closed))
     }
 
     async fn claim(&self, max: usize) -> Result<Vec<Lease<T>>, QueueError> {

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::complaints::Complaints;
 use super::connect::{self, Connected};
 use super::layout::{Bucket, Lane, check_run, is_token, results_consumer};
-use super::lease::{GIVE_BACK, Outgoing, RELEASES, send_releases};
+use super::lease::{ANSWERS, GIVE_BACK, Outgoing, send_answers};
 use super::link::{Link, SharedLink};
 use super::objects::Objects;
 use super::publishing::Publisher;
@@ -56,9 +56,9 @@ impl Server {
     pub async fn connect(access: &Access, connecting: Connecting) -> Result<Self, NatsError> {
         connecting.layout.checked()?;
         let Connected { client, connection, violations } = connect::connect(access, &connecting).await?;
-        let (releases, waiting) = mpsc::channel(RELEASES);
+        let (answers, waiting) = mpsc::channel(ANSWERS);
         let tasks = TaskTracker::new();
-        tasks.spawn(send_releases(client.clone(), waiting));
+        tasks.spawn(send_answers(client.clone(), waiting));
         let version = client.server_info().version;
         let link = Arc::new(Link {
             client,
@@ -66,7 +66,7 @@ impl Server {
             version,
             connection,
             violations,
-            releases,
+            answers,
             complaints: Complaints::default(),
             ended: CancellationToken::new(),
             tasks,
@@ -309,7 +309,7 @@ impl Server {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             let (told, sent) = oneshot::channel();
-            if self.link.releases.send(Outgoing::Sent(told)).await.is_ok() {
+            if self.link.answers.send(Outgoing::Sent(told)).await.is_ok() {
                 let _ = sent.await;
             }
         };

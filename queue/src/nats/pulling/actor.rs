@@ -15,6 +15,7 @@ use super::{Delivery, Shared, Source, Wish, bodies, fitness};
 use crate::QueueError;
 use crate::nats::NatsError;
 use crate::nats::codec;
+use crate::nats::layout::stream_of_lease;
 use crate::nats::lease::{self, NatsLease};
 use crate::nats::objects::Objects;
 
@@ -249,9 +250,8 @@ impl Actor {
         }
         let link = &self.shared.link;
         // Whoever may write to inboxes could have us answer anywhere.
-        let Some(token) = message.reply.as_deref().filter(|reply| link.layout.is_lease_token(reply)) else {
-            return;
-        };
+        let ours = |reply: &&str| stream_of_lease(reply) == Some(self.source.stream.as_str());
+        let Some(token) = message.reply.as_deref().filter(ours) else { return };
         let object = codec::header(message.headers.as_ref(), codec::OBJECT).map(str::to_owned);
         let id = message.subject.rsplit('.').next().unwrap_or_default().to_owned();
         let term = self.source.term;
@@ -295,7 +295,7 @@ impl Actor {
         let code = message.status.map_or(0, |status| status.as_u16());
         let number = message.subject.rsplit('.').next().and_then(|number| number.parse::<u64>().ok());
         let Some(number) = number.filter(|_| code != 100) else { return };
-        let unanswered = codec::header(message.headers.as_ref(), "Nats-Pending-Messages");
+        let unanswered = codec::header(message.headers.as_ref(), codec::PENDING);
         self.shared.lock().demand.ended(number, unanswered.and_then(|count| count.parse().ok()));
         let said = message.description.as_deref().unwrap_or_default();
         match code {
