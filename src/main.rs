@@ -59,11 +59,23 @@ fn main() -> ExitCode {
 
 /// A worker's own part is small and waits for others nearly all the time: on one thread it costs no hand-overs between
 /// threads. Models compute on threads of their own.
+///
+/// The coordinator of a fleet has one thread beside its own: what comes from the queue passes through tasks that would
+/// wake each other across threads otherwise, and interrupts are heeded while its own thread opens or reports a large run.
 fn runtime(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
+    let fleet = match command {
+        Command::Run(arguments) => Some(&arguments.fleet),
+        Command::Resume(arguments) => Some(&arguments.fleet),
+        Command::Score(arguments) => Some(&arguments.fleet),
+        _ => None,
+    };
     let mut builder = match command {
         Command::Worker(_) => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
+    if fleet.is_some_and(|fleet| fleet.queue.queue.is_some()) {
+        builder.worker_threads(1);
+    }
     builder.enable_all().build()
 }
 

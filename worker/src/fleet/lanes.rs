@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{LaneId, WorkMessage};
 use lumos_tasks::{Assignment, ModelIdentity, Swap};
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +26,8 @@ use crate::tools::TOOLS;
 const WAIT: Duration = Duration::from_secs(1);
 /// How long to wait before it is decided anew where no lane is loaded.
 const IDLE: Duration = Duration::from_millis(250);
+/// How long a lane that is alone is asked without deciding anew, where nothing becomes known meanwhile.
+const STEADY: Duration = Duration::from_millis(250);
 /// How long the units of a run that nothing is known of yet are kept before they are given back.
 const UNKNOWN: Duration = Duration::from_secs(5);
 
@@ -60,6 +63,23 @@ struct State {
     last_switch: Option<Moment>,
     /// The models that take turns now.
     turns: Option<Turns>,
+    /// What was decided last, if there was only one lane to ask.
+    steady: Option<Steady>,
+}
+
+/// A decision that holds for a moment.
+struct Steady {
+    view: Arc<View>,
+    until: Instant,
+    catalogued: watch::Receiver<u64>,
+    verified: watch::Receiver<u64>,
+}
+
+impl Steady {
+    fn holds(&self) -> bool {
+        let changed = |changes: &watch::Receiver<u64>| changes.has_changed().unwrap_or(true);
+        Instant::now() < self.until && !changed(&self.catalogued) && !changed(&self.verified)
+    }
 }
 
 /// Models that take turns in all of the memory.
@@ -105,9 +125,14 @@ impl Lanes {
         loop {
             catalogued.mark_unchanged();
             verified.mark_unchanged();
-            let view = self.view().await;
+            let view = match self.steady() {
+                Some(view) => view,
+                None => Arc::new(self.view().await),
+            };
             let alone = view.decision.ask.len() == 1 && view.needs.len() == 1;
-            if !alone {
+            if alone {
+                self.keep_steady(&view, &catalogued, &verified);
+            } else {
                 for lane in &view.decision.ask {
                     let leases = self.ask(&view, lane, max).await;
                     if !leases.is_empty() {
@@ -141,6 +166,29 @@ impl Lanes {
                 _ = catalogued.changed() => {}
                 _ = verified.changed() => {}
             }
+        }
+    }
+
+    /// What was decided last, as long as that holds.
+    fn steady(&self) -> Option<Arc<View>> {
+        let state = self.state();
+        state.steady.as_ref().filter(|steady| steady.holds()).map(|steady| Arc::clone(&steady.view))
+    }
+
+    fn keep_steady(
+        &self,
+        view: &Arc<View>,
+        catalogued: &watch::Receiver<u64>,
+        verified: &watch::Receiver<u64>,
+    ) {
+        let steady = &mut self.state().steady;
+        if !steady.as_ref().is_some_and(Steady::holds) {
+            *steady = Some(Steady {
+                view: Arc::clone(view),
+                until: Instant::now() + STEADY,
+                catalogued: catalogued.clone(),
+                verified: verified.clone(),
+            });
         }
     }
 
