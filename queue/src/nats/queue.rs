@@ -113,7 +113,14 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> for NatsQ
         let end = Arc::clone(&self.end);
         // A task of its own: the server's answers come one by one, and whoever waits for all of them is woken once.
         let publishing = tasks.spawn(async move { end.publisher()?.publish_all(messages).await });
-        AbortOnDropHandle::new(publishing).await.unwrap_or(Err(QueueError::Closed))
+        match AbortOnDropHandle::new(publishing).await {
+            Ok(published) => published,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is being shut down.
+                Err(_) => Err(QueueError::Closed),
+            },
+        }
     }
 
     async fn claim(&self, max: usize) -> Result<Vec<Lease<T>>, QueueError> {
