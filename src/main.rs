@@ -63,16 +63,15 @@ fn main() -> ExitCode {
 /// The coordinator of a fleet has one thread beside its own: what comes from the queue passes through tasks that would
 /// wake each other across threads otherwise, and interrupts are heeded while its own thread opens or reports a large run.
 fn runtime(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
+    use tokio::runtime::Builder;
     let fleet = match command {
+        Command::Worker(_) => return Builder::new_current_thread().enable_all().build(),
         Command::Run(arguments) => Some(&arguments.fleet),
         Command::Resume(arguments) => Some(&arguments.fleet),
         Command::Score(arguments) => Some(&arguments.fleet),
         _ => None,
     };
-    let mut builder = match command {
-        Command::Worker(_) => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
-    };
+    let mut builder = Builder::new_multi_thread();
     if fleet.is_some_and(|fleet| fleet.queue.queue.is_some()) {
         builder.worker_threads(1);
     }

@@ -236,6 +236,7 @@ impl<'a> Session<'a> {
         if tickets.is_empty() {
             return Ok(None);
         }
+        // Messages are large: their vector is not to be copied while it grows, as collecting into a result would.
         let mut messages = Vec::with_capacity(tickets.len());
         for ticket in &tickets {
             messages.push(self.bodies.message(&self.board, ticket)?);

@@ -19,7 +19,8 @@ const EXTEND: Bytes = Bytes::from_static(b"+WPI");
 const TERMINATE: Bytes = Bytes::from_static(b"+TERM");
 pub(super) const GIVE_BACK: Bytes = Bytes::from_static(b"-NAK");
 
-/// Answers to deliveries that may wait to be sent. One beyond it is left to the lease's term.
+/// Answers to deliveries that may wait to be sent. Beyond it, an acknowledgement is sent by whoever gives it, and anything
+/// else is left to the lease's term.
 pub(super) const ANSWERS: usize = 16_384;
 /// Answers sent in a row.
 const TOGETHER: usize = 256;

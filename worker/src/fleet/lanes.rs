@@ -95,6 +95,13 @@ struct View {
     needs: BTreeMap<LaneId, Arc<Needs>>,
 }
 
+impl View {
+    /// Whether there is one lane only, so that nothing is to be chosen.
+    fn is_alone(&self) -> bool {
+        self.decision.ask.len() == 1 && self.needs.len() == 1
+    }
+}
+
 impl Lanes {
     /// No lane is open yet.
     pub fn new(
@@ -127,12 +134,16 @@ impl Lanes {
             verified.mark_unchanged();
             let view = match self.steady() {
                 Some(view) => view,
-                None => Arc::new(self.view().await),
+                None => {
+                    let view = Arc::new(self.view().await);
+                    let (catalogued, verified) = (catalogued.clone(), verified.clone());
+                    let until = Instant::now() + STEADY;
+                    let steady = Steady { view: Arc::clone(&view), until, catalogued, verified };
+                    self.state().steady = view.is_alone().then_some(steady);
+                    view
+                }
             };
-            let alone = view.decision.ask.len() == 1 && view.needs.len() == 1;
-            if alone {
-                self.keep_steady(&view, &catalogued, &verified);
-            } else {
+            if !view.is_alone() {
                 for lane in &view.decision.ask {
                     let leases = self.ask(&view, lane, max).await;
                     if !leases.is_empty() {
@@ -173,23 +184,6 @@ impl Lanes {
     fn steady(&self) -> Option<Arc<View>> {
         let state = self.state();
         state.steady.as_ref().filter(|steady| steady.holds()).map(|steady| Arc::clone(&steady.view))
-    }
-
-    fn keep_steady(
-        &self,
-        view: &Arc<View>,
-        catalogued: &watch::Receiver<u64>,
-        verified: &watch::Receiver<u64>,
-    ) {
-        let steady = &mut self.state().steady;
-        if !steady.as_ref().is_some_and(Steady::holds) {
-            *steady = Some(Steady {
-                view: Arc::clone(view),
-                until: Instant::now() + STEADY,
-                catalogued: catalogued.clone(),
-                verified: verified.clone(),
-            });
-        }
     }
 
     /// Asks a lane for what it has now.
