@@ -17,6 +17,24 @@ test:
 deny:
     cargo deny check
 
+# Advisories alone; needs cargo-audit. With a copy of the database: just audit --no-fetch --db FOLDER
+audit *arguments:
+    cargo audit {{arguments}}
+
+# Fuzz the parsers of untrusted bytes, ten minutes of processor time each; needs Linux and a C++ compiler. See docs/fuzzing.md.
+fuzz seconds="600" *targets="":
+    ./fuzz/run.sh {{seconds}} {{targets}}
+
+# The attacks of docs/security.md, in full, on the release build: a line for each. just attacks v05 runs those of a row.
+attacks *filter:
+    cargo build --release --locked
+    LUMOS_PROGRAM={{justfile_directory()}}/target/release/lumos LUMOS_ATTACKS=full \
+        cargo test --locked --test attacks -- --nocapture --test-threads 1 {{filter}}
+
+# The fault campaign: `just campaign --rounds 200 --seed 1 --jobs 2`, one round again with `--seed 1 --round 17`.
+campaign *arguments:
+    LUMOS_NATS_SERVER_CURRENT="${LUMOS_NATS_SERVER_CURRENT:-$(tests/tools/current-nats-server.sh)}" cargo test --release --locked --test campaign -- {{arguments}}
+
 bench:
     cargo bench --workspace --locked
 

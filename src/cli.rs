@@ -8,6 +8,7 @@ mod data;
 mod engine;
 mod fleet;
 mod memory;
+mod runs;
 mod serve;
 mod serve_model;
 
@@ -22,6 +23,7 @@ pub(crate) use data::{DataArgs, DataCommand, ImportSqlArgs};
 pub(crate) use engine::{BenchArgs, BenchCommand, BenchEngineArgs, DoctorArgs, EstimateArgs, VerifyArgs};
 pub(crate) use fleet::{CancelArgs, FleetArgs, MergeArgs, QueueArgs, StatusArgs, WatchArgs, WorkerArgs};
 pub(crate) use memory::MemoryArgs;
+pub(crate) use runs::RunsArgs;
 pub(crate) use serve::{ServeArgs, ServeCommand, ServeShopArgs};
 pub(crate) use serve_model::ServeModelArgs;
 
@@ -49,7 +51,7 @@ Examples:
       the same on any number of machines: one coordinator, as many workers as there are
   lumos report runs/<name>                  the table again, or --format markdown|json|csv|html
   lumos show runs/<name> 12                 one item's trajectory
-  lumos replay tests/cases/*.jsonl          recorded cases through today's code
+  lumos replay tests/cases/maths.jsonl      recorded cases through today's code
   lumos tool maths 'Solve 2x + 3 = 11'      one tool by hand
 
 Exit codes: 0 complete, 1 fault, 2 usage or bad input, 4 nothing selected, 5 items outstanding or faulted,
@@ -105,6 +107,13 @@ pub(crate) enum Command {
     Show(ShowArgs),
     /// List runs, benchmarks or models
     Ls(LsArgs),
+    /// Check both copies of a run's checkpoint and restore what is damaged
+    ///
+    /// Every item and outcome is kept twice, with checksums. `repair` compares both copies, restores in each what only
+    /// the other has, and reports with numbers and items what neither has. `run` and `resume` do the same when they
+    /// start; `report`, `show`, `score` and `ls` never change a checkpoint. Damaged files are kept beside the repaired ones.
+    #[command(after_help = "Example:\n  lumos repair runs/sample")]
+    Repair(RepairArgs),
     /// Run recorded cases through today's code and compare
     Replay(ReplayArgs),
     /// Use one tool by hand
@@ -135,7 +144,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   lumos run --tasks gsm8k --model builtin:tiny --limit 5
   lumos run --tasks gsm8k,svamp --formulation iterative,onetime --planner candle:models/plan --grounder candle:models/ground
-  lumos run --config sweep.toml --name sweep --seed 0,1,2
+  lumos run --config sweep.toml --name sweep --temperature 0.7 --seed 0,1,2
   lumos run --preset paper --tasks svamp --model builtin:tiny --data data --record cases.jsonl
 
 The same command again continues the run; a complete run is left as it is.";
@@ -147,6 +156,9 @@ pub(crate) struct RunArgs {
     /// Settings from a TOML file; flags and environment override it.
     #[arg(long, value_name = "FILE", env = "LUMOS_CONFIG")]
     pub(crate) config: Option<PathBuf>,
+    /// Check settings, data and models, print what would run, and stop.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) selection: SelectionArgs,
     #[command(flatten)]
@@ -161,16 +173,14 @@ pub(crate) struct RunArgs {
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) fleet: FleetArgs,
-    /// Check settings, data and models, print what would run, and stop.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
 }
 
 /// What is run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What to run")]
 pub(crate) struct SelectionArgs {
-    /// Benchmarks, comma-separated: gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, intercode_sql.
+    /// Benchmarks, comma-separated: gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, intercode_sql; patterns such as
+    /// gsm*, or all.
     #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_TASKS")]
     pub(crate) tasks: Vec<String>,
     /// iterative, onetime, cot, direct, integrated, try-again (intercode_sql) [default: iterative]
@@ -182,23 +192,25 @@ pub(crate) struct SelectionArgs {
     /// How the record is scored: paper, corrected [default: both, side by side]
     #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_SCORING")]
     pub(crate) scoring: Vec<String>,
-    /// `paper`: paper behaviour and the published item sets.
+    /// `paper`: paper behaviour and the published item sets, which need --data.
     #[arg(long, value_name = "NAME", env = "LUMOS_PRESET")]
     pub(crate) preset: Option<String>,
     /// Folder with one folder per benchmark (gsm8k/test.jsonl, svamp/test.json) [default: the shipped samples]
     #[arg(long, value_name = "DIR", env = "LUMOS_DATA")]
     pub(crate) data: Option<PathBuf>,
     /// Only the first N items of each benchmark.
-    #[arg(long, value_name = "N", env = "LUMOS_LIMIT")]
+    #[arg(long, value_name = "N", env = "LUMOS_LIMIT", value_parser = parse_count, allow_negative_numbers = true)]
     pub(crate) limit: Option<u64>,
     /// Only these items, counted from 0: `0-9,15`, or `gsm8k=0-9` (may be repeated).
     #[arg(long, value_name = "ITEMS", env = "LUMOS_SAMPLES")]
     pub(crate) samples: Vec<String>,
-    /// Seeds, comma-separated; each is one repetition [default: 0]
-    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", env = "LUMOS_SEED")]
+    /// Seeds, comma-separated; each is one repetition, several need a --temperature above 0 [default: 0]
+    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", env = "LUMOS_SEED", value_parser = parse_seed,
+          allow_negative_numbers = true)]
     pub(crate) seed: Vec<u64>,
-    /// Repetitions with seeds 0, 1, 2 …
-    #[arg(long, value_name = "N", conflicts_with = "seed", env = "LUMOS_EPOCHS")]
+    /// Repetitions with seeds 0, 1, 2 …; several need a --temperature above 0
+    #[arg(long, value_name = "N", conflicts_with = "seed", env = "LUMOS_EPOCHS", value_parser = parse_count,
+          allow_negative_numbers = true)]
     pub(crate) epochs: Option<u64>,
     /// Only one of several parts, by hash: `hash:2/5` is the second of five; `lumos merge` puts them together.
     #[arg(long, value_name = "hash:M/N", env = "LUMOS_PARTITION")]
@@ -299,10 +311,6 @@ pub(crate) struct EngineArgs {
     /// Type of the weights in memory: f32, bf16, f16 [default: f32]
     #[arg(long, value_name = "TYPE", env = "LUMOS_DTYPE")]
     pub(crate) dtype: Option<String>,
-    /// Rotary frequencies of checkpoints stored in half precision: `stored`, rounded as a model cast as a whole has
-    /// them, or `full` [default: stored]
-    #[arg(long, value_name = "PRECISION", env = "LUMOS_ROTARY")]
-    pub(crate) rotary: Option<String>,
     /// Whether what a prompt has in common with an earlier one's beginning is taken from the cache: on or off; changes no
     /// result [default: on]
     #[arg(long, value_name = "on|off", env = "LUMOS_PREFIX_CACHE")]
@@ -341,8 +349,10 @@ pub(crate) struct LimitArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// The run's folder.
+    /// The run: its folder, or its name below --output-path.
     pub(crate) run: PathBuf,
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
     /// One JSON event a line on standard output in place of progress and table.
     #[arg(long)]
     pub(crate) json: bool,
@@ -360,8 +370,10 @@ pub(crate) struct ResumeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The run's folder.
+    /// The run: its folder, or its name below --output-path.
     pub(crate) run: PathBuf,
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
     /// table, markdown, json (lm-eval's layout), csv, html (one self-contained page with plots)
     #[arg(long, default_value = "table")]
     pub(crate) format: Format,
@@ -383,8 +395,10 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = SCORE_EXAMPLES)]
 pub(crate) struct ScoreArgs {
-    /// The run's folder.
+    /// The run: its folder, or its name below --output-path.
     pub(crate) run: PathBuf,
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
     /// paper, corrected [default: both]
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) scoring: Vec<String>,
@@ -410,10 +424,12 @@ pub(crate) struct ScoreArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The run's folder.
+    /// The run: its folder, or its name below --output-path.
     pub(crate) run: PathBuf,
     /// The item: its index, its name in the data set, or the beginning of a unit's id.
     pub(crate) item: String,
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
     /// Only of this benchmark.
     #[arg(long, value_name = "NAME")]
     pub(crate) task: Option<String>,
@@ -426,13 +442,20 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    /// The run: its folder, or its name below --output-path.
+    pub(crate) run: PathBuf,
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct LsArgs {
     /// What to list.
     #[arg(value_enum, default_value_t)]
     pub(crate) what: Listing,
-    /// Folder of runs.
-    #[arg(long, value_name = "DIR", default_value = "runs", env = "LUMOS_OUTPUT_PATH")]
-    pub(crate) output_path: PathBuf,
+    #[command(flatten)]
+    pub(crate) runs: RunsArgs,
     /// One JSON object a line.
     #[arg(long)]
     pub(crate) json: bool,
@@ -445,6 +468,8 @@ pub(crate) enum Listing {
     Runs,
     /// Benchmarks.
     Tasks,
+    /// Models: the built-in one, those in the cache of the Hugging Face hub, short names of published pairs.
+    Models,
 }
 
 #[derive(Debug, Args)]
@@ -528,7 +553,7 @@ pub(crate) struct CompleteArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FetchArgs {
-    /// Benchmarks to download: gsm8k, svamp, hotpotqa, strategyqa.
+    /// Benchmarks to download: gsm8k, svamp, hotpotqa, strategyqa, intercode_sql.
     #[arg(required = true)]
     pub(crate) tasks: Vec<String>,
     /// Folder to put them in, one folder per benchmark.
@@ -547,6 +572,17 @@ pub(crate) struct CompletionsArgs {
     /// The shell.
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
+}
+
+/// Reads one seed of a list.
+fn parse_seed(text: &str) -> Result<u64, String> {
+    let expected = || "expected whole numbers from 0 on, comma-separated, such as 0,1,2".to_owned();
+    text.trim().parse().map_err(|_| expected())
+}
+
+/// Reads a number of things.
+fn parse_count(text: &str) -> Result<u64, String> {
+    text.trim().parse().map_err(|_| "expected a positive integer".to_owned())
 }
 
 /// Flags with underscores mean the same with dashes: `--batch_size` is `--batch-size`.

@@ -3,6 +3,10 @@
 use std::io;
 use std::process::ExitCode;
 
+use lumos_engine::LoadError;
+use lumos_worker::model::LoadModelError;
+use lumos_worker::tools::ToolSetError;
+
 /// What the process's exit code says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -31,6 +35,10 @@ impl From<Exit> for ExitCode {
 /// What to do about a full disk.
 const DISK_FULL: &str = "what was recorded so far is safe; free some space and start the same command again";
 
+/// What to do about a lack of memory or threads.
+const EXHAUSTED: &str = "what was recorded is safe; raise the memory limit (`ulimit -v unlimited`, or the container's) and \
+                         start the same command again";
+
 /// An error with the exit code it ends the process with and, where there is one, a way out.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -40,9 +48,11 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Wrong usage or bad input.
+    /// Wrong usage or bad input; a fault where the machine lacked memory or threads for it.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
-        Self { exit: Exit::Usage, error: error.into(), hint: None }
+        let error = error.into();
+        let exit = if is_exhaustion(&error) { Exit::Fault } else { Exit::Usage };
+        Self { exit, error, hint: None }
     }
 
     /// Wrong usage or bad input, in words.
@@ -63,7 +73,12 @@ impl Failure {
             return;
         }
         eprintln!("error: {}", self.message());
-        if let Some(hint) = self.hint.as_deref().or_else(|| self.is_disk_full().then_some(DISK_FULL)) {
+        let usual = || match () {
+            () if self.is_disk_full() => Some(DISK_FULL),
+            () if is_exhaustion(&self.error) => Some(EXHAUSTED),
+            () => None,
+        };
+        if let Some(hint) = self.hint.as_deref().or_else(usual) {
             eprintln!("hint: {hint}");
         }
     }
@@ -87,6 +102,23 @@ impl Failure {
     }
 }
 
+/// Whether an error comes of a lack of memory or threads.
+fn is_exhaustion(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let model = cause.downcast_ref::<LoadModelError>().is_some_and(|error| error.is_exhaustion);
+        let engine = cause.downcast_ref::<LoadError>().is_some_and(LoadError::is_exhaustion);
+        let tool = matches!(
+            cause.downcast_ref::<ToolSetError>(),
+            Some(ToolSetError::Model { source, .. }) if source.is_exhaustion()
+        );
+        let system = cause.downcast_ref::<io::Error>().is_some_and(|error| {
+            // The second is what starting a thread fails with.
+            matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock)
+        });
+        model || engine || tool || system
+    })
+}
+
 /// Whatever else goes wrong is a fault of the harness.
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
@@ -100,6 +132,21 @@ pub(crate) type Outcome = Result<Exit, Failure>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lack_of_threads_is_a_fault_of_the_machine_and_no_wrong_usage() {
+        let lack = || LoadError::Thread { reason: "resource temporarily unavailable".to_owned() };
+        let tool = ToolSetError::Model {
+            tool: "rank".to_owned(),
+            backend: "dpr:reader".to_owned(),
+            source: Box::new(lack()),
+        };
+        for failure in [Failure::usage(lack()), Failure::usage(tool)] {
+            assert_eq!(failure.exit, Exit::Fault);
+            assert!(is_exhaustion(&failure.error));
+        }
+        assert_eq!(Failure::input("missing field").exit, Exit::Usage);
+    }
 
     #[test]
     fn a_cause_is_told_once_and_a_full_disk_has_a_hint() {

@@ -1,9 +1,10 @@
 //! Downloading a file: resumed where it broke off, verified before it takes its place.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::anyhow;
 use backon::{ExponentialBuilder, Retryable};
 use futures::StreamExt;
 use reqwest::header::{CONTENT_RANGE, RANGE};
@@ -33,20 +34,44 @@ pub(crate) enum Fetched {
     },
 }
 
+/// Why a file was not fetched.
+#[derive(Debug)]
+pub(crate) enum FetchError {
+    /// A file or folder of this machine cannot be read or written: downloading again does not help.
+    Local {
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The download failed.
+    Download(anyhow::Error),
+}
+
+impl FetchError {
+    fn local(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        |source| Self::Local { path: path.to_owned(), source }
+    }
+}
+
 /// Why one attempt came to nothing.
 #[derive(Debug)]
 struct Attempt {
-    error: anyhow::Error,
+    error: FetchError,
     again: bool,
 }
 
 impl Attempt {
     fn again(error: impl Into<anyhow::Error>) -> Self {
-        Self { error: error.into(), again: true }
+        Self { error: FetchError::Download(error.into()), again: true }
     }
 
     fn last(error: impl Into<anyhow::Error>) -> Self {
-        Self { error: error.into(), again: false }
+        Self { error: FetchError::Download(error.into()), again: false }
+    }
+
+    fn local(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        |source| Self { error: FetchError::Local { path: path.to_owned(), source }, again: false }
     }
 }
 
@@ -65,13 +90,14 @@ pub(crate) async fn fetch(
     download: &Download,
     force: bool,
     progress: impl Fn(u64, Option<u64>),
-) -> anyhow::Result<Fetched> {
+) -> Result<Fetched, FetchError> {
     let destination = &download.destination;
-    if !force && fs::try_exists(destination).await? && hash(destination).await? == download.sha256 {
-        return Ok(Fetched::Present);
-    }
     if let Some(folder) = destination.parent() {
-        fs::create_dir_all(folder).await.with_context(|| format!("cannot create {}", folder.display()))?;
+        fs::create_dir_all(folder).await.map_err(FetchError::local(folder))?;
+    }
+    let exists = fs::try_exists(destination).await.map_err(FetchError::local(destination))?;
+    if !force && exists && hash(destination).await? == download.sha256 {
+        return Ok(Fetched::Present);
     }
     let partial = destination.with_added_extension("part");
     let schedule = ExponentialBuilder::default()
@@ -79,22 +105,23 @@ pub(crate) async fn fetch(
         .with_max_times(5)
         .with_jitter();
     let attempt = || continue_download(client, download, &partial, &progress);
-    attempt
-        .retry(schedule)
-        .when(|attempt| attempt.again)
-        .await
-        .map_err(|attempt| attempt.error.context(format!("cannot download {}", download.url)))?;
+    attempt.retry(schedule).when(|attempt| attempt.again).await.map_err(|attempt| match attempt.error {
+        FetchError::Download(error) => {
+            FetchError::Download(error.context(format!("cannot download {}", download.url)))
+        }
+        local => local,
+    })?;
     let found = hash(&partial).await?;
     if found != download.sha256 {
-        fs::remove_file(&partial).await?;
-        bail!(
+        fs::remove_file(&partial).await.map_err(FetchError::local(&partial))?;
+        return Err(FetchError::Download(anyhow!(
             "{} has sha256 {found}, expected {}; the file was not kept. The source may have changed: compare it by hand",
             download.url,
             download.sha256
-        );
+        )));
     }
-    let bytes = fs::metadata(&partial).await?.len();
-    fs::rename(&partial, destination).await?;
+    let bytes = fs::metadata(&partial).await.map_err(FetchError::local(&partial))?.len();
+    fs::rename(&partial, destination).await.map_err(FetchError::local(destination))?;
     Ok(Fetched::Downloaded { bytes })
 }
 
@@ -137,34 +164,34 @@ async fn continue_download(
         .truncate(!resumes)
         .open(partial)
         .await
-        .map_err(Attempt::last)?;
+        .map_err(Attempt::local(partial))?;
     let mut body = response.bytes_stream();
     while let Some(chunk) = body.next().await {
         match chunk {
             Ok(chunk) => {
-                file.write_all(&chunk).await.map_err(Attempt::last)?;
+                file.write_all(&chunk).await.map_err(Attempt::local(partial))?;
                 written += chunk.len() as u64;
                 progress(written, total);
             }
             Err(error) => {
-                file.flush().await.map_err(Attempt::last)?;
+                file.flush().await.map_err(Attempt::local(partial))?;
                 return Err(Attempt::again(error));
             }
         }
     }
-    file.sync_all().await.map_err(Attempt::last)?;
+    file.sync_all().await.map_err(Attempt::local(partial))?;
     if total.is_some_and(|total| written < total) {
         return Err(Attempt::again(anyhow::anyhow!("the connection ended early")));
     }
     Ok(())
 }
 
-async fn hash(path: &Path) -> anyhow::Result<String> {
-    let mut file = fs::File::open(path).await.with_context(|| format!("cannot read {}", path.display()))?;
+async fn hash(path: &Path) -> Result<String, FetchError> {
+    let mut file = fs::File::open(path).await.map_err(FetchError::local(path))?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
     loop {
-        let count = file.read(&mut buffer).await?;
+        let count = file.read(&mut buffer).await.map_err(FetchError::local(path))?;
         if count == 0 {
             return Ok(hex::encode(hasher.finalize()));
         }
@@ -274,6 +301,7 @@ mod tests {
         let mut download = download(start(Server::default()).await, folder.path());
         download.sha256 = "0".repeat(64);
         let error = fetch(&client().unwrap(), &download, false, |_, _| {}).await.unwrap_err();
+        let FetchError::Download(error) = error else { panic!("{error:?}") };
         assert!(error.to_string().contains("was not kept"), "{error}");
         assert!(!download.destination.exists());
     }
@@ -285,6 +313,7 @@ mod tests {
         let error = fetch(&client().unwrap(), &download(url.clone(), folder.path()), false, |_, _| {})
             .await
             .unwrap_err();
+        let FetchError::Download(error) = error else { panic!("{error:?}") };
         assert!(format!("{error:#}").contains(&url) && format!("{error:#}").contains("404"), "{error:#}");
     }
 }

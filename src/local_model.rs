@@ -5,6 +5,7 @@ use std::path::Path;
 use lumos_engine::ModelSource;
 use lumos_tasks::{Formulation, Role};
 use lumos_worker::ModelName;
+use lumos_worker::access::AccessPolicy;
 use lumos_worker::hub::Hub;
 use lumos_worker::model::{builtin_source, locate};
 
@@ -12,7 +13,7 @@ use crate::exit::Failure;
 
 /// What a name means for a role.
 pub(crate) fn source(name: &str, role: Role, formulation: Formulation) -> Result<ModelSource, Failure> {
-    let parsed: ModelName = name.parse().map_err(Failure::usage)?;
+    let parsed = ModelName::given(name).map_err(Failure::usage)?;
     match parsed {
         ModelName::Candle(path) => at(&path),
         ModelName::Lumos(pair) => {
@@ -33,5 +34,7 @@ pub(crate) fn source(name: &str, role: Role, formulation: Formulation) -> Result
 
 /// What is there, or the hub's model of that name. Blocks while it is downloaded.
 fn at(path: &Path) -> Result<ModelSource, Failure> {
-    locate(path, &Hub::default(), false).map(|located| located.source).map_err(Failure::usage)
+    locate(path, &Hub::default(), false, &AccessPolicy::default())
+        .map(|located| located.source)
+        .map_err(Failure::usage)
 }

@@ -12,10 +12,13 @@ mod fleet;
 mod interrupt;
 mod local_model;
 mod logging;
+mod memory;
 mod planning;
 mod progress;
 mod session;
 mod settings;
+mod table;
+mod writable;
 
 use std::process::ExitCode;
 
@@ -24,9 +27,8 @@ use clap::Parser;
 use cli::{Cli, Command};
 use exit::{Exit, Outcome};
 
-/// A coordinator makes and drops many small values for every item; the system's allocator takes three times as long.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: memory::Allocator = memory::Allocator;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(cli::normalised(std::env::args_os())) {
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
             return code.into();
         }
     };
+    memory::watch_threads();
     logging::start(cli.global.verbose, cli.global.quiet, cli.global.log_format);
     let outcome = match runtime(&cli.command) {
         Ok(runtime) => {
@@ -94,6 +97,7 @@ async fn run(cli: Cli) -> Outcome {
         Command::Score(arguments) => commands::score::run(&arguments, quiet).await,
         Command::Show(arguments) => commands::show::run(&arguments),
         Command::Ls(arguments) => commands::ls::run(&arguments),
+        Command::Repair(arguments) => commands::repair::run(&arguments).await,
         Command::Replay(arguments) => commands::replay::run(&arguments),
         Command::Tool(arguments) => commands::tool::run(&arguments).await,
         Command::Complete(arguments) => commands::complete::run(arguments).await,

@@ -14,7 +14,7 @@ use lumos_tasks::families::shop::{self, Exemplars};
 use lumos_tasks::{ContentHash, Item, ItemId, Task, ToolBackend};
 use lumos_worker::Models;
 use lumos_worker::model::{Identified, hash_file};
-use lumos_worker::tools::{TOOLS, ToolSets};
+use lumos_worker::tools::{ToolSets, backends};
 
 use crate::data_folder;
 use crate::exit::{Exit, Failure};
@@ -158,44 +158,87 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Res
     Ok(Planned { manifest, items })
 }
 
-/// The backends of all tools that the run's benchmarks call.
+/// The backends of all tools that the run's benchmarks call. What is missing is said all at once.
 fn tool_backends(spec: &ResolvedSpec, tools: &ToolSets) -> Result<Vec<ToolBackend>, Failure> {
-    if let Some(tool) = spec.tools.keys().find(|tool| !TOOLS.contains(&tool.as_str())) {
-        let known = TOOLS.join(", ");
-        return Err(Failure::input(format!("there is no tool `{tool}`; known are {known}")));
-    }
     let mut backends: BTreeMap<&str, ToolBackend> = BTreeMap::new();
     for (tool, backend) in &spec.tools {
         backends.insert(tool, tools.identify(tool, backend).map_err(Failure::usage)?);
     }
+    let mut called: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let calls_tools = spec.formulation.iter().any(|formulation| formulation.calls_tools());
     for task in spec.tasks.iter().filter(|_| calls_tools) {
         for tool in crate::settings::benchmark(task)?.tools() {
-            if backends.contains_key(tool) {
-                continue;
-            }
-            let usual = match *tool {
-                "maths" => "native".to_owned(),
-                "web" => spec.browser.clone().unwrap_or_else(|| "native".to_owned()),
-                "sql" => sqlite_of(spec.data.as_deref()),
-                "shop" => crate::settings::usual_shop(spec.data.as_deref(), spec.browser.as_deref())?,
-                _ => {
-                    return Err(Failure::input(format!(
-                        "{task} calls the tool `{tool}`, which has no backend"
-                    ))
-                    .hint(format!("name one with --tool {tool}=BACKEND")));
-                }
-            };
-            let identified = tools.identify(tool, &usual).map_err(|error| match *tool {
-                "sql" => Failure::usage(error).hint(
-                    "build the files with lumos data import-sql, or name a backend with --tool sql=BACKEND",
-                ),
-                _ => Failure::usage(error),
-            })?;
-            backends.insert(tool, identified);
+            called.entry(tool).or_default().push(task);
         }
     }
-    Ok(backends.into_values().collect())
+    let mut missing = Vec::new();
+    for (tool, tasks) in called {
+        if backends.contains_key(tool) {
+            continue;
+        }
+        let identified = match usual_backend(spec, tool)? {
+            Some(usual) => tools.identify(tool, &usual).map_err(|error| error.to_string()),
+            None => Err("no backend is named".to_owned()),
+        };
+        match identified {
+            Ok(backend) => {
+                backends.insert(tool, backend);
+            }
+            Err(why) => missing.push(Missing { tool, tasks, why }),
+        }
+    }
+    if missing.is_empty() { Ok(backends.into_values().collect()) } else { Err(missing_tools(&missing)) }
+}
+
+/// A tool that a run calls and that nothing answers for.
+struct Missing<'a> {
+    tool: &'a str,
+    /// The benchmarks that call it.
+    tasks: Vec<&'a str>,
+    why: String,
+}
+
+/// The backend of a tool where none is named. On the shipped samples every tool has one; the encyclopaedia and the ranker
+/// decide what a run on other data measures, so such runs get no comparison.
+fn usual_backend(spec: &ResolvedSpec, tool: &str) -> Result<Option<String>, Failure> {
+    let (data, browser) = (spec.data.as_deref(), spec.browser.as_deref());
+    Ok(match tool {
+        "maths" => Some("native".to_owned()),
+        "web" => Some(browser.unwrap_or("native").to_owned()),
+        "sql" => Some(sqlite_of(data)),
+        "shop" => Some(crate::settings::usual_shop(data, browser)?),
+        "rank" if data.is_none() => Some("bm25".to_owned()),
+        "wiki" if data.is_none() => Some("samples".to_owned()),
+        _ => None,
+    })
+}
+
+fn missing_tools(missing: &[Missing]) -> Failure {
+    let mut message = match missing {
+        [one] => format!("tool `{}` has no backend", one.tool),
+        several => format!("{} tools have no backend", several.len()),
+    };
+    for Missing { tool, tasks, why } in missing {
+        let known = backends(tool).join(", ");
+        message
+            .push_str(&format!("\n  {tool} (called by {}): {why}\n    backends: {known}", tasks.join(", ")));
+    }
+    // What has a usual backend lacks its files: another one would be another benchmark.
+    let first = |tool: &str| match tool {
+        "rank" | "wiki" => Some(format!("--tool {tool}={}", backends(tool).first()?)),
+        _ => None,
+    };
+    let flags: Vec<String> = missing.iter().filter_map(|one| first(one.tool)).collect();
+    let mut hints = Vec::new();
+    if missing.iter().any(|one| one.tool == "sql") {
+        hints.push("build the databases with `lumos data import-sql`".to_owned());
+    }
+    if flags.is_empty() {
+        hints.push("name a backend with --tool NAME=BACKEND".to_owned());
+    } else {
+        hints.push(format!("name backends, such as {}", flags.join(" ")));
+    }
+    Failure::input(message).hint(hints.join("; "))
 }
 
 /// The embedded databases: those beside the data, or those of the samples.

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use comfy_table::Table;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lumos_coordinator::events::Event;
 
@@ -29,6 +30,8 @@ const WINDOW: Duration = Duration::from_secs(20);
 /// Follows the events of a run.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
+    /// Columns for the figures.
+    columns: usize,
     quiet: bool,
     last_line: Instant,
     tally: Tally,
@@ -45,11 +48,14 @@ struct Tally {
     /// When units of this session were settled, and the tokens each took; the latest [`WINDOW`].
     recent: VecDeque<(Instant, u64)>,
     began: Option<Instant>,
+    /// Episodes that are waited for, where no further ones begin.
+    ending: Option<u64>,
 }
 
 impl Tally {
     fn settle(&mut self, now: Instant, correct: Option<bool>, tokens: u64) {
         self.settled += 1;
+        self.ending = self.ending.map(|left| left.saturating_sub(1));
         self.scored += u64::from(correct.is_some());
         self.correct += u64::from(correct == Some(true));
         self.recent.push_back((now, tokens));
@@ -66,30 +72,75 @@ impl Tally {
         (seconds > 0.5).then(|| (self.recent.len() as f64 / seconds, tokens as f64 / seconds))
     }
 
-    fn line(&self, now: Instant) -> String {
-        let mut line = String::new();
+    /// How long so many episodes take to end, as far as the latest ones tell.
+    fn time_of(&self, episodes: u64, now: Instant) -> Option<Duration> {
+        let (items, _) = self.rates(now).filter(|(items, _)| *items > 0.0)?;
+        Some(Duration::from_secs_f64((episodes as f64 / items).max(1.0)))
+    }
+
+    /// What is waited for after an interrupt.
+    fn waits(&self, reason: &str, episodes: u64, at_most: Option<f64>, now: Instant) -> String {
+        let noun = if episodes == 1 { "episode" } else { "episodes" };
+        let at_most = at_most.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let time = self.time_of(episodes, now).filter(|time| at_most.is_none_or(|most| *time < most));
+        let time = match (time, at_most) {
+            (Some(time), _) => format!(", about {}", HumanDuration(time)),
+            (None, Some(most)) => format!(", at most {}", HumanDuration(most)),
+            (None, None) => String::new(),
+        };
+        format!(
+            "{reason}: waiting for {episodes} {noun} in progress{time}; interrupt again to stop at once (nothing \
+             recorded is lost)"
+        )
+    }
+
+    /// The figures in so many columns. What does not fit is left out, the remaining time last.
+    fn line(&self, now: Instant, columns: usize) -> String {
+        // In the order of the line, each with its rank among what is kept.
+        let mut parts: Vec<(u8, String)> = Vec::new();
         if self.scored > 0 {
             let percent = 100.0 * self.correct as f64 / self.scored as f64;
-            line.push_str(&format!("accuracy {percent:.1} %"));
+            parts.push((1, format!("accuracy {percent:.1} %")));
         }
         if let Some((items, tokens)) = self.rates(now) {
-            line.push_str(&format!(", {items:.1} items/s, {tokens:.0} tokens/s"));
-            let left = self.planned.saturating_sub(self.settled);
+            parts.push((3, format!("{items:.1} items/s")));
+            parts.push((4, format!("{tokens:.0} tokens/s")));
+            let left = self.ending.unwrap_or_else(|| self.planned.saturating_sub(self.settled));
             if items > 0.0 && left > 0 {
                 let seconds = Duration::from_secs_f64(left as f64 / items);
-                line.push_str(&format!(", {} left", HumanDuration(seconds)));
+                parts.push((0, format!("{} left", HumanDuration(seconds))));
             }
         }
         if self.faulted > 0 {
-            line.push_str(&format!(", {} faulted attempts", self.faulted));
+            parts.push((2, format!("{} faulted attempts", self.faulted)));
         }
-        line.trim_start_matches(", ").to_owned()
+        let joined = |parts: &[(u8, String)]| {
+            parts.iter().map(|(_, part)| part.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        while parts.len() > 1 && joined(&parts).len() > columns {
+            let last = parts.iter().map(|(rank, _)| *rank).max();
+            parts.retain(|(rank, _)| Some(*rank) != last);
+        }
+        joined(&parts)
     }
+}
+
+/// Columns of the bar.
+const BAR: usize = 20;
+
+/// Columns if standard error is not a terminal.
+const USUAL_COLUMNS: usize = 80;
+
+/// Columns that are left for the figures of a line: beside the bar, if there is one, and the counts.
+fn columns_beside(terminal: Option<u16>, planned: u64) -> usize {
+    let counts = 2 * planned.to_string().len() + "/ ".len();
+    let bar = if terminal.is_some() { BAR + " ".len() } else { 0 };
+    terminal.map_or(USUAL_COLUMNS, usize::from).saturating_sub(bar + counts)
 }
 
 impl Progress {
     pub(crate) fn new(quiet: bool) -> Self {
-        Self { bar: None, quiet, last_line: Instant::now(), tally: Tally::default() }
+        Self { bar: None, columns: USUAL_COLUMNS, quiet, last_line: Instant::now(), tally: Tally::default() }
     }
 
     /// Takes one event in.
@@ -113,16 +164,17 @@ impl Progress {
                 self.show(now);
             }
             Event::Duplicate { unit } => tracing::debug!(%unit, "a second outcome was dropped"),
-            Event::Draining { reason, at_hand } => self.say(&format!(
-                "{reason}: waiting for {at_hand} episodes at hand; interrupt again to stop at once (nothing recorded is lost)"
-            )),
+            Event::Draining { reason, at_hand, at_most } => {
+                self.tally.ending = Some(*at_hand);
+                self.say(&self.tally.waits(reason, *at_hand, *at_most, now));
+            }
             Event::Recovered { units } => {
                 tracing::info!(units, "units were given out again: their message or their worker was lost");
             }
             Event::QueueAway { detail } => self.say(&format!("the queue is away ({detail}); waiting for it")),
             Event::QueueBack { seconds } => self.say(&format!("the queue is back after {seconds:.0} s")),
             Event::WorkerLost { worker, recalled } => self.say(&format!(
-                "worker {worker} is gone without a word; {recalled} units it had are given to others"
+                "worker {worker} stopped responding; requeued {recalled} units"
             )),
             Event::NoWorkers { hint } => self.say(&format!("no worker takes the run's units: {hint}")),
             Event::Waiting { host, process, seconds } => self.say(&format!(
@@ -145,10 +197,15 @@ impl Progress {
         let resumed = if settled > 0 { format!(", {settled} settled before") } else { String::new() };
         eprintln!("run {run}: {planned} units in {configurations} configurations{resumed}");
         if !std::io::stderr().is_terminal() {
+            self.columns = columns_beside(None, planned);
             return;
         }
+        let terminal = Table::new().use_stderr().width();
+        self.columns = columns_beside(terminal.or(u16::try_from(USUAL_COLUMNS).ok()), planned);
         let bar = ProgressBar::with_draw_target(Some(planned), ProgressDrawTarget::stderr_with_hz(8));
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}") {
+        if let Ok(style) =
+            ProgressStyle::with_template(&format!("{{bar:{BAR}}} {{pos}}/{{len}} {{wide_msg}}"))
+        {
             bar.set_style(style);
         }
         bar.set_position(settled);
@@ -159,10 +216,10 @@ impl Progress {
     fn show(&mut self, now: Instant) {
         if let Some(bar) = &self.bar {
             bar.set_position(self.tally.settled);
-            bar.set_message(self.tally.line(now));
+            bar.set_message(self.tally.line(now, self.columns));
         } else if !self.quiet && now.duration_since(self.last_line) >= LINE_EVERY {
             self.last_line = now;
-            eprintln!("{}/{} {}", self.tally.settled, self.tally.planned, self.tally.line(now));
+            eprintln!("{}/{} {}", self.tally.settled, self.tally.planned, self.tally.line(now, self.columns));
         }
     }
 
@@ -191,7 +248,67 @@ mod tests {
         for index in 0..10u64 {
             tally.settle(began + Duration::from_secs(index), Some(index % 2 == 0), 50);
         }
-        let line = tally.line(began + Duration::from_secs(10));
-        assert_eq!(line, "accuracy 50.0 %, 1.0 items/s, 50 tokens/s, 20 seconds left");
+        let line = |tally: &Tally, columns| tally.line(began + Duration::from_secs(10), columns);
+        assert_eq!(line(&tally, 80), "accuracy 50.0 %, 1.0 items/s, 50 tokens/s, 20 seconds left");
+        tally.faulted = 3;
+        let narrow = |columns| line(&tally, columns);
+        assert_eq!(
+            narrow(79),
+            "accuracy 50.0 %, 1.0 items/s, 50 tokens/s, 20 seconds left, 3 faulted attempts"
+        );
+        assert_eq!(narrow(70), "accuracy 50.0 %, 1.0 items/s, 20 seconds left, 3 faulted attempts");
+        assert_eq!(narrow(55), "accuracy 50.0 %, 20 seconds left, 3 faulted attempts");
+        assert_eq!(narrow(40), "accuracy 50.0 %, 20 seconds left");
+        assert_eq!(narrow(20), "20 seconds left");
+        assert_eq!(narrow(5), "20 seconds left");
+    }
+
+    /// As the terminal shows it: bar, counts and figures in eighty columns.
+    #[test]
+    fn a_line_of_a_large_run_keeps_the_remaining_time_in_eighty_columns() {
+        let began = Instant::now();
+        let (planned, now) = (1_319_000, began + Duration::from_secs(20));
+        let mut tally = Tally { planned, began: Some(began), faulted: 12, ..Tally::default() };
+        for index in 0..4_000u64 {
+            tally.settle(began + Duration::from_millis(index * 5), Some(index % 3 == 0), 4_000);
+        }
+        for terminal in [Some(80), None] {
+            let line = tally.line(now, columns_beside(terminal, planned));
+            let bar = if terminal.is_some() { BAR + 1 } else { 0 };
+            let columns = bar + format!("{}/{} {line}", tally.settled, tally.planned).len();
+            assert!(columns <= 80 && line.contains("2 hours left"), "{columns}: {line}");
+        }
+    }
+
+    #[test]
+    fn after_an_interrupt_only_episodes_in_progress_are_counted() {
+        let began = Instant::now();
+        let mut tally = Tally { planned: 30, began: Some(began), ..Tally::default() };
+        for index in 0..10u64 {
+            tally.settle(began + Duration::from_secs(index), Some(index % 2 == 0), 50);
+        }
+        // After an interrupt only the episodes in progress are waited for.
+        let now = began + Duration::from_secs(10);
+        assert_eq!(
+            tally.waits("interrupted", 8, None, now),
+            "interrupted: waiting for 8 episodes in progress, about 8 seconds; interrupt again to stop at once (nothing \
+             recorded is lost)"
+        );
+        tally.ending = Some(8);
+        assert!(tally.line(now, 80).ends_with("8 seconds left"), "{}", tally.line(now, 80));
+        let fresh = Tally { planned: 30, began: Some(now), ..Tally::default() };
+        assert!(
+            fresh
+                .waits("interrupted", 1, None, now)
+                .starts_with("interrupted: waiting for 1 episode in progress; ")
+        );
+        // A fleet is waited for within the grace time only.
+        for tally in [&fresh, &tally] {
+            assert!(
+                tally
+                    .waits("interrupted", 8, Some(4.0), now)
+                    .starts_with("interrupted: waiting for 8 episodes in progress, at most 4 seconds; ")
+            );
+        }
     }
 }

@@ -11,13 +11,14 @@ use lumos_coordinator::dispatch::{DispatchError, Summary, Terms, dispatch};
 use lumos_coordinator::events::Event;
 use lumos_coordinator::fleet::{Fleet, FleetError, FleetSettings, run_fleet};
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::report::Format;
+use lumos_coordinator::report::{Render, Terminal};
 use lumos_coordinator::walk::{UnitState, walk};
 use lumos_coordinator::{Checkpoint, export, report};
 use lumos_queue::nats::Server;
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{Assignment, EpisodeUnit, Finished, Item};
 use lumos_worker::model::Swapping;
+use lumos_worker::stall::watch_here;
 use lumos_worker::terms::{LeaseTerms, RunTerms};
 use lumos_worker::tools::ToolSets;
 use lumos_worker::{Limits, Models, Worker};
@@ -61,6 +62,8 @@ pub(crate) enum Means {
         tools: Arc<ToolSets>,
         /// Episodes driven side by side.
         places: usize,
+        /// How long there may be no progress before a warning says what is waited for; never if zero.
+        stall_warning: Duration,
     },
     /// The workers of a queue.
     Fleet { server: Server, settings: FleetSettings },
@@ -175,9 +178,16 @@ impl Session {
         interrupts: &Interrupts,
     ) -> Result<Summary, Failure> {
         match &self.means {
-            Means::Here { models, tools, places } => {
+            Means::Here { models, tools, places, stall_warning } => {
                 let worker = self.worker(models, tools, *places);
-                self.dispatch_here(worker, events, &interrupts.drain).await
+                let watched = CancellationToken::new();
+                let activity = worker.terms.activity.clone();
+                let watch = watch_here(*stall_warning, activity, Arc::clone(models), watched.clone());
+                let watch = tokio::spawn(watch);
+                let dispatched = self.dispatch_here(worker, events, &interrupts.drain).await;
+                watched.cancel();
+                watch.await?;
+                dispatched
             }
             Means::Fleet { server, settings } => run_fleet(Fleet {
                 manifest: &self.manifest,
@@ -216,6 +226,7 @@ impl Session {
     ) -> Result<Summary, Failure> {
         let work: MemoryQueue<Assignment> = MemoryQueue::bounded(QUEUED);
         let results: MemoryQueue<Finished> = MemoryQueue::bounded(QUEUED);
+        let terms = Terms { window: QUEUED, at_once: worker.places, ..Terms::of(&self.manifest) };
         let serving = {
             let (work, results, drain) = (work.clone(), results.clone(), drain.clone());
             tokio::spawn(async move {
@@ -225,7 +236,6 @@ impl Session {
                 served
             })
         };
-        let terms = Terms { window: QUEUED, ..Terms::of(&self.manifest) };
         let dispatched =
             dispatch(&self.manifest, &terms, &self.checkpoint, &work, &results, events, drain).await;
         if dispatched.is_err() {
@@ -323,6 +333,12 @@ fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Re
     out.flush().map_err(unwritable)
 }
 
+/// Tables as wide as standard output, or 80 columns if it is not a terminal.
+pub(crate) fn terminal() -> Terminal {
+    let size = console::Term::stdout().size_checked();
+    size.map_or_else(Terminal::default, |(_, width)| Terminal { width })
+}
+
 /// Says how the run stands and decides the exit code.
 fn conclude(
     report: &report::Report,
@@ -333,7 +349,7 @@ fn conclude(
 ) -> Outcome {
     if !output.json {
         let mut out = std::io::stdout().lock();
-        Format::Terminal.renderer().render(report, &mut out)?;
+        terminal().render(report, &mut out)?;
         writeln!(out, "\nreport: {}", folder.join("report.html").display())?;
         writeln!(
             out,

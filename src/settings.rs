@@ -8,10 +8,11 @@ use std::str::FromStr;
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_coordinator::spec::{
     BatchSize, FailOnError, GenerationSpec, LimitsSpec, ModelSet, Partition, Preset, ResolvedSpec, RunSpec,
-    parse_samples,
+    expand_names, parse_samples,
 };
-use lumos_engine::{DType, RotaryPrecision};
+use lumos_engine::DType;
 use lumos_tasks::{Behaviour, Device, Formulation, Placement, Role};
+use lumos_worker::ModelName;
 use lumos_worker::browser::BrowserName;
 use lumos_worker::model::{EngineSettings, ModelsSettings};
 use lumos_worker::sessions::catalogue::ShopFiles;
@@ -36,7 +37,40 @@ pub(crate) fn resolve(arguments: &RunArgs) -> Result<ResolvedSpec, Failure> {
     }
     let nouns = arguments.models.pos_nouns.as_deref();
     over.tools = with_nouns(over.tools, nouns, over.data.as_deref(), over.browser.as_deref())?;
-    file.merge(over).resolve().map_err(Failure::usage)
+    let mut spec = file.merge(over);
+    spec.models = spec.models.map(|sets| sets.into_iter().map(|set| set.map_names(model_name)).collect());
+    let spec = spec.resolve().map_err(Failure::usage)?;
+    check_preset_data(&spec)?;
+    Ok(spec)
+}
+
+/// A model's name as it stands in a manifest: a folder or a GGUF file that exists gets its backend.
+pub(crate) fn model_name(given: String) -> String {
+    ModelName::of_path(given.trim()).map_or(given, |name| name.to_string())
+}
+
+/// The paper preset runs the published items: the samples that ship are others.
+fn check_preset_data(spec: &ResolvedSpec) -> Result<(), Failure> {
+    if spec.preset != Some(Preset::Paper) || spec.data.is_some() {
+        return Ok(());
+    }
+    let tasks = spec.tasks.iter().map(|task| benchmark(task)).collect::<Result<Vec<_>, _>>()?;
+    let files: Vec<_> = tasks.iter().map(|task| task.data_file()).collect();
+    let (fetched, by_hand): (Vec<_>, Vec<_>) = tasks.iter().partition(|task| !task.downloads().is_empty());
+    let names =
+        |tasks: &[&&dyn Benchmark]| tasks.iter().map(|task| task.name()).collect::<Vec<_>>().join(" ");
+    let mut hint = Vec::new();
+    if !fetched.is_empty() {
+        hint.push(format!("`lumos fetch {} --data data` downloads it", names(&fetched)));
+    }
+    if !by_hand.is_empty() {
+        hint.push(format!("README.md and docs say how to get that of {}", names(&by_hand)));
+    }
+    Err(Failure::input(format!(
+        "--preset paper needs the published data, and no --data folder is given: missing {}",
+        files.join(", ")
+    ))
+    .hint(format!("{}; then add `--data data` to this command", hint.join("; "))))
 }
 
 fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
@@ -54,7 +88,7 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
             None => given(&selection.seed),
         },
         limit: selection.limit,
-        samples: samples(&selection.samples, &selection.tasks)?,
+        samples: samples(&selection.samples, &named(&selection.tasks))?,
         partition: selection.partition.as_deref().map(parse::<Partition>).transpose()?,
         data: selection.data.clone(),
         output_path: output.output_path.clone(),
@@ -80,6 +114,12 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
         exemplars: models.exemplars.clone(),
         browser: models.browser.clone(),
     })
+}
+
+/// The benchmarks that a list means; see [`expand_names`].
+pub(crate) fn named(words: &[String]) -> Vec<String> {
+    let known: Vec<&str> = lumos_benchmarks::all().iter().map(|benchmark| benchmark.name()).collect();
+    expand_names(words.iter().map(String::as_str), &known)
 }
 
 /// A flag that was not given says nothing.
@@ -219,15 +259,6 @@ fn engine_settings(
     dtype: Option<&str>,
     arguments: &EngineArgs,
 ) -> Result<EngineSettings, Failure> {
-    let rotary = match arguments.rotary.as_deref() {
-        None | Some("stored") => RotaryPrecision::Stored,
-        Some("full") => RotaryPrecision::Full,
-        Some(other) => {
-            return Err(Failure::input(format!(
-                "unknown rotary precision `{other}`; known are stored and full"
-            )));
-        }
-    };
     Ok(EngineSettings {
         batch_size: match batch_size {
             BatchSize::Auto => None,
@@ -235,7 +266,6 @@ fn engine_settings(
         },
         threads: arguments.threads,
         dtype: dtype.map(parse::<DType>).transpose()?.unwrap_or_default(),
-        rotary,
         reuse_prefixes: arguments.prefix_cache != Some(Switch::Off),
         device,
         memory: None,
@@ -258,6 +288,24 @@ pub(crate) fn places_of(arguments: &EngineArgs) -> Result<usize, Failure> {
 /// Episodes driven side by side where models take turns: the more wait, the longer a phase, and the fewer are loaded.
 const PHASE_PLACES: usize = 256;
 
+/// Episodes driven side by side for each core where models are computed on the processor, at least and at most: two cores
+/// compute 16 sequences at once as fast as 64, and those at hand end four times sooner after an interrupt.
+const PER_CORE: usize = 8;
+const LEAST_ON_CPU: usize = 8;
+
+/// Episodes driven side by side where nothing is said about it.
+fn auto_places(spec: &ResolvedSpec, cores: usize) -> usize {
+    let on_cpu = |(role, name): (&Role, &String)| {
+        let elsewhere = ["openai:", "script:"].iter().any(|backend| name.starts_with(backend));
+        !elsewhere && spec.device.of(*role) == Device::Cpu
+    };
+    if spec.models.iter().flat_map(|models| &models.0).any(on_cpu) {
+        (cores * PER_CORE).clamp(LEAST_ON_CPU, AUTO_PLACES)
+    } else {
+        AUTO_PLACES
+    }
+}
+
 /// Episodes driven side by side; whether models take turns in memory counts.
 pub(crate) fn places(spec: &ResolvedSpec, in_phases: bool) -> usize {
     let number = |number: u32| usize::try_from(number).unwrap_or(AUTO_PLACES);
@@ -266,6 +314,58 @@ pub(crate) fn places(spec: &ResolvedSpec, in_phases: bool) -> usize {
         (None, BatchSize::Fixed(size)) if in_phases => number(size).max(PHASE_PLACES),
         (None, BatchSize::Auto) if in_phases => PHASE_PLACES,
         (None, BatchSize::Fixed(size)) => number(size),
-        (None, BatchSize::Auto) => AUTO_PLACES,
+        (None, BatchSize::Auto) => {
+            auto_places(spec, std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(set: ModelSet, device: Device) -> ResolvedSpec {
+        let spec = RunSpec {
+            tasks: Some(vec!["gsm8k".to_owned()]),
+            models: Some(vec![set]),
+            device: Some(Placement::on(device)),
+            ..RunSpec::default()
+        };
+        spec.resolve().unwrap()
+    }
+
+    #[test]
+    fn as_many_episodes_at_once_as_the_models_can_use() {
+        let tiny = spec(ModelSet::of("builtin:tiny"), Device::Cpu);
+        assert_eq!([1, 2, 4, 64].map(|cores| auto_places(&tiny, cores)), [8, 16, 32, AUTO_PLACES]);
+        let remote = spec(ModelSet::of("openai:tiny@http://host/v1"), Device::Cpu);
+        assert_eq!(auto_places(&remote, 2), AUTO_PLACES);
+        let one = ModelSet { planner: Some("candle:models/plan".to_owned()), ..ModelSet::of("script:cases") };
+        assert_eq!(auto_places(&spec(one.clone(), Device::Cpu), 2), 16);
+        assert_eq!(auto_places(&spec(one, Device::Cuda(0)), 2), AUTO_PLACES);
+        let asked = ResolvedSpec { places: Some(5), ..tiny.clone() };
+        assert_eq!((places(&asked, false), places(&tiny, true)), (5, PHASE_PLACES));
+    }
+
+    #[test]
+    fn the_paper_preset_names_the_data_and_how_to_get_it() {
+        let tasks = ["gsm8k", "svamp", "webshop"].map(str::to_owned).to_vec();
+        let paper = |data: Option<&str>| {
+            let spec = RunSpec {
+                preset: Some(Preset::Paper),
+                tasks: Some(tasks.clone()),
+                models: Some(vec![ModelSet::of("builtin:tiny")]),
+                data: data.map(Into::into),
+                ..RunSpec::default()
+            };
+            check_preset_data(&spec.resolve().unwrap())
+        };
+        let failure = paper(None).unwrap_err();
+        let message = failure.error.to_string();
+        assert!(message.contains("missing gsm8k/test.jsonl, svamp/test.json, webshop/"), "{message}");
+        let hint = failure.hint.unwrap();
+        assert!(hint.starts_with("`lumos fetch gsm8k svamp --data data` downloads it"), "{hint}");
+        assert!(hint.contains("webshop") && hint.contains("add `--data data`"), "{hint}");
+        assert!(paper(Some("data")).is_ok());
     }
 }

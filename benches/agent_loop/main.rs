@@ -26,7 +26,8 @@ use lumos_tasks::{
     Behaviour, Completion, Configuration, EpisodeUnit, Finish, Formulation, GenerationSettings, Item,
     Request, Role,
 };
-use lumos_worker::drive::{Backends, Progress};
+use lumos_worker::activity::Progress;
+use lumos_worker::drive::Backends;
 use lumos_worker::tools::ToolSets;
 use lumos_worker::{Limits, ModelBackend, ModelError, Models, drive};
 

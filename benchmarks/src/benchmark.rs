@@ -29,6 +29,11 @@ pub trait Benchmark: Send + Sync {
         if formulation.has_modules() { &[Role::Planner, Role::Grounder] } else { &[Role::Answerer] }
     }
 
+    /// Whether its episodes draw something at random even if decoding is greedy, so that seeds matter.
+    fn draws(&self) -> bool {
+        false
+    }
+
     /// The tools an episode with modules may call, sorted; the models behind [`Role::Qa`] are none of them.
     fn tools(&self) -> &'static [&'static str] {
         &["maths"]
@@ -47,6 +52,9 @@ pub trait Benchmark: Send + Sync {
 
     /// Published figures to compare with.
     fn published(&self) -> &'static [PublishedFigure];
+
+    /// The items that published figures are over; `None` if they cannot be identified.
+    fn published_items(&self) -> Option<PublishedItems>;
 
     /// Where its files can be had.
     fn downloads(&self) -> &'static [Download];
@@ -112,6 +120,24 @@ pub struct PublishedFigure {
     pub percent: f64,
     /// Where it was published.
     pub source: &'static str,
+}
+
+/// The items of a benchmark's data file that published figures are over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PublishedItems {
+    /// All of the file, so many.
+    All(u64),
+    /// The first so many of a larger file.
+    First(u64),
+}
+
+impl PublishedItems {
+    /// How many they are.
+    pub fn count(self) -> u64 {
+        match self {
+            Self::All(count) | Self::First(count) => count,
+        }
+    }
 }
 
 /// A file that can be downloaded.

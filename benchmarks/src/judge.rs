@@ -9,10 +9,8 @@ use crate::score::{ItemScore, Scoring, Share};
 
 /// Share of items whose prediction a judge takes for correct (GPT-4 in the original).
 pub const LLM_ACCURACY: MetricDefinition = MetricDefinition {
-    name: "llm_accuracy",
-    description: "share of items whose prediction a model judges correct",
-    higher_is_better: true,
     judged: true,
+    ..MetricDefinition::proportion("llm_accuracy", "share of items whose prediction a model judges correct")
 };
 
 /// The most tokens of a judge's reply.

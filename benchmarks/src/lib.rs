@@ -22,9 +22,9 @@ mod strategyqa;
 mod svamp;
 mod webshop;
 
-pub use benchmark::{Benchmark, Download, PublishedFigure};
+pub use benchmark::{Benchmark, Download, PublishedFigure, PublishedItems};
 pub use error::LoadError;
 pub use loading::{Content, DataSource, Items, RecordError};
-pub use metrics::{Estimate, GroupedTally, MetricDefinition, Tally};
+pub use metrics::{Estimate, GroupedTally, IntervalMethod, MetricDefinition, MetricKind, Tally, Unit};
 pub use registry::{UnknownBenchmark, all, find, get};
 pub use score::{ItemScore, Scoring, Share};

@@ -108,7 +108,7 @@ fn a_benchmark_that_is_not_there_is_skipped() {
     case.benchmark = "trivia".to_owned();
     let verdict = replay(&case);
     assert_eq!((verdict.passed(), verdict.difference), (false, None));
-    assert_eq!(verdict.skipped.as_deref(), Some("there is no benchmark `trivia`"));
+    assert_eq!(verdict.skipped.as_deref(), Some("unknown benchmark `trivia`"));
 }
 
 /// Runs an episode; `replies` are handed out in turn, the service calculates.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
@@ -13,6 +13,7 @@ use lumos_benchmarks::mind2web::official::{
 };
 use lumos_benchmarks::replay::{read_cases, record, replay};
 use lumos_benchmarks::{DataSource, LoadError, Scoring, find};
+use lumos_capabilities::shared;
 use lumos_environments::dom;
 use lumos_tasks::families::web::{Carried, Executed, Obstacle};
 use lumos_tasks::recorded::Case;
@@ -21,14 +22,6 @@ use lumos_tasks::{
     Role, Setup, Target, Task, ToolBackend, ToolCall, ToolReply,
 };
 use serde_json::{Value, json};
-
-fn shared(path: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("LUMOS_SHARED").map(PathBuf::from);
-    if folder.is_none() {
-        println!("skipped: LUMOS_SHARED is not set");
-    }
-    folder.map(|folder| folder.join(path))
-}
 
 fn rows(name: &str) -> Vec<Value> {
     let Some(path) = shared(&format!("golden/mind2web/{name}.jsonl.gz")) else { return Vec::new() };

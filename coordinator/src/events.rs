@@ -67,8 +67,11 @@ pub enum Event {
     Draining {
         /// Why.
         reason: String,
-        /// Units given out and not settled yet.
+        /// Episodes in progress.
         at_hand: u64,
+        /// For how many seconds they are waited for, at most; on one machine for as long as they take.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        at_most: Option<f64>,
     },
     /// Units were given out anew: their message had vanished, or their worker was lost.
     Recovered {

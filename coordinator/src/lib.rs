@@ -27,7 +27,14 @@ mod unit_key;
 pub mod walk;
 mod words;
 
-pub use checkpoint::{Checkpoint, CheckpointError, Record, Recorded};
+/// Entry points of fuzz targets; not part of the interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::checkpoint::{fuzz_checksums as journal_checksums, fuzz_records as records};
+}
+
+pub use atomic_file::remove_left_behind;
+pub use checkpoint::{Checkpoint, CheckpointError, CheckpointReader, Record, Recorded};
 pub use identity::RunIdentity;
 pub use ledger::Ledger;
 pub use manifest::Manifest;

@@ -4,7 +4,7 @@ use lumos_benchmarks::{Benchmark, ItemScore, Scoring};
 use lumos_tasks::{Outcome, Target};
 use thiserror::Error;
 
-use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::checkpoint::{CheckpointError, CheckpointReader};
 use crate::manifest::Manifest;
 use crate::walk::{UnitState, walk};
 
@@ -57,7 +57,7 @@ pub fn is_correct(
 /// If the record cannot be read or its benchmark is not known.
 pub fn rescore(
     manifest: &Manifest,
-    checkpoint: &Checkpoint,
+    checkpoint: &CheckpointReader,
     scorings: &[Scoring],
     mut take: impl FnMut(UnitScore),
 ) -> Result<(), ScoreError> {

@@ -2,7 +2,7 @@
 
 use lumos_tasks::{EpisodeUnit, Item, UnitId};
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Record};
+use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
 use crate::manifest::{Manifest, PlannedConfiguration};
 
 /// A unit and what is recorded of it.
@@ -32,7 +32,7 @@ pub enum UnitState {
 }
 
 impl UnitState {
-    /// The state that records amount to; they come as [`Checkpoint::records_of`] gives them.
+    /// The state that records amount to; they come as [`CheckpointReader::records_of`] gives them.
     pub fn of(records: Vec<Record>) -> Self {
         match records.into_iter().next_back() {
             None => Self::Outstanding,
@@ -61,7 +61,7 @@ pub fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
 /// What reading the checkpoint or the visitor fails with.
 pub fn walk<E: From<CheckpointError>>(
     manifest: &Manifest,
-    checkpoint: &Checkpoint,
+    checkpoint: &CheckpointReader,
     mut visit: impl FnMut(&Visit<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     for (position, configuration) in manifest.configurations.iter().enumerate() {

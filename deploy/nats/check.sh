@@ -133,39 +133,40 @@ for program in "$@"; do
   done
   assert "nobody else comes in" not comes_in somebody wrong
   for allowed in \
-    "coordinator lumos.1.work.0123456789abcdef.5.0123456789abcdef.a" \
-    "coordinator \$JS.API.STREAM.CREATE.lumos-1-work" \
-    "coordinator \$KV.lumos-1-runs.0123456789abcdef" \
-    "worker \$JS.API.CONSUMER.MSG.NEXT.lumos-1-work.lane-0123456789abcdef-5" \
-    "worker \$JS.ACK.lumos-1-work.lane-0123456789abcdef-5.1.1.1.1.0" \
-    "worker lumos.1.results.0123456789abcdef.a" \
-    "worker \$KV.lumos-1-workers.host.example-1-a" \
-    "worker \$O.lumos-1-payloads.C.a" \
-    "observer \$JS.API.STREAM.MSG.GET.KV_lumos-1-status"; do
+    "coordinator lumos.2.work.0123456789abcdef.5.0123456789abcdef.a" \
+    "coordinator \$JS.API.STREAM.CREATE.lumos-2-work" \
+    "coordinator \$KV.lumos-2-runs.0123456789abcdef" \
+    "coordinator \$JS.API.STREAM.DELETE.lumos-2-results" \
+    "worker \$JS.API.CONSUMER.MSG.NEXT.lumos-2-work.lane-0123456789abcdef-5" \
+    "worker \$JS.ACK.lumos-2-work.lane-0123456789abcdef-5.1.1.1.1.0" \
+    "worker lumos.2.results.0123456789abcdef.a" \
+    "worker \$KV.lumos-2-workers.host.example-1-a" \
+    "worker \$O.lumos-2-payloads.C.a" \
+    "observer \$JS.API.STREAM.MSG.GET.KV_lumos-2-status"; do
     read -r user subject <<<"$allowed"
     assert "$user publishes to $subject" publishing allowed "$user" "$subject"
   done
   for refused in \
-    "coordinator \$JS.API.STREAM.DELETE.lumos-1-work" \
-    "coordinator lumos.1.results.0123456789abcdef.a" \
-    "worker \$JS.API.STREAM.DELETE.lumos-1-work" \
-    "worker \$JS.API.STREAM.PURGE.lumos-1-work" \
-    "worker \$JS.API.STREAM.CREATE.lumos-1-work" \
-    "worker \$JS.API.CONSUMER.CREATE.lumos-1-work.a" \
-    "worker \$JS.API.CONSUMER.MSG.NEXT.lumos-1-results.results-0123456789abcdef" \
-    "worker lumos.1.work.0123456789abcdef.5.0123456789abcdef.a" \
-    "worker \$KV.lumos-1-runs.0123456789abcdef" \
-    "worker \$KV.lumos-1-owners.0123456789abcdef" \
-    "worker \$O.lumos-1-shared.C.a" \
-    "observer lumos.1.results.0123456789abcdef.a" \
-    "observer \$KV.lumos-1-status.0123456789abcdef"; do
+    "coordinator \$JS.API.STREAM.DELETE.KV_lumos-2-runs" \
+    "coordinator lumos.2.results.0123456789abcdef.a" \
+    "worker \$JS.API.STREAM.DELETE.lumos-2-work" \
+    "worker \$JS.API.STREAM.PURGE.lumos-2-work" \
+    "worker \$JS.API.STREAM.CREATE.lumos-2-work" \
+    "worker \$JS.API.CONSUMER.CREATE.lumos-2-work.a" \
+    "worker \$JS.API.CONSUMER.MSG.NEXT.lumos-2-results.results-0123456789abcdef" \
+    "worker lumos.2.work.0123456789abcdef.5.0123456789abcdef.a" \
+    "worker \$KV.lumos-2-runs.0123456789abcdef" \
+    "worker \$KV.lumos-2-owners.0123456789abcdef" \
+    "worker \$O.lumos-2-shared.C.a" \
+    "observer lumos.2.results.0123456789abcdef.a" \
+    "observer \$KV.lumos-2-status.0123456789abcdef"; do
     read -r user subject <<<"$refused"
     assert "$user may not publish to $subject" publishing refused "$user" "$subject"
   done
   for user in coordinator worker observer; do
     assert "$user hears its inbox" subscribing allowed "$user" "_INBOX.a.b"
     assert "$user does not listen to all" subscribing refused "$user" ">"
-    assert "$user does not listen to work" subscribing refused "$user" "lumos.1.work.>"
+    assert "$user does not listen to work" subscribing refused "$user" "lumos.2.work.>"
   done
   stop
   rm -rf "$work/store"

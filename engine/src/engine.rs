@@ -329,7 +329,7 @@ fn cache_size(
 /// A number for all that the cached values depend on beside the tokens. There are no adapters.
 fn seed(description: &ModelDescription, options: &LoadOptions) -> u64 {
     let mut hasher = Sha256::new();
-    hasher.update(format!("{:?} {:?}", options.dtype, options.rotary_precision));
+    hasher.update(options.dtype.to_string());
     for file in &description.weight_files {
         hasher.update(format!(" {} {} {}", file.name, file.bytes, file.sha256));
     }

@@ -194,12 +194,25 @@ pub enum LoadError {
     },
     /// Threads could not be started.
     #[error(
-        "cannot start the engine's threads: {reason}; lower the number of threads or raise the process limit"
+        "cannot start the engine's threads: {reason}; lower --threads, or raise the limits of memory and processes"
     )]
     Thread {
         /// What the system said.
         reason: String,
     },
+}
+
+impl LoadError {
+    /// Whether the machine lacks memory or threads at present: the model and its files are in order.
+    pub fn is_exhaustion(&self) -> bool {
+        match self {
+            Self::Thread { .. } => true,
+            Self::FolderUnreadable { source, .. } | Self::FileUnreadable { source, .. } => {
+                source.kind() == io::ErrorKind::OutOfMemory
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Why a sequence was not generated.

@@ -35,6 +35,13 @@ mod statistics;
 mod stream;
 mod tokenizer;
 
+/// Entry points of fuzz targets; not part of the interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::model::fuzzing::{Product, check_kernels as kernels};
+    pub use crate::tokenizer::fuzz_sentencepiece as sentencepiece;
+}
+
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod fixtures;
@@ -49,7 +56,7 @@ pub use load::{AdapterBase, StoredChat, adapter_base};
 pub use memory::{MemoryBudget, free_memory};
 pub use model::{linear_path, quantized_path};
 pub use models::Models;
-pub use options::{DType, LoadOptions, ModelFiles, ModelSource, RotaryPrecision};
+pub use options::{DType, LoadOptions, ModelFiles, ModelSource};
 pub use random::RandomShape;
 pub use request::{Finish, GenerateRequest, Generation, Input, Sampling, Stop, Usage};
 pub use statistics::Statistics;

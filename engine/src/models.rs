@@ -12,7 +12,7 @@ use crate::engine::{Engine, Inner, check};
 use crate::error::LoadError;
 use crate::load::{self, Opened};
 use crate::memory::MemoryBudget;
-use crate::options::{DType, LoadOptions, ModelSource, RotaryPrecision};
+use crate::options::{DType, LoadOptions, ModelSource};
 use crate::random::RandomShape;
 
 /// A registry of engines. It does not keep them alive: a model is unloaded when its last [`Engine`] is dropped.
@@ -32,7 +32,6 @@ struct Key {
     content: String,
     device: DeviceName,
     dtype: DType,
-    rotary_precision: RotaryPrecision,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -53,7 +52,6 @@ struct Known {
     looks: Vec<Look>,
     content: String,
     files: Vec<WeightFile>,
-    is_gguf: bool,
 }
 
 /// A file's name, size and time of change.
@@ -71,7 +69,7 @@ impl Models {
     }
 
     /// The engine of this model: the one that is loaded already with equal weights, shape and tokenizer, the same device and
-    /// type of weights and the same rotary precision, or a new one. Folders are told apart by what is in them; their weights
+    /// type of weights, or a new one. Folders are distinguished by what is in them; their weights
     /// are read and hashed when a folder is first asked for or has changed.
     ///
     /// The other options count for the first request only. A model that several ask for at once is loaded once;
@@ -86,12 +84,7 @@ impl Models {
         check(&options)?;
         let (known, opened) = self.identify(&source)?;
         let LoadOptions { device, dtype, .. } = options;
-        // Stored or full, a GGUF file's frequencies are the same.
-        let rotary_precision = match known.is_gguf {
-            true => RotaryPrecision::Full,
-            false => options.rotary_precision,
-        };
-        let slot = self.slot(Key { content: known.content, device, dtype, rotary_precision });
+        let slot = self.slot(Key { content: known.content, device, dtype });
         let mut slot = lock(&slot);
         if let Some(inner) = slot.upgrade() {
             return Ok(Engine { inner });
@@ -133,7 +126,7 @@ impl Models {
         }
         let opened = load::open(source)?;
         let files = opened.weight_files(true)?;
-        let known = Known { looks, content: opened.content(&files), files, is_gguf: opened.is_gguf() };
+        let known = Known { looks, content: opened.content(&files), files };
         *place = Some(known.clone());
         Ok((known, Some(opened)))
     }

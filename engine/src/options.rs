@@ -61,19 +61,6 @@ impl FromStr for DType {
     }
 }
 
-/// How exactly the frequencies of the rotary position embedding are kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RotaryPrecision {
-    /// float32 whatever the weights' type, as transformers computes a checkpoint that it loads.
-    #[default]
-    Full,
-    /// Rounded to the type that the checkpoint stores its weights in, as in a PyTorch model that was cast as a
-    /// whole (`model.half()`, `model.to(torch.bfloat16)`). Far from the trained model at later positions: only
-    /// for comparison with figures that were made so.
-    Stored,
-}
-
 /// How a model is loaded and run. Start from [`LoadOptions::default`].
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
@@ -94,8 +81,6 @@ pub struct LoadOptions {
     pub max_step_tokens: usize,
     /// Requests that may wait for a place; further callers wait for room.
     pub max_waiting: usize,
-    /// Precision of the rotary frequencies.
-    pub rotary_precision: RotaryPrecision,
     /// Positions in one page of the cache: 1, 2, 4, 8, 16 or a multiple of 16. Results do not depend on it. Prefixes
     /// are shared in whole pages; small ones cost more time.
     pub page_size: usize,
@@ -139,7 +124,6 @@ impl Default for LoadOptions {
             prefill_chunk: 256,
             max_step_tokens: 512,
             max_waiting: 1024,
-            rotary_precision: RotaryPrecision::Full,
             page_size: 16,
             kv_cache_bytes: None,
             reuse_prefixes: true,

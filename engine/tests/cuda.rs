@@ -12,23 +12,21 @@ mod support;
 use std::path::Path;
 
 use lumos_engine::{
-    DType, DeviceName, Engine, GenerateRequest, Generation, Input, LoadOptions, ModelSource, RotaryPrecision,
-    Sampling,
+    DType, DeviceName, Engine, GenerateRequest, Generation, Input, LoadOptions, ModelSource, Sampling,
 };
 use requests::greedy;
 use support::{Shape, Uniform};
 
 fn device() -> Option<DeviceName> {
     let Ok(name) = std::env::var("LUMOS_DEVICE") else {
-        eprintln!("skipped: LUMOS_DEVICE names no GPU");
+        lumos_capabilities::skip(lumos_capabilities::Capability::Gpu, "LUMOS_DEVICE is not set");
         return None;
     };
     Some(name.parse().unwrap())
 }
 
 fn load(folder: &Path, device: DeviceName, dtype: DType) -> Engine {
-    let options =
-        LoadOptions { device, dtype, rotary_precision: RotaryPrecision::Stored, ..LoadOptions::default() };
+    let options = LoadOptions { device, dtype, ..LoadOptions::default() };
     Engine::load(ModelSource::Folder(folder.to_owned()), options).unwrap()
 }
 

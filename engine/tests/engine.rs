@@ -92,10 +92,7 @@ async fn dropping_cancels_and_shutting_down_joins() {
 
 #[tokio::test]
 async fn a_llama_2_vocabulary_with_a_row_more_than_pieces_loads() {
-    let Some(shared) = std::env::var_os("LUMOS_SHARED") else {
-        eprintln!("skipped: LUMOS_SHARED is not set");
-        return;
-    };
+    let Some(shared) = lumos_capabilities::shared("") else { return };
     let shape = Shape {
         hidden: 8,
         intermediate: 16,

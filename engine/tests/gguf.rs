@@ -12,7 +12,7 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use lumos_engine::{
     DType, Engine, GenerateRequest, Generation, Input, LoadError, LoadOptions, ModelSource, Models,
-    RotaryPrecision, StoredChat,
+    StoredChat,
 };
 use requests::{alone, greedy, together};
 use serde_json::json;
@@ -268,9 +268,7 @@ fn equal_files_are_one_engine_wherever_they_lie() {
     std::fs::copy(&path, &copy).unwrap();
     let models = Models::new();
     let full = models.engine(ModelSource::Gguf(path.clone()), LoadOptions::default()).unwrap();
-    // Stored precision is full precision here.
-    let stored = LoadOptions { rotary_precision: RotaryPrecision::Stored, ..LoadOptions::default() };
-    let again = models.engine(ModelSource::Gguf(copy), stored).unwrap();
+    let again = models.engine(ModelSource::Gguf(copy), LoadOptions::default()).unwrap();
     assert_eq!((models.loads(), full.description()), (1, again.description()));
     GgufModel::new(&Shape::tiny(), 2, GgmlDType::F16).write(&path);
     models.engine(ModelSource::Gguf(path), LoadOptions::default()).unwrap();

@@ -13,7 +13,7 @@ mod support;
 
 use std::path::Path;
 
-use lumos_engine::{Engine, GenerateRequest, Generation, Input, LoadOptions, ModelSource, RotaryPrecision};
+use lumos_engine::{Engine, GenerateRequest, Generation, Input, LoadOptions, ModelSource};
 use reference::Case;
 use requests::{alone, greedy, together};
 use support::{Shape, Uniform};
@@ -45,7 +45,6 @@ fn variations() -> impl Iterator<Item = Variation> {
 
 fn engine(folder: &Path, variation: Variation, longest: usize) -> Engine {
     let base = LoadOptions {
-        rotary_precision: RotaryPrecision::Stored,
         hash_weights: false,
         // The tests run side by side already; `reference.rs` varies the threads.
         threads: Some(1),

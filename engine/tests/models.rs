@@ -9,7 +9,7 @@ use std::sync::Barrier;
 
 use lumos_engine::{
     DType, Engine, GenerateError, Generation, Input, LoadError, LoadOptions, MemoryBudget, ModelSource,
-    Models, RandomShape, RotaryPrecision,
+    Models, RandomShape,
 };
 use requests::greedy;
 use support::{Shape, byte_tokenizer};
@@ -53,10 +53,8 @@ fn equal_weights_are_loaded_once_wherever_they_lie() {
     engines.push(load(other.path()));
     assert_eq!(models.loads(), 2);
     // The same weights computed in another way are another model.
-    for options in [
-        LoadOptions { dtype: DType::Bf16, ..LoadOptions::default() },
-        LoadOptions { rotary_precision: RotaryPrecision::Stored, ..LoadOptions::default() },
-    ] {
+    for dtype in [DType::Bf16, DType::F16] {
+        let options = LoadOptions { dtype, ..LoadOptions::default() };
         engines.push(models.engine(source(copy.path()), options).unwrap());
     }
     assert_eq!(models.loads(), 4);

@@ -1,9 +1,5 @@
 //! Against what transformers computes, and every way of computing it against every other, to the bit.
 //!
-//! The reference cases of the two half-width models were computed with a model that had been cast to its stored
-//! type as a whole, rotary frequencies included, hence [`RotaryPrecision::Stored`]; what transformers 5.17
-//! computes with the folders loaded in float32 is in `data/float32_logits.json` (the four highest logits).
-//!
 //! The reference cases lie in `$LUMOS_SHARED/golden/engine`; without that variable those tests are skipped.
 
 #[path = "support/reference.rs"]
@@ -15,9 +11,7 @@ mod support;
 use std::path::Path;
 
 use cases::Case;
-use lumos_engine::{
-    Engine, Finish, GenerateRequest, Generation, Input, LoadOptions, ModelSource, RotaryPrecision,
-};
+use lumos_engine::{Engine, Finish, GenerateRequest, Generation, Input, LoadOptions, ModelSource};
 use requests::{alone, greedy, together_in};
 use support::{Shape, Uniform};
 
@@ -47,8 +41,7 @@ async fn equals_transformers_alone_and_together() {
     for name in FOLDERS {
         let Some(folder) = cases::folder(name) else { return };
         let cases = cases::cases(&folder);
-        let rotary_precision = RotaryPrecision::Stored;
-        let engine = engine(&folder, LoadOptions { rotary_precision, ..LoadOptions::default() });
+        let engine = engine(&folder, LoadOptions::default());
         let requests: Vec<GenerateRequest> =
             cases.iter().map(|case| greedy(Input::Text(case.prompt.clone()), 48, 768)).collect();
         let order: Vec<usize> = (0..cases.len()).collect();
@@ -57,23 +50,6 @@ async fn equals_transformers_alone_and_together() {
         assert_eq!(alone, together, "{name}");
         for (case, generation) in cases.iter().zip(&alone) {
             check(case, &engine, generation);
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn half_width_folders_equal_transformers_in_float32() {
-    let expected: std::collections::BTreeMap<String, Vec<Vec<(u32, f32)>>> =
-        serde_json::from_str(include_str!("data/float32_logits.json")).unwrap();
-    for (name, expected) in &expected {
-        let Some(folder) = cases::folder(name) else { return };
-        let engine = engine(&folder, LoadOptions::default());
-        for (case, expected) in cases::cases(&folder).into_iter().zip(expected) {
-            let found = engine.generate(greedy(Input::Tokens(case.ids), 0, 768)).await.unwrap();
-            for (id, logit) in expected {
-                let found = found.first_logits.iter().find(|(found, _)| found == id).unwrap().1;
-                assert!((found - logit).abs() < 1e-3, "{name}: logit of {id}: {found} against {logit}");
-            }
         }
     }
 }

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use prost::Message;
 use serde_json::json;
 use support::gguf::{GgufModel, kind, text};
-use support::{Shape, byte_tokenizer, pieces, sentencepiece};
+use support::{Shape, Uniform, byte_tokenizer, pieces, sentencepiece};
 
 const TEXTS: [&str; 16] = [
     "",
@@ -199,11 +199,7 @@ struct PublishedPiece {
 
 #[test]
 fn llama_2_equals_its_published_json() {
-    let Some(shared) = std::env::var_os("LUMOS_SHARED") else {
-        eprintln!("skipped: LUMOS_SHARED is not set");
-        return;
-    };
-    let data = Path::new(&shared).join("data");
+    let Some(data) = lumos_capabilities::shared("data") else { return };
     let folder = data.join("tokenizers/llama2");
     let json = Tokenizer::from_folder(&folder).unwrap();
     let model = from_model(&std::fs::read(folder.join("tokenizer.model")).unwrap());
@@ -263,4 +259,99 @@ fn added_tokens_get_their_ids() {
         matches!(error, LoadError::InvalidTokenizer { .. }) && error.to_string().contains("9000"),
         "{error}"
     );
+}
+
+fn load_json(json: &serde_json::Value) -> Result<Tokenizer, LoadError> {
+    Tokenizer::from_json(json.to_string().as_bytes(), Path::new("folder/tokenizer.json"))
+}
+
+/// Files on which the tokenizers crate panics.
+#[test]
+fn damaged_files_are_refused_by_name() {
+    type Damage = fn(&mut serde_json::Value);
+    let damages: [(Damage, &str); 8] = [
+        (|json| json["decoder"] = json!(5), "invalid decoder"),
+        (|json| json["decoder"] = json!({"type": "Unknown"}), "unsupported decoder type"),
+        (|json| json["decoder"] = json!({}), ""),
+        (|json| json["model"]["merges"] = json!(["▁the ▁the"]), "not in the vocabulary"),
+        (|json| json["model"]["merges"] = json!([["▁the", "▁the"]]), "not in the vocabulary"),
+        (|json| json["model"]["continuing_subword_prefix"] = json!("##########"), "shorter"),
+        // A prefix that ends within a character, which the crate would read as text.
+        (|json| json["model"]["continuing_subword_prefix"] = json!("#"), "shorter"),
+        (|json| json["normalizer"] = json!({"type": "Precompiled", "precompiled_charsmap": "!"}), ""),
+    ];
+    for (number, (damage, reason)) in damages.into_iter().enumerate() {
+        let mut json = byte_tokenizer();
+        damage(&mut json);
+        let error = load_json(&json).err().unwrap_or_else(|| panic!("damage {number}"));
+        let told = error.to_string();
+        assert!(matches!(error, LoadError::InvalidTokenizer { .. }), "{number}: {error:?}");
+        assert!(told.contains("folder/tokenizer.json") && told.contains(reason), "{number}: {told}");
+    }
+}
+
+/// Replaces, removes or copies a part of a file.
+fn damage(json: &mut serde_json::Value, random: &mut Uniform) {
+    let parts: Vec<serde_json::Value> = vec![
+        json!(null),
+        json!(-1),
+        json!(u64::MAX),
+        json!(""),
+        json!("é\u{0}"),
+        json!([]),
+        json!({}),
+        json!(["a", "b", "c"]),
+        json!({"type": "Sequence"}),
+        json!({"type": "Strip", "content": "a", "start": 9, "stop": 9}),
+        json!({"Regex": "(a*)*("}),
+    ];
+    let mut place = json;
+    loop {
+        let length = match &*place {
+            serde_json::Value::Object(fields) => fields.len(),
+            serde_json::Value::Array(items) => items.len(),
+            _ => 0,
+        };
+        if length == 0 || random.below(5) == 0 {
+            *place = parts[random.below(parts.len())].clone();
+            return;
+        }
+        let index = random.below(length);
+        place = match place {
+            serde_json::Value::Object(fields) if random.below(9) == 0 => {
+                let key = fields.keys().nth(index).unwrap().clone();
+                fields.remove(&key);
+                return;
+            }
+            serde_json::Value::Object(fields) => fields.values_mut().nth(index).unwrap(),
+            serde_json::Value::Array(items) => &mut items[index],
+            _ => unreachable!("it has parts"),
+        };
+    }
+}
+
+#[test]
+fn no_damage_panics() {
+    let mut random = Uniform::new(21);
+    let (mut refused, mut loaded) = (0, 0);
+    for _ in 0..3000 {
+        let mut json = byte_tokenizer();
+        for _ in 0..=random.below(2) {
+            damage(&mut json, &mut random);
+        }
+        match load_json(&json) {
+            Err(error) => {
+                assert!(error.to_string().contains("tokenizer.json"), "{error}");
+                refused += 1;
+            }
+            Ok(tokenizer) => {
+                for text in TEXTS {
+                    let ids = tokenizer.encode(text).unwrap_or_default();
+                    let _ = tokenizer.decode(&ids);
+                }
+                loaded += 1;
+            }
+        }
+    }
+    assert!(refused > 100 && loaded > 100, "{refused} refused, {loaded} loaded");
 }

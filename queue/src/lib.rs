@@ -9,6 +9,12 @@ mod lease;
 mod memory;
 pub mod nats;
 
+/// Entry points of fuzz targets; not part of the interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::nats::fuzz_decoded as decoded;
+}
+
 use async_trait::async_trait;
 use thiserror::Error;
 
@@ -41,7 +47,10 @@ pub enum QueueError {
         /// The limit.
         limit: usize,
     },
-    /// The server refused: permissions, a missing stream, a setting it does not know.
+    /// What is claimed from was deleted on the server. It may be made anew; claiming then goes on.
+    #[error("{0}")]
+    Gone(String),
+    /// The server refused: permissions, a setting it does not know.
     #[error("the queue's server refused: {0}")]
     Refused(String),
 }

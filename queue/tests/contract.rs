@@ -14,7 +14,9 @@ use proptest::prelude::*;
 use tokio::time::{Instant, sleep, timeout};
 
 const SOON: Duration = Duration::from_millis(50);
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
+/// A lease that runs out during a test.
+const TERM: Duration = Duration::from_secs(3);
 
 /// A queue under test.
 struct Fixture {
@@ -59,7 +61,7 @@ impl Fixture {
     }
 }
 
-async fn memory() -> Option<Fixture> {
+async fn memory(_term: Duration) -> Option<Fixture> {
     let queue = MemoryQueue::bounded(64);
     Some(Fixture {
         publisher: Box::new(queue.clone()),
@@ -70,17 +72,16 @@ async fn memory() -> Option<Fixture> {
     })
 }
 
-async fn nats() -> Option<Fixture> {
-    Some(over_nats(&nats_server::program()?).await)
+async fn nats(term: Duration) -> Option<Fixture> {
+    Some(over_nats(&nats_server::program()?, term).await)
 }
 
-async fn nats_current() -> Option<Fixture> {
-    Some(over_nats(&nats_server::current_program()?).await)
+async fn nats_current(term: Duration) -> Option<Fixture> {
+    Some(over_nats(&nats_server::current_program()?, term).await)
 }
 
-async fn over_nats(program: &Path) -> Fixture {
+async fn over_nats(program: &Path, term: Duration) -> Fixture {
     let server = NatsServer::with_jetstream(program);
-    let term = Duration::from_millis(1500);
     let layout = Layout { lease: term, ..Layout::default() };
     let connecting = Connecting { name: "contract".to_owned(), patience: Some(LONG), layout };
     let connection = Server::connect(&Access::new(&server.url()).unwrap(), connecting).await.unwrap();
@@ -101,7 +102,8 @@ macro_rules! contract {
         use super::*;
 
         macro_rules! queue {
-            () => { match super::$name().await { Some(queue) => queue, None => return } };
+            () => { queue!(LONG * 10) };
+            ($term:expr) => { match super::$name($term).await { Some(queue) => queue, None => return } };
         }
 
         #[tokio::test]
@@ -216,13 +218,13 @@ macro_rules! contract {
 
         #[tokio::test]
         async fn a_held_lease_can_be_extended_beyond_its_term() {
-            let queue = queue!();
+            let queue = queue!(TERM);
             queue.publish(1).await;
             let lease = queue.claim_one().await;
-            for _ in 0..10 {
+            for _ in 0..15 {
                 lease.extend().await.unwrap();
                 if let Some(term) = queue.term {
-                    sleep(term / 4).await;
+                    sleep(term / 10).await;
                 }
             }
             assert!(queue.nothing_comes().await);
@@ -233,11 +235,11 @@ macro_rules! contract {
 
         #[tokio::test]
         async fn a_lease_that_ran_out_is_delivered_again() {
-            let queue = queue!();
+            let queue = queue!(TERM);
             let Some(term) = queue.term else { return };
             queue.publish(1).await;
             let late = queue.claim_one().await;
-            sleep(term + term / 2).await;
+            sleep(term + SOON).await;
             assert_eq!(late.extend().await, Err(QueueError::LeaseLost("0".to_owned())));
             let second = queue.claim_one().await;
             assert!(second.deliveries() >= 2);

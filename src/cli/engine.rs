@@ -121,8 +121,10 @@ exit code 100 when a reply differs.";
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub(crate) struct VerifyArgs {
-    /// The run's folder.
+    /// The run: its folder, or its name below --output-path.
     pub(crate) run: PathBuf,
+    #[command(flatten)]
+    pub(crate) runs: super::RunsArgs,
     /// Items computed once more, drawn by hash.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) sample: usize,
@@ -169,9 +171,11 @@ pub(crate) struct EstimateArgs {
     /// Type of the weights in memory, where measured now: f32, bf16, f16.
     #[arg(long, value_name = "TYPE", default_value = "f32", env = "LUMOS_DTYPE")]
     pub(crate) dtype: lumos_engine::DType,
-    /// Tokens per item as this run recorded them.
+    /// Tokens per item as this run recorded them: its folder, or its name below --output-path.
     #[arg(long, value_name = "RUN")]
     pub(crate) like: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) runs: super::RunsArgs,
     /// Say which way the models fit into so much memory on each device, such as 24GB: together, in phases, quantised [default:
     /// the run's own limit, if it has one]
     #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY")]

@@ -57,6 +57,12 @@ pub(crate) struct FleetArgs {
     /// has it.
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, env = "LUMOS_LEASE")]
     pub(crate) lease: f64,
+    /// With --queue nats://…: seconds within which an interrupted run ends; workers may end what they hold meanwhile.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20.0, env = "LUMOS_GRACE")]
+    pub(crate) grace: f64,
+    /// Seconds without progress after which a warning says what the run waits for; 0 for never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, env = "LUMOS_STALL_WARNING")]
+    pub(crate) stall_warning: f64,
 }
 
 const WORKER_EXAMPLES: &str = "\
@@ -64,6 +70,10 @@ Examples:
   lumos worker --queue nats://coordinator:4222
   lumos worker --queue tls://nats.example:4222 --queue-tls-ca ca.pem --places 16 --spool /var/lib/lumos
   lumos worker --queue nats://coordinator:4222 --model-at candle:/models/plan=candle:/scratch/plan
+  lumos worker --queue nats://coordinator:4222 --allow-path /models --allow-host grid:4444
+
+Runs are planned by others. They may use loopback hosts, the data folder (LUMOS_DATA, or data),
+caches, and what --allow-host, --allow-path and --model-at name; everything else is refused.
 
 SIGTERM or Ctrl-C drains: the episodes at hand are finished within --grace seconds or given back to the queue. A worker
 that is killed loses nothing either; its items are worked on elsewhere after some seconds.";
@@ -98,9 +108,22 @@ pub(crate) struct WorkerArgs {
     /// Seconds without a reply of a model or a tool after which an episode is given up as stalled.
     #[arg(long, value_name = "SECONDS", default_value_t = 900.0, env = "LUMOS_STALL_LIMIT")]
     pub(crate) stall_limit: f64,
+    /// Seconds without progress after which the worker says what it waits for; 0 for never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, env = "LUMOS_STALL_WARNING")]
+    pub(crate) stall_warning: f64,
     /// Where a model lies on this machine, if not where the coordinator named it: NAME=NAME (may be repeated).
     #[arg(long, value_name = "NAME=NAME", env = "LUMOS_MODEL_AT")]
     pub(crate) model_at: Vec<String>,
+    /// Allow runs to make this worker connect to a host: HOST, HOST:PORT or *
+    ///
+    /// Loopback is always allowed. Repeat the flag, or separate hosts by commas.
+    #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',', env = "LUMOS_ALLOW_HOSTS")]
+    pub(crate) allow_host: Vec<String>,
+    /// Allow runs to make this worker read a file or folder
+    ///
+    /// The data folder and caches are always allowed. Repeat the flag, or separate paths by commas.
+    #[arg(long, value_name = "PATH", value_delimiter = ',', env = "LUMOS_ALLOW_PATHS")]
+    pub(crate) allow_path: Vec<PathBuf>,
     /// Milliseconds that every scripted reply takes, to rehearse a fleet without models.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, env = "LUMOS_SCRIPT_LATENCY")]
     pub(crate) script_latency: u64,
@@ -152,9 +175,11 @@ pub(crate) struct CancelArgs {
                         lumos merge runs/part-1 runs/part-2 --into runs/sweep"
 )]
 pub(crate) struct MergeArgs {
-    /// Folders of all parts.
+    /// All parts: their folders, or their names below --output-path.
     #[arg(required = true)]
     pub(crate) parts: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) runs: super::RunsArgs,
     /// The folder of the whole run; it must not be there yet.
     #[arg(long, value_name = "DIR")]
     pub(crate) into: PathBuf,

@@ -15,7 +15,8 @@ pub(crate) struct MemoryArgs {
     /// (where --memory holds each of them and not all), always, never; changes no result [default: auto]
     #[arg(long, value_name = "WHEN", env = "LUMOS_SWAP")]
     pub(crate) swap: Option<Swap>,
-    /// Episodes driven side by side [default: as --batch-size, or 64; 256 where models take turns, so that phases are long]
+    /// Episodes driven side by side [default: as --batch-size; else 8 for each core where models are
+    /// computed on the CPU, at most 64, and 64 elsewhere; 256 where models take turns, so that phases are long]
     #[arg(long, value_name = "N", env = "LUMOS_PLACES")]
     pub(crate) places: Option<u32>,
 }

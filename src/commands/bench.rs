@@ -18,6 +18,10 @@ const SEED: u64 = 1;
 
 pub(crate) async fn run(arguments: &BenchArgs) -> Outcome {
     let BenchCommand::Engine(arguments) = &arguments.what;
+    arguments.output.as_deref().map_or(Ok(()), crate::writable::check_file)?;
+    if let Some(folder) = &arguments.save_weights {
+        crate::writable::check_folder(folder, Some("--save-weights"))?;
+    }
     if let (Some(folder), Some(shape)) = (&arguments.save_weights, arguments.random_weights) {
         shape.write(SEED, arguments.dtype, folder).map_err(Failure::usage)?;
         eprintln!("{shape} as {} in {}", arguments.dtype, folder.display());

@@ -1,9 +1,10 @@
 //! `lumos complete`: generation by hand.
 
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, Read, Write};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lumos_engine::{Engine, Finish, GenerateRequest, Generation, Input, Sampling, Stop};
+use lumos_environments::lines::LineReader;
 use lumos_tasks::{Formulation, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -52,14 +53,13 @@ fn prompts(arguments: &CompleteArgs) -> Result<Vec<Line>, Failure> {
         Some(prompt) => Ok(vec![Line { prompt: prompt.to_owned(), id: None }]),
         None => {
             let mut lines = Vec::new();
-            for (index, line) in io::stdin().lock().lines().enumerate() {
-                let line = line?;
-                if !line.trim().is_empty() {
-                    lines.push(serde_json::from_str(&line).map_err(|error| {
-                        Failure::input(format!("standard input, line {}: {error}", index + 1))
-                            .hint(r#"each line is one object: {"prompt": "…"}"#)
-                    })?);
-                }
+            for line in LineReader::new(io::stdin().lock()) {
+                let (number, line) =
+                    line.map_err(|error| Failure::input(format!("standard input, {error}")))?;
+                lines.push(serde_json::from_str(&line).map_err(|error| {
+                    Failure::input(format!("standard input, line {number}: {error}"))
+                        .hint(r#"each line is one object: {"prompt": "…"}"#)
+                })?);
             }
             Ok(lines)
         }
@@ -78,7 +78,6 @@ async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
     let source = local_model::source(&arguments.model, role, formulation)?;
     let device = crate::settings::placement(&arguments.engine)?.of(role);
     let settings = crate::settings::engine(&arguments.engine, device)?;
-    let settings = settings.of_source(&source);
     let options = settings.options();
     let loading = tokio::task::spawn_blocking(move || Engine::load(source, options));
     loading.await?.map_err(Failure::usage)

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use crate::cli::DoctorArgs;
 use crate::exit::{Exit, Outcome};
+use crate::table;
 
 /// Everything that is looked at.
 #[derive(Serialize)]
@@ -66,7 +67,8 @@ pub(crate) fn run(arguments: &DoctorArgs) -> Outcome {
         serde_json::to_writer(&mut out, &report)?;
         writeln!(out)?;
     } else {
-        write!(out, "{}", text(&report))?;
+        let width = table::width();
+        text(&report).lines().try_for_each(|line| out.write_all(table::wrapped(line, width).as_bytes()))?;
     }
     Ok(Exit::Complete)
 }

@@ -88,7 +88,8 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> Outcome {
         .flat_map(|one| one.models.iter().map(|(role, model)| (*role, one.formulation, &model.name)))
         .filter_map(|(role, formulation, name)| Engine::of(role, formulation, name, spec.device.of(role)))
         .collect();
-    let known = arguments.like.as_deref().map(tokens_of).transpose()?.unwrap_or_default();
+    let like = arguments.like.as_deref().map(|run| arguments.runs.folder(run)).transpose()?;
+    let known = like.as_deref().map(tokens_of).transpose()?.unwrap_or_default();
     let report = match (&arguments.bench, arguments.random_weights) {
         (Some(path), _) => read(path)?,
         (None, Some(shape)) => measure_shape(shape, arguments.dtype).await?,

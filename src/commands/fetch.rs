@@ -1,20 +1,31 @@
 //! `lumos fetch`: benchmark data, verified.
 
+use std::io::ErrorKind;
+
 use indicatif::{ProgressBar, ProgressStyle};
 use lumos_benchmarks::Benchmark;
 
 use crate::cli::FetchArgs;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::fetch::{Download, Fetched, client, fetch};
+use crate::fetch::{Download, FetchError, Fetched, client, fetch};
 
 pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> Outcome {
-    let names = arguments.tasks.iter().flat_map(|names| names.split(',')).filter(|name| !name.is_empty());
+    let names = crate::settings::named(&arguments.tasks);
     let benchmarks: Vec<&'static dyn Benchmark> =
-        names.map(crate::settings::benchmark).collect::<Result<_, _>>()?;
+        names.iter().map(|name| crate::settings::benchmark(name)).collect::<Result<_, _>>()?;
+    let is_named =
+        |name: &str| arguments.tasks.iter().flat_map(|names| names.split(',')).any(|one| one.trim() == name);
     let client = client()?;
     for benchmark in benchmarks {
         if benchmark.downloads().is_empty() {
             let name = benchmark.name();
+            // A pattern means what there is.
+            if !is_named(name) {
+                eprintln!(
+                    "not downloaded: {name}, whose authors distribute the files themselves (docs/{name}.md)"
+                );
+                continue;
+            }
             return Err(Failure::input(format!("the files of {name} are given out by their authors only"))
                 .hint(format!("docs/{name}.md says how to get them and where to put them")));
         }
@@ -43,11 +54,7 @@ pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> Outcome {
             })
             .await;
             bar.finish_and_clear();
-            match fetched.map_err(|error| {
-                Failure::from(error).hint(
-                    "the same command goes on where the download broke off; --mirror URL takes the files from elsewhere",
-                )
-            })? {
+            match fetched.map_err(failure)? {
                 Fetched::Present => println!("{}: present, sha256 verified", download.destination.display()),
                 Fetched::Downloaded { bytes } => {
                     println!("{}: {bytes} bytes, sha256 verified", download.destination.display());
@@ -56,4 +63,20 @@ pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> Outcome {
         }
     }
     Ok(Exit::Complete)
+}
+
+/// What cannot be written here is not downloaded again.
+fn failure(error: FetchError) -> Failure {
+    match error {
+        FetchError::Local { path, source } if source.kind() == ErrorKind::StorageFull => {
+            Failure::from(anyhow::Error::new(source).context(format!("cannot write to `{}`", path.display())))
+        }
+        FetchError::Local { path, source } => {
+            Failure::input(format!("cannot write to `{}`: {source}", path.display()))
+                .hint("name a folder that you may write to with --data DIR (LUMOS_DATA)")
+        }
+        FetchError::Download(error) => Failure::from(error).hint(
+            "the same command goes on where the download broke off; --mirror URL takes the files from elsewhere",
+        ),
+    }
 }

@@ -7,23 +7,27 @@ use std::sync::Arc;
 use lumos_coordinator::dispatch::Summary;
 use lumos_coordinator::export;
 use lumos_coordinator::judge::{self, Asked, JudgeError, Pass};
-use lumos_coordinator::report::Format;
+use lumos_coordinator::report::Render;
 use lumos_tasks::{Formulation, NanoDollars, Role, Swap};
 use lumos_worker::Models;
 use lumos_worker::model::{Identified, ModelsSettings, Pricing};
+use lumos_worker::stall::{Wait, reminded};
 use lumos_worker::tools::ToolSets;
 
 use super::report::open;
-use super::run::{arrange_all, fleet_of};
+use super::run::{arrange_all, fleet_of, stall_warning};
 use crate::budget::Budget;
 use crate::cli::ScoreArgs;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupts;
 use crate::planning::model_record;
-use crate::session::{Means, Output, Session};
+use crate::session::{Means, Output, Session, terminal};
 use crate::settings;
 
 pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outcome {
+    let run = arguments.runs.folder(&arguments.run)?;
+    let name = &settings::model_name(name.to_owned());
+    crate::writable::check_folder(&run, None)?;
     let scorings = settings::scorings(&arguments.scoring)?;
     let device = settings::placement(&arguments.engine)?;
     let engine = settings::engine(&arguments.engine, device.of(Role::Judge))?;
@@ -32,13 +36,14 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outco
     let judge = identify(&models, name).await?;
     check_budget(&models, name, arguments.max_cost)?;
     let fleet = fleet_of(&arguments.fleet).await?;
+    let stall_warning = stall_warning(&arguments.fleet)?;
     if fleet.is_none() {
         // What does not fit is said before the pass has a folder.
         let alone = vec![Arc::new(judge::configuration(&judge.identity))];
         arrange_all(alone, arguments.memory, Swap::default(), &models).await?;
     }
     let asked = Asked { model: model_record(judge), device, memory: arguments.memory };
-    let Pass { manifest, folder, checkpoint, unasked } = plan(&arguments.run, asked).await?;
+    let Pass { manifest, folder, checkpoint, unasked } = plan(&run, asked).await?;
     if !quiet {
         eprintln!("{} questions for the judge; {unasked} units have no prediction", manifest.planned());
     }
@@ -47,7 +52,8 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outco
         && checkpoint.settled() < manifest.planned()
         && let Some(identity) = planned.models.get(&Role::Judge)
     {
-        models.get(identity, Role::Judge, planned).await.map_err(Failure::usage)?;
+        let checking = models.check(identity, Role::Judge, planned);
+        reminded(stall_warning, Wait::Loading, checking).await.map_err(Failure::usage)?;
     }
     let means = match fleet {
         Some((server, settings)) => Means::Fleet { server, settings },
@@ -55,6 +61,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outco
             models,
             tools: Arc::new(ToolSets::default()),
             places: usize::try_from(arguments.concurrency).unwrap_or(usize::MAX),
+            stall_warning,
         },
     };
     let spent = spent(&checkpoint)?;
@@ -73,7 +80,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outco
     // The report reads the verdicts anew.
     session.checkpoint.close()?;
     let interrupted = interrupts.drain.is_cancelled();
-    report(arguments, &scorings)?;
+    report(&run, &scorings)?;
     Ok(conclude(summary, budget.as_deref(), interrupted))
 }
 
@@ -103,9 +110,7 @@ async fn plan(run: &Path, judge: Asked) -> Result<Pass, Failure> {
     let run = run.to_owned();
     tokio::task::spawn_blocking(move || {
         let (manifest, checkpoint) = open(&run)?;
-        let planned = judge::plan(&run, &manifest, &checkpoint, judge);
-        checkpoint.close()?;
-        planned.map_err(|error| match error {
+        judge::plan(&run, &manifest, &checkpoint, judge).map_err(|error| match error {
             error @ JudgeError::Unjudged(_) => Failure::usage(error),
             error => Failure::from(error),
         })
@@ -123,12 +128,11 @@ fn spent(checkpoint: &lumos_coordinator::Checkpoint) -> Result<NanoDollars, Fail
 }
 
 /// Writes the run's results again, with the verdicts.
-fn report(arguments: &ScoreArgs, scorings: &[lumos_benchmarks::Scoring]) -> Result<(), Failure> {
-    let (manifest, checkpoint) = open(&arguments.run)?;
-    let exported = export::export(&arguments.run, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
-    checkpoint.close()?;
+fn report(run: &Path, scorings: &[lumos_benchmarks::Scoring]) -> Result<(), Failure> {
+    let (manifest, checkpoint) = open(run)?;
+    let exported = export::export(run, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;
     let mut out = io::stdout().lock();
-    Format::Terminal.renderer().render(&exported.report, &mut out)?;
+    terminal().render(&exported.report, &mut out)?;
     out.flush()?;
     Ok(())
 }

@@ -1,15 +1,19 @@
-//! `lumos ls`: runs and benchmarks.
+//! `lumos ls`: runs, benchmarks and models.
 
 use std::io::{self, Write};
 use std::path::Path;
 
-use comfy_table::{ContentArrangement, Table, presets};
+use bytesize::ByteSize;
 use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::{Checkpoint, CheckpointError};
+use lumos_coordinator::{CheckpointError, CheckpointReader};
+use lumos_tasks::{Formulation, Role};
+use lumos_worker::hub::{CachedModel, HubSettings, cached};
+use lumos_worker::model::{LumosName, builtin_bytes};
 use serde_json::json;
 
 use crate::cli::{Listing, LsArgs};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::table::{self, Column};
 
 pub(crate) fn run(arguments: &LsArgs) -> Outcome {
     match arguments.what {
@@ -18,24 +22,37 @@ pub(crate) fn run(arguments: &LsArgs) -> Outcome {
             tasks(arguments.json)?;
             Ok(Exit::Complete)
         }
+        Listing::Models => {
+            models(arguments.json)?;
+            Ok(Exit::Complete)
+        }
     }
 }
 
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_preset(presets::NOTHING)
-        .set_content_arrangement(ContentArrangement::Disabled)
-        .set_header(header);
-    table
+/// Rows for people as a table, or one JSON object a line.
+fn write(
+    columns: &[Column],
+    rows: &[Vec<String>],
+    objects: &[serde_json::Value],
+    json: bool,
+) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        return objects.iter().try_for_each(|object| writeln!(out, "{object}"));
+    }
+    out.write_all(table::render(columns, rows, table::width()).as_bytes())
 }
 
 /// How far a run is, in words.
 fn state(folder: &Path, planned: u64) -> (Option<u64>, String) {
-    match Checkpoint::open(&folder.join("checkpoint")) {
+    match CheckpointReader::open(&folder.join("checkpoint")) {
         Ok(checkpoint) => {
             let settled = checkpoint.settled();
-            let state = if settled >= planned { "complete" } else { "outstanding" };
+            let state = match settled >= planned {
+                _ if checkpoint.is_in_use() => "running",
+                true => "complete",
+                false => "outstanding",
+            };
             (Some(settled), state.to_owned())
         }
         Err(CheckpointError::InUse { .. }) => (None, "running".to_owned()),
@@ -44,13 +61,22 @@ fn state(folder: &Path, planned: u64) -> (Option<u64>, String) {
     }
 }
 
+const RUNS: [Column; 7] = [
+    Column::new("run"),
+    Column::new("created").rank(1),
+    Column::new("tasks").rank(2),
+    Column::new("formulations").rank(4),
+    Column::new("models").rank(3),
+    Column::new("settled").right(),
+    Column::new("state"),
+];
+
 fn runs(arguments: &LsArgs) -> Outcome {
-    let mut out = io::stdout().lock();
-    let path = &arguments.output_path;
+    let path = &arguments.runs.output_path;
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("there are no runs below {}; `lumos run` makes one", path.display());
+            eprintln!("no runs found below {}; `lumos run` creates one", path.display());
             return Ok(Exit::Complete);
         }
         Err(error) => return Err(Failure::input(format!("cannot read {}: {error}", path.display()))),
@@ -64,27 +90,22 @@ fn runs(arguments: &LsArgs) -> Outcome {
         }
     }
     found.sort_by(|left, right| (left.0, &left.1).cmp(&(right.0, &right.1)));
-    let mut table = table(&["run", "created", "tasks", "formulations", "models", "settled", "state"]);
+    let (mut rows, mut objects) = (Vec::new(), Vec::new());
     for (created, folder, manifest) in &found {
         let (settled, state) = state(folder, manifest.planned());
         let spec = &manifest.spec;
         let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>();
         let mut models: Vec<_> = manifest.models.iter().map(|model| model.identity.name.as_str()).collect();
         models.dedup();
-        if arguments.json {
-            writeln!(
-                out,
-                "{}",
-                json!({
-                    "run": folder, "created": created, "tasks": spec.tasks, "formulations": formulations,
-                    "models": models, "planned": manifest.planned(), "settled": settled, "state": state,
-                })
-            )?;
-            continue;
-        }
+        // By this name it is found again.
+        let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
+        objects.push(json!({
+            "run": folder, "name": name, "created": created, "tasks": spec.tasks, "formulations": formulations,
+            "models": models, "planned": manifest.planned(), "settled": settled, "state": state,
+        }));
         let settled = settled.map_or_else(|| "?".to_owned(), |settled| settled.to_string());
-        table.add_row([
-            folder.display().to_string(),
+        rows.push(vec![
+            name,
             created.strftime("%Y-%m-%d %H:%M").to_string(),
             spec.tasks.join(", "),
             formulations.join(", "),
@@ -93,15 +114,20 @@ fn runs(arguments: &LsArgs) -> Outcome {
             state,
         ]);
     }
-    if !arguments.json {
-        writeln!(out, "{table}")?;
-    }
+    write(&RUNS, &rows, &objects, arguments.json)?;
     Ok(Exit::Complete)
 }
 
+const TASKS: [Column; 5] = [
+    Column::new("task"),
+    Column::new("title").rank(2),
+    Column::new("data file").rank(1),
+    Column::new("formulations"),
+    Column::new("published"),
+];
+
 fn tasks(json: bool) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    let mut table = table(&["task", "title", "data file", "formulations", "published"]);
+    let (mut rows, mut objects) = (Vec::new(), Vec::new());
     for benchmark in lumos_benchmarks::all() {
         let formulations: Vec<_> = benchmark.formulations().iter().map(|one| one.name()).collect();
         let main = benchmark.metrics().first().map_or("", |metric| metric.name);
@@ -113,27 +139,65 @@ fn tasks(json: bool) -> io::Result<()> {
                 metric => format!("{} {} ({metric})", figure.system, figure.percent),
             })
             .collect();
-        if json {
-            writeln!(
-                out,
-                "{}",
-                json!({
-                    "task": benchmark.name(), "title": benchmark.title(), "data_file": benchmark.data_file(),
-                    "formulations": formulations, "published": published,
-                })
-            )?;
-        } else {
-            table.add_row([
-                benchmark.name().to_owned(),
-                benchmark.title().to_owned(),
-                benchmark.data_file().to_owned(),
-                formulations.join(", "),
-                published.join("\n"),
-            ]);
-        }
+        objects.push(json!({
+            "task": benchmark.name(), "title": benchmark.title(), "data_file": benchmark.data_file(),
+            "formulations": formulations, "published": published,
+        }));
+        rows.push(vec![
+            benchmark.name().to_owned(),
+            benchmark.title().to_owned(),
+            benchmark.data_file().to_owned(),
+            formulations.join(", "),
+            published.join("\n"),
+        ]);
     }
-    if !json {
-        writeln!(out, "{table}")?;
+    write(&TASKS, &rows, &objects, json)
+}
+
+const MODELS: [Column; 4] = [
+    Column::new("model"),
+    Column::new("size").right(),
+    Column::new("formulations").rank(1),
+    Column::new("where"),
+];
+
+/// What `--model` takes without a download, and the short names of the published pairs.
+fn models(json: bool) -> Result<(), Failure> {
+    let (mut rows, mut objects) = (Vec::new(), Vec::new());
+    let mut add = |model: &str, bytes: Option<u64>, formulations: &[Formulation], kind: &str, place: &str| {
+        let formulations: Vec<_> = formulations.iter().map(|one| one.name()).collect();
+        let size = bytes.map_or_else(|| "—".to_owned(), |bytes| ByteSize(bytes).to_string());
+        objects.push(json!({
+            "model": model, "kind": kind, "bytes": bytes, "formulations": formulations, "where": place,
+        }));
+        rows.push(vec![model.to_owned(), size, formulations.join(", "), place.to_owned()]);
+    };
+    let shipped = [Formulation::Iterative, Formulation::OneTime];
+    add("builtin:tiny", Some(builtin_bytes()), &shipped, "builtin", "this program");
+    let cache = HubSettings::from_environment().map_err(Failure::usage)?.cache;
+    let found = cached(&cache)
+        .map_err(|error| Failure::input(format!("cannot read {}: {error}", cache.display())))?;
+    for model in &found {
+        let CachedModel { id, revision, bytes, .. } = model;
+        let place = if model.usable { "hub cache" } else { "hub cache, incomplete" };
+        add(&format!("candle:{id}@{revision}"), Some(*bytes), &[], "hub", place);
     }
-    Ok(())
+    for pair in LumosName::all() {
+        let ids = |formulation: Formulation| {
+            [Role::Planner, Role::Grounder]
+                .map(|role| pair.resolve(role, formulation).map(|name| name.id().to_owned()))
+        };
+        let is_cached = |formulation: &Formulation| {
+            ids(*formulation)
+                .iter()
+                .flatten()
+                .all(|id| found.iter().any(|model| model.usable && model.id == *id))
+        };
+        let place = match pair.formulations().iter().all(is_cached) {
+            true => "alias, in the hub cache",
+            false => "alias, downloaded when used",
+        };
+        add(&pair.to_string(), None, pair.formulations(), "alias", place);
+    }
+    Ok(write(&MODELS, &rows, &objects, json)?)
 }

@@ -8,8 +8,9 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::session::{self, Output};
 
 pub(crate) async fn run(arguments: &MergeArgs) -> Outcome {
-    let (parts, into, incomplete) =
-        (arguments.parts.clone(), arguments.into.clone(), arguments.allow_incomplete);
+    crate::writable::check_folder(&arguments.into, Some("--into"))?;
+    let parts: Result<Vec<_>, _> = arguments.parts.iter().map(|part| arguments.runs.folder(part)).collect();
+    let (parts, into, incomplete) = (parts?, arguments.into.clone(), arguments.allow_incomplete);
     let merged = tokio::task::spawn_blocking(move || merge(&parts, &into, incomplete))
         .await?
         .map_err(Failure::usage)?;

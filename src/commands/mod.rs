@@ -11,6 +11,7 @@ pub(crate) mod fetch;
 pub(crate) mod judge;
 pub(crate) mod ls;
 pub(crate) mod merge;
+pub(crate) mod repair;
 pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod run;

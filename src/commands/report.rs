@@ -4,27 +4,55 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-use lumos_coordinator::manifest::Manifest;
-use lumos_coordinator::{Checkpoint, report};
+use lumos_benchmarks::Scoring;
+use lumos_coordinator::manifest::{FILE_NAME, Manifest};
+use lumos_coordinator::report::Format;
+use lumos_coordinator::{CheckpointReader, report};
 
 use crate::cli::ReportArgs;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::session::checkpoint_failure;
+use crate::session::{checkpoint_failure, terminal};
 use crate::settings;
 
-/// A run that is there: its manifest and its checkpoint.
-pub(super) fn open(folder: &Path) -> Result<(Manifest, Checkpoint), Failure> {
-    let manifest = Manifest::read(folder)
+/// A run that is there: its manifest, and its checkpoint to be read.
+pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failure> {
+    let mut manifest = Manifest::read(folder)
         .map_err(|error| Failure::usage(error).hint("`lumos ls` lists the runs there are"))?;
-    let checkpoint = Checkpoint::open(&folder.join("checkpoint")).map_err(checkpoint_failure)?;
+    let checkpoint = CheckpointReader::open(&folder.join("checkpoint")).map_err(checkpoint_failure)?;
+    restore_scoring(folder, &mut manifest, &checkpoint)?;
     Ok((manifest, checkpoint))
 }
 
+/// Takes the scorings that the run was planned with, and says so where the manifest was edited since.
+fn restore_scoring(
+    folder: &Path,
+    manifest: &mut Manifest,
+    checkpoint: &CheckpointReader,
+) -> Result<(), Failure> {
+    let planned = checkpoint.plan()?.map(|mark| mark.scoring).unwrap_or_default();
+    if !planned.is_empty() && planned != manifest.spec.scoring {
+        let names = |scorings: &[Scoring]| {
+            scorings.iter().map(|scoring| scoring.name()).collect::<Vec<_>>().join(", ")
+        };
+        tracing::warn!(
+            "{}: `scoring` was changed to [{}] after planning; using [{}], which the run was planned with (--scoring selects others)",
+            folder.join(FILE_NAME).display(),
+            names(&manifest.spec.scoring),
+            names(&planned)
+        );
+        manifest.spec.scoring = planned;
+    }
+    Ok(())
+}
+
 pub(crate) fn run(arguments: &ReportArgs) -> Outcome {
-    let (manifest, checkpoint) = open(&arguments.run)?;
+    let (manifest, checkpoint) = open(&arguments.runs.folder(&arguments.run)?)?;
     let scorings = settings::scorings(&arguments.scoring)?;
     let report = report::report(&manifest, &checkpoint, &scorings)?;
-    let renderer = arguments.format.renderer();
+    let renderer = match (arguments.format, &arguments.output) {
+        (Format::Terminal, None) => Box::new(terminal()),
+        (format, _) => format.renderer(),
+    };
     match &arguments.output {
         Some(path) => {
             let file = File::create(path)

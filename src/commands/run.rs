@@ -13,6 +13,7 @@ use lumos_coordinator::{Checkpoint, ResolvedSpec};
 use lumos_queue::nats::Server;
 use lumos_tasks::{Configuration, Swap};
 use lumos_worker::Models;
+use lumos_worker::stall::{Wait, reminded};
 use lumos_worker::tools::ToolSets;
 
 use crate::cli::{EngineArgs, FleetArgs, MemoryArgs, ResumeArgs, RunArgs};
@@ -21,6 +22,7 @@ use crate::fleet;
 use crate::planning::{self, Planned};
 use crate::session::{self, Output};
 use crate::settings;
+use crate::writable;
 
 /// Where in a run's folder pictures of its steps lie.
 const SCREENSHOTS: &str = "screenshots";
@@ -31,14 +33,22 @@ struct Means {
     tools: Arc<ToolSets>,
     /// The queue whose workers do it, in place of this process.
     fleet: Option<(Server, FleetSettings)>,
+    /// How long there may be no progress before a warning says what is waited for; never if zero.
+    stall_warning: Duration,
 }
 
 impl Means {
-    fn of(spec: &ResolvedSpec, engine: &EngineArgs, screenshots: bool) -> Result<Self, Failure> {
+    fn of(
+        spec: &ResolvedSpec,
+        engine: &EngineArgs,
+        screenshots: bool,
+        fleet: &FleetArgs,
+    ) -> Result<Self, Failure> {
         Ok(Self {
             models: Arc::new(Models::new(settings::models_of(spec, engine)?)),
             tools: Arc::new(ToolSets::with_screenshots(screenshots.then(|| spec.folder().join(SCREENSHOTS)))),
             fleet: None,
+            stall_warning: stall_warning(fleet)?,
         })
     }
 
@@ -46,6 +56,11 @@ impl Means {
     async fn with_fleet(self, arguments: &FleetArgs) -> Result<Self, Failure> {
         Ok(Self { fleet: fleet_of(arguments).await?, ..self })
     }
+}
+
+/// How long there may be no progress before a warning says what is waited for.
+pub(super) fn stall_warning(arguments: &FleetArgs) -> Result<Duration, Failure> {
+    super::worker::seconds("--stall-warning", arguments.stall_warning)
 }
 
 /// The queue that is named, and how a run is spread over its workers.
@@ -61,6 +76,8 @@ pub(super) async fn fleet_of(arguments: &FleetArgs) -> Result<Option<(Server, Fl
     .await?;
     let settings = FleetSettings {
         priority: arguments.priority,
+        drain_grace: super::worker::seconds("--grace", arguments.grace)?,
+        stall_warning: stall_warning(arguments)?,
         address: access.url().to_owned(),
         ..FleetSettings::default()
     };
@@ -75,8 +92,16 @@ pub(crate) async fn run(arguments: &RunArgs, quiet: bool) -> Outcome {
         record: arguments.output.record.clone(),
         fail_under: arguments.limits.fail_under,
     };
-    let means = Means::of(&spec, &arguments.engine, arguments.output.screenshots)?;
+    check_outputs(&spec.folder(), output.record.as_deref())?;
+    let means = Means::of(&spec, &arguments.engine, arguments.output.screenshots, &arguments.fleet)?;
     start(spec, means.with_fleet(&arguments.fleet).await?, &output).await
+}
+
+/// Checks that what a run leaves can be written, before anything is computed.
+fn check_outputs(folder: &Path, record: Option<&Path>) -> Result<(), Failure> {
+    writable::check_folder(folder, Some("--output-path (LUMOS_OUTPUT_PATH)"))?;
+    // A folder of the run itself is made before its files.
+    record.filter(|file| !file.starts_with(folder)).map_or(Ok(()), writable::check_file)
 }
 
 /// Plans a run and goes on with it, wherever it stands.
@@ -108,7 +133,8 @@ async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> Outcome {
         let stored =
             items.iter().try_fold(0, |stored, one| one.store(&checkpoint).map(|count| stored + count));
         let marked = stored.and_then(|items| {
-            let mark = PlanMark { identity: manifest.identity.clone(), items };
+            let scoring = manifest.spec.scoring.clone();
+            let mark = PlanMark { identity: manifest.identity.clone(), items, scoring };
             checkpoint.plan_complete(&mark).map_err(Failure::from)
         });
         if let Err(failure) = marked {
@@ -122,8 +148,10 @@ async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> Outcome {
 }
 
 pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
-    let folder = &arguments.run;
+    let folder = &arguments.runs.folder(&arguments.run)?;
     let mut manifest = Manifest::read(folder).map_err(manifest_failure)?;
+    writable::check_folder(folder, None)?;
+    arguments.record.as_deref().map_or(Ok(()), writable::check_file)?;
     remember(&mut manifest.spec, &arguments.memory);
     let output = Output { quiet, json: arguments.json, record: arguments.record.clone(), fail_under: None };
     let checkpoint = session::open(folder, Checkpoint::create).await?;
@@ -132,12 +160,12 @@ pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
         checkpoint.close()?;
         let mut spec = manifest.spec;
         (spec.output_path, spec.name) = named(folder)?;
-        let means = Means::of(&spec, &EngineArgs::default(), arguments.screenshots)?;
+        let means = Means::of(&spec, &EngineArgs::default(), arguments.screenshots, &arguments.fleet)?;
         return start(spec, means.with_fleet(&arguments.fleet).await?, &output).await;
     }
     let mut spec = manifest.spec.clone();
     (spec.output_path, spec.name) = named(folder)?;
-    let means = Means::of(&spec, &EngineArgs::default(), arguments.screenshots)?;
+    let means = Means::of(&spec, &EngineArgs::default(), arguments.screenshots, &arguments.fleet)?;
     let means = means.with_fleet(&arguments.fleet).await?;
     check_models(&manifest, &means.models).await?;
     go_on(manifest, folder, checkpoint, &means, &output, false).await
@@ -251,6 +279,7 @@ async fn go_on(
             models: Arc::clone(&means.models),
             tools: Arc::clone(&means.tools),
             places: settings::places(&manifest.spec, in_phases),
+            stall_warning: means.stall_warning,
         },
     };
     let session = session::Session { manifest, folder: folder.to_owned(), checkpoint, means: by, in_phases };
@@ -261,7 +290,8 @@ async fn go_on(
 
 pub(crate) async fn validate(arguments: &RunArgs) -> Outcome {
     let spec = settings::resolve(arguments)?;
-    let means = Means::of(&spec, &arguments.engine, false)?;
+    check_outputs(&spec.folder(), arguments.output.record.as_deref())?;
+    let means = Means::of(&spec, &arguments.engine, false, &arguments.fleet)?;
     let Planned { manifest, .. } = prepare(spec, &means).await?;
     let in_phases = arrange_here(&manifest, &manifest.spec, &means).await?;
     load(&manifest, &means).await?;
@@ -300,7 +330,8 @@ pub(crate) async fn validate(arguments: &RunArgs) -> Outcome {
 
 async fn prepare(spec: ResolvedSpec, means: &Means) -> Result<Planned, Failure> {
     let (models, tools) = (Arc::clone(&means.models), Arc::clone(&means.tools));
-    tokio::task::spawn_blocking(move || planning::plan(spec, &models, &tools)).await?
+    let planning = tokio::task::spawn_blocking(move || planning::plan(spec, &models, &tools));
+    reminded(means.stall_warning, Wait::Planning, planning).await?
 }
 
 /// Loads every model and sets every tool up, so that what is wrong with one is said before anything runs.
@@ -309,6 +340,10 @@ async fn load(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
     if means.fleet.is_some() {
         return Ok(());
     }
+    reminded(means.stall_warning, Wait::Loading, load_here(manifest, means)).await
+}
+
+async fn load_here(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
     let mut seen = BTreeSet::new();
     let mut models = Vec::new();
     for planned in &manifest.configurations {
@@ -328,7 +363,13 @@ async fn load(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
 
 fn manifest_failure(error: ManifestError) -> Failure {
     match error {
-        ManifestError::Io { .. } => Failure::from(error),
+        // A full disk is not a mistake of the user.
+        ManifestError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+            Failure::from(error)
+        }
+        ManifestError::Differs { .. } => {
+            Failure::usage(error).hint("choose another name with --name, or use the settings of the run")
+        }
         error => Failure::usage(error),
     }
 }

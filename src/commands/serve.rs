@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lumos_benchmarks::DataSource;
 use lumos_environments::shop::Goal;
+use lumos_worker::http_server::HttpLimits;
 use lumos_worker::sessions::catalogue::ShopFiles;
 use lumos_worker::sessions::shop::staff;
 use lumos_worker::sessions::site::{Site, serve};
@@ -32,7 +33,7 @@ async fn shop(arguments: &ServeShopArgs) -> Outcome {
     let listener = TcpListener::bind((arguments.bind, arguments.port)).await?;
     println!("http://{}/", listener.local_addr()?);
     let interrupts = Interrupts::watch();
-    serve(listener, Arc::new(site), interrupts.drain.clone().cancelled_owned()).await?;
+    serve(listener, Arc::new(site), HttpLimits::default(), interrupts.drain.clone()).await;
     Ok(Exit::Complete)
 }
 

@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: &ServeModelArgs, quiet: bool) -> Outcome {
     }
     let serve_settings = ServeSettings { key, ..ServeSettings::default() };
     let (drain, stop) = (interrupts.drain.clone(), interrupts.stop.clone());
-    serve_models(listener, models, serve_settings, drain, stop).await?;
+    serve_models(listener, models, serve_settings, drain, stop).await;
     Ok(if interrupts.stop.is_cancelled() { Exit::Interrupted } else { Exit::Complete })
 }
 
@@ -77,7 +77,7 @@ fn models_of(text: &str) -> Result<Vec<(String, ModelSource)>, Failure> {
         return Err(Failure::input(format!("--model {text} has no name before the ="))
             .hint("write --model NAME=candle:<folder>"));
     }
-    let parsed: ModelName = name.parse().map_err(Failure::usage)?;
+    let parsed = ModelName::given(name).map_err(Failure::usage)?;
     match parsed {
         ModelName::BuiltinTiny => TINY
             .into_iter()
@@ -103,10 +103,8 @@ fn models_of(text: &str) -> Result<Vec<(String, ModelSource)>, Failure> {
 }
 
 fn load(named: Vec<(String, ModelSource)>, engine: EngineSettings) -> Result<Vec<ServedModel>, Failure> {
-    let load = |(id, source): (String, ModelSource)| {
-        let engine = engine.of_source(&source);
-        ServedModel::load(id, source, engine).map_err(Failure::usage)
-    };
+    let load =
+        |(id, source): (String, ModelSource)| ServedModel::load(id, source, engine).map_err(Failure::usage);
     named.into_iter().map(load).collect()
 }
 

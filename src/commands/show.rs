@@ -9,17 +9,16 @@ use crate::cli::ShowArgs;
 use crate::exit::{Exit, Failure, Outcome};
 
 pub(crate) fn run(arguments: &ShowArgs) -> Outcome {
-    let (manifest, checkpoint) = open(&arguments.run)?;
+    let folder = arguments.runs.folder(&arguments.run)?;
+    let (manifest, checkpoint) = open(&folder)?;
     let found = find(&manifest, &checkpoint, &arguments.item, |planned| {
         arguments.task.as_ref().is_none_or(|task| planned.configuration.benchmark == *task)
     })?;
     if found.is_empty() {
-        return Err(Failure::input(format!(
-            "there is no item `{}` in {}",
-            arguments.item,
-            arguments.run.display()
-        ))
-        .hint("an item is named by its index (counted from 0), its name in the data set, or its unit's id"));
+        return Err(Failure::input(format!("item `{}` not found in {}", arguments.item, folder.display()))
+            .hint(
+                "an item is named by its index (counted from 0), its name in the data set, or its unit's id",
+            ));
     }
     let how =
         Show { colours: std::io::stdout().is_terminal(), prompts: arguments.prompts, ..Show::default() };

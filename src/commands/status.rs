@@ -3,7 +3,6 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use comfy_table::Table;
 use lumos_queue::nats::Server;
 use lumos_tasks::fleet::RunToken;
 use serde_json::json;
@@ -11,6 +10,7 @@ use serde_json::json;
 use crate::cli::{StatusArgs, WatchArgs};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::fleet::{connect, find_run, look, view};
+use crate::table::width;
 
 /// How long a queue is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,14 +30,18 @@ pub(crate) async fn status(arguments: &StatusArgs) -> Outcome {
 
 pub(crate) async fn watch(arguments: &WatchArgs) -> Outcome {
     let server = connect(&arguments.queue, "lumos watch", Some(PATIENCE)).await?;
-    let run = meant(&server, arguments.run.as_deref()).await?;
     let pause = Duration::try_from_secs_f64(arguments.interval.max(0.1)).unwrap_or(PATIENCE);
     let terminal = std::io::stdout().is_terminal();
     loop {
-        let text = match look(&server, run.as_ref()).await {
+        let looked = async {
+            // The run may be announced later.
+            let run = meant(&server, arguments.run.as_deref()).await?;
+            look(&server, run.as_ref()).await
+        };
+        let text = match looked.await {
             Ok((runs, workers)) => view::render(&runs, &workers, now(), width()),
-            // The server is away: it may come back.
-            Err(failure) => format!("{}\n", failure.error),
+            // The server cannot be reached, or the run does not exist yet: both may change.
+            Err(failure) => format!("{}; waiting\n", failure.error),
         };
         {
             let mut out = std::io::stdout().lock();
@@ -66,9 +70,4 @@ async fn meant(server: &Server, run: Option<&str>) -> Result<Option<RunToken>, F
 
 fn now() -> i64 {
     jiff::Timestamp::now().as_millisecond()
-}
-
-/// The columns of the terminal.
-fn width() -> u16 {
-    Table::new().width().unwrap_or(120)
 }

@@ -1,9 +1,10 @@
 //! `lumos tool`: one tool by hand.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 use futures::{StreamExt, TryStreamExt, stream};
+use lumos_environments::lines::LineReader;
 use lumos_tasks::families::qa::page::Page;
 use lumos_tasks::{Behaviour, MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
 use lumos_worker::tools::{ToolFault, ToolSets, Tools, rank_backend};
@@ -43,7 +44,7 @@ impl ByHand {
             "maths" => Ok(Self::Maths),
             "rank" => Ok(Self::Rank),
             "wiki" => Ok(Self::Wiki),
-            _ => Err(Failure::input(format!("there is no tool `{name}`; known are maths, rank and wiki"))),
+            _ => Err(Failure::input(format!("unknown tool `{name}`: expected maths, rank or wiki"))),
         }
     }
 
@@ -66,7 +67,7 @@ impl ByHand {
     }
 
     /// Reads a line of standard input.
-    fn read(self, line: &str, number: usize) -> Result<(Line, ToolCall), Failure> {
+    fn read(self, line: &str, number: u64) -> Result<(Line, ToolCall), Failure> {
         let bad = |error: String| {
             Failure::input(format!("standard input, line {number}: {error}")).hint(match self {
                 Self::Rank => r#"each line is one object: {"query": "…", "texts": ["…"], "titles": ["…"]}"#,
@@ -146,10 +147,9 @@ async fn one(tool: ByHand, tools: &dyn Tools, query: &str) -> Outcome {
 
 /// A result a line, in order. A query that a tool could not be asked is told in its line, and the others go on.
 async fn many(tool: ByHand, tools: &dyn Tools) -> Outcome {
-    let lines = io::stdin().lock().lines().enumerate().filter_map(|(index, line)| match line {
-        Ok(line) if line.trim().is_empty() => None,
-        Ok(line) => Some(tool.read(&line, index + 1)),
-        Err(error) => Some(Err(error.into())),
+    let lines = LineReader::new(io::stdin().lock()).map(|line| {
+        let (number, line) = line.map_err(|error| Failure::input(format!("standard input, {error}")))?;
+        tool.read(&line, number)
     });
     let asked = stream::iter(lines).map(|read| async {
         let (line, call) = read?;

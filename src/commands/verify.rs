@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use lumos_coordinator::Checkpoint;
+use lumos_coordinator::CheckpointReader;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::spec::BatchSize;
 use lumos_coordinator::walk::{UnitState, walk};
 use lumos_tasks::{EpisodeUnit, Item, Outcome as Episode, Step, UnitId};
-use lumos_worker::drive::Progress;
+use lumos_worker::activity::Progress;
 use lumos_worker::tools::ToolSets;
 use lumos_worker::{Limits, Models, drive};
 use serde::Serialize;
@@ -49,13 +49,14 @@ enum Comparison {
 }
 
 pub(crate) async fn run(arguments: &VerifyArgs) -> Outcome {
-    let (manifest, checkpoint) = open(&arguments.run)?;
+    let folder = arguments.runs.folder(&arguments.run)?;
+    let (manifest, checkpoint) = open(&folder)?;
     let sample = sample(&manifest, &checkpoint, arguments.sample)?;
     drop(checkpoint);
     if sample.is_empty() {
         return Err(Failure {
             exit: Exit::NothingSelected,
-            ..Failure::input(format!("{} has no settled unit", arguments.run.display()))
+            ..Failure::input(format!("{} has no settled unit", folder.display()))
         });
     }
     let batch_size = match arguments.batch_size.as_deref() {
@@ -157,7 +158,7 @@ fn check_tools(manifest: &Manifest, tools: &ToolSets) -> Result<(), Failure> {
 }
 
 /// The settled units with the smallest identities, which are hashes: the same ones every time, and spread evenly.
-fn sample(manifest: &Manifest, checkpoint: &Checkpoint, size: usize) -> Result<Vec<Sampled>, Failure> {
+fn sample(manifest: &Manifest, checkpoint: &CheckpointReader, size: usize) -> Result<Vec<Sampled>, Failure> {
     let mut chosen: BTreeMap<UnitId, Sampled> = BTreeMap::new();
     walk(manifest, checkpoint, |visit| {
         let UnitState::Settled(record) = &visit.state else { return Ok::<_, Failure>(()) };

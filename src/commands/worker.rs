@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lumos_tasks::Role;
 use lumos_worker::Models;
+use lumos_worker::access::AccessPolicy;
 use lumos_worker::fleet::{FleetError, FleetSettings, serve_fleet, worker_name};
 use lumos_worker::model::ModelsSettings;
 use lumos_worker::tools::ToolSets;
@@ -19,7 +20,14 @@ use crate::settings;
 
 pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
     let fleet = fleet_settings(arguments)?;
-    let models = Arc::new(Models::new(models_settings(arguments)?));
+    if let Some(spool) = &fleet.spool {
+        crate::writable::check_folder(spool, Some("--spool (LUMOS_SPOOL)"))?;
+    }
+    let access = AccessPolicy::of_worker(&arguments.allow_host, &arguments.allow_path).map_err(|error| {
+        Failure::input(format!("invalid value for --allow-host or --allow-path: {error}"))
+            .hint("write --allow-host grid.example:4444 --allow-path /models")
+    })?;
+    let models = Arc::new(Models::new(models_settings(arguments, &access)?));
     let interrupts = Interrupts::watch_releasing();
     let name = format!("lumos worker {}", fleet.name);
     let server = tokio::select! {
@@ -35,7 +43,8 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
             server.version()
         );
     }
-    let tools = Arc::new(ToolSets::with_screenshots(arguments.screenshots.clone()));
+    let tools = ToolSets::with_screenshots(arguments.screenshots.clone()).restricted_to(access);
+    let tools = Arc::new(tools);
     let served = serve_fleet(
         server.clone(),
         fleet,
@@ -75,6 +84,7 @@ fn fleet_settings(arguments: &WorkerArgs) -> Result<FleetSettings, Failure> {
         swap: arguments.swap.unwrap_or_default(),
         grace: seconds("--grace", arguments.grace)?,
         stall: seconds("--stall-limit", arguments.stall_limit)?,
+        stall_warning: seconds("--stall-warning", arguments.stall_warning)?,
         idle_exit: arguments.idle_exit.map(|limit| seconds("--idle-exit", limit)).transpose()?,
         spool: Some(spool),
         name,
@@ -86,14 +96,14 @@ fn default_spool(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("lumos-spool-{name}"))
 }
 
-fn models_settings(arguments: &WorkerArgs) -> Result<ModelsSettings, Failure> {
+fn models_settings(arguments: &WorkerArgs, access: &AccessPolicy) -> Result<ModelsSettings, Failure> {
     let mut names = BTreeMap::new();
     for text in &arguments.model_at {
         let (planned, here) = text.split_once('=').ok_or_else(|| {
             Failure::input(format!("--model-at {text} names one model"))
                 .hint("write --model-at candle:/planned/there=candle:/lies/here")
         })?;
-        names.insert(planned.to_owned(), here.to_owned());
+        names.insert(planned.to_owned(), settings::model_name(here.to_owned()));
     }
     let latency = Duration::from_millis(arguments.script_latency);
     let placement = settings::placement(&arguments.engine)?;
@@ -106,10 +116,12 @@ fn models_settings(arguments: &WorkerArgs) -> Result<ModelsSettings, Failure> {
         pinned_only: true,
         script_latency: (!latency.is_zero()).then_some(latency),
         names,
+        access: access.clone(),
     })
 }
 
-fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
+/// A flag's number of seconds.
+pub(super) fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
     Duration::try_from_secs_f64(value)
         .map_err(|_| Failure::input(format!("{flag} {value} is no number of seconds")))
 }

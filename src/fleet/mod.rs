@@ -73,19 +73,66 @@ pub(crate) async fn connect_to(
 
 /// A queue that refuses is wrong usage: its message says what to change.
 pub(crate) fn queue_failure(error: NatsError) -> Failure {
-    Failure::usage(error)
+    let hint = match &error {
+        NatsError::Tls(_) => Some(
+            "pass the certificate authority of the server as a PEM file: --queue-tls-ca ca.pem (LUMOS_QUEUE_TLS_CA)",
+        ),
+        NatsError::PlainText(_) => Some(
+            "turn TLS on in the server, or connect without it: --queue nats://host:4222 and no --queue-tls-ca",
+        ),
+        _ => None,
+    };
+    let failure = Failure::usage(error);
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
-/// Every value of a bucket that can be read; others are told of and passed over.
-pub(crate) async fn values<T: DeserializeOwned>(bucket: &KeyValue) -> Result<Vec<T>, Failure> {
-    let mut values = Vec::new();
+/// Entries of a notice's lists that are shown at most, and characters of an error about one.
+const MOST_LISTED: usize = 100;
+const LONGEST_ERROR: usize = 300;
+
+/// The values of a bucket that are what their keys say, each shortened as soon as it is read. Any party of the queue may
+/// have written them, so others are counted and skipped. A server that no coordinator has set up has none.
+async fn values<T: DeserializeOwned>(
+    bucket: Result<KeyValue, NatsError>,
+    key_of: impl Fn(&T) -> &str,
+    shorten: impl Fn(&mut T),
+) -> Result<Vec<T>, Failure> {
+    let bucket = match bucket {
+        Err(NatsError::Missing(_)) => return Ok(Vec::new()),
+        bucket => bucket.map_err(queue_failure)?,
+    };
+    let (mut values, mut renamed, mut malformed) = (Vec::new(), Vec::new(), Vec::new());
     for (key, bytes) in bucket.entries().await? {
         match serde_json::from_slice(&bytes) {
-            Ok(value) => values.push(value),
-            Err(error) => tracing::warn!(key, %error, "what stands in the bucket is none of ours"),
+            Ok(mut value) if key_of(&value) == key => {
+                shorten(&mut value);
+                values.push(value);
+            }
+            Ok(_) => renamed.push(key),
+            Err(error) => malformed.push((key, error)),
         }
     }
+    if let Some(key) = renamed.first() {
+        let notices = renamed.len();
+        tracing::warn!(notices, ?key, "ignoring a notice on the queue that is stored under another name");
+    }
+    if let Some((key, error)) = malformed.first() {
+        // As a literal: it may quote what a terminal obeys.
+        let error: String = error.to_string().chars().take(LONGEST_ERROR).collect();
+        tracing::warn!(notices = malformed.len(), ?key, ?error, "ignoring a malformed notice on the queue");
+    }
     Ok(values)
+}
+
+/// Leaves out what only a hostile worker's notice holds: lists of many short texts take far more memory than on the wire.
+fn shorten(notice: &mut WorkerNotice) {
+    for list in [&mut notice.refusals, &mut notice.holdings.tools] {
+        list.truncate(MOST_LISTED);
+        list.shrink_to_fit();
+    }
 }
 
 /// How runs and workers stand, oldest run first.
@@ -93,12 +140,14 @@ pub(crate) async fn look(
     server: &Server,
     run: Option<&RunToken>,
 ) -> Result<(Vec<RunStatus>, Vec<WorkerNotice>), Failure> {
-    let mut runs: Vec<RunStatus> = values(&server.status().await.map_err(queue_failure)?).await?;
+    let mut runs: Vec<RunStatus> =
+        values(server.status().await, |status: &RunStatus| status.run.as_str(), |_| {}).await?;
     if let Some(run) = run {
         runs.retain(|status| &status.run == run);
     }
     runs.sort_by_key(|status| status.started_ms);
-    let mut workers: Vec<WorkerNotice> = values(&server.workers().await.map_err(queue_failure)?).await?;
+    let mut workers: Vec<WorkerNotice> =
+        values(server.workers().await, |notice: &WorkerNotice| notice.name.as_str(), shorten).await?;
     workers.sort_by(|left, right| left.name.cmp(&right.name));
     Ok((runs, workers))
 }
@@ -111,16 +160,21 @@ pub(crate) async fn find_run(server: &Server, meant: &str) -> Result<RunToken, F
     if let Ok(manifest) = Manifest::read(Path::new(meant)) {
         return Ok(lumos_coordinator::fleet::run_token(&manifest));
     }
-    let notices: Vec<RunNotice> = values(&server.runs().await.map_err(queue_failure)?).await?;
+    let notices: Vec<RunNotice> =
+        values(server.runs().await, |notice: &RunNotice| notice.run.as_str(), |_| {}).await?;
     let mut found = notices.iter().filter(|notice| notice.name == meant);
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one.run.clone()),
-        (Some(_), Some(_)) => Err(Failure::input(format!("several runs are called {meant}"))
+        (Some(_), Some(_)) => Err(Failure::input(format!("several runs are called `{meant}`"))
             .hint("give the run's token; `lumos status` shows it")),
         (None, _) => {
             let names: Vec<_> = notices.iter().map(|notice| notice.name.as_str()).collect();
-            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            Err(Failure::input(format!("no run on this queue is called {meant}; there are: {known}")))
+            let known = if names.is_empty() {
+                "it has no runs".to_owned()
+            } else {
+                format!("its runs are {}", names.join(", "))
+            };
+            Err(Failure::input(format!("run `{meant}` not found on this queue: {}", view::printable(&known))))
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent, presets};
 use indicatif::{HumanCount, HumanDuration};
 use lumos_tasks::fleet::{PROTOCOL, RunState, RunStatus, WorkerNotice};
+
+use crate::table::{self, Column, wrapped};
 
 /// Cells of a bar.
 const BAR: usize = 30;
@@ -13,41 +14,77 @@ const BAR: usize = 30;
 /// A coordinator that has written nothing for so long is gone, or cut off.
 const SILENT_MS: i64 = 10_000;
 
+const CONFIGURATIONS: [Column; 7] = [
+    Column::new("configuration"),
+    Column::new("planned").right(),
+    Column::new("answered").right(),
+    Column::new("gave up").right(),
+    Column::new("faulted").right(),
+    Column::new("outstanding").right(),
+    Column::new("accuracy").right(),
+];
+
+const WORKERS: [Column; 8] = [
+    Column::new("worker"),
+    Column::new("device").rank(4),
+    Column::new("models").rank(1),
+    Column::new("places").right(),
+    Column::new("items/s").right().rank(2),
+    Column::new("tokens/s").right().rank(3),
+    Column::new("finished").right(),
+    Column::new("heartbeat"),
+];
+
+const FAULTS: [Column; 5] = [
+    Column::new("when"),
+    Column::new("unit"),
+    Column::new("attempt").rank(2),
+    Column::new("worker").rank(1),
+    Column::new("fault"),
+];
+
 /// Runs, workers and the latest faults.
 pub(crate) fn render(runs: &[RunStatus], workers: &[WorkerNotice], now_ms: i64, width: u16) -> String {
     let mut text = String::new();
     if runs.is_empty() {
-        text.push_str("no run is on this queue; `lumos run … --queue …` puts one there\n\n");
+        text.push_str("no runs on this queue; start one with `lumos run … --queue …`\n\n");
     }
     for run in runs {
         run_block(&mut text, run, now_ms, width);
     }
     worker_block(&mut text, workers, now_ms, width);
     fault_block(&mut text, runs, now_ms, width);
-    text
+    printable(&text)
+}
+
+/// A text without control characters other than line breaks: what others write on the queue must not reach the terminal
+/// as commands.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(|character: char| character.is_control() && character != '\n', "\u{fffd}")
+}
+
+/// Milliseconds since a time that another machine wrote.
+fn since(now_ms: i64, then_ms: i64) -> i64 {
+    now_ms.saturating_sub(then_ms)
 }
 
 fn run_block(text: &mut String, run: &RunStatus, now_ms: i64, width: u16) {
-    let sum = |of: fn(&lumos_tasks::fleet::ConfigurationStatus) -> u64| -> u64 {
-        run.configurations.iter().map(of).sum()
-    };
-    let planned = sum(|one| one.planned);
-    let settled = sum(|one| one.answered + one.gave_up);
-    let faulted = sum(|one| one.faulted);
+    let (planned, settled, faulted) = (run.planned(), run.settled(), run.faulted());
+    let silence = since(now_ms, run.written_ms);
     let state = match run.state {
-        RunState::Active if now_ms - run.written_ms > SILENT_MS => {
-            format!("its coordinator has been silent for {}", seconds(now_ms - run.written_ms))
+        RunState::Active if silence > SILENT_MS => {
+            format!("its coordinator has been silent for {}", seconds(silence))
         }
         RunState::Active => "active".to_owned(),
         RunState::Cancelled => "cancelled".to_owned(),
         RunState::Ended if settled == planned => "complete".to_owned(),
         RunState::Ended => "ended".to_owned(),
     };
-    let _ = writeln!(text, "{} · {state} · coordinator on {} · {}", run.name, run.host, run.run);
+    let heading = format!("{} · {state} · coordinator on {} · {}", run.name, run.host, run.run);
+    text.push_str(&wrapped(&heading, width));
     let share = if planned == 0 { 1.0 } else { settled as f64 / planned as f64 };
     let full = ((share * BAR as f64) as usize).min(BAR);
-    let _ = write!(
-        text,
+    let mut line = format!(
         "{}{} {:.1} %  {} of {}",
         "█".repeat(full),
         "░".repeat(BAR - full),
@@ -56,21 +93,21 @@ fn run_block(text: &mut String, run: &RunStatus, now_ms: i64, width: u16) {
         thousands(planned)
     );
     if run.state == RunState::Active {
-        let _ = write!(text, " · {} in flight", thousands(run.in_flight));
+        let _ = write!(line, " · {} in flight", thousands(run.in_flight));
         if run.units_per_second > 0.0 {
             let _ = write!(
-                text,
+                line,
                 " · {} items/s · {} tokens/s",
                 figure(run.units_per_second),
                 figure(run.tokens_per_second)
             );
-            let left = planned.saturating_sub(settled + faulted) as f64 / run.units_per_second;
+            let left = planned.saturating_sub(settled).saturating_sub(faulted) as f64 / run.units_per_second;
             if left >= 1.0 {
-                let _ = write!(text, " · {} left", seconds((left * 1000.0) as i64));
+                let _ = write!(line, " · {} left", seconds((left * 1000.0) as i64));
             }
         }
     }
-    text.push('\n');
+    text.push_str(&wrapped(&line, width));
     if run.recovered > 0 || run.duplicates > 0 {
         let _ = writeln!(
             text,
@@ -79,9 +116,9 @@ fn run_block(text: &mut String, run: &RunStatus, now_ms: i64, width: u16) {
             thousands(run.duplicates)
         );
     }
-    let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding", "accuracy"];
     let rows = run.configurations.iter().map(|one| {
-        let outstanding = one.planned.saturating_sub(one.answered + one.gave_up + one.faulted);
+        let ended = one.answered.saturating_add(one.gave_up).saturating_add(one.faulted);
+        let outstanding = one.planned.saturating_sub(ended);
         let accuracy = match one.correct {
             Some((correct, scored)) if scored > 0 => {
                 format!("{:.1} %", 100.0 * correct as f64 / scored as f64)
@@ -93,7 +130,7 @@ fn run_block(text: &mut String, run: &RunStatus, now_ms: i64, width: u16) {
         row.push(accuracy);
         row
     });
-    table(text, &header, 1, rows.collect(), width);
+    table(text, &CONFIGURATIONS, &rows.collect::<Vec<_>>(), width);
 }
 
 fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width: u16) {
@@ -101,15 +138,14 @@ fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width:
         text.push_str("no worker is registered; start some with `lumos worker --queue …`\n\n");
         return;
     }
-    let places: u32 = workers.iter().map(|worker| worker.holdings.places).sum();
-    let in_use: u32 = workers.iter().map(|worker| worker.in_use).sum();
+    let places: u64 = workers.iter().map(|worker| u64::from(worker.holdings.places)).sum();
+    let in_use: u64 = workers.iter().map(|worker| u64::from(worker.in_use)).sum();
     let _ = writeln!(text, "{} workers · {in_use} of {places} places in use", workers.len());
-    let header = ["worker", "device", "models", "places", "items/s", "tokens/s", "finished", "heartbeat"];
     let rows = workers.iter().map(|worker| {
         let mut models: Vec<&str> = worker.holdings.models.iter().map(|model| model.name.as_str()).collect();
         models.dedup();
         let models = if models.is_empty() { "—".to_owned() } else { models.join(", ") };
-        let mut heartbeat = format!("{} ago", seconds(now_ms - worker.written_ms));
+        let mut heartbeat = format!("{} ago", seconds(since(now_ms, worker.written_ms)));
         if worker.draining {
             heartbeat.push_str(", draining");
         }
@@ -130,10 +166,10 @@ fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width:
             heartbeat,
         ]
     });
-    table(text, &header, 3, rows.collect(), width);
+    table(text, &WORKERS, &rows.collect::<Vec<_>>(), width);
     for worker in workers {
         for refusal in &worker.refusals {
-            let _ = writeln!(text, "{}: {refusal}", worker.name);
+            text.push_str(&wrapped(&format!("{}: {refusal}", worker.name), width));
         }
     }
 }
@@ -147,37 +183,19 @@ fn fault_block(text: &mut String, runs: &[RunStatus], now_ms: i64, width: u16) {
     text.push_str("recent faults\n");
     let rows = faults.into_iter().take(10).map(|recent| {
         vec![
-            format!("{} ago", seconds(now_ms - recent.at_ms)),
+            format!("{} ago", seconds(since(now_ms, recent.at_ms))),
             recent.unit.short().to_owned(),
             recent.attempt.to_string(),
             recent.worker.clone(),
             recent.fault.to_string(),
         ]
     });
-    table(text, &["when", "unit", "attempt", "worker", "fault"], 5, rows.collect(), width);
+    table(text, &FAULTS, &rows.collect::<Vec<_>>(), width);
 }
 
-/// A table whose columns from `numbers` on, but the last, are aligned to the right.
-fn table(text: &mut String, header: &[&str], numbers: usize, rows: Vec<Vec<String>>, width: u16) {
-    let mut table = Table::new();
-    table
-        .load_preset(presets::NOTHING)
-        .set_style(TableComponent::HeaderLines, '─')
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(width)
-        .set_header(header.to_vec());
-    for row in rows {
-        table.add_row(row);
-    }
-    let last = header.len() - 1;
-    for (index, column) in table.column_iter_mut().enumerate() {
-        if index >= numbers && (index < last || header[last] == "accuracy") {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    for line in table.lines() {
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
+/// A table and an empty line.
+fn table(text: &mut String, columns: &[Column], rows: &[Vec<String>], width: u16) {
+    text.push_str(&table::render(columns, rows, width));
     text.push('\n');
 }
 
@@ -286,7 +304,42 @@ mod tests {
     #[test]
     fn an_empty_queue_says_what_to_do() {
         let text = render(&[], &[], NOW, 80);
-        assert!(text.contains("lumos run") && text.contains("lumos worker"), "{text}");
+        assert!(text.contains("no runs on this queue") && text.contains("lumos run"), "{text}");
+        assert!(text.contains("lumos worker"), "{text}");
+    }
+
+    #[test]
+    fn everything_fits_into_eighty_columns_and_the_remaining_time_stays() {
+        let mut refusing = worker("a-host-with-a-long-name.example.org-12345-6f", true);
+        refusing.refusals = vec!["model candle:/models/plan is not here ".repeat(4)];
+        let text = render(&[run()], &[worker("node-1-77-ab", false), refusing], NOW, 80);
+        for line in text.lines() {
+            assert!(line.chars().count() <= 80, "{line}\n{text}");
+        }
+        assert!(text.contains("left") && text.contains("outstanding") && text.contains("6f"), "{text}");
+    }
+
+    /// What any party of the queue may write: no number makes it fail, and no text reaches the terminal as a command.
+    #[test]
+    fn hostile_notices_are_shown_as_text() {
+        let mut status = run();
+        status.name = "\u{1b}]0;title\u{7}\u{1b}[2J".to_owned();
+        for configuration in &mut status.configurations {
+            configuration.answered = u64::MAX;
+            configuration.gave_up = u64::MAX;
+            configuration.faulted = u64::MAX;
+        }
+        status.written_ms = i64::MIN;
+        status.units_per_second = f64::NAN;
+        status.recent_faults[0].at_ms = i64::MIN;
+        let mut hostile = worker("w\u{9b}31m\r\u{8}", true);
+        hostile.holdings.places = u32::MAX;
+        hostile.in_use = u32::MAX;
+        hostile.written_ms = i64::MIN;
+        hostile.tokens_per_second = f64::INFINITY;
+        let other = WorkerNotice { written_ms: i64::MAX, ..hostile.clone() };
+        let text = render(&[status], &[hostile, other], NOW, 80);
+        assert!(!text.chars().any(|character| character.is_control() && character != '\n'), "{text:?}");
     }
 
     #[test]

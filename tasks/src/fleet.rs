@@ -21,7 +21,7 @@ use crate::unit::{Assignment, EpisodeUnit, Finished, WorkUnit};
 
 /// The version of everything in this module. Raised when a message changes its meaning; it is part of every name a
 /// queue uses, so that parties of different versions never take each other's messages.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Names a run on a shared queue: sixteen hexadecimal digits, so that it can stand in a subject.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -434,4 +434,26 @@ pub struct RunStatus {
     pub started_ms: i64,
     /// When this was written, milliseconds since 1970.
     pub written_ms: i64,
+}
+
+impl RunStatus {
+    /// Units planned, all configurations together.
+    pub fn planned(&self) -> u64 {
+        self.sum(|one| one.planned)
+    }
+
+    /// Units that ended with a prediction, or without one by the agent's own doing, all configurations together.
+    pub fn settled(&self) -> u64 {
+        self.sum(|one| one.answered.saturating_add(one.gave_up))
+    }
+
+    /// Units whose attempts are used up, all configurations together.
+    pub fn faulted(&self) -> u64 {
+        self.sum(|one| one.faulted)
+    }
+
+    /// Counts come from another machine: any number is possible.
+    fn sum(&self, count: fn(&ConfigurationStatus) -> u64) -> u64 {
+        self.configurations.iter().map(count).fold(0, u64::saturating_add)
+    }
 }

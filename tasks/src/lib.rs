@@ -18,6 +18,7 @@ pub mod placement;
 pub mod python;
 pub mod recorded;
 pub mod request;
+pub mod stall;
 pub mod unit;
 
 pub use call::{ChatReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply, WikiRequest};
@@ -31,4 +32,5 @@ pub use item::{AnswerForm, GoldStep, Item, Setup, Target, Task};
 pub use outcome::{Ending, Evidence, Fault, FaultKind, Outcome, Reason, Stage, Step, Telemetry};
 pub use placement::{Device, Placement, PlacementError, Swap};
 pub use request::{Completion, Finish, Input, Message, NanoDollars, Request, Role, Sampling, Stop};
+pub use stall::{Reminder, stall_message};
 pub use unit::{Assignment, EpisodeUnit, Finished, WorkUnit};

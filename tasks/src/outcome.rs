@@ -231,6 +231,9 @@ pub struct PlanEvidence {
     pub results: Option<BTreeMap<String, Value>>,
     /// The planner was still planning when its rounds were used up.
     pub rounds_exhausted: bool,
+    /// The exception that ends the original's run here: `KeyError`. Paper behaviour only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raised: Option<String>,
 }
 
 /// What an episode on a database ended with.

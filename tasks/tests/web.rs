@@ -1,7 +1,6 @@
 //! Sentences of gold actions beside those of the original, where `LUMOS_SHARED` names the folder with its recordings.
 
 use std::io::Read;
-use std::path::Path;
 
 use flate2::read::GzDecoder;
 use lumos_tasks::families::web::sentence;
@@ -9,12 +8,9 @@ use serde_json::Value;
 
 #[test]
 fn gold_actions_read_as_recorded() {
-    let Some(shared) = std::env::var_os("LUMOS_SHARED") else {
-        println!("skipped: LUMOS_SHARED is not set");
-        return;
-    };
+    let Some(golden) = lumos_capabilities::shared("golden/mind2web") else { return };
     for (name, rows) in [("translate_action", 220), ("real_translate_action", 200)] {
-        let path = Path::new(&shared).join(format!("golden/mind2web/{name}.jsonl.gz"));
+        let path = golden.join(format!("{name}.jsonl.gz"));
         let mut text = String::new();
         GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
         let mut count = 0;

@@ -27,13 +27,14 @@ impl Process {
         Self { child, log: log.to_owned() }
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         // It may have ended by itself meanwhile.
-        let _ = Command::new("kill")
-            .args([name, &self.child.id().to_string()])
-            .stderr(Stdio::null())
-            .status()
-            .unwrap();
+        let _ =
+            Command::new("kill").args([name, &self.id().to_string()]).stderr(Stdio::null()).status().unwrap();
     }
 
     pub(crate) fn kill(&mut self) {
@@ -96,7 +97,11 @@ impl Fleet {
 
     /// Starts a coordinator, or starts it again.
     pub(crate) fn coordinator(&self, name: &str, arguments: &[&str]) -> Process {
-        let mut command = lumos();
+        self.coordinator_with(lumos(), name, arguments)
+    }
+
+    /// Starts a coordinator by a command that ends in the program (with an environment of its own, say).
+    pub(crate) fn coordinator_with(&self, mut command: Command, name: &str, arguments: &[&str]) -> Process {
         command.arg("run").args(arguments).args(&self.queue).args([
             "--output-path",
             self.folder.to_str().unwrap(),
@@ -111,8 +116,15 @@ impl Fleet {
         self.worker_with(lumos(), arguments)
     }
 
-    /// Starts a worker by a command that ends in the program (in a network namespace of its own, say).
-    pub(crate) fn worker_with(&self, mut command: Command, arguments: &[&str]) -> Process {
+    /// Starts a worker by a command that ends in the program (in a network namespace of its own, say). Runs may make it
+    /// read what is below this folder.
+    pub(crate) fn worker_with(&self, command: Command, arguments: &[&str]) -> Process {
+        let folder = self.folder.to_str().unwrap();
+        self.restricted_worker(command, &[&["--allow-path", folder], arguments].concat())
+    }
+
+    /// Starts a worker that lets runs use what these arguments allow.
+    pub(crate) fn restricted_worker(&self, mut command: Command, arguments: &[&str]) -> Process {
         let log = self.log("worker");
         command
             .arg("worker")

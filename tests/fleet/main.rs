@@ -3,17 +3,28 @@
 //! The server is found as `LUMOS_NATS_SERVER` or `nats-server` on the path; where there is none, these tests say that
 //! they are skipped. `LUMOS_NATS_SERVER_CURRENT` names a server of a newer generation, which is then tried as well.
 
+mod access;
 mod browsers;
-mod chaos;
+mod certificates;
+mod clock;
+#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
+#[path = "../it/disk.rs"]
+mod disk;
+mod faults;
 mod fleet;
-mod namespace;
+mod fresh;
 #[path = "../../queue/tests/support/nats_server.rs"]
 mod nats;
+mod permissions;
 #[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
 #[path = "../it/support.rs"]
 mod program;
+#[path = "../../queue/tests/support/proxy.rs"]
+mod proxy;
 #[allow(dead_code, reason = "shared with the benches, which use more of it")]
 mod rehearsal;
 mod runs;
+#[allow(dead_code, reason = "shared with the campaign, which uses more of it")]
+mod scripts;
 mod security;
 mod worlds;

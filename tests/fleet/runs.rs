@@ -1,7 +1,7 @@
 //! Runs over a queue: equal to those of one machine, whoever dies.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::nats::{NatsServer, programs};
 use crate::program::{content, expect, files, lumos};
 use crate::rehearsal::Rehearsal;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn path(folder: &Path) -> &str {
     folder.to_str().unwrap()
@@ -52,9 +52,7 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
             workers.iter().map(|worker| worker["finished"].as_u64().unwrap()).collect()
         };
         // A worker's own notice says so a heartbeat later.
-        fleet.until("all to be told", Duration::from_secs(20), |status| {
-            finished(status).iter().sum::<u64>() == 120
-        });
+        fleet.until("all to be told", PATIENCE, |status| finished(status).iter().sum::<u64>() == 120);
         let finished = finished(&fleet.status().unwrap());
         assert!(finished.iter().all(|count| *count > 0), "both take part: {finished:?}");
         for worker in workers {
@@ -94,6 +92,7 @@ fn assert_devices_are_told(run: &Path, said: &str) {
         assert!(!in_turns || sum > loads.len() as u64, "{engines:?}");
         all += sum;
     }
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("they took turns in memory, 8 episodes at once: "), "{said}");
     assert!(said.contains(&format!("all 2 workers together: {all} loads in ")), "{said}");
 }
@@ -109,12 +108,17 @@ fn borrowed(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
 }
 
+/// The same, with leases that do not run out while a test waits.
+fn with_long_leases(arguments: &[String]) -> Vec<&str> {
+    [&borrowed(arguments)[..], &["--lease", "900"]].concat()
+}
+
 fn in_use(status: &Value) -> u64 {
     status["workers"].as_array().unwrap().iter().map(|worker| worker["in_use"].as_u64().unwrap()).sum()
 }
 
 #[test]
-fn what_a_killed_worker_held_is_in_work_again_within_ten_seconds() {
+fn what_a_killed_worker_held_is_in_work_again_before_its_leases_run_out() {
     let folder = tempfile::tempdir().unwrap();
     let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 16);
@@ -122,18 +126,11 @@ fn what_a_killed_worker_held_is_in_work_again_within_ten_seconds() {
     // Every item takes a quarter of a minute, so that the first worker holds all of them when it dies.
     let slow = ["--places", "16", "--script-latency", "3000"];
     let mut victim = fleet.worker(&slow);
-    let mut coordinator = fleet.coordinator("killed", &borrowed(&arguments));
+    let mut coordinator = fleet.coordinator("killed", &with_long_leases(&arguments));
     fleet.until("the first worker's work", PATIENCE, |status| in_use(status) == 16);
     victim.kill();
-    let killed = Instant::now();
     let second = fleet.worker(&["--places", "16", "--script-latency", "10"]);
-    fleet.until("the second worker's work", Duration::from_secs(60), |status| settled(status) == 16);
-    let taken = killed.elapsed();
-    println!(
-        "all 16 items of a killed worker were done elsewhere {:.1} s after kill -9",
-        taken.as_secs_f64()
-    );
-    assert!(taken < Duration::from_secs(10), "{taken:?}");
+    fleet.until("the second worker's work", PATIENCE, |status| settled(status) == 16);
     ends_well(&mut coordinator);
     drained(second);
 }
@@ -145,18 +142,37 @@ fn a_worker_that_is_asked_to_stop_gives_back_what_it_cannot_finish() {
     let arguments = rehearsed(folder.path(), 8);
     let fleet = Fleet::new(folder.path(), &nats.url());
     let slow = fleet.worker(&["--places", "8", "--script-latency", "20000", "--grace", "1"]);
-    let mut coordinator = fleet.coordinator("graceful", &borrowed(&arguments));
+    let mut coordinator = fleet.coordinator("graceful", &with_long_leases(&arguments));
     fleet.until("work", PATIENCE, |status| in_use(status) == 8);
-    let asked = Instant::now();
     drained(slow);
-    assert!(asked.elapsed() < Duration::from_secs(15), "it stops within its grace time");
+    let status = fleet.status().unwrap();
+    assert_eq!(settled(&status), 0, "it stops within its grace time, which no item does: {status}");
     let quick = fleet.worker(&["--places", "8", "--idle-exit", "60"]);
     ends_well(&mut coordinator);
-    assert!(
-        asked.elapsed() < Duration::from_secs(25),
-        "the items are given back at once, not by the lease's end"
-    );
     drained(quick);
+}
+
+#[test]
+fn an_interrupted_run_waits_for_the_episodes_in_progress_and_takes_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(nats) = NatsServer::start() else { return };
+    let arguments = rehearsed(folder.path(), 60);
+    let fleet = Fleet::new(folder.path(), &nats.url());
+    let worker = fleet.worker(&["--places", "4", "--script-latency", "1500"]);
+    let waiting = [&borrowed(&arguments)[..], &["--grace", "120"]].concat();
+    let mut coordinator = fleet.coordinator("interrupted", &waiting);
+    let status = fleet.until("episodes in progress", PATIENCE, |status| in_use(status) == 4);
+    assert_eq!(settled(&status), 0);
+    coordinator.signal("-TERM");
+    let ended = coordinator.wait(PATIENCE);
+    assert_eq!(ended.code(), Some(130), "{}", coordinator.said());
+    assert!(coordinator.said().contains("waiting for 4 episodes in progress"), "{}", coordinator.said());
+    let (rows, _) = content(&folder.path().join("interrupted"));
+    assert_eq!(rows["gsm8k"].len(), 4, "{}", coordinator.said());
+    let quick = fleet.worker(&["--places", "16"]);
+    ends_well(&mut fleet.coordinator("interrupted", &borrowed(&arguments)));
+    drained(quick);
+    drained(worker);
 }
 
 #[test]

@@ -2,12 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
-use lumos_benchmarks::{DataSource, get, replay};
-use lumos_tasks::Formulation;
-use lumos_worker::sessions::catalogue::ShopFiles;
-use lumos_worker::tools::ToolSets;
+use lumos_benchmarks::DataSource;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::Value;
@@ -16,55 +12,7 @@ use crate::fleet::{Fleet, settled};
 use crate::nats::{NatsServer, programs};
 use crate::program::{content, expect};
 use crate::runs::{drained, ends_well};
-
-#[path = "../../examples/script_sql/author.rs"]
-mod databases;
-#[path = "../../examples/script_pages/author.rs"]
-mod pages;
-#[path = "../../examples/script_shopping/author.rs"]
-mod shopping;
-
-/// The first sample goals under a customer: its cases, a line each.
-pub(crate) fn goals(count: usize) -> String {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let sets = ToolSets::default();
-    let benchmark = get("webshop").unwrap();
-    let shop = ShopFiles { folder: None, nouns: None }.backend();
-    let planned = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("shop", &shop).unwrap()];
-    let configuration = Arc::new(replay::configuration(benchmark, Formulation::Iterative, planned));
-    let tools = runtime.block_on(sets.of(&configuration)).unwrap();
-    let mut written = String::new();
-    for item in benchmark.open(DataSource::Samples).unwrap().take(count) {
-        let item = item.unwrap();
-        let case = runtime.block_on(shopping::case(&item, &configuration, tools.as_ref())).unwrap();
-        written += &format!("{}\n", serde_json::to_string(&case).unwrap());
-    }
-    written
-}
-
-/// The sample goals, the sample questions and a task with large pages: the cases of agents that know their way.
-fn script(tasks: &Path, cases: &Path) {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let sets = ToolSets::default();
-    let mut written = goals(20);
-    let mut write = |case| written += &format!("{}\n", serde_json::to_string(&case).unwrap());
-
-    let benchmark = get("mind2web").unwrap();
-    let planned = vec![sets.identify("rank", "bm25").unwrap(), sets.identify("web", "native").unwrap()];
-    let configuration = Arc::new(replay::configuration(benchmark, Formulation::Iterative, planned));
-    let tools = runtime.block_on(sets.of(&configuration)).unwrap();
-    for item in benchmark.open(DataSource::File(tasks.to_owned())).unwrap() {
-        let item = item.unwrap();
-        let case = pages::case(&item, &configuration, tools.as_ref(), pages::gold_words);
-        write(runtime.block_on(case).unwrap());
-    }
-
-    let benchmark = get("intercode_sql").unwrap();
-    for item in benchmark.open(DataSource::Samples).unwrap() {
-        write(databases::case(benchmark, &item.unwrap(), Formulation::Iterative).unwrap());
-    }
-    fs::write(cases, written).unwrap();
-}
+use crate::scripts;
 
 /// The samples of Mind2Web, the pages of the first grown beyond what a message may hold, whatever packs it.
 fn grown_pages(folder: &Path) {
@@ -94,7 +42,8 @@ fn two_workers_keep_worlds_apart_as_one_machine_does() {
         let tasks = folder.path().join("data/mind2web/test_domain");
         grown_pages(&tasks);
         let cases = folder.path().join("cases.jsonl");
-        script(&tasks, &cases);
+        let pages = scripts::pages(DataSource::File(tasks.clone()));
+        fs::write(&cases, [scripts::goals(20), pages, scripts::queries()].concat()).unwrap();
         let model = format!("script:{}", cases.display());
         let data = folder.path().join("data").display().to_string();
         let pages = ["--tasks", "mind2web", "--model", &model, "--data", &data, "--tool", "rank=bm25"];

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::served::Serving;
+use crate::serving::Serving;
 use crate::support::{content, expect, fed, run, text};
 
 fn data() -> PathBuf {
@@ -25,8 +25,7 @@ fn cases(adapter: &str) -> Vec<Value> {
 /// What `lumos complete` gives for the cases' prompts.
 fn complete(model: &str, cases: &[Value]) -> Vec<Value> {
     let lines: String = cases.iter().map(|case| format!("{}\n", json!({"prompt": case["prompt"]}))).collect();
-    let arguments =
-        ["complete", "--model", model, "--jsonl", "--stop", "", "--ignore-eos", "--rotary", "full"];
+    let arguments = ["complete", "--model", model, "--jsonl", "--stop", "", "--ignore-eos"];
     let (code, stdout, stderr) = fed(&[&arguments[..], &["--max-new-tokens", "32"]].concat(), &lines);
     assert_eq!(code, 0, "{stderr}");
     stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

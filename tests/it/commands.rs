@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use crate::support::{expect, fed, rows, shared};
+use crate::support::{expect, fed, rows};
 
 #[test]
 fn help_reads_well() {
     for command in [
         "run", "report", "replay", "tool", "complete", "fetch", "show", "worker", "status", "merge", "bench",
-        "estimate", "verify", "doctor", "score",
+        "estimate", "verify", "doctor", "score", "repair",
     ] {
         let (stdout, _) = expect(0, &[command, "--help"]);
         insta::assert_snapshot!(format!("help_{command}"), stdout);
@@ -70,7 +70,7 @@ fn one_tool_by_hand() {
 
 #[test]
 fn the_mathematics_table_agrees_by_value() {
-    let Some(shared) = shared("the_mathematics_table_agrees_by_value") else { return };
+    let Some(shared) = lumos_capabilities::shared("") else { return };
     let rows = rows(&shared.join("golden/math_table.jsonl.gz"));
     let input: String =
         rows.iter().map(|row| format!("{}\n", serde_json::json!({ "query": row["query"] }))).collect();

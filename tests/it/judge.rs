@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::openai::{KEY, Server, assert_no_key};
+use crate::model_server::{KEY, Server, assert_no_key};
 use crate::support::{content, lumos};
 
 /// A run over six questions, answered by the server as well.
@@ -49,6 +49,11 @@ fn answers(request: usize, body: &Value) -> Result<String, u16> {
     }
 }
 
+/// A text without its line breaks.
+fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn faults_are_tried_again_and_verdicts_are_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -62,9 +67,9 @@ fn faults_are_tried_again_and_verdicts_are_kept() {
         let (ended, stdout, stderr) = server.run(&score);
         code = ended;
         assert!(matches!(code, 0 | 5), "{stdout}\n{stderr}");
-        assert!(stdout.contains("judged by openai:judge@"), "{stdout}");
+        assert!(unwrapped(&stdout).contains("judged by openai:judge@"), "{stdout}");
         if code == 0 {
-            assert!(stdout.contains("6 of 6 questions, 0.0216 US dollars"), "{stdout}");
+            assert!(unwrapped(&stdout).contains("6 of 6 questions, 0.0216 US dollars"), "{stdout}");
             break;
         }
     }
@@ -94,7 +99,12 @@ fn faults_are_tried_again_and_verdicts_are_kept() {
 fn a_pass_stops_at_its_limit_of_costs() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(|request, body| {
-        Ok(if is_verdict(body) { "INCORRECT".to_owned() } else { format!("Answer is number {request}.") })
+        if !is_verdict(body) {
+            return Ok(format!("Answer is number {request}."));
+        }
+        // A verdict takes longer than recording the one before, whose cost is known then.
+        std::thread::sleep(Duration::from_millis(100));
+        Ok("INCORRECT".to_owned())
     });
     let run = run(&server, folder.path());
     let judge = format!("openai:judge@{}", server.url);
@@ -145,7 +155,7 @@ fn a_judge_that_is_computed_here_has_a_device_and_a_memory() {
     assert!(!run.join("judge").exists(), "what cannot judge leaves nothing behind");
     let (code, stdout, stderr) = score(&["--device", "judge=cpu", "--memory", "2GB"]);
     assert_eq!(code, 0, "{stdout}\n{stderr}");
-    assert!(stdout.contains("6 of 6 questions"), "{stdout}");
+    assert!(unwrapped(&stdout).contains("6 of 6 questions"), "{stdout}");
     let passes =
         || std::fs::read_dir(run.join("judge")).unwrap().filter(|one| one.as_ref().unwrap().path().is_dir());
     assert_eq!(passes().count(), 1);
@@ -170,6 +180,7 @@ fn a_pass_that_is_killed_goes_on() {
     let mut child = lumos()
         .args(score)
         .env("OPENAI_API_KEY", KEY)
+        .env("OPENAI_BASE_URL", &server.url)
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()
@@ -187,4 +198,22 @@ fn a_pass_that_is_killed_goes_on() {
     // At most what was at hand, and a verdict on its way to the disk, is asked for twice.
     assert!(verdicts(&server).len() <= 8, "{}", verdicts(&server).len());
     assert!(content(&run).0["hotpotqa"].iter().all(|row| row["judge"]["judgement"]["paper"] == "incorrect"));
+}
+
+#[test]
+fn a_judge_that_its_server_does_not_have_is_refused_before_the_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let server =
+        Server::start_listing(Some(&["tiny", "judge"]), |request, body| match body["model"].as_str() {
+            Some("tiny" | "judge") => Ok(format!("Answer is number {request}.")),
+            _ => Err(404),
+        });
+    let run = run(&server, folder.path());
+    let asked = server.requests();
+    let judge = format!("openai:jugde@{}", server.url);
+    let (code, stdout, stderr) = server.run(&["score", run.to_str().unwrap(), "--judge", &judge]);
+    assert_eq!(code, 2, "{stdout}\n{stderr}");
+    assert!(stderr.contains("the server has no model `jugde` (404 Not Found"), "{stderr}");
+    assert!(stderr.contains("it lists `tiny`, `judge`"), "{stderr}");
+    assert_eq!(server.requests(), asked + 1, "no question is put to it");
 }

@@ -5,16 +5,26 @@ mod architecture;
 mod bad_input;
 mod commands;
 mod crash;
+mod damage;
+#[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
+mod disk;
 mod engine;
+mod interface;
 mod judge;
+mod model_server;
 mod openai;
 mod pages;
 mod placement;
 mod questions;
 mod rank;
+mod reports;
 mod run;
 mod served;
+mod serving;
 mod shopping;
 mod shopping_browser;
 mod sql;
+mod stall;
 mod support;
+mod waits;

@@ -1,112 +1,14 @@
 //! Runs over a local OpenAI-compatible server: what it is asked, what becomes of its failures, and that its key is in
 //! no file and no output.
 
+use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::post;
-use axum::{Json, Router};
+use axum::http::{HeaderMap, header};
 use serde_json::{Value, json};
 
+use crate::model_server::{KEY, Server, assert_no_key};
 use crate::support::{content, lumos, text};
-
-pub(crate) const KEY: &str = "sk-0123456789-secret-key";
-
-/// A server that knows some replies; it runs until it is dropped.
-pub(crate) struct Server {
-    pub(crate) url: String,
-    pub(crate) state: Arc<Asked>,
-    _runtime: tokio::runtime::Runtime,
-}
-
-/// What the server was asked, and what it answers with.
-pub(crate) struct Asked {
-    pub(crate) requests: AtomicUsize,
-    pub(crate) bodies: Mutex<Vec<Value>>,
-    reply: fn(usize, &Value) -> Result<String, u16>,
-}
-
-impl Server {
-    /// A server that answers the prompt or the last message of each request, counted from 0.
-    pub(crate) fn start(reply: fn(usize, &Value) -> Result<String, u16>) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let state = Arc::new(Asked { requests: AtomicUsize::new(0), bodies: Mutex::default(), reply });
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
-        let url = format!("http://{}/v1", listener.local_addr().unwrap());
-        let routes = Router::new()
-            .route("/v1/completions", post(answer))
-            .route("/v1/chat/completions", post(answer))
-            .with_state(Arc::clone(&state));
-        runtime.spawn(async move { axum::serve(listener, routes).await });
-        Self { url, state, _runtime: runtime }
-    }
-
-    pub(crate) fn requests(&self) -> usize {
-        self.state.requests.load(Ordering::SeqCst)
-    }
-
-    /// Runs the program with the key in its environment; exit code, standard output and standard error.
-    pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
-        let output = lumos()
-            .args(arguments)
-            .env("OPENAI_API_KEY", KEY)
-            .env("LUMOS_OPENAI_RETRIES", "1")
-            .env("LUMOS_OPENAI_PRICES", "tiny=1/2,judge=30/60")
-            .env("LUMOS_LOG", "trace")
-            .output()
-            .unwrap();
-        let (code, stdout, stderr) = text(&output);
-        assert!(!stdout.contains(KEY) && !stderr.contains(KEY), "the key is shown:\n{stdout}\n{stderr}");
-        (code, stdout, stderr)
-    }
-}
-
-async fn answer(State(state): State<Arc<Asked>>, headers: HeaderMap, Json(body): Json<Value>) -> Response {
-    let request = state.requests.fetch_add(1, Ordering::SeqCst);
-    state.bodies.lock().unwrap().push(body.clone());
-    let key = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    match (state.reply)(request, &body) {
-        Ok(text) => {
-            let text = text.replace("{key}", key);
-            let choice = match body.get("messages") {
-                Some(_) => json!({"message": {"content": text}, "finish_reason": "stop"}),
-                None => json!({"text": text, "finish_reason": "stop"}),
-            };
-            let usage = json!({"prompt_tokens": 100, "completion_tokens": 10});
-            Json(json!({"choices": [choice], "usage": usage})).into_response()
-        }
-        Err(status) => {
-            let message = format!("not with {key}, and {key} again");
-            (StatusCode::from_u16(status).unwrap(), Json(json!({"error": {"message": message}})))
-                .into_response()
-        }
-    }
-}
-
-/// Insists that the key is in no file below a folder.
-pub(crate) fn assert_no_key(folder: &Path) {
-    let mut folders = vec![folder.to_owned()];
-    let mut files = 0;
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-                continue;
-            }
-            files += 1;
-            let bytes = std::fs::read(&path).unwrap();
-            let found = bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes());
-            assert!(!found, "the key is in {}", path.display());
-        }
-    }
-    assert!(files > 5, "{files} files only");
-}
 
 /// A planner and a grounder in one; the third item's planner always fails.
 fn agent(request: usize, body: &Value) -> Result<String, u16> {
@@ -171,6 +73,65 @@ fn a_server_s_failures_are_faults_and_its_key_is_nowhere() {
     assert!(bodies.iter().all(|body| body["stop"] == json!(["\n"]) && body["max_tokens"] == 512));
 }
 
+/// A server of two models; it answers to an alias too.
+fn two_models(_: usize, body: &Value) -> Result<String, u16> {
+    match body["model"].as_str().unwrap() {
+        "tiny" | "other" | "alias" => Ok("No, I will keep planning.".to_owned()),
+        _ => Err(404),
+    }
+}
+
+#[test]
+fn a_model_that_the_server_does_not_have_is_refused_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().to_str().unwrap();
+    let server = Server::start_listing(Some(&["tiny", "other"]), two_models);
+    let asked = |model: &str, name: &str| {
+        let model = format!("openai:{model}@{}", server.url);
+        server.run(&[
+            "run",
+            "--tasks",
+            "svamp",
+            "--model",
+            &model,
+            "--limit",
+            "2",
+            "--output-path",
+            runs,
+            "--name",
+            name,
+        ])
+    };
+    let (code, stdout, stderr) = asked("wrong-name", "wrong");
+    assert_eq!(code, 2, "{stdout}\n{stderr}");
+    assert!(stderr.contains("the server has no model `wrong-name` (404 Not Found"), "{stderr}");
+    assert!(stderr.contains("it lists `tiny`, `other`"), "{stderr}");
+    assert_eq!(server.requests(), 1, "one token is asked for");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no run was begun");
+    let before = server.requests();
+    assert_eq!(asked("tiny", "listed").0, 0);
+    assert!(server.state.bodies.lock().unwrap()[before..].iter().all(|body| body["max_tokens"] == 512));
+    assert_eq!(asked("alias", "alias").0, 0, "a name that is not listed may be known");
+}
+
+#[test]
+fn a_server_that_lists_no_models_is_asked_and_its_faults_are_in_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(two_models);
+    let model = format!("openai:wrong-name@{}", server.url);
+    let runs = folder.path().to_str().unwrap();
+    let arguments = ["run", "--tasks", "svamp", "--model", &model, "--limit", "2", "--retry-on-error", "0"];
+    let (code, stdout, stderr) =
+        server.run(&[&arguments[..], &["--output-path", runs, "--name", "r"]].concat());
+    assert_eq!(code, 5, "{stdout}\n{stderr}");
+    let told = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(told.contains("2 faulted (model 2)"), "{stdout}");
+    assert!(
+        told.contains("2 of 2 faulted: model: planner: the server takes no such request of wrong-name (404"),
+        "{stdout}"
+    );
+}
+
 #[test]
 fn a_wrong_key_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
@@ -189,4 +150,67 @@ fn a_wrong_key_says_what_to_do() {
         server.run(&["run", "--tasks", "svamp", "--model", "openai:m@http://u:sk-hidden@h/v1"]);
     assert_eq!(code, 2);
     assert!(stderr.contains("environment") && !stderr.contains("sk-hidden"), "{stderr}");
+}
+
+/// The headers that a server that a run names gets to see, with a key in a variable.
+fn shown(variable: &str, server: &Server, folder: &Path) -> Vec<HeaderMap> {
+    let model = format!("openai:tiny@{}", server.url);
+    let output = lumos()
+        .args(["run", "--tasks", "gsm8k", "--model", &model, "--limit", "2"])
+        .args(["--output-path", folder.to_str().unwrap(), "--name", "run"])
+        .env(variable, KEY)
+        .output()
+        .unwrap();
+    let (_, stdout, stderr) = text(&output);
+    assert!(!stdout.contains(KEY) && !stderr.contains(KEY), "{stdout}\n{stderr}");
+    server.state.headers.lock().unwrap().clone()
+}
+
+#[test]
+fn a_server_that_a_run_names_does_not_get_the_general_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|_, _| Ok("Subgoal 1: Add.".to_owned()));
+    let seen = shown("OPENAI_API_KEY", &server, folder.path());
+    assert!(!seen.is_empty());
+    let values = seen.iter().flat_map(HeaderMap::values);
+    assert!(values.filter_map(|value| value.to_str().ok()).all(|value| !value.contains(KEY)), "{seen:?}");
+
+    // A server with a key of its own gets that.
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(|_, _| Ok("Subgoal 1: Add.".to_owned()));
+    let host = server.url.trim_start_matches("http://").trim_end_matches("/v1");
+    let own = format!("OPENAI_API_KEY_{}", host.replace(['.', ':'], "_"));
+    let seen = shown(&own, &server, folder.path());
+    assert!(
+        !seen.is_empty()
+            && seen.iter().all(|headers| headers[header::AUTHORIZATION] == format!("Bearer {KEY}"))
+    );
+}
+
+#[test]
+fn no_key_leaves_this_machine_unencrypted() {
+    let own = "OPENAI_API_KEY_ATTACKER_EXAMPLE_8000";
+    for (variable, base) in [(own, ""), ("OPENAI_API_KEY", "http://attacker.example:8000/v1")] {
+        let output = lumos()
+            .args([
+                "run",
+                "--tasks",
+                "gsm8k",
+                "--model",
+                "openai:m@http://attacker.example:8000/v1",
+                "--limit",
+                "1",
+            ])
+            .env(variable, KEY)
+            .env("OPENAI_BASE_URL", base)
+            .output()
+            .unwrap();
+        let (code, stdout, stderr) = text(&output);
+        assert_eq!(code, 2, "{stdout}\n{stderr}");
+        assert!(
+            stderr.contains("unencrypted") && stderr.contains("hint") && stderr.contains(own),
+            "{stderr}"
+        );
+        assert!(!stderr.contains(KEY), "{stderr}");
+    }
 }

@@ -9,7 +9,7 @@ use lumos_tasks::Formulation;
 use lumos_worker::tools::ToolSets;
 use serde_json::{Value, json};
 
-use crate::support::{content, expect, shared};
+use crate::support::{content, expect};
 
 #[path = "../../examples/script_pages/author.rs"]
 mod author;
@@ -74,7 +74,7 @@ fn the_samples_are_carried_out() {
 
 #[test]
 fn a_real_page_is_worked_on() {
-    let Some(shared) = shared("a_real_page_is_worked_on") else { return };
+    let Some(shared) = lumos_capabilities::shared("") else { return };
     let step = fs::read_to_string(shared.join("data/mind2web/step_with_html.json")).unwrap();
     let mut step: Value = serde_json::from_str(&step).unwrap();
     let task = json!([{

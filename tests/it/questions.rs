@@ -14,7 +14,7 @@ use lumos_tasks::Formulation;
 use lumos_worker::tools::ToolSets;
 use serde_json::{Value, json};
 
-use crate::support::{content, expect, fed, lumos, shared, text};
+use crate::support::{content, expect, fed, lumos, text};
 
 #[path = "../../examples/script_questions/author.rs"]
 mod author;
@@ -95,7 +95,7 @@ fn samples_are_answered_out_of_their_corpus() {
 
 #[test]
 fn real_questions_are_answered_out_of_real_corpora() {
-    let Some(shared) = shared("real_questions_are_answered_out_of_real_corpora") else { return };
+    let Some(shared) = lumos_capabilities::shared("") else { return };
     let shared = shared.join("data");
     for (name, file, corpus, leaks) in [
         ("hotpotqa", "hotpotqa/lumos_test.json", "hotpotqa/wiki_corpus.jsonl", false),

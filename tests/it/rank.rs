@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{expect, fed, rows, shared};
+use crate::support::{expect, fed, rows};
 
 #[test]
 fn passages_are_ranked_as_by_the_published_reader() {
-    let Some(shared) = shared("passages_are_ranked_as_by_the_published_reader") else { return };
+    let Some(shared) = lumos_capabilities::shared("") else { return };
     let folder = shared.join("golden/engine/dpr-reader");
     let cases = rows(&folder.join("cases.jsonl.gz"));
     let input: String = cases
@@ -36,7 +36,7 @@ fn passages_are_ranked_as_by_the_published_reader() {
 
 #[test]
 fn texts_are_ranked_as_by_the_published_cross_encoders() {
-    let Some(shared) = shared("texts_are_ranked_as_by_the_published_cross_encoders") else { return };
+    let Some(shared) = lumos_capabilities::shared("") else { return };
     for name in ["roberta-cross-encoder", "deberta-v2-cross-encoder"] {
         let folder = shared.join("golden/engine").join(name);
         let cases = rows(&folder.join("cases.jsonl.gz"));
@@ -70,7 +70,7 @@ fn what_is_no_question_or_no_ranker_is_told() {
     let tool = ["--tool", "wiki=recorded:x", "--tool", "rank=dpr:no/such/folder"];
     let (_, stderr) = expect(2, &[&run[..], &tool].concat());
     assert!(stderr.contains("no/such/folder"), "{stderr}");
-    let Some(shared) = shared("what_is_no_question_or_no_ranker_is_told") else { return };
+    let Some(shared) = lumos_capabilities::shared("") else { return };
     let model = format!("dpr:{}", shared.join("golden/engine/dpr-reader").display());
     for line in [r#"{"query": "Who?"}"#, r#"{"query": "Who?", "texts": ["a"], "titles": []}"#, "Who?"] {
         let (code, _, stderr) = fed(&["tool", "rank", "--model", &model], line);

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::{content, expect, fed, files, lumos, rows, shared, text};
+use crate::support::{content, expect, fed, files, lumos, rows, text};
 
 #[test]
 fn the_main_job_leaves_a_report_results_and_samples() {
@@ -214,7 +214,7 @@ fn recorded_cases_of_the_original_replay() {
     let (stdout, _) = expect(0, &["replay", own]);
     assert!(stdout.contains(" passed, 0 failed"), "{stdout}");
 
-    let Some(shared) = shared("recorded_cases_of_the_original_replay") else { return };
+    let Some(shared) = lumos_capabilities::shared("") else { return };
     let golden = shared.join("golden");
     let cases: Vec<String> = ["gsm8k", "svamp"]
         .iter()
@@ -236,7 +236,7 @@ fn recorded_cases_of_the_original_replay() {
 
 #[test]
 fn the_reference_checkpoints_complete_as_transformers_does() {
-    let Some(shared) = shared("the_reference_checkpoints_complete_as_transformers_does") else { return };
+    let Some(shared) = lumos_capabilities::shared("") else { return };
     for model in ["llama-mha", "llama-gqa-tied", "llama3-rope"] {
         let folder = shared.join("golden/engine").join(model);
         let cases = rows(&folder.join("cases.jsonl.gz"));

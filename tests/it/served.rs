@@ -1,50 +1,12 @@
 //! Runs over `lumos serve-model`: what our own client gets of our own server is what the engine gives in the process of
 //! the run, for all roles or for one of them.
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{content, expect, lumos};
-
-/// A server that runs until it is dropped.
-pub(crate) struct Serving {
-    child: Child,
-    pub(crate) url: String,
-    /// What it said about its models.
-    pub(crate) models: Vec<String>,
-}
-
-impl Serving {
-    pub(crate) fn start(models: &[&str]) -> Self {
-        let mut command = lumos();
-        command.args(["serve-model", "--listen", "127.0.0.1:0", "--threads", "1"]);
-        command.args(models.iter().flat_map(|model| ["--model", model]));
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let (mut models, mut url) = (Vec::new(), None);
-        while let Some(line) = lines.next().filter(|_| url.is_none()) {
-            match line.strip_prefix("listening on ").and_then(|rest| rest.split_once(';')) {
-                Some((address, _)) => {
-                    url = Some(address.to_owned());
-                    break;
-                }
-                None => models.push(line),
-            }
-        }
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, url: url.unwrap_or_else(|| panic!("no server: {models:?}")), models }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
+use crate::serving::Serving;
+use crate::support::{content, expect};
 
 /// The samples of a run and their scores, without what names its models. How a reply ended is left out as well: over HTTP
 /// the stop and the end of the sequence are not told apart.

@@ -12,7 +12,7 @@ use lumos_worker::sessions::catalogue::ShopFiles;
 use lumos_worker::tools::ToolSets;
 use serde_json::Value;
 
-use crate::support::{content, expect, lumos, shared};
+use crate::support::{content, expect, lumos};
 
 #[path = "../../examples/script_shopping/author.rs"]
 mod author;
@@ -88,7 +88,7 @@ fn nouns_and_exemplars_are_part_of_what_is_run() {
 
 #[test]
 fn goals_of_the_real_catalogue_are_bought() {
-    let Some(shared) = shared("goals_of_the_real_catalogue_are_bought") else { return };
+    let Some(shared) = lumos_capabilities::shared("") else { return };
     let data = shared.join("data");
     let folder = tempfile::tempdir().unwrap();
     script(Some(&data), 50, &folder.path().join("cases.jsonl"));

@@ -13,16 +13,6 @@ use crate::support::{content, lumos, text};
 /// Goals that are shopped for.
 const GOALS: &str = "3";
 
-fn missing(test: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = |name: &str| std::env::split_paths(&paths).any(|folder| folder.join(name).is_file());
-    let missing = !(found("chromium") && found("chromedriver"));
-    if missing {
-        eprintln!("{test} skipped: chromium and chromedriver are not installed");
-    }
-    missing
-}
-
 /// A run of some goals, whose browsers lie in a folder of their own.
 fn command(folder: &Path, name: &str, more: &[&str]) -> Command {
     let model = format!("script:{}", folder.join("cases.jsonl").display());
@@ -78,7 +68,7 @@ fn is_left(folder: &Path) -> bool {
 
 #[test]
 fn goals_are_bought_in_a_browser_as_in_memory() {
-    if missing("goals_are_bought_in_a_browser_as_in_memory") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +107,7 @@ fn what_is_missing_is_said_before_anything_runs() {
     let mut without = command(folder, "without", &["--browser", "chromedriver"]);
     let (code, _, stderr) = text(&without.env("LUMOS_CHROMEDRIVER", "/no/chromedriver").output().unwrap());
     assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("there is no /no/chromedriver; install chromedriver"), "{stderr}");
+    assert!(stderr.contains("/no/chromedriver not found; install chromedriver"), "{stderr}");
     assert!(!folder.join("without").exists(), "nothing is left behind");
 
     for (browser, said) in [

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use lumos_benchmarks::DataSource;
+use lumos_coordinator::CheckpointReader;
 use lumos_tasks::Formulation;
 use serde_json::Value;
 
-use crate::support::{expect, lumos, shared, text};
+use crate::support::{expect, lumos, text};
 
 #[path = "../../examples/script_sql/author.rs"]
 mod author;
@@ -113,9 +114,73 @@ fn a_password_stands_in_no_file_and_no_output() {
     }
 }
 
+/// MariaDB is killed and started again while a run goes on: each item is answered, and no record holds a generated name.
+#[test]
+fn a_restart_of_the_database_server_in_mid_run_faults_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    script(|| DataSource::Samples, &folder.path().join("cases.jsonl"));
+    let Some(mut server) = mariadb::Server::start() else { return };
+    let url = server.url();
+    let mut import = lumos();
+    import.args(["data", "import-sql", "samples", "--to", "mysql"]).env("LUMOS_SQL_URL", &url);
+    let (code, stdout, stderr) = text(&import.output().unwrap());
+    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    let mut run = command(folder.path(), "run", &["--tool", "sql=mysql"]);
+    let run = run.env("LUMOS_SQL_URL", &url).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let checkpoint = folder.path().join("run/checkpoint");
+    let settled = || CheckpointReader::open(&checkpoint).map_or(0, |reader| reader.settled());
+    let waiting = std::time::Instant::now();
+    while settled() == 0 {
+        assert!(waiting.elapsed() < std::time::Duration::from_secs(120), "the run does not begin");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    server.restart();
+    let (code, stdout, stderr) = text(&run.wait_with_output().unwrap());
+    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    assert_eq!(successes(folder.path(), "run"), (40, 40));
+    for entry in fs::read_dir(folder.path().join("run")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let content = fs::read(&path).unwrap();
+            assert!(!content.windows(8).any(|window| window == b"lumos_e_"), "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_database_server_that_is_away_when_the_run_begins_is_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    script(|| DataSource::Samples, &folder.path().join("cases.jsonl"));
+    let Some(mut server) = mariadb::Server::start() else { return };
+    let url = server.url();
+    let mut import = lumos();
+    import.args(["data", "import-sql", "samples", "--to", "mysql"]).env("LUMOS_SQL_URL", &url);
+    let (code, stdout, stderr) = text(&import.output().unwrap());
+    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    server.kill();
+    let log = folder.path().join("log");
+    let mut run = command(folder.path(), "run", &["--tool", "sql=mysql"]);
+    let mut run = run
+        .env("LUMOS_SQL_URL", &url)
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let said = || fs::read_to_string(&log).unwrap();
+    while !said().contains("cannot reach the database server; retrying for up to 60 s") {
+        assert!(run.try_wait().unwrap().is_none(), "it does not wait: {}", said());
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    server.start_again();
+    let ended = run.wait().unwrap();
+    assert_eq!(ended.code(), Some(0), "{}", said());
+    assert!(!said().contains("attempt 1"), "no unit faults: {}", said());
+    assert_eq!(successes(folder.path(), "run"), (40, 40));
+}
+
 #[test]
 fn all_items_on_both_databases() {
-    let Some(shared) = shared("all_items_on_both_databases") else { return };
+    let Some(shared) = lumos_capabilities::shared("") else { return };
     let data = shared.join("data");
     let data_text = data.display().to_string();
     let folder = tempfile::tempdir().unwrap();

@@ -6,9 +6,10 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// The program, with none of the caller's settings.
+/// The program (or that which `LUMOS_PROGRAM` names), with none of the caller's settings.
 pub(crate) fn lumos() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_lumos"));
+    let named = std::env::var_os("LUMOS_PROGRAM").filter(|name| !name.is_empty());
+    let mut command = Command::new(named.unwrap_or_else(|| env!("CARGO_BIN_EXE_lumos").into()));
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if ["LUMOS_", "WOLFRAM_", "OPENAI_"].iter().any(|prefix| text.starts_with(prefix)) {
@@ -37,15 +38,6 @@ pub(crate) fn expect(code: i32, arguments: &[&str]) -> (String, String) {
     let (found, stdout, stderr) = text(&run(arguments));
     assert_eq!(found, code, "lumos {arguments:?}\n{stdout}\n{stderr}");
     (stdout, stderr)
-}
-
-/// The folder of material that does not ship, where there is one.
-pub(crate) fn shared(test: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("LUMOS_SHARED").map(PathBuf::from);
-    if folder.is_none() {
-        eprintln!("{test}: skipped, LUMOS_SHARED is not set");
-    }
-    folder
 }
 
 /// The rows of a compressed file of recordings.
@@ -87,7 +79,8 @@ pub(crate) fn files(folder: &Path, prefix: &str, suffix: &str) -> Vec<PathBuf> {
 fn without_telemetry(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            for name in ["telemetry", "date", "name", "output_path", "created", "seconds", "time"] {
+            let free = ["telemetry", "date", "name", "output_path", "created", "seconds", "time"];
+            for name in free.into_iter().chain(["total_evaluation_time_seconds"]) {
                 fields.remove(name);
             }
             fields.values_mut().for_each(without_telemetry);

@@ -96,7 +96,7 @@ def greedy(model, ids):
 
 def complete(lumos, model, logits):
     """What lumos gives for every prompt."""
-    command = [lumos, "complete", "--model", model, "--jsonl", "--stop", "", "--ignore-eos", "--rotary", "full"]
+    command = [lumos, "complete", "--model", model, "--jsonl", "--stop", "", "--ignore-eos"]
     command += ["--max-new-tokens", str(TOKENS), "--logits", str(logits), "--threads", "1"]
     lines = "".join(json.dumps({"prompt": prompt}) + "\n" for prompt in PROMPTS)
     done = subprocess.run(command, input=lines, capture_output=True, text=True)

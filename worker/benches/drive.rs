@@ -10,7 +10,7 @@ use lumos_tasks::{
     Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Role, Setup,
     Task,
 };
-use lumos_worker::drive::Progress;
+use lumos_worker::activity::Progress;
 use lumos_worker::model::EngineSettings;
 use lumos_worker::tools::ToolSets;
 use lumos_worker::{Limits, Models, drive};

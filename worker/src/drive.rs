@@ -1,7 +1,7 @@
 //! Driving one episode from its start to its record.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lumos_tasks::{
@@ -10,6 +10,7 @@ use lumos_tasks::{
 };
 use tokio::time::timeout_at;
 
+use crate::activity::{Awaited, Progress};
 use crate::model::{ModelBackend, ModelError};
 use crate::tools::{ToolFault, Tools};
 
@@ -46,30 +47,6 @@ impl Clock {
         if let Some(cost) = completion.cost {
             *self.cost.get_or_insert_default() += cost;
         }
-    }
-}
-
-/// When an episode last got a reply: one that gets none for long hangs, whatever its process says.
-#[derive(Debug)]
-pub struct Progress {
-    last: Mutex<tokio::time::Instant>,
-}
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self { last: Mutex::new(tokio::time::Instant::now()) }
-    }
-}
-
-impl Progress {
-    /// The episode goes on now.
-    pub fn mark(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = tokio::time::Instant::now();
-    }
-
-    /// When the episode last went on.
-    pub fn last(&self) -> tokio::time::Instant {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,13 +89,15 @@ async fn in_session(
     // A limit too far off to be represented is none.
     let deadline = limits.time.and_then(|time| tokio::time::Instant::now().checked_add(time));
     let asked = Instant::now();
+    let waiting = progress.wait(Awaited::Sessions, &unit.configuration);
     let session = within(deadline, backends.tools.open(unit)).await?.map_err(|fault| tool_fault(&fault))?;
+    drop(waiting);
     let Some(session) = session else {
-        return advance(episode, backends, deadline, clock, progress).await;
+        return advance(unit, episode, backends, deadline, clock, progress).await;
     };
     clock.tool += asked.elapsed();
     let backends = Backends { models: backends.models.clone(), tools: Arc::clone(&session) };
-    let ended = advance(episode, &backends, deadline, clock, progress).await;
+    let ended = advance(unit, episode, &backends, deadline, clock, progress).await;
     session.close().await;
     ended
 }
@@ -128,6 +107,7 @@ fn tool_fault(fault: &ToolFault) -> Fault {
 }
 
 async fn advance(
+    unit: &EpisodeUnit,
     episode: &mut Episode,
     backends: &Backends,
     deadline: Option<tokio::time::Instant>,
@@ -136,14 +116,17 @@ async fn advance(
 ) -> Result<(), Fault> {
     loop {
         let asked = Instant::now();
+        let waits = |what| progress.wait(what, &unit.configuration);
         let reply = match episode.next() {
             Next::Done => return Ok(()),
             Next::Generate(request) => {
+                let _waiting = waits(Awaited::Model(request.role));
                 let completion = within(deadline, generate(request.clone(), backends)).await??;
                 clock.count(asked, &completion);
                 Reply::Completion(completion)
             }
             Next::Call(ToolCall::Chat { role, messages, max_new_tokens }) => {
+                let _waiting = waits(Awaited::Model(*role));
                 let request = Request {
                     role: *role,
                     input: Input::Chat(messages.clone()),
@@ -161,6 +144,7 @@ async fn advance(
                 }))
             }
             Next::Call(call) => {
+                let _waiting = waits(Awaited::Tool(call.tool()));
                 let reply = within(deadline, backends.tools.call(call)).await?;
                 clock.tool += asked.elapsed();
                 Reply::Tool(reply.map_err(|fault| tool_fault(&fault))?)

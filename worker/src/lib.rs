@@ -2,17 +2,27 @@
 //!
 //! A worker sees tasks and never gold answers; it knows models and tools and nothing of benchmarks.
 
+pub mod access;
+pub mod activity;
 pub mod browser;
 pub mod drive;
 pub mod fleet;
+pub mod http_server;
 pub mod hub;
 pub mod model;
 mod retry_after;
 pub mod serve;
 pub mod serve_model;
 pub mod sessions;
+pub mod stall;
 pub mod terms;
 pub mod tools;
+
+/// Entry points of fuzz targets; not part of the interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::model::fuzz_chat as chat;
+}
 
 pub use drive::{Backends, Limits, drive};
 pub use fleet::{FleetError, FleetSettings, FleetSummary, serve_fleet};

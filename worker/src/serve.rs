@@ -15,7 +15,8 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::drive::{Limits, Progress, drive};
+use crate::activity::{Awaited, Progress};
+use crate::drive::{Limits, drive};
 use crate::model::Models;
 use crate::terms::{LeaseTerms, Runs};
 use crate::tools::ToolSets;
@@ -119,7 +120,7 @@ impl Worker {
         results: Arc<dyn Queue<Finished>>,
     ) -> Result<(), ServeError> {
         let terms = self.runs.terms(lease.body().run.as_ref());
-        let progress = Progress::default();
+        let progress = Progress::of(&self.terms.activity);
         let finished = tokio::select! {
             biased;
             () = terms.cancelled.cancelled() => return bury(lease).await,
@@ -194,7 +195,9 @@ impl Worker {
         }
         let WorkUnit::Episode(unit) = &assignment.unit;
         let driven = AssertUnwindSafe(async {
+            let waiting = progress.wait(Awaited::SetUp, &unit.configuration);
             let backends = self.models.backends(&unit.configuration, &self.tools).await?;
+            drop(waiting);
             progress.mark();
             Ok::<_, Fault>(drive(unit, &backends, limits, progress).await)
         })

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lumos_tasks::RunToken;
 use tokio_util::sync::CancellationToken;
 
+use crate::activity::Activity;
 use crate::drive::Limits;
 
 /// How a worker deals with the leases it holds. By default as suits a queue within the process: leases do not run
@@ -22,6 +23,8 @@ pub struct LeaseTerms {
     pub grace: Option<Duration>,
     /// Cancelled: the worker stops at once and gives back what is at hand.
     pub stop: CancellationToken,
+    /// Marked whenever one of the worker's episodes gets a reply.
+    pub activity: Activity,
 }
 
 impl LeaseTerms {

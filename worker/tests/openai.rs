@@ -268,6 +268,28 @@ async fn redirects_are_not_followed() {
     assert_eq!((server.requests(), other.requests()), (1, 0));
 }
 
+#[test]
+fn a_key_is_not_sent_unencrypted_to_another_machine() {
+    let models = |key: Option<&str>| {
+        let openai = OpenAiSettings { key: key.map(Secret::new), ..OpenAiSettings::default() };
+        Models::new(ModelsSettings { openai: Some(openai), ..ModelsSettings::default() })
+    };
+    let identify = |key, url: &str| {
+        models(key).identify(&format!("openai:m@{url}"), Role::Planner, Formulation::Iterative)
+    };
+    for url in ["http://192.0.2.1:8000/v1", "http://attacker.example/v1", "http://127.0.0.1.example/v1"] {
+        let error = identify(Some(KEY), url).unwrap_err().to_string();
+        assert!(error.contains("unencrypted") && error.contains("hint: write https://"), "{error}");
+        assert!(!error.contains(KEY), "{error}");
+        identify(None, url).unwrap();
+    }
+    for url in
+        ["https://attacker.example/v1", "http://localhost:8000/v1", "http://127.0.0.2/v1", "http://[::1]:1/"]
+    {
+        identify(Some(KEY), url).unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_key_in_a_reply_is_taken_out() {
     let (answer, _) = ask("echo").await;

@@ -4,17 +4,18 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use lumos_engine::RotaryPrecision;
 use lumos_tasks::{
     Behaviour, Completion, Configuration, ContentHash, Formulation, GenerationSettings, Input, Message,
     Request, Role, Sampling, Stop,
 };
+use lumos_worker::http_server::HttpLimits;
 use lumos_worker::model::{EngineSettings, ModelsSettings, OpenAiSettings, Secret, builtin_source};
 use lumos_worker::serve_model::{ApiKey, ServeSettings, ServedModel, serve_models};
 use lumos_worker::{ModelBackend, Models};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -26,12 +27,12 @@ struct Server {
     url: String,
     drain: CancellationToken,
     stop: CancellationToken,
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<()>,
 }
 
 /// The shipped models are computed so.
 fn engine() -> EngineSettings {
-    EngineSettings { threads: Some(1), rotary: RotaryPrecision::Full, ..EngineSettings::default() }
+    EngineSettings { threads: Some(1), ..EngineSettings::default() }
 }
 
 async fn start(settings: ServeSettings) -> Server {
@@ -294,7 +295,7 @@ async fn a_client_that_goes_away_frees_its_place() {
     let busy = server.post("completions", &short).await;
     assert_eq!((busy.status().as_u16(), busy.headers()["retry-after"].to_str().unwrap()), (503, "1"));
     drop(first);
-    for _ in 0..100 {
+    for _ in 0..3000 {
         if server.post("completions", &short).await.status() == StatusCode::OK {
             return;
         }
@@ -310,7 +311,7 @@ async fn draining_answers_what_was_asked_and_stopping_tells_clients() {
     server.drain.cancel();
     let events = events(answer).await;
     assert_eq!(events.last().unwrap(), "[DONE]");
-    server.serving.await.unwrap().unwrap();
+    server.serving.await.unwrap();
     assert!(Client::new().get(format!("{}/models", server.url)).send().await.is_err());
 
     let server = start(ServeSettings::default()).await;
@@ -323,5 +324,100 @@ async fn draining_answers_what_was_asked_and_stopping_tells_clients() {
         rest.push_str(&String::from_utf8_lossy(&bytes));
     }
     assert!(rest.contains("shutting_down") && !rest.contains("[DONE]"), "{rest}");
-    tokio::time::timeout(Duration::from_secs(5), server.serving).await.unwrap().unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(60), server.serving).await.unwrap().unwrap();
+}
+
+/// A connection on which something was sent.
+async fn connection(server: &Server, sent: &str) -> TcpStream {
+    let address = server.url.trim_start_matches("http://").trim_end_matches("/v1");
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(sent.as_bytes()).await.unwrap();
+    stream
+}
+
+/// What the server sends until it closes the connection.
+async fn rest(mut stream: TcpStream) -> String {
+    let mut said = Vec::new();
+    let closed = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut said));
+    // A connection that is reset is closed as well.
+    let _ = closed.await.expect("the server closes the connection");
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_open_connections_are_closed_and_keep_nobody_out() {
+    let http =
+        HttpLimits { connections: 8, header_time: Duration::from_millis(300), ..HttpLimits::default() };
+    let server = start(ServeSettings { http, ..ServeSettings::default() }).await;
+    let sent = ["", "POST /v1/completions HT", "GET /health HTTP/1.1\r\nhost: a\r\nx: "];
+    let mut half_open = Vec::new();
+    for number in 0..48 {
+        half_open.push(connection(&server, sent[number % sent.len()]).await);
+    }
+    // More than there is room for; whoever waits comes in when those before are closed.
+    let health = Client::new().get(server.url.replace("/v1", "/health")).send().await.unwrap();
+    assert_eq!(health.status(), StatusCode::OK);
+    for stream in half_open {
+        rest(stream).await;
+    }
+    // So is a connection that is idle between two requests.
+    let said = rest(connection(&server, "GET /health HTTP/1.1\r\nhost: a\r\n\r\n").await).await;
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_are_slow_or_too_many_are_refused() {
+    let heading = |length: usize| {
+        format!(
+            "POST /v1/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\nconnection: close\r\n\
+             content-length: {length}\r\n\r\n"
+        )
+    };
+    let body_time = Duration::from_millis(300);
+    let server = start(ServeSettings { body_time, ..ServeSettings::default() }).await;
+    let said = rest(connection(&server, &(heading(100) + "{\"model\"")).await).await;
+    assert!(said.starts_with("HTTP/1.1 408") && said.contains("request_timeout"), "{said}");
+
+    let server = start(ServeSettings { bodies: 10_000, ..ServeSettings::default() }).await;
+    let slow = connection(&server, &(heading(20_000) + &" ".repeat(9_000))).await;
+    let body = json!({"model": "tiny-planner", "prompt": "a", "max_tokens": 1, "user": "x".repeat(2_000)});
+    // The slow one's bytes have arrived at some time.
+    let busy = loop {
+        let answer = server.post("completions", &body).await;
+        if answer.status() != StatusCode::OK {
+            break answer;
+        }
+    };
+    assert_eq!((busy.status().as_u16(), busy.headers()["retry-after"].to_str().unwrap()), (503, "1"));
+    drop(slow);
+    while server.post("completions", &body).await.status() != StatusCode::OK {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn prompts_are_refused_by_bytes_before_they_are_encoded() {
+    let server = start(ServeSettings::default()).await;
+    let ask = |prompt: String| json!({"model": "tiny-planner", "prompt": prompt, "max_tokens": 1});
+    let chat = |content: String| json!({"model": "tiny-planner", "max_tokens": 1, "messages": [{"role": "user", "content": content}]});
+    let long = "word ".repeat(200_000);
+    for (path, body) in [("completions", ask(long.clone())), ("chat/completions", chat(long.clone()))] {
+        let answer = server.post(path, &body).await;
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{path}");
+        let error: Value = answer.json().await.unwrap();
+        assert_eq!(error["error"]["code"], "context_length_exceeded");
+        let message = error["error"]["message"].as_str().unwrap();
+        // By bytes: nobody counted its tokens.
+        assert!(message.contains("maximum context length is 1024 tokens"), "{message}");
+        assert!(message.contains("the prompt has 10") && message.contains(" bytes. Shorten"), "{message}");
+    }
+    // A text that may fit is encoded, and its tokens are counted.
+    let answer = server.post("completions", &ask("a b ".repeat(600))).await;
+    let error: Value = answer.json().await.unwrap();
+    assert!(error["error"]["message"].as_str().unwrap().contains("tokens. Shorten"), "{error}");
+    // The server's own bound holds where the context has room for more.
+    let server = start(ServeSettings { max_prompt: 100, ..ServeSettings::default() }).await;
+    let answer = server.post("completions", &ask("x".repeat(101))).await;
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+    assert_eq!(server.post("completions", &ask("x".repeat(100))).await.status(), StatusCode::OK);
 }

@@ -9,7 +9,8 @@ use lumos_tasks::{
     Behaviour, Completion, Configuration, ContentHash, Ending, EpisodeUnit, FaultKind, Formulation,
     GenerationSettings, ItemId, ModelIdentity, Outcome, Request, Role, Setup, Task, ToolCall, ToolReply,
 };
-use lumos_worker::drive::{Backends, Progress};
+use lumos_worker::activity::Progress;
+use lumos_worker::drive::Backends;
 use lumos_worker::{Limits, ModelBackend, ModelError, ToolFault, Tools, drive};
 
 /// Counts its sessions; has none for items that say so.

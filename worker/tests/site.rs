@@ -1,12 +1,16 @@
 //! The site shows and does what the shop in memory does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lumos_environments::shop::{GoalMode, Stock, Visit, draw};
+use lumos_worker::http_server::HttpLimits;
 use lumos_worker::sessions::catalogue::ShopFiles;
 use lumos_worker::sessions::shop::staff;
 use lumos_worker::sessions::site::{Site, serve};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
 
 /// What a page's `<main>` shows: its texts, by the rules of the observation.
 fn observation(html: &str) -> String {
@@ -32,7 +36,8 @@ async fn the_site_goes_the_way_of_the_shop_in_memory() {
     let site = Arc::new(Site::new(staff.clone(), goals.clone()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let server = tokio::spawn(serve(listener, Arc::clone(&site), std::future::pending()));
+    let server =
+        tokio::spawn(serve(listener, Arc::clone(&site), HttpLimits::default(), CancellationToken::new()));
     let client = reqwest::Client::new();
     let front = client.get(format!("{address}/")).send().await.unwrap().text().await.unwrap();
     assert!(front.contains("24 products"), "{front}");
@@ -74,4 +79,31 @@ async fn the_site_goes_the_way_of_the_shop_in_memory() {
     let missing = client.get(format!("{address}/visits/none")).send().await.unwrap();
     assert_eq!(missing.status(), 404);
     server.abort();
+}
+
+#[tokio::test]
+async fn half_open_connections_are_closed_and_long_forms_refused() {
+    let (_, goals) = draw(Stock::sample().unwrap().for_sale(), GoalMode::Synthetic);
+    let site = Arc::new(Site::new(staff(&ShopFiles::default()).unwrap(), goals.clone()));
+    let path = site.begin(goals[0].clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let drain = CancellationToken::new();
+    let limits = HttpLimits { header_time: Duration::from_millis(200), ..HttpLimits::default() };
+    let server = tokio::spawn(serve(listener, site, limits, drain.clone()));
+    for sent in ["", "GET / HT"] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        let closed = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut Vec::new())).await;
+        let _ = closed.expect("the server closes the connection");
+    }
+    // Visits keep what was searched for.
+    let search = |words: usize| {
+        let form = [("query", "linen ".repeat(words))];
+        reqwest::Client::new().post(format!("http://{address}{path}/search")).form(&form).send()
+    };
+    assert_eq!(search(4_000).await.unwrap().status(), 200);
+    assert_eq!(search(20_000).await.unwrap().status(), 413);
+    drain.cancel();
+    tokio::time::timeout(Duration::from_secs(60), server).await.unwrap().unwrap();
 }

@@ -1,12 +1,14 @@
 //! The WolframAlpha backend against a local server.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::{Query, Request, State};
 use axum::http::StatusCode;
+use axum::http::header::LOCATION;
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use lumos_tasks::{MathsReply, ToolCall, ToolReply};
 use lumos_worker::tools::{ToolFault, Tools, Wolfram, WolframSettings};
@@ -16,6 +18,9 @@ const SECRET: &str = "SECRET-APP-ID";
 #[derive(Clone, Default)]
 struct Server {
     requests: Arc<AtomicU32>,
+    /// What came to another host, headers and all.
+    elsewhere: Arc<Mutex<Vec<String>>>,
+    elsewhere_url: Arc<Mutex<String>>,
 }
 
 #[derive(serde::Deserialize)]
@@ -24,7 +29,21 @@ struct Parameters {
     appid: String,
 }
 
-async fn answer(State(server): State<Server>, Query(query): Query<Parameters>) -> (StatusCode, String) {
+/// Another host, which writes down whatever comes.
+async fn record(State(server): State<Server>, request: Request) -> &'static str {
+    server.elsewhere.lock().unwrap().push(format!("{} {:?}", request.uri(), request.headers()));
+    "{}"
+}
+
+async fn answer(state: State<Server>, query: Query<Parameters>) -> Response {
+    if query.input == "moved" {
+        let place = state.elsewhere_url.lock().unwrap().clone();
+        return (StatusCode::TEMPORARY_REDIRECT, [(LOCATION, place)]).into_response();
+    }
+    known(state, query).await.into_response()
+}
+
+async fn known(State(server): State<Server>, Query(query): Query<Parameters>) -> (StatusCode, String) {
     assert_eq!(query.appid, SECRET);
     let request = server.requests.fetch_add(1, Ordering::SeqCst);
     let pods = |pods: &str| format!(r#"{{"queryresult":{{"success":true,"error":false,"pods":[{pods}]}}}}"#);
@@ -104,4 +123,28 @@ async fn faults_are_faults_and_never_show_the_key() {
     // Three attempts each where another may succeed, one where it will not.
     assert_eq!(server.requests.load(Ordering::SeqCst), 3 + 3 + 1 + 1);
     assert!(!format!("{wolfram:?}").contains(SECRET));
+}
+
+#[tokio::test]
+async fn the_key_stays_with_the_service() {
+    let server = Server::default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    *server.elsewhere_url.lock().unwrap() = format!("http://{}/x", listener.local_addr().unwrap());
+    let app = Router::new().fallback(record).with_state(server.clone());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    let query = ToolCall::Maths { query: "moved".to_owned() };
+    let fault = wolfram(server.clone()).await.call(&query).await.unwrap_err();
+    assert!(fault.message.contains("307") && !fault.message.contains(SECRET), "{}", fault.message);
+    assert_eq!(
+        *server.elsewhere.lock().unwrap(),
+        Vec::<String>::new(),
+        "it was in the address and in the referrer"
+    );
+
+    let unencrypted = WolframSettings {
+        endpoint: "http://wolfram.example/v2/query".to_owned(),
+        ..WolframSettings::new(SECRET)
+    };
+    let error = Wolfram::new(unencrypted).unwrap_err();
+    assert!(error.contains("unencrypted") && error.contains("hint: ") && !error.contains(SECRET), "{error}");
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 pub(crate) use record::{gold_answer, is_zero};
 
-use crate::benchmark::{Benchmark, Download, PublishedFigure, published_maths};
+use crate::benchmark::{Benchmark, Download, PublishedFigure, PublishedItems, published_maths};
 use crate::error::LoadError;
 use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
 use crate::metrics::{EXACT_MATCH, MetricDefinition, score_number};
@@ -50,6 +50,10 @@ impl Benchmark for Gsm8k {
     fn published(&self) -> &'static [PublishedFigure] {
         const PUBLISHED: [PublishedFigure; 5] = published_maths([50.5, 47.1, 55.4, 45.5, 40.4]);
         &PUBLISHED
+    }
+
+    fn published_items(&self) -> Option<PublishedItems> {
+        Some(PublishedItems::All(1319))
     }
 
     fn downloads(&self) -> &'static [Download] {

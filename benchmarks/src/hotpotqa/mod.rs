@@ -6,7 +6,7 @@ use lumos_tasks::families::qa;
 use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Role, Target};
 use serde_json::Value;
 
-use crate::benchmark::{Benchmark, Download, PublishedFigure, QA_TOOLS, qa_roles};
+use crate::benchmark::{Benchmark, Download, PublishedFigure, PublishedItems, QA_TOOLS, qa_roles};
 use crate::benchmark::{LATER_LISTING, PROJECT_PAGE};
 use crate::error::LoadError;
 use crate::judge::LLM_ACCURACY;
@@ -59,6 +59,10 @@ impl Benchmark for HotpotQa {
         &PUBLISHED
     }
 
+    fn published_items(&self) -> Option<PublishedItems> {
+        Some(PublishedItems::First(1000))
+    }
+
     fn downloads(&self) -> &'static [Download] {
         &[Download {
             file: "hotpotqa/test.json",
@@ -77,7 +81,7 @@ impl Benchmark for HotpotQa {
     }
 
     fn sample_corpus(&self) -> Option<&'static [u8]> {
-        Some(include_bytes!("../../samples/hotpotqa_corpus.jsonl"))
+        Some(lumos_environments::retrieval::HOTPOTQA_PAGES.as_bytes())
     }
 
     fn open(&self, source: DataSource) -> Result<Items, LoadError> {

@@ -7,12 +7,15 @@ use lumos_tasks::families::sql;
 use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Target};
 use serde_json::Value;
 
-use crate::benchmark::{Benchmark, Download, LATER_LISTING, PublishedFigure};
+use crate::benchmark::{Benchmark, Download, LATER_LISTING, PublishedFigure, PublishedItems};
 use crate::error::LoadError;
 use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
 use score::{EMPTY_GOLD, REWARD, SUCCESS_RATE, SUCCESS_WITH_ROWS, TURNS};
+
+/// The most turns of an episode.
+const MAX_TURNS: u32 = 10;
 
 /// InterCode's SQL environment on Spider's development set.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +39,7 @@ impl Benchmark for IntercodeSql {
     }
 
     fn max_rounds(&self, _behaviour: Behaviour) -> u32 {
-        10
+        MAX_TURNS
     }
 
     fn tools(&self) -> &'static [&'static str] {
@@ -53,6 +56,10 @@ impl Benchmark for IntercodeSql {
 
     fn published(&self) -> &'static [PublishedFigure] {
         &PUBLISHED
+    }
+
+    fn published_items(&self) -> Option<PublishedItems> {
+        Some(PublishedItems::All(1034))
     }
 
     fn downloads(&self) -> &'static [Download] {

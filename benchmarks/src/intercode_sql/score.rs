@@ -3,48 +3,44 @@
 use lumos_tasks::outcome::SqlEvidence;
 use lumos_tasks::{Evidence, Outcome};
 
-use crate::metrics::MetricDefinition;
+use super::MAX_TURNS;
+use crate::metrics::{MetricDefinition, MetricKind, Unit};
 use crate::score::{ItemScore, Scoring, Share};
 
 /// Share of items that some try solved.
-pub(super) const SUCCESS_RATE: MetricDefinition = MetricDefinition {
-    name: "success_rate",
-    description: "share of items whose highest reward is 1 (corrected: whose rows are the gold query's)",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const SUCCESS_RATE: MetricDefinition = MetricDefinition::proportion(
+    "success_rate",
+    "share of items whose highest reward is 1 (corrected: whose rows are the gold query's)",
+);
 
 /// Mean of the highest rewards.
 pub(super) const REWARD: MetricDefinition = MetricDefinition {
-    name: "reward",
-    description: "mean of the items' highest rewards (corrected: not below 0)",
-    higher_is_better: true,
-    judged: false,
+    kind: MetricKind::BoundedMean { least: -1.0, most: 1.0 },
+    ..MetricDefinition::unit_mean("reward", "mean of the items' highest rewards (corrected: not below 0)")
 };
 
-/// Share of turns taken.
+/// Turns taken.
 pub(super) const TURNS: MetricDefinition = MetricDefinition {
-    name: "turns",
-    description: "mean of the turns an item took",
+    kind: MetricKind::BoundedMean { least: 0.0, most: MAX_TURNS as f64 },
+    unit: Unit::Count("turns"),
     higher_is_better: false,
-    judged: false,
+    ..MetricDefinition::unit_mean("turns", "mean of the turns an item took")
 };
 
 /// Share of graded items whose gold query gives no rows.
 pub(super) const EMPTY_GOLD: MetricDefinition = MetricDefinition {
-    name: "empty_gold",
-    description: "share of graded items whose gold query gives no rows, so that any empty result earns 1",
     higher_is_better: false,
-    judged: false,
+    ..MetricDefinition::proportion(
+        "empty_gold",
+        "share of graded items whose gold query gives no rows, so that any empty result earns 1",
+    )
 };
 
 /// The success rate without the items that any empty result solves.
-pub(super) const SUCCESS_WITH_ROWS: MetricDefinition = MetricDefinition {
-    name: "success_rate_with_rows",
-    description: "success rate of the items whose gold query gives rows",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const SUCCESS_WITH_ROWS: MetricDefinition = MetricDefinition::proportion(
+    "success_rate_with_rows",
+    "success rate of the items whose gold query gives rows",
+);
 
 /// Scores an outcome; `None` where the infrastructure failed.
 pub(super) fn score(outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {

@@ -1,19 +1,19 @@
 //! JSON lines: one record a line, split on `\n` only.
 
-use std::io::{BufRead, Read};
+use std::io::{BufRead, ErrorKind};
+
+use lumos_environments::lines::LineReader;
 
 use super::{Flaw, Located, MAX_RECORD, parse, too_long};
 
 /// The records of a JSON lines file. Lines of white space are passed over.
 pub(crate) struct Lines<R> {
-    reader: R,
-    line: u64,
-    over: bool,
+    lines: LineReader<R>,
 }
 
 impl<R: BufRead> Lines<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Self { reader, line: 0, over: false }
+        Self { lines: LineReader::new(reader) }
     }
 }
 
@@ -21,25 +21,16 @@ impl<R: BufRead> Iterator for Lines<R> {
     type Item = Located;
 
     fn next(&mut self) -> Option<Located> {
-        while !self.over {
-            let mut text = Vec::new();
-            self.line += 1;
-            let line = self.line;
-            match self.reader.by_ref().take(MAX_RECORD + 1).read_until(b'\n', &mut text) {
-                Ok(0) => self.over = true,
-                Ok(length) if length as u64 > MAX_RECORD => {
-                    self.over = true;
-                    return Some(Located { line, content: Err(too_long(MAX_RECORD)) });
-                }
-                Ok(_) if text.iter().all(u8::is_ascii_whitespace) => {}
-                Ok(_) => return Some(Located { line, content: parse(&text, line) }),
-                Err(error) => {
-                    self.over = true;
-                    return Some(Located { line, content: Err(Flaw::Unreadable(error.to_string())) });
-                }
-            }
+        loop {
+            let (line, text) = self.lines.next_bytes()?;
+            let content = match text {
+                Ok(text) if text.iter().all(u8::is_ascii_whitespace) => continue,
+                Ok(text) => parse(&text, line),
+                Err(error) if error.kind() == ErrorKind::FileTooLarge => Err(too_long(MAX_RECORD)),
+                Err(error) => Err(Flaw::Unreadable(error.to_string())),
+            };
+            return Some(Located { line, content });
         }
-        None
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) use many::{Many, open_many};
 pub use source::DataSource;
 
 /// The longest record that is read, in bytes: a file of another kind must not fill the memory.
-const MAX_RECORD: u64 = 64 << 20;
+const MAX_RECORD: u64 = lumos_environments::lines::LONGEST_LINE;
 
 /// One record of a file, with the line it starts in.
 #[derive(Debug)]

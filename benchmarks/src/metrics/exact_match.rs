@@ -11,12 +11,8 @@ use super::{MetricDefinition, prediction};
 use crate::score::{ItemScore, Scoring};
 
 /// Share of items whose prediction is the gold answer.
-pub const EXACT_MATCH: MetricDefinition = MetricDefinition {
-    name: "exact_match",
-    description: "share of items whose prediction is the gold answer",
-    higher_is_better: true,
-    judged: false,
-};
+pub const EXACT_MATCH: MetricDefinition =
+    MetricDefinition::proportion("exact_match", "share of items whose prediction is the gold answer");
 
 /// Scores an outcome whose gold answer is a number. An item without a prediction is wrong; `None` where the
 /// infrastructure failed.

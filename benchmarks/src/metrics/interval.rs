@@ -1,4 +1,9 @@
-//! How sure one can be of a share.
+//! How sure one can be of a share or a mean.
+
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::definition::MetricKind;
 
 /// The 97.5th percentile of the standard normal distribution: 95 % lie within it on both sides.
 const NORMAL_95: f64 = 1.959_963_984_540_054;
@@ -16,6 +21,72 @@ pub fn wilson(successes: f64, items: f64) -> Option<(f64, f64)> {
     let spread = share * (1.0 - share) / items + squared / (4.0 * items * items);
     let half = NORMAL_95 * spread.sqrt() / scale;
     Some(((centre - half).max(0.0), (centre + half).min(1.0)))
+}
+
+/// How a 95 % interval was computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IntervalMethod {
+    /// Wilson's score interval.
+    Wilson,
+    /// Wilson's score interval over the effective number of trials of items that count several times.
+    ClusteredWilson,
+    /// Student's t interval, cut off at the metric's bounds.
+    StudentT,
+    /// Wilson's score interval, stretched over the bounds of a mean whose values are all equal.
+    StretchedWilson,
+}
+
+impl IntervalMethod {
+    /// The name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wilson => "wilson",
+            Self::ClusteredWilson => "clustered_wilson",
+            Self::StudentT => "student_t",
+            Self::StretchedWilson => "stretched_wilson",
+        }
+    }
+}
+
+/// An interval: its ends, and how it was computed.
+pub(super) type Interval = ((f64, f64), IntervalMethod);
+
+/// Below this part of the range, or of 1, values count as equal: sums are rounded.
+const EQUAL: f64 = 1e-9;
+
+/// The 95 % interval of a figure over items that count once each; `None` if it cannot be computed.
+///
+/// A value between two bounds varies at most as much as one that is either bound, so Wilson's interval of a mean between
+/// bounds is never too narrow.
+pub(super) fn interval_of(
+    kind: MetricKind,
+    sum: f64,
+    items: u64,
+    standard_error: Option<f64>,
+) -> Option<Interval> {
+    let mean = sum / items as f64;
+    match kind {
+        MetricKind::Proportion => Some((wilson(sum, items as f64)?, IntervalMethod::Wilson)),
+        MetricKind::UnboundedMean => Some((student(mean, standard_error?, items)?, IntervalMethod::StudentT)),
+        MetricKind::BoundedMean { least, most } => {
+            let range = most - least;
+            if let Some(error) = standard_error.filter(|error| *error > EQUAL * range) {
+                let (low, high) = student(mean, error, items)?;
+                return Some(((low.max(least), high.min(most)), IntervalMethod::StudentT));
+            }
+            let items = items as f64;
+            let (low, high) = wilson((mean - least) / range * items, items)?;
+            Some(((least + low * range, least + high * range), IntervalMethod::StretchedWilson))
+        }
+    }
+}
+
+/// Student's 95 % interval of a mean; `None` below two items.
+fn student(mean: f64, standard_error: f64, items: u64) -> Option<(f64, f64)> {
+    let distribution = StudentsT::new(0.0, 1.0, items.checked_sub(1)? as f64).ok()?;
+    let half = distribution.inverse_cdf(0.975) * standard_error;
+    Some((mean - half, mean + half))
 }
 
 /// Standard error of a mean, from the sums of values and of their squares over `items` values: the sample's
@@ -83,6 +154,47 @@ mod tests {
         assert_eq!(wilson(0.0, 0.0), None);
     }
 
+    /// The interval of these values.
+    fn of(kind: MetricKind, values: &[f64]) -> Option<Interval> {
+        let (sum, squares) = (values.iter().sum(), values.iter().map(|value| value * value).sum());
+        let items = values.len() as u64;
+        interval_of(kind, sum, items, standard_error(sum, squares, items))
+    }
+
+    const UNIT: MetricKind = MetricKind::BoundedMean { least: 0.0, most: 1.0 };
+    const TURNS: MetricKind = MetricKind::BoundedMean { least: 0.0, most: 10.0 };
+
+    #[test]
+    fn means_have_students_interval() {
+        // scipy.stats.t.interval(0.95, n - 1, mean, sem).
+        let values = [1.0, 0.0, 0.5, 1.0, 0.25, 0.75, 1.0, 0.0];
+        for kind in [UNIT, MetricKind::UnboundedMean] {
+            let ((low, high), method) = of(kind, &values).unwrap();
+            assert!((low - 0.196_208_058_226_046_64).abs() < 1e-9, "{low}");
+            assert!((high - 0.928_791_941_773_953_4).abs() < 1e-9, "{high}");
+            assert_eq!(method, IntervalMethod::StudentT);
+        }
+    }
+
+    #[test]
+    fn bounded_means_stay_within_their_bounds_and_equal_values_prove_little() {
+        // 4, 8 and 10 turns: 7.33 on the average, and not more than 10 can be taken.
+        let ((low, high), _) = of(TURNS, &[4.0, 8.0, 10.0]).unwrap();
+        assert_eq!((low, high), (0.0, 10.0), "half the width is 7.59");
+        let ((low, high), method) = of(TURNS, &[10.0; 3]).unwrap();
+        assert_eq!((high, method), (10.0, IntervalMethod::StretchedWilson));
+        assert!(close(low / 10.0, wilson(3.0, 3.0).unwrap().0), "{low}");
+        assert_eq!(
+            of(UNIT, &[0.1; 3]).unwrap().1,
+            IntervalMethod::StretchedWilson,
+            "a rounding error does not count as variance"
+        );
+        assert!(of(UNIT, &[0.5]).is_some());
+        assert_eq!(of(MetricKind::UnboundedMean, &[7.0]), None, "one value proves nothing");
+        assert_eq!(of(MetricKind::UnboundedMean, &[7.0, 7.0]).unwrap().0, (7.0, 7.0));
+        assert_eq!(of(UNIT, &[]), None);
+    }
+
     #[test]
     fn known_standard_errors() {
         // 1, 0, 1, 1: mean 0.75, sample variance 0.25.
@@ -92,6 +204,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn intervals_of_means_hold_the_mean(values in proptest::collection::vec(-1.0f64..=1.0, 1..40)) {
+            let mean = values.iter().sum::<f64>() / values.len() as f64;
+            let kind = MetricKind::BoundedMean { least: -1.0, most: 1.0 };
+            let ((low, high), _) = of(kind, &values).unwrap();
+            prop_assert!(-1.0 <= low && low <= mean + 1e-9 && mean <= high + 1e-9 && high <= 1.0);
+        }
+
         #[test]
         fn intervals_hold_the_share(items in 1u32..5000, part in 0.0f64..=1.0) {
             let successes = (f64::from(items) * part).floor();

@@ -7,10 +7,10 @@ mod interval;
 mod tally;
 mod text;
 
-pub use definition::MetricDefinition;
+pub use definition::{MetricDefinition, MetricKind, Unit};
 pub use exact_match::EXACT_MATCH;
 pub(crate) use exact_match::score_number;
-pub use interval::{standard_error, wilson};
+pub use interval::{IntervalMethod, standard_error, wilson};
 pub use tally::{Estimate, GroupedTally, Tally};
 pub use text::{ACCURACY, F1, f1, normalise, says_yes};
 pub(crate) use text::{score_words, score_yes_or_no};

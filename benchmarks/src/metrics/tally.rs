@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::MetricDefinition;
 use super::fixed::Fixed;
-use super::interval::{clustered_error, clustered_interval, standard_error, wilson};
+use super::interval::{IntervalMethod, clustered_error, clustered_interval, interval_of, standard_error};
 use crate::score::ItemScore;
 
 /// The sums of one metric.
@@ -41,7 +42,7 @@ pub struct Tally {
 /// A metric's figure over many items.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The figure, between 0 and 1.
+    /// The figure: between 0 and 1 for a share, in the metric's unit for a mean.
     pub value: f64,
     /// What was reached.
     pub numerator: f64,
@@ -51,9 +52,11 @@ pub struct Estimate {
     pub items: u64,
     /// Standard error, from two items on.
     pub standard_error: Option<f64>,
-    /// Wilson's 95 % score interval. Where an item counts several times (the steps of a task), as many independent
-    /// trials are assumed as the standard error between items says.
+    /// The 95 % interval of the metric's kind ([`MetricKind`](super::MetricKind)). Where an item counts several times
+    /// (the steps of a task), Wilson's with as many independent trials as the standard error between items says.
     pub interval: Option<(f64, f64)>,
+    /// How the interval was computed.
+    pub method: Option<IntervalMethod>,
 }
 
 impl Tally {
@@ -84,17 +87,19 @@ impl Tally {
     }
 
     /// The figure of a metric; `None` where nothing was scored by it.
-    pub fn finish(&self, metric: &str) -> Option<Estimate> {
-        let sums = self.sums.get(metric)?;
+    pub fn finish(&self, metric: &MetricDefinition) -> Option<Estimate> {
+        let sums = self.sums.get(metric.name)?;
         let (numerator, denominator) = (f64::from(sums.numerator), f64::from(sums.denominator));
         let value = numerator / denominator;
         let (standard_error, interval) = if sums.counts_items() {
-            (standard_error(numerator, f64::from(sums.squares), sums.items), wilson(numerator, denominator))
+            let error = standard_error(numerator, f64::from(sums.squares), sums.items);
+            (error, interval_of(metric.kind, numerator, sums.items, error))
         } else {
             let deviations = f64::from(sums.squares) - 2.0 * value * f64::from(sums.products)
                 + value * value * f64::from(sums.weights);
             let error = clustered_error(deviations, denominator, sums.items);
-            (error, clustered_interval(value, error, denominator, sums.items))
+            let interval = clustered_interval(value, error, denominator, sums.items);
+            (error, interval.map(|interval| (interval, IntervalMethod::ClusteredWilson)))
         };
         (denominator > 0.0).then_some(Estimate {
             value,
@@ -102,7 +107,8 @@ impl Tally {
             denominator,
             items: sums.items,
             standard_error,
-            interval,
+            interval: interval.map(|(interval, _)| interval),
+            method: interval.map(|(_, method)| method),
         })
     }
 
@@ -144,7 +150,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::metrics::interval::wilson;
+    use crate::metrics::{EXACT_MATCH, MetricKind, Unit};
     use crate::score::Share;
+
+    const REWARD: MetricDefinition = MetricDefinition::unit_mean("reward", "a mean");
+    const STEPS: MetricDefinition = MetricDefinition::proportion("steps", "a share of steps");
 
     fn reward(value: f64) -> ItemScore {
         ItemScore::default().with("reward", Share { numerator: value, denominator: 1.0 })
@@ -156,11 +167,32 @@ mod tests {
         for met in [true, false, true, true] {
             tally.add(&ItemScore::met("exact_match", met));
         }
-        let estimate = tally.finish("exact_match").unwrap();
+        let estimate = tally.finish(&EXACT_MATCH).unwrap();
         assert_eq!((estimate.value, estimate.items), (0.75, 4));
         assert_eq!(estimate.standard_error, Some(0.25));
-        assert_eq!(tally.finish("reward"), None);
+        assert_eq!(tally.finish(&REWARD), None);
         assert_eq!(tally.metrics().collect::<Vec<_>>(), ["exact_match"]);
+    }
+
+    #[test]
+    fn the_kind_of_a_metric_decides_its_interval() {
+        const TURNS: MetricDefinition = MetricDefinition {
+            kind: MetricKind::BoundedMean { least: 0.0, most: 10.0 },
+            unit: Unit::Count("turns"),
+            ..MetricDefinition::unit_mean("turns", "turns taken")
+        };
+        let mut tally = Tally::default();
+        for turns in [4.0, 8.0, 10.0] {
+            let share = |numerator| Share { numerator, denominator: 1.0 };
+            tally.add(&ItemScore::met("exact_match", turns < 9.0).with("turns", share(turns)));
+        }
+        let turns = tally.finish(&TURNS).unwrap();
+        assert!((turns.value - 22.0 / 3.0).abs() < 1e-12);
+        assert_eq!(turns.method, Some(IntervalMethod::StudentT));
+        let (low, high) = turns.interval.unwrap();
+        assert!(low < 4.0 && high == 10.0, "{low} {high}");
+        let share = tally.finish(&EXACT_MATCH).unwrap();
+        assert_eq!((share.interval, share.method), (wilson(2.0, 3.0), Some(IntervalMethod::Wilson)));
     }
 
     #[test]
@@ -172,18 +204,19 @@ mod tests {
         for score in [steps(10.0, 10.0), steps(0.0, 10.0), steps(10.0, 10.0), steps(0.0, 10.0)] {
             tally.add(&score);
         }
-        let clustered = tally.finish("steps").unwrap();
+        let clustered = tally.finish(&STEPS).unwrap();
         let mut tally = Tally::default();
         for _ in 0..4 {
             tally.add(&steps(5.0, 10.0));
         }
-        let alike = tally.finish("steps").unwrap();
+        let alike = tally.finish(&STEPS).unwrap();
         assert_eq!((clustered.value, alike.value), (0.5, 0.5));
         assert!((clustered.standard_error.unwrap() - (1.0f64 / 12.0).sqrt()).abs() < 1e-12);
         assert_eq!(alike.standard_error, Some(0.0));
         let width = |estimate: &Estimate| estimate.interval.map(|(low, high)| high - low).unwrap();
         assert!(width(&clustered) > 2.0 * width(&alike), "{clustered:?} {alike:?}");
         assert_eq!(alike.interval, wilson(20.0, 40.0));
+        assert_eq!(alike.method, Some(IntervalMethod::ClusteredWilson));
     }
 
     #[test]
@@ -192,7 +225,7 @@ mod tests {
         tally.add(Some("Addition"), &ItemScore::met("exact_match", true));
         tally.add(Some("Subtraction"), &ItemScore::met("exact_match", false));
         tally.add(None, &ItemScore::met("exact_match", false));
-        let value = |tally: &Tally| tally.finish("exact_match").unwrap().numerator;
+        let value = |tally: &Tally| tally.finish(&EXACT_MATCH).unwrap().numerator;
         assert_eq!(value(&tally.overall), 1.0);
         assert_eq!(
             tally.groups.iter().map(|(name, tally)| (name.as_str(), value(tally))).collect::<Vec<_>>(),
@@ -232,7 +265,7 @@ mod tests {
             values.iter().for_each(|value| tally.add(&reward(*value)));
             let text = serde_json::to_string(&tally).unwrap();
             let read: Tally = serde_json::from_str(&text).unwrap();
-            let (left, right) = (read.finish("reward").unwrap(), tally.finish("reward").unwrap());
+            let (left, right) = (read.finish(&REWARD).unwrap(), tally.finish(&REWARD).unwrap());
             prop_assert!((left.value - right.value).abs() < 1e-12);
         }
     }

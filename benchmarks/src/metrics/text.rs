@@ -12,12 +12,8 @@ use super::{EXACT_MATCH, MetricDefinition, prediction};
 use crate::score::{ItemScore, Scoring, Share};
 
 /// Mean F1 of the predictions' words.
-pub const F1: MetricDefinition = MetricDefinition {
-    name: "f1",
-    description: "mean F1 between the words of prediction and gold answer",
-    higher_is_better: true,
-    judged: false,
-};
+pub const F1: MetricDefinition =
+    MetricDefinition::unit_mean("f1", "mean F1 between the words of prediction and gold answer");
 
 /// An answer in lower case, without punctuation and articles, its words one blank apart.
 pub fn normalise(answer: &str) -> String {
@@ -77,12 +73,8 @@ pub(crate) fn score_words(target: &Target, outcome: &Outcome) -> Option<ItemScor
 }
 
 /// Share of items whose prediction says yes or no as the gold answer does.
-pub const ACCURACY: MetricDefinition = MetricDefinition {
-    name: "accuracy",
-    description: "share of items answered yes or no as the gold answer says",
-    higher_is_better: true,
-    judged: false,
-};
+pub const ACCURACY: MetricDefinition =
+    MetricDefinition::proportion("accuracy", "share of items answered yes or no as the gold answer says");
 
 /// What a prediction of an episode with tools is taken for: `yes` anywhere in it counts (upstream
 /// `eval/strategyqa/run_eval.py`).

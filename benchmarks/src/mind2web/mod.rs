@@ -12,13 +12,13 @@ use lumos_tasks::families::web;
 use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Outcome, Target};
 use serde_json::Value;
 
-use crate::benchmark::{Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure};
+use crate::benchmark::{Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure, PublishedItems};
 use crate::error::LoadError;
 use crate::loading::{Content, DataSource, Items, Many, RecordError, open_many};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
 
-pub(crate) use score::succeeds_as_published;
+pub(crate) use score::{acts_with_operation, acts_with_value, succeeds_as_published};
 
 /// Mind2Web's test splits.
 #[derive(Debug, Clone, Copy)]
@@ -86,6 +86,16 @@ impl Benchmark for Mind2Web {
 
     fn published(&self) -> &'static [PublishedFigure] {
         &PUBLISHED
+    }
+
+    /// The publication does not say how many tasks of `test_domain` it evaluated.
+    fn published_items(&self) -> Option<PublishedItems> {
+        None
+    }
+
+    /// The verbs of earlier actions in prompts are drawn.
+    fn draws(&self) -> bool {
+        true
     }
 
     fn downloads(&self) -> &'static [Download] {

@@ -8,75 +8,53 @@ use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring, Share};
 
 /// The paper's figure.
-pub(super) const STEP_SUCCESS: MetricDefinition = MetricDefinition {
-    name: "step_success_rate",
-    description: "share of the actions carried out (corrected: of the gold steps) whose element, operation and value are right",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const STEP_SUCCESS: MetricDefinition = MetricDefinition::proportion(
+    "step_success_rate",
+    "share of the actions carried out (corrected: of the gold steps) whose element, operation and value are right",
+);
 /// Actions that a browser could carry out.
-pub(super) const EXECUTABLE: MetricDefinition = MetricDefinition {
-    name: "executable",
-    description: "in a browser: share of the gold steps whose predicted action could be carried out and took effect, right or wrong",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const EXECUTABLE: MetricDefinition = MetricDefinition::proportion(
+    "executable",
+    "in a browser: share of the gold steps whose predicted action could be carried out and took effect, right or wrong",
+);
 /// Right elements that a browser could click.
-pub(super) const REACHABLE: MetricDefinition = MetricDefinition {
-    name: "reachable",
-    description: "in a browser: share of the steps tried whose right element could be clicked",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const REACHABLE: MetricDefinition = MetricDefinition::proportion(
+    "reachable",
+    "in a browser: share of the steps tried whose right element could be clicked",
+);
 /// The element chosen is right.
-pub(super) const ELEMENT_ACCURACY: MetricDefinition = MetricDefinition {
-    name: "element_accuracy",
-    description: "official: share of the gold steps whose element is right",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const ELEMENT_ACCURACY: MetricDefinition = MetricDefinition::proportion(
+    "element_accuracy",
+    "official: share of the gold steps whose element is right",
+);
 /// Words of operation and value.
-pub(super) const ACTION_F1: MetricDefinition = MetricDefinition {
-    name: "action_f1",
-    description: "official: mean F1 over the gold steps between the words of operation and value",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const ACTION_F1: MetricDefinition = MetricDefinition::unit_mean(
+    "action_f1",
+    "official: mean F1 over the gold steps between the words of operation and value",
+);
 /// Element and action are right.
-pub(super) const OFFICIAL_STEP_SUCCESS: MetricDefinition = MetricDefinition {
-    name: "official_step_success_rate",
-    description: "official: share of the gold steps whose element and action are right",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const OFFICIAL_STEP_SUCCESS: MetricDefinition = MetricDefinition::proportion(
+    "official_step_success_rate",
+    "official: share of the gold steps whose element and action are right",
+);
 /// All steps are right.
-pub(super) const TASK_SUCCESS: MetricDefinition = MetricDefinition {
-    name: "task_success_rate",
-    description: "official: share of the tasks all of whose steps are right",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const TASK_SUCCESS: MetricDefinition = MetricDefinition::proportion(
+    "task_success_rate",
+    "official: share of the tasks all of whose steps are right",
+);
 /// The mean of the tasks' element accuracies.
-pub(super) const MACRO_ELEMENT_ACCURACY: MetricDefinition = MetricDefinition {
-    name: "macro_element_accuracy",
-    description: "official: mean over tasks of the element accuracy",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const MACRO_ELEMENT_ACCURACY: MetricDefinition = MetricDefinition::unit_mean(
+    "macro_element_accuracy",
+    "official: mean over tasks of the element accuracy",
+);
 /// The mean of the tasks' action F1.
-pub(super) const MACRO_ACTION_F1: MetricDefinition = MetricDefinition {
-    name: "macro_action_f1",
-    description: "official: mean over tasks of the action F1",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const MACRO_ACTION_F1: MetricDefinition =
+    MetricDefinition::unit_mean("macro_action_f1", "official: mean over tasks of the action F1");
 /// The mean of the tasks' step success rates.
-pub(super) const MACRO_STEP_SUCCESS: MetricDefinition = MetricDefinition {
-    name: "macro_step_success_rate",
-    description: "official: mean over tasks of the step success rate",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const MACRO_STEP_SUCCESS: MetricDefinition = MetricDefinition::unit_mean(
+    "macro_step_success_rate",
+    "official: mean over tasks of the step success rate",
+);
 
 /// Scores an outcome; `None` where the infrastructure failed.
 pub(super) fn score(target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
@@ -154,8 +132,18 @@ pub(crate) fn succeeds_as_published(chosen: &Chosen, steps: &[GoldStep]) -> bool
 }
 
 fn acts_as(chosen: &Chosen, gold: &GoldStep) -> bool {
-    let value = || chosen.text.as_ref().is_some_and(|text| text.to_lowercase() == gold.value.to_lowercase());
-    chosen.action.word() == gold.operation && (chosen.action == ActionName::Click || value())
+    acts_with_operation(chosen, gold) && acts_with_value(chosen, gold)
+}
+
+/// Whether the action is the gold operation.
+pub(crate) fn acts_with_operation(chosen: &Chosen, gold: &GoldStep) -> bool {
+    chosen.action.word() == gold.operation
+}
+
+/// Whether the text is the gold value, in any case; a click has none.
+pub(crate) fn acts_with_value(chosen: &Chosen, gold: &GoldStep) -> bool {
+    let same = |text: &String| text.to_lowercase() == gold.value.to_lowercase();
+    chosen.action == ActionName::Click || chosen.text.as_ref().is_some_and(same)
 }
 
 /// The prediction of a step: the last action carried out in it.

@@ -1,7 +1,7 @@
 //! What a replay must agree in.
 
 use lumos_tasks::outcome::Value as Prediction;
-use lumos_tasks::recorded::{Case, Expected};
+use lumos_tasks::recorded::Case;
 use lumos_tasks::{AnswerForm, Behaviour, Role, Target, Task, ToolCall, ToolReply};
 use serde::Serialize;
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub(super) fn case(case: &Case, benchmark: &dyn Benchmark) -> Result<(), String>
     if behaviour == Behaviour::Paper
         && let Some(exception) = benchmark.refused_by_original(&case.item)
     {
-        return refused(exception, &case.expected);
+        return refused(exception, case);
     }
     let read = |record: &Value| match behaviour {
         Behaviour::Paper => benchmark.read_as_original(record),
@@ -30,41 +30,30 @@ pub(super) fn case(case: &Case, benchmark: &dyn Benchmark) -> Result<(), String>
     let (task, target) = (item.task.clone(), item.target.clone());
     let driven = drive(case, item, benchmark)?;
     if let Target::Web { steps, .. } = &target {
+        // The episode goes the same way whatever the formulation is called.
+        if !benchmark.formulations().contains(&case.formulation) {
+            return Err(format!("{} has no formulation {:?}", benchmark.name(), case.formulation));
+        }
         return web::compare(case, &driven, steps);
     }
     let judged = judged(case, &driven, &task, &target, benchmark)?;
-    match &case.expected.raises {
-        Some(raised) if case.effective_turns == Some(0) => {
-            Err(format!("the record was refused with {raised}; it is read here"))
+    if let Some(raised) = &case.expected.raises {
+        if case.effective_turns == Some(0) {
+            return Err(format!("the record was refused with {raised}; it is read here"));
         }
-        // The judge is asked in a pass of its own here; in the original its exceptions end the run.
-        Some(_) if judged == Judged::Raised => Ok(()),
-        Some(raised) => match driven.evidence().and_then(|evidence| evidence.prediction.as_ref()) {
-            Some(prediction) => Err(format!(
-                "recorded is the exception {raised}, so no prediction; got {}",
-                prediction.to_python_text()
-            )),
-            None => Ok(()),
-        },
-        None => {
-            turns(case, &driven, judged)?;
-            outcome(case, &driven, &task, &target, benchmark)?;
-            match (case.expected.llm_acc, judged) {
-                (Some(recorded), Judged::Said(judgement)) => {
-                    equal("llm_acc", &recorded, &u8::from(judgement == Judgement::Correct))
-                }
-                (Some(recorded), Judged::NotAsked | Judged::Raised) => equal("llm_acc", &recorded, &0),
-                (None, _) => Ok(()),
-            }
-        }
+        exception(raised, &driven, &judged)?;
     }
+    turns(case, &driven, &judged)?;
+    record(case, &driven, &target)?;
+    scores(case, &driven, &judged, &task, &target, benchmark)
 }
 
 /// What came of the judge's recorded call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Judged {
     NotAsked,
-    Raised,
+    /// The call raised this, which ends the original's run; here the judge is asked in a pass of its own.
+    Raised(String),
     Said(Judgement),
 }
 
@@ -88,16 +77,49 @@ fn judged(
     let call = ToolCall::Chat { role: Role::Judge, messages, max_new_tokens };
     match drive::answered(case, &mut calls, &call)? {
         ToolReply::Chat(reply) => Ok(Judged::Said(Judgement::read(&reply.text, Scoring::Paper))),
-        _ => Ok(Judged::Raised),
+        ToolReply::Raised { message } => Ok(Judged::Raised(message)),
+        _ => Err("the judge's recorded reply is not one".to_owned()),
     }
 }
 
-/// A record that the original refuses must be recorded as refused, with the same exception.
-fn refused(exception: &str, expected: &Expected) -> Result<(), String> {
+/// The exception that ended the original's run must be the one that it is known to end with here. Where none is known the
+/// item must end without a prediction.
+fn exception(raised: &str, driven: &Driven, judged: &Judged) -> Result<(), String> {
+    let evidence = driven.evidence();
+    let known = match judged {
+        Judged::Raised(message) => Some(name(message)),
+        Judged::NotAsked | Judged::Said(_) => evidence.and_then(|evidence| evidence.raised.as_deref()),
+    };
+    let prediction = evidence.and_then(|evidence| evidence.prediction.as_ref());
+    match (known, prediction) {
+        (Some(known), _) if known == name(raised) => Ok(()),
+        (Some(known), _) => Err(format!("recorded is the exception {raised}, got {known}")),
+        (None, None) => Ok(()),
+        (None, Some(prediction)) => Err(format!(
+            "recorded is the exception {raised}, so no prediction; got {}",
+            prediction.to_python_text()
+        )),
+    }
+}
+
+/// A record that the original refuses must be recorded as refused, with the same exception, before anything is asked.
+fn refused(exception: &str, case: &Case) -> Result<(), String> {
+    let expected = &case.expected;
     match &expected.raises {
-        Some(raised) if name(raised) == exception => Ok(()),
-        Some(raised) => Err(format!("the record is refused with {exception}; recorded is {raised}")),
-        None => Err(format!("the record is refused with {exception}; recorded is an outcome")),
+        Some(raised) if name(raised) == exception => {}
+        Some(raised) => return Err(format!("the record is refused with {exception}; recorded is {raised}")),
+        None => return Err(format!("the record is refused with {exception}; recorded is an outcome")),
+    }
+    // The original's recordings count a turn of a single model that is not asked either.
+    let turns = u32::from(!case.formulation.has_modules());
+    match case.effective_turns {
+        Some(recorded) if recorded > turns => {
+            Err(format!("the record is refused before the first turn; recorded are {recorded} turns"))
+        }
+        _ if expected.pred.is_some() || expected.correct.is_some() || !expected.answer.is_null() => {
+            Err("the record is refused; recorded are a prediction and a gold answer as well".to_owned())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -107,29 +129,26 @@ pub(super) fn name(raised: &str) -> &str {
 }
 
 /// The recording must have been used up as far as it can influence the outcome.
-fn turns(case: &Case, driven: &Driven, judged: Judged) -> Result<(), String> {
+fn turns(case: &Case, driven: &Driven, judged: &Judged) -> Result<(), String> {
     let role = if case.formulation.has_modules() { Role::Planner } else { Role::Answerer };
     let asked = driven.asked(role);
-    let effective = case.effective_turns.map_or_else(|| case.prompts.of(role).len(), |turns| turns as usize);
-    if asked != effective {
+    let prompts = case.prompts.of(role).len();
+    let effective = case.effective_turns.map_or(prompts, |turns| turns as usize);
+    // Before an exception behind its loop the original may have gone on asking; all turns that it made are recorded.
+    let went_on = case.expected.raises.is_some() && asked < effective && effective == prompts;
+    if asked != effective && !went_on {
         return Err(format!("the episode ends after {asked} turns, the recorded one after {effective}"));
     }
     let failed = case.expected.results == Some(None);
-    let calls = driven.calls() + usize::from(judged != Judged::NotAsked);
-    if calls < case.tools.len() && !failed {
+    let calls = driven.calls() + usize::from(*judged != Judged::NotAsked);
+    if calls < case.tools.len() && !failed && !went_on {
         return Err(format!("{calls} tool calls are made, recorded are {}", case.tools.len()));
     }
     Ok(())
 }
 
-/// Compares the record field by field.
-fn outcome(
-    case: &Case,
-    driven: &Driven,
-    task: &Task,
-    target: &Target,
-    benchmark: &dyn Benchmark,
-) -> Result<(), String> {
+/// Compares what the episode wrote down, field by field. Beside an exception the original records nothing more.
+fn record(case: &Case, driven: &Driven, target: &Target) -> Result<(), String> {
     let expected = &case.expected;
     if let Some(recorded) = &expected.evidence {
         return equal("evidence", recorded, &serde_json::json!(driven.outcome.evidence));
@@ -142,21 +161,58 @@ fn outcome(
             equal("results", results, &evidence.results)?;
         }
     }
-    equal("pred", &expected.pred, &evidence.prediction)?;
-    equal("answer", &expected.answer, &Value::from(target.text()))?;
+    if expected.raises.is_none() || expected.pred.is_some() {
+        equal("pred", &expected.pred, &evidence.prediction)?;
+    }
+    if expected.raises.is_none() || !expected.answer.is_null() {
+        equal("answer", &expected.answer, &Value::from(target.text()))?;
+    }
+    Ok(())
+}
+
+/// Compares how the item was counted.
+fn scores(
+    case: &Case,
+    driven: &Driven,
+    judged: &Judged,
+    task: &Task,
+    target: &Target,
+    benchmark: &dyn Benchmark,
+) -> Result<(), String> {
+    let expected = &case.expected;
+    if expected.evidence.is_some() {
+        return Ok(());
+    }
+    let prediction = driven.evidence().and_then(|evidence| evidence.prediction.as_ref());
     let score = benchmark.score(target, &driven.outcome, Scoring::Paper).unwrap_or_default();
+    let is_correct = score.is_full(main_metric(benchmark));
+    let correct = u8::from(is_correct);
+    let judged_correct = u8::from(*judged == Judged::Said(Judgement::Correct));
     if expected.correct.is_some() {
-        equal("correct", &expected.correct, &Some(score.is_full(main_metric(benchmark))))?;
+        equal("correct", &expected.correct, &Some(is_correct))?;
+    }
+    if expected.em.is_some() {
+        equal("em", &expected.em, &Some(correct))?;
+    }
+    if expected.llm_acc.is_some() {
+        equal("llm_acc", &expected.llm_acc, &Some(judged_correct))?;
     }
     if let (Some(recorded), Some(share)) = (expected.f1, score.share(F1.name))
         && (recorded - share.numerator).abs() > 1e-12
     {
         return Err(format!("f1: recorded is {recorded}, got {}", share.numerator));
     }
-    match &expected.final_pred {
-        Some(recorded) => equal("final_pred", recorded, &taken_for(task, evidence.prediction.as_ref())),
-        None => Ok(()),
+    if let Some(recorded) = &expected.final_pred {
+        equal("final_pred", recorded, &taken_for(task, prediction))?;
     }
+    if let Some(recorded) = &expected.printed {
+        let printed = match expected.llm_acc {
+            Some(_) => format!("EM: {correct} LLM_Acc: {judged_correct}"),
+            None => format!("Acc: {:.1}", f64::from(correct)),
+        };
+        equal("printed", recorded, &printed)?;
+    }
+    Ok(())
 }
 
 /// The metric that says whether an item counts as correct.

@@ -7,7 +7,7 @@ use lumos_tasks::outcome::PlanEvidence;
 use lumos_tasks::recorded::{CallKey, Case, NotRecorded, RecordedCall, Script, answer};
 use lumos_tasks::{
     Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Item, Next,
-    Outcome, Reply, Role, ToolBackend, ToolCall, ToolReply,
+    Outcome, Reply, Role, Setup, ToolBackend, ToolCall, ToolReply,
 };
 
 use super::compare::differing_texts;
@@ -27,6 +27,8 @@ pub(super) fn behaviour(case: &Case) -> Behaviour {
 /// An episode that was driven to its end, and how much of the recording it took.
 pub(super) struct Driven {
     pub(super) outcome: Outcome,
+    /// The pages of an episode on web pages.
+    pub(super) setup: Setup,
     asked: Script,
     calls: usize,
 }
@@ -79,7 +81,7 @@ pub(super) fn drive(case: &Case, item: Item, benchmark: &dyn Benchmark) -> Resul
         };
         episode.feed(reply).map_err(|misfit| misfit.to_string())?;
     }
-    Ok(Driven { outcome: episode.finish(), asked, calls })
+    Ok(Driven { outcome: episode.finish(), setup: unit.setup, asked, calls })
 }
 
 /// The recorded reply to a prompt, if the prompt is the recorded one.
@@ -104,11 +106,16 @@ fn completion(case: &Case, role: Role, index: usize, prompt: &str) -> Result<Rep
 /// The recorded reply to a call, if the recorded calls from `calls` on are those of this call; counts them.
 pub(super) fn answered(case: &Case, calls: &mut usize, call: &ToolCall) -> Result<ToolReply, String> {
     let at = *calls;
+    let mut differing = None;
     let found = answer(call, |key| {
         let recorded = case.tools.get(*calls).filter(|recorded| recorded.key().as_ref() == Some(key))?;
         *calls += 1;
+        differing = differing.take().or_else(|| recorded.differing_setting(call));
         Some(recorded)
     });
+    if let Some(differing) = differing {
+        return Err(format!("tool call {}, {differing}", at + 1));
+    }
     found.map_err(|error| match error {
         NotRecorded::Missing(asked) => unexpected_call(*calls, &asked, case.tools.get(*calls)),
         NotRecorded::Malformed(_) => format!("tool call {}: its recorded reply is not one", at + 1),

@@ -14,6 +14,8 @@ mod sql;
 mod unit;
 mod web;
 
+use std::path::{Path, PathBuf};
+
 use lumos_tasks::recorded::Case;
 
 pub use drive::configuration;
@@ -22,6 +24,12 @@ pub use record::{NotRecordable, record};
 pub use shop::{ShopCase, ShopExpected, ShopTool};
 pub use sql::SqlRow;
 pub use unit::{UnitRow, replay_unit};
+
+/// The data folder of recorded cases: the one that the environment names, or else the one that belongs to the folder they
+/// lie in.
+fn data_folder(folder: &Path) -> PathBuf {
+    std::env::var_os("LUMOS_DATA").map_or_else(|| folder.join("../../data"), PathBuf::from)
+}
 
 /// What came of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +74,6 @@ impl Verdict {
 pub fn replay(case: &Case) -> Verdict {
     match crate::registry::find(&case.benchmark) {
         Some(benchmark) => Verdict::of(&case.id, compare::case(case, benchmark)),
-        None => Verdict::skip(&case.id, format!("there is no benchmark `{}`", case.benchmark)),
+        None => Verdict::skip(&case.id, format!("unknown benchmark `{}`", case.benchmark)),
     }
 }

@@ -1,10 +1,9 @@
 //! Reading files of recorded cases.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use flate2::bufread::MultiGzDecoder;
+use lumos_environments::lines::{Limits, unpacked};
 use lumos_tasks::recorded::Case;
 use serde_json::Value;
 use thiserror::Error;
@@ -41,6 +40,40 @@ pub enum Recorded {
 }
 
 impl Recorded {
+    /// Reads the row on a line, counted from 1, of a file in `folder`.
+    ///
+    /// # Errors
+    /// What is wrong with the row.
+    pub fn of(value: Value, folder: &Path, line: u64) -> Result<Self, String> {
+        let given = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
+        let other = |reason: String| {
+            let id = given("id").unwrap_or_else(|| format!("line {line}"));
+            Ok(Self::Other { id, reason })
+        };
+        if let Some(function) = given("fn") {
+            let row = serde_json::from_value(value).map_err(|error| error.to_string())?;
+            return Ok(Self::Unit { id: format!("{function} line {line}"), row: Box::new(row) });
+        }
+        if value.get("gold_sql").is_some() && (value.get("replies").is_some() || value.get("run").is_some()) {
+            let mut row: SqlRow = serde_json::from_value(value).map_err(|error| error.to_string())?;
+            folder.clone_into(&mut row.folder);
+            return Ok(Self::Sql(Box::new(row)));
+        }
+        match given("benchmark") {
+            Some(benchmark) if crate::registry::find(&benchmark).is_none() => {
+                other(format!("unknown benchmark `{benchmark}`"))
+            }
+            Some(_) if value.get("catalogue").is_some() => serde_json::from_value(value)
+                .map(|case: ShopCase| Self::Shop(Box::new(ShopCase { folder: folder.to_owned(), ..case })))
+                .map_err(|error| error.to_string()),
+            Some(_) => serde_json::from_value(value)
+                .map(|case| Self::Case(Box::new(case)))
+                .map_err(|error| error.to_string()),
+            None if value.is_object() => other("it is neither an episode nor a function".to_owned()),
+            None => Err("expected a JSON object".to_owned()),
+        }
+    }
+
     /// Replays the row.
     pub fn replay(&self) -> Verdict {
         match self {
@@ -88,10 +121,9 @@ pub fn read_cases(path: &Path) -> Result<Cases, ReadError> {
     let unreadable =
         |error: std::io::Error| ReadError::Unreadable { file: name.clone(), reason: error.to_string() };
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
-    let mut reader = BufReader::new(File::open(path).map_err(unreadable)?);
-    let packed = reader.fill_buf().map_err(unreadable)?.starts_with(&[0x1f, 0x8b]);
-    let reader: Box<dyn BufRead + Send> =
-        if packed { Box::new(BufReader::new(MultiGzDecoder::new(reader))) } else { Box::new(reader) };
+    let file = File::open(path).map_err(unreadable)?;
+    let length = file.metadata().map_err(unreadable)?.len();
+    let reader = unpacked(file, length, Limits::default()).map_err(unreadable)?;
     Ok(Box::new(Lines::new(reader).map(move |record| row(&name, &folder, record))))
 }
 
@@ -102,32 +134,7 @@ fn row(file: &str, folder: &Path, Located { line, content }: Located) -> Result<
         Flaw::Broken { expected, found } => malformed(format!("expected {expected}, found {found}")),
         Flaw::Unreadable(reason) => ReadError::Unreadable { file: file.to_owned(), reason },
     })?;
-    let given = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
-    let other = |reason: String| {
-        let id = given("id").unwrap_or_else(|| format!("line {line}"));
-        Ok(Recorded::Other { id, reason })
-    };
-    if let Some(function) = given("fn") {
-        let row = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
-        return Ok(Recorded::Unit { id: format!("{function} line {line}"), row: Box::new(row) });
-    }
-    if value.get("gold_sql").is_some() && (value.get("replies").is_some() || value.get("run").is_some()) {
-        let row = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
-        return Ok(Recorded::Sql(Box::new(row)));
-    }
-    match given("benchmark") {
-        Some(benchmark) if crate::registry::find(&benchmark).is_none() => {
-            other(format!("there is no benchmark `{benchmark}`"))
-        }
-        Some(_) if value.get("catalogue").is_some() => serde_json::from_value(value)
-            .map(|case: ShopCase| Recorded::Shop(Box::new(ShopCase { folder: folder.to_owned(), ..case })))
-            .map_err(|error| malformed(error.to_string())),
-        Some(_) => serde_json::from_value(value)
-            .map(|case| Recorded::Case(Box::new(case)))
-            .map_err(|error| malformed(error.to_string())),
-        None if value.is_object() => other("it is neither an episode nor a function".to_owned()),
-        None => Err(malformed("expected a JSON object".to_owned())),
-    }
+    Recorded::of(value, folder, line).map_err(malformed)
 }
 
 #[cfg(test)]

@@ -102,8 +102,11 @@ pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case
     }
     case.expected.pred = evidence.prediction.clone();
     case.expected.answer = item.target.text().into();
-    case.expected.correct = Some(score.is_full(main_metric(benchmark)));
+    let is_correct = score.is_full(main_metric(benchmark));
+    case.expected.correct = Some(is_correct);
     case.expected.f1 = score.share(F1.name).map(|share| share.numerator);
+    case.expected.em = case.expected.f1.map(|_| u8::from(is_correct));
+    case.expected.raises.clone_from(&evidence.raised);
     if has_modules && matches!(item.task, Task::Qa { answer: AnswerForm::YesNo, .. }) {
         case.expected.final_pred = Some(taken_for(&item.task, evidence.prediction.as_ref()));
     }

@@ -4,23 +4,23 @@
 //! Its catalogue and the exemplars of its prompts lie in files beside the row's.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use lumos_environments::shop::{
-    Approximation, Goal, GoalMode, KnownNouns, Raised, SearchEngine, Shop, Staff, Visit, draw,
-};
+use lumos_environments::shop::{Goal, GoalMode, Raised, SearchEngine, Shop, Staff, Tagger, Visit, draw};
 use lumos_tasks::families::shop::{End, Exemplars, ShopEvidence, ShopValue};
 use lumos_tasks::recorded::Script;
 use lumos_tasks::{
-    Completion, Configuration, ContentHash, Episode, EpisodeUnit, Evidence, Formulation, ItemId, Next,
-    Passage, Reply, Role, Setup, Task, ToolCall, ToolReply,
+    Behaviour, Completion, Configuration, ContentHash, Episode, EpisodeUnit, Evidence, Formulation, ItemId,
+    Next, Passage, Reply, Role, Setup, Task, ToolCall, ToolReply,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::compare::differing_texts;
+use super::data_folder;
+use crate::benchmark::Benchmark;
 use crate::webshop::WebShop;
 
 /// An episode as the original recorded it.
@@ -28,10 +28,17 @@ use crate::webshop::WebShop;
 pub struct ShopCase {
     /// Its name.
     pub id: String,
+    /// The benchmark: `webshop`.
+    pub benchmark: String,
     /// What it shows: `good…`, or what was disturbed.
     pub mutation: String,
     /// Which catalogue it was recorded on.
     pub catalogue: String,
+    /// Where its goal comes from: `synthetic` or `human`.
+    #[serde(default)]
+    pub goal_mode: Option<String>,
+    /// How the modules took turns: `iterative`, the only way the original has.
+    pub formulation: Formulation,
     /// The goal.
     pub item: Value,
     /// Completions in the order they were handed out.
@@ -91,45 +98,95 @@ pub struct ShopExpected {
     pub reward: Option<f64>,
     /// Whether anything was bought.
     pub purchase_seen: bool,
+    /// What the customer says.
+    #[serde(default)]
+    pub question: Option<String>,
+    /// The module call, counted from 0, before which the original found the item ended.
+    #[serde(default, deserialize_with = "present")]
+    pub solved_before_model_call: Option<Option<u32>>,
+    /// The figures of a run over this item alone.
+    #[serde(default)]
+    pub run: Option<ShopRun>,
+}
+
+/// What the original's run over one item came to.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ShopRun {
+    /// The sum of rewards.
+    pub tot_reward: f64,
+    /// How many items ended.
+    pub len_solved: u32,
+    /// Their average.
+    pub average: Option<f64>,
+    /// The exception where none ended.
+    pub error: Option<String>,
+}
+
+impl ShopRun {
+    fn of(evidence: &ShopEvidence) -> Self {
+        let tot_reward = evidence.credited.as_ref().map_or(0.0, |bought| bought.reward);
+        let ended = evidence.end != End::Unfinished;
+        Self {
+            tot_reward,
+            len_solved: u32::from(ended),
+            average: ended.then_some(tot_reward),
+            error: (!ended).then(|| "ZeroDivisionError".to_owned()),
+        }
+    }
+
+    fn is_near(&self, other: &Self) -> bool {
+        near(Some(self.tot_reward), Some(other.tot_reward))
+            && near(self.average, other.average)
+            && (self.len_solved, &self.error) == (other.len_solved, &other.error)
+    }
+}
+
+/// Keeps `null` apart from a missing field.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }
 
 /// What rows need beside themselves, read once.
 struct World {
     shop: Arc<Shop>,
+    goals: Vec<Goal>,
     exemplars: Exemplars,
 }
 
 /// Where a row's catalogue is: `real_1000` in the benchmark's data folder, another one beside the rows.
 fn catalogue_of(case: &ShopCase) -> PathBuf {
     match case.catalogue.as_str() {
-        "real_1000" => data(&case.folder).join("webshop"),
+        "real_1000" => data_folder(&case.folder).join("webshop"),
         _ => case.folder.join("catalogue"),
     }
 }
 
-/// The data folder: the one that the environment names, or else the one that belongs to the rows.
-fn data(folder: &Path) -> PathBuf {
-    std::env::var_os("LUMOS_DATA").map_or_else(|| folder.join("../../data"), PathBuf::from)
-}
-
 /// The world of a row; `None` where its files are not here.
 fn world(case: &ShopCase) -> Result<Option<Arc<World>>, String> {
-    static WORLDS: OnceLock<Mutex<HashMap<PathBuf, Arc<World>>>> = OnceLock::new();
+    /// By the catalogue's folder and where the goals come from.
+    type Worlds = HashMap<(PathBuf, GoalMode), Arc<World>>;
+    static WORLDS: OnceLock<Mutex<Worlds>> = OnceLock::new();
     let (catalogue, exemplars) =
-        (catalogue_of(case), data(&case.folder).join("lumos/webshop_exemplars.json"));
+        (catalogue_of(case), data_folder(&case.folder).join("lumos/webshop_exemplars.json"));
     if !catalogue.is_dir() || !exemplars.is_file() {
         return Ok(None);
     }
     let mut worlds = WORLDS.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(world) = worlds.get(&catalogue) {
+    let mode = match case.goal_mode.as_deref() {
+        None | Some("synthetic") => GoalMode::Synthetic,
+        Some("human") => GoalMode::Human,
+        Some(other) => return Err(format!("goal_mode: unknown value `{other}`")),
+    };
+    let key = (catalogue.clone(), mode);
+    if let Some(world) = worlds.get(&key) {
         return Ok(Some(Arc::clone(world)));
     }
     let stock = crate::webshop::stock_in(&catalogue)?;
-    let (prices, _) = draw(stock.for_sale(), GoalMode::Synthetic);
+    let (prices, goals) = draw(stock.for_sale(), mode);
     let text = std::fs::read_to_string(&exemplars).map_err(|error| error.to_string())?;
     let exemplars = Exemplars::read(&text).map_err(|error| error.to_string())?;
-    let world = Arc::new(World { shop: Arc::new(Shop::new(&stock, &prices)), exemplars });
-    worlds.insert(catalogue, Arc::clone(&world));
+    let world = Arc::new(World { shop: Arc::new(Shop::new(&stock, &prices)), goals, exemplars });
+    worlds.insert(key, Arc::clone(&world));
     Ok(Some(world))
 }
 
@@ -142,26 +199,47 @@ pub(super) fn replay(case: &ShopCase) -> Result<Option<String>, String> {
         return Ok(Some(format!("its catalogue `{}` or its exemplars are not here", case.catalogue)));
     };
     let goal: Goal = serde_json::from_value(case.item.clone()).map_err(|error| error.to_string())?;
+    same("benchmark", &case.benchmark.as_str(), &WebShop.name())?;
+    same("formulation", &case.formulation, &Formulation::Iterative)?;
+    drawn(case, &goal, &world.goals)?;
     let recorded = Arc::new(Recording::of(case, &world.shop));
-    let nouns = case.tools.iter().filter_map(|tool| match tool {
-        ShopTool::Pos { input, output } => Some((input.clone(), output.clone())),
-        _ => None,
-    });
+    let nouns = Arc::new(Nouns::of(case));
     let staff = Staff {
         shop: Arc::clone(&world.shop),
         search: Arc::clone(&recorded) as Arc<dyn SearchEngine>,
-        tagger: Arc::new(KnownNouns::new(nouns.collect(), Approximation)),
+        tagger: Arc::clone(&nouns) as Arc<dyn Tagger>,
     };
     let mut driver = Driver {
         case,
         recorded,
+        nouns,
         visit: Visit::new(staff, goal.clone()),
         asked: Script::default(),
         actions: Vec::new(),
         rankings: Cell::new(0),
     };
     let evidence = driver.drive(&goal, &world.exemplars)?;
-    driver.compare(&evidence).map(|()| None)
+    driver.compare(&goal, &evidence)?;
+    driver.used_up().map(|()| None)
+}
+
+/// The goal must be the one that is drawn from the catalogue under the row's number.
+fn drawn(case: &ShopCase, goal: &Goal, goals: &[Goal]) -> Result<(), String> {
+    let Some(index) = case.item.get("goal_index") else { return Ok(()) };
+    let index = index.as_u64().and_then(|index| usize::try_from(index).ok());
+    let Some(drawn) = index.and_then(|index| goals.get(index)) else {
+        return Err(format!("item: there are {} goals, recorded is goal {index:?}", goals.len()));
+    };
+    let close = |goal: &Goal| Goal { price_upper: drawn.price_upper, weight: drawn.weight, ..goal.clone() };
+    same("item", &close(goal), drawn)?;
+    for (field, recorded, got) in
+        [("price_upper", goal.price_upper, drawn.price_upper), ("weight", goal.weight, drawn.weight)]
+    {
+        if !near(Some(recorded), Some(got)) {
+            return Err(format!("item, {field}: recorded is {recorded}, got {got}"));
+        }
+    }
+    Ok(())
 }
 
 /// What Lucene found, in order.
@@ -205,10 +283,34 @@ impl SearchEngine for Recording {
     }
 }
 
+/// The nouns of titles, and whose were asked for.
+struct Nouns {
+    known: BTreeMap<String, Vec<String>>,
+    asked: Mutex<BTreeSet<String>>,
+}
+
+impl Nouns {
+    fn of(case: &ShopCase) -> Self {
+        let known = case.tools.iter().filter_map(|tool| match tool {
+            ShopTool::Pos { input, output } => Some((input.clone(), output.clone())),
+            _ => None,
+        });
+        Self { known: known.collect(), asked: Mutex::default() }
+    }
+}
+
+impl Tagger for Nouns {
+    fn nouns(&self, title: &str) -> Vec<String> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(title.to_owned());
+        self.known.get(title).cloned().unwrap_or_default()
+    }
+}
+
 /// An episode on its way.
 struct Driver<'a> {
     case: &'a ShopCase,
     recorded: Arc<Recording>,
+    nouns: Arc<Nouns>,
     visit: Visit,
     asked: Script,
     actions: Vec<String>,
@@ -286,7 +388,7 @@ impl Driver<'_> {
         ))
     }
 
-    fn compare(&self, evidence: &ShopEvidence) -> Result<(), String> {
+    fn compare(&self, goal: &Goal, evidence: &ShopEvidence) -> Result<(), String> {
         let expected = &self.case.expected;
         let unexpected = self.recorded.next.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
         if let Some(unexpected) = unexpected {
@@ -304,7 +406,40 @@ impl Driver<'_> {
         if !near(expected.reward, reward) {
             return Err(format!("reward: recorded is {:?}, got {reward:?}", expected.reward));
         }
-        same("purchase_seen", &expected.purchase_seen, &evidence.first.is_some())
+        same("purchase_seen", &expected.purchase_seen, &evidence.first.is_some())?;
+        if let Some(question) = &expected.question {
+            same("question", question, &goal.instruction_text)?;
+        }
+        if let Some(recorded) = &expected.solved_before_model_call {
+            same("solved_before_model_call", recorded, &self.found_ended(evidence))?;
+        }
+        let run = ShopRun::of(evidence);
+        match &expected.run {
+            Some(recorded) if !recorded.is_near(&run) => same("run", recorded, &run),
+            _ => Ok(()),
+        }
+    }
+
+    /// The module call before which the original finds the item ended: the planner's after the last one that was
+    /// grounded, unless that was the last of all.
+    fn found_ended(&self, evidence: &ShopEvidence) -> Option<u32> {
+        let calls = u32::try_from(2 * self.asked.of(Role::Grounder).len()).ok()?;
+        let all = 2 * WebShop.max_rounds(Behaviour::Paper);
+        (evidence.end != End::Unfinished && calls < all).then_some(calls)
+    }
+
+    /// Everything that was recorded beside the shop must have been asked for.
+    fn used_up(&self) -> Result<(), String> {
+        let of = |kind: fn(&ShopTool) -> bool| self.case.tools.iter().filter(|tool| kind(tool)).count();
+        let searched = self.recorded.next.lock().unwrap_or_else(PoisonError::into_inner).0;
+        same("searches", &of(|tool| matches!(tool, ShopTool::Lucene { .. })), &searched)?;
+        same("rankings", &of(|tool| matches!(tool, ShopTool::CrossEncoder { .. })), &self.rankings.get())?;
+        let titled: BTreeSet<String> = self.nouns.known.keys().cloned().collect();
+        same("titles", &titled, &*self.nouns.asked.lock().unwrap_or_else(PoisonError::into_inner))?;
+        for role in [Role::Planner, Role::Grounder] {
+            same("prompts", &self.case.prompts.of(role).len(), &self.asked.of(role).len())?;
+        }
+        Ok(())
     }
 }
 

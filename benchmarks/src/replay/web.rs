@@ -5,9 +5,11 @@ use lumos_tasks::families::web::{ActionName, CandidateScope, Chosen, WebEvidence
 use lumos_tasks::recorded::{Case, WebAction};
 use lumos_tasks::{Ending, GoldStep, Role, Setup, Task, ToolCall, ToolReply};
 
+use serde_json::{Value, json};
+
 use super::compare::{differing_texts, equal};
 use super::drive::Driven;
-use crate::mind2web::succeeds_as_published;
+use crate::mind2web::{acts_with_operation, acts_with_value, succeeds_as_published};
 
 /// The task with the verbs that were drawn when it was recorded.
 pub(super) fn with_recorded_verbs(mut task: Task, case: &Case) -> Task {
@@ -64,20 +66,23 @@ pub(super) fn compare(case: &Case, driven: &Driven, gold: &[GoldStep]) -> Result
     let evidence = evidence.ok_or("the episode ended without evidence")?;
     let expected = &case.expected;
     equal("error", &expected.error, &evidence.raised)?;
-    if expected.error.is_some() {
-        equal("error_step", &expected.error_step, &error_step(&driven.outcome.ending))?;
+    let step = evidence.raised.as_ref().and_then(|_| error_step(&driven.outcome.ending));
+    equal("error_step", &expected.error_step, &step)?;
+    if expected.iterations.is_some() {
+        // A step is gone through where its actions are read.
+        let steps = u32::try_from(driven.asked(Role::Grounder)).unwrap_or(u32::MAX);
+        equal("iterations", &expected.iterations, &Some(steps))?;
     }
+    equal("randint", &case.randint, &drawn(evidence))?;
     let recorded = expected.steps.as_deref().unwrap_or_default();
+    let originals = Originals { case, setup: &driven.setup, gold };
     for (index, (recorded, chosen)) in recorded.iter().zip(&evidence.chosen).enumerate() {
-        let got = action(chosen, gold);
-        let compared = WebAction {
-            env_ids: Vec::new(),
-            scorer_query: String::new(),
-            unique_tags: Vec::new(),
-            scores: Vec::new(),
-            ..recorded.clone()
+        let got = if recorded.env_ids.is_empty() {
+            action(chosen, gold)
+        } else {
+            originals.action(recorded, chosen)?
         };
-        equal(&format!("action {}", index + 1), &compared, &got)?;
+        fields(&format!("action {}", index + 1), &json!(recorded), &json!(got))?;
     }
     equal("tot_tags", &expected.tot_tags.unwrap_or_default(), &(evidence.chosen.len() as u32))?;
     let successes = evidence.chosen.iter().filter(|chosen| succeeds_as_published(chosen, gold)).count();
@@ -91,10 +96,63 @@ pub(super) fn compare(case: &Case, driven: &Driven, gold: &[GoldStep]) -> Result
     Ok(())
 }
 
+/// The fields that the recording holds must be as they are now. What the ranker was asked was compared when it was asked.
+fn fields(place: &str, recorded: &Value, got: &Value) -> Result<(), String> {
+    const ASKED: [&str; 3] = ["scorer_query", "unique_tags", "scores"];
+    let recorded = recorded.as_object().into_iter().flatten();
+    recorded.filter(|(name, _)| !ASKED.contains(&name.as_str())).try_for_each(|(name, recorded)| {
+        equal(&format!("{place}, {name}"), recorded, got.get(name).unwrap_or(&Value::Null))
+    })
+}
+
+/// The verbs drawn, each with the bounds it was drawn between.
+fn drawn(evidence: &WebEvidence) -> Vec<[u32; 3]> {
+    evidence.drawn.iter().map(|[below, drawn]| [0, below.saturating_sub(1), *drawn]).collect()
+}
+
+/// What the original's recordings hold of an action beside what ours do.
+struct Originals<'a> {
+    case: &'a Case,
+    setup: &'a Setup,
+    gold: &'a [GoldStep],
+}
+
+impl Originals<'_> {
+    fn action(&self, recorded: &WebAction, chosen: &Chosen) -> Result<WebAction, String> {
+        let elements = match candidates(self.setup, chosen.page, CandidateScope::Published)? {
+            ToolReply::Candidates(elements) => elements,
+            other => return Err(format!("the page of an action cannot be read: {other:?}")),
+        };
+        let text_of = |id: Option<&String>| {
+            let id = id?;
+            elements.iter().find(|element| element.id == *id).map(|element| element.text.clone())
+        };
+        let step = chosen.step as usize;
+        let chosen_tag = text_of(Some(&chosen.element));
+        let reference_tag = elements.first().map(|element| element.text.clone());
+        let gold = self.gold.get(step);
+        let action = action(chosen, self.gold);
+        // The query was compared when the ranker was asked.
+        let asked = format!("task is: {}\nPrevious actions: ", action.query);
+        Ok(WebAction {
+            previous_actions: recorded.scorer_query.strip_prefix(&asked).map(str::to_owned),
+            operation: self.case.item.pointer(&format!("/actions/{step}/operation")).cloned(),
+            env_ids: elements.iter().map(|element| element.id.clone()).collect(),
+            element_match: Some(chosen_tag == reference_tag),
+            op_match: Some(gold.is_some_and(|gold| acts_with_operation(chosen, gold))),
+            value_match: Some(gold.is_some_and(|gold| acts_with_value(chosen, gold))),
+            counted_total: Some(1),
+            chosen_tag,
+            reference_tag,
+            ..action
+        })
+    }
+}
+
 /// Writes down what came of an episode.
 pub(super) fn write(case: &mut Case, evidence: &WebEvidence, gold: &[GoldStep], ending: &Ending) {
     let successes = evidence.chosen.iter().filter(|chosen| succeeds_as_published(chosen, gold)).count();
-    case.randint = evidence.drawn.iter().map(|[below, drawn]| [0, below.saturating_sub(1), *drawn]).collect();
+    case.randint = drawn(evidence);
     case.expected.steps = Some(evidence.chosen.iter().map(|chosen| action(chosen, gold)).collect());
     case.expected.corr_em = Some(successes as u32);
     case.expected.tot_tags = Some(evidence.chosen.len() as u32);

@@ -8,7 +8,7 @@ use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Role, Target};
 use serde_json::Value;
 
 use crate::benchmark::{
-    Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure, QA_TOOLS, qa_roles,
+    Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure, PublishedItems, QA_TOOLS, qa_roles,
 };
 use crate::error::LoadError;
 use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
@@ -60,6 +60,10 @@ impl Benchmark for StrategyQa {
         &PUBLISHED
     }
 
+    fn published_items(&self) -> Option<PublishedItems> {
+        Some(PublishedItems::First(300))
+    }
+
     fn downloads(&self) -> &'static [Download] {
         &[Download {
             file: "strategyqa/test.json",
@@ -74,7 +78,7 @@ impl Benchmark for StrategyQa {
     }
 
     fn sample_corpus(&self) -> Option<&'static [u8]> {
-        Some(include_bytes!("../../samples/strategyqa_corpus.jsonl"))
+        Some(lumos_environments::retrieval::STRATEGYQA_PAGES.as_bytes())
     }
 
     /// Beside the Lumos file and the official ones this reads the BIG-bench task file, whose records stand in a field

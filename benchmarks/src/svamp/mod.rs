@@ -6,7 +6,7 @@ use lumos_tasks::families::maths;
 use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Target};
 use serde_json::Value;
 
-use crate::benchmark::{Benchmark, Download, PublishedFigure, published_maths};
+use crate::benchmark::{Benchmark, Download, PublishedFigure, PublishedItems, published_maths};
 use crate::error::LoadError;
 use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
 use crate::metrics::{EXACT_MATCH, MetricDefinition, score_number};
@@ -52,6 +52,10 @@ impl Benchmark for Svamp {
     fn published(&self) -> &'static [PublishedFigure] {
         const PUBLISHED: [PublishedFigure; 5] = published_maths([65.5, 63.6, 69.3, 61.7, 52.2]);
         &PUBLISHED
+    }
+
+    fn published_items(&self) -> Option<PublishedItems> {
+        Some(PublishedItems::All(1000))
     }
 
     fn downloads(&self) -> &'static [Download] {

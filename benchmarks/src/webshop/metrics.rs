@@ -7,36 +7,25 @@ use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring, Share};
 
 /// The reward. Paper scoring divides by the items that ended, corrected scoring by all.
-pub(super) const REWARD: MetricDefinition = MetricDefinition {
-    name: "reward",
-    description: "reward of what was bought: attributes, options, price and kind of product",
-    higher_is_better: true,
-    judged: false,
-};
+pub(super) const REWARD: MetricDefinition = MetricDefinition::unit_mean(
+    "reward",
+    "reward of what was bought: attributes, options, price and kind of product",
+);
 
 /// Full rewards.
-const SUCCESS: MetricDefinition = MetricDefinition {
-    name: "success",
-    description: "items with the full reward",
-    higher_is_better: true,
-    judged: false,
-};
+const SUCCESS: MetricDefinition = MetricDefinition::proportion("success", "items with the full reward");
 
 /// The reward if the nouns in titles, which the original's tagger finds, spoke most against what was bought.
-const LOWEST: MetricDefinition = MetricDefinition {
-    name: "reward_lowest",
-    description: "the reward if another part-of-speech tagger judged titles as strictly as possible",
-    higher_is_better: true,
-    judged: false,
-};
+const LOWEST: MetricDefinition = MetricDefinition::unit_mean(
+    "reward_lowest",
+    "the reward if another part-of-speech tagger judged titles as strictly as possible",
+);
 
 /// The reward if they spoke most for it.
-const HIGHEST: MetricDefinition = MetricDefinition {
-    name: "reward_highest",
-    description: "the reward if another part-of-speech tagger judged titles as mildly as possible",
-    higher_is_better: true,
-    judged: false,
-};
+const HIGHEST: MetricDefinition = MetricDefinition::unit_mean(
+    "reward_highest",
+    "the reward if another part-of-speech tagger judged titles as mildly as possible",
+);
 
 pub(super) const ALL: [MetricDefinition; 4] = [REWARD, SUCCESS, LOWEST, HIGHEST];
 

@@ -9,7 +9,7 @@ use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Setup, Target, T
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::benchmark::{Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure};
+use crate::benchmark::{Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure, PublishedItems};
 use crate::error::LoadError;
 use crate::loading::{Content, DataSource, Items, RecordError, text};
 use crate::metrics::MetricDefinition;
@@ -59,6 +59,10 @@ impl Benchmark for WebShop {
 
     fn published(&self) -> &'static [PublishedFigure] {
         &PUBLISHED
+    }
+
+    fn published_items(&self) -> Option<PublishedItems> {
+        Some(PublishedItems::First(500))
     }
 
     fn downloads(&self) -> &'static [Download] {

@@ -1,10 +1,12 @@
 //! Values of the database: compressed JSON.
 
 use std::cell::RefCell;
+use std::io::{self, Read};
 use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use zstd::zstd_safe::zstd_sys::ZSTD_ErrorCode;
 
 use super::error::CheckpointError;
 
@@ -26,29 +28,68 @@ const KEPT: usize = 1 << 16;
 /// A value that says it is larger is read piece by piece instead of into memory set aside for all of it.
 const LARGEST_AT_ONCE: u64 = 64 << 20;
 
+/// Bytes of JSON that a value may have, when it is written and when it is read: four times what a message of the bus may
+/// have. A few kilobytes of zstd can expand to gigabytes.
+const LARGEST: usize = 256 << 20;
+
 /// A value that cannot be written or read.
 #[derive(Debug)]
-pub(super) struct CodecError(String);
+pub(super) enum CodecError {
+    /// It is not what was written.
+    Malformed(String),
+    /// There is not enough memory for it.
+    Memory(String),
+    /// It is too large to be written.
+    TooLarge { length: usize, limit: usize },
+}
 
 impl CodecError {
     /// The error, with the folder it happened in.
     pub(super) fn at(self, folder: &Path) -> CheckpointError {
-        CheckpointError::Corrupt { folder: folder.to_owned(), detail: self.0 }
+        let folder = folder.to_owned();
+        match self {
+            Self::Malformed(detail) => CheckpointError::Corrupt { folder, detail },
+            Self::Memory(detail) => CheckpointError::Memory { folder, detail },
+            Self::TooLarge { length, limit } => {
+                let detail = format!("a value of {length} bytes is above the maximum of {limit} bytes");
+                CheckpointError::Io { folder, detail }
+            }
+        }
+    }
+
+    fn malformed(error: impl std::fmt::Display) -> Self {
+        Self::Malformed(error.to_string())
+    }
+
+    /// zstd says in its text alone that it lacks memory.
+    fn of_zstd(error: &io::Error) -> Self {
+        let text = error.to_string();
+        let code = ZSTD_ErrorCode::ZSTD_error_memory_allocation as usize;
+        let is_memory = error.kind() == io::ErrorKind::OutOfMemory
+            || text == zstd::zstd_safe::get_error_name(0usize.wrapping_sub(code));
+        if is_memory { Self::Memory(text) } else { Self::Malformed(text) }
     }
 }
 
 /// Packs a value.
 pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
+    encode_within(value, LARGEST)
+}
+
+fn encode_within(value: &impl Serialize, limit: usize) -> Result<Vec<u8>, CodecError> {
     JSON.with_borrow_mut(|json| {
         json.clear();
-        serde_json::to_writer(&mut *json, value).map_err(|error| CodecError(error.to_string()))?;
-        let compressed = compress(json).map_err(|error| CodecError(error.to_string()));
+        serde_json::to_writer(&mut *json, value).map_err(CodecError::malformed)?;
+        let compressed = match json.len() {
+            length if length > limit => Err(CodecError::TooLarge { length, limit }),
+            _ => compress(json).map_err(|error| CodecError::of_zstd(&error)),
+        };
         json.shrink_to(KEPT);
         compressed
     })
 }
 
-fn compress(json: &[u8]) -> std::io::Result<Vec<u8>> {
+fn compress(json: &[u8]) -> io::Result<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|kept| match kept {
         Some(compressor) => compressor.compress(json),
         None => kept.insert(zstd::bulk::Compressor::new(LEVEL)?).compress(json),
@@ -57,17 +98,101 @@ fn compress(json: &[u8]) -> std::io::Result<Vec<u8>> {
 
 /// Unpacks a value.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    let json = decompress(bytes).map_err(|error| CodecError(error.to_string()))?;
-    serde_json::from_slice(&json).map_err(|error| CodecError(error.to_string()))
+    decode_within(bytes, LARGEST)
 }
 
-fn decompress(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
-    let length = match zstd::zstd_safe::get_frame_content_size(bytes) {
-        Ok(Some(length)) if length <= LARGEST_AT_ONCE => usize::try_from(length).unwrap_or(usize::MAX),
-        _ => return zstd::stream::decode_all(bytes),
-    };
-    DECOMPRESSOR.with_borrow_mut(|kept| match kept {
-        Some(decompressor) => decompressor.decompress(bytes, length),
-        None => kept.insert(zstd::bulk::Decompressor::new()?).decompress(bytes, length),
-    })
+fn decode_within<T: DeserializeOwned>(bytes: &[u8], limit: usize) -> Result<T, CodecError> {
+    let json = decompress(bytes, limit).map_err(|error| CodecError::of_zstd(&error))?;
+    if json.len() > limit {
+        let length = bytes.len();
+        return Err(CodecError::Malformed(format!(
+            "a compressed value of {length} bytes expands to more than the maximum of {limit} bytes"
+        )));
+    }
+    serde_json::from_slice(&json).map_err(CodecError::malformed)
+}
+
+/// Stored values as they are read from a checkpoint: the entry point of a fuzz target. What can be read must be written
+/// and read again. Bytes that are JSON are compressed first.
+pub fn fuzz_records(bytes: &[u8], is_json: bool) {
+    let compressed = is_json.then(|| compress(bytes).expect("memory for a short value"));
+    let bytes = compressed.as_deref().unwrap_or(bytes);
+    if let Ok(record) = decode::<super::Record>(bytes) {
+        let again = encode(&record).and_then(|written| decode::<super::Record>(&written));
+        assert!(again.is_ok(), "a record that was read cannot be read again");
+    }
+    let _ = decode::<lumos_tasks::Item>(bytes);
+    let _ = decode::<crate::computing::Computing>(bytes);
+    let _ = decode::<crate::computing::WorkerComputing>(bytes);
+}
+
+/// What was compressed, or its beginning with more than `limit` bytes.
+fn decompress(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
+    match zstd::zstd_safe::get_frame_content_size(bytes) {
+        Ok(Some(length)) if length <= LARGEST_AT_ONCE.min(limit as u64) => {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            DECOMPRESSOR.with_borrow_mut(|kept| match kept {
+                Some(decompressor) => decompressor.decompress(bytes, length),
+                None => kept.insert(zstd::bulk::Decompressor::new()?).decompress(bytes, length),
+            })
+        }
+        _ => {
+            let mut json = Vec::new();
+            let decoder = zstd::stream::read::Decoder::new(bytes)?;
+            decoder.take((limit as u64).saturating_add(1)).read_to_end(&mut json)?;
+            Ok(json)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_is_not_damage() {
+        let code = ZSTD_ErrorCode::ZSTD_error_memory_allocation as usize;
+        // What zstd's functions return then, in the words of the crate around it.
+        let name = zstd::zstd_safe::get_error_name(0usize.wrapping_sub(code));
+        let error = CodecError::of_zstd(&io::Error::other(name)).at(Path::new("runs/x/checkpoint"));
+        assert!(matches!(error, CheckpointError::Memory { .. }), "{error:?}");
+        assert!(error.to_string().contains("ulimit -v"), "{error}");
+        let damaged = decode::<u64>(b"no frame").unwrap_err().at(Path::new("runs/x/checkpoint"));
+        assert!(matches!(damaged, CheckpointError::Corrupt { .. }), "{damaged:?}");
+        assert!(damaged.to_string().contains("lumos repair runs/x`"), "{damaged}");
+    }
+
+    /// A frame of `length` spaces, which states its length or does not.
+    fn frame_of_spaces(length: usize, states_length: bool) -> Vec<u8> {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), LEVEL).unwrap();
+        encoder.set_pledged_src_size(states_length.then_some(length as u64)).unwrap();
+        encoder.include_contentsize(states_length).unwrap();
+        io::copy(&mut io::repeat(b' ').take(length as u64), &mut encoder).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn what_expands_beyond_the_maximum_is_not_held() {
+        for states_length in [true, false] {
+            let bomb = frame_of_spaces(LARGEST + 1, states_length);
+            assert!(bomb.len() < 1 << 16, "{}", bomb.len());
+            assert_eq!(decompress(&bomb, 1000).unwrap().len(), 1001);
+            let error = decode::<u64>(&bomb).unwrap_err().at(Path::new("runs/x/checkpoint"));
+            assert!(matches!(error, CheckpointError::Corrupt { .. }), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains("expands to more than the maximum of 268435456 bytes"), "{text}");
+            assert!(!text.contains("delete") && !text.contains("remove"), "{text}");
+        }
+    }
+
+    #[test]
+    fn values_up_to_the_maximum_are_written_and_read() {
+        let value = "x".repeat(998);
+        let written = encode_within(&value, 1000).unwrap();
+        assert_eq!(decode_within::<String>(&written, 1000).unwrap(), value);
+        assert!(matches!(decode_within::<String>(&written, 999), Err(CodecError::Malformed(_))));
+        let refused = encode_within(&value, 999).unwrap_err().at(Path::new("runs/x/checkpoint"));
+        assert!(matches!(refused, CheckpointError::Io { .. }), "{refused:?}");
+        assert!(refused.to_string().contains("above the maximum of 999 bytes"), "{refused}");
+    }
 }

@@ -1,6 +1,6 @@
 //! What can go wrong with a checkpoint.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CheckpointError {
     /// There is no database.
-    #[error("there is no checkpoint in {}", folder.display())]
+    #[error("no checkpoint found in {}", folder.display())]
     Missing {
         /// The folder.
         folder: PathBuf,
@@ -33,6 +33,19 @@ pub enum CheckpointError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The process may not use as much memory, or as many threads, as it needs.
+    #[error(
+        "not enough memory for the checkpoint {}: {detail}\n\
+         hint: what was recorded is safe; raise the memory limit (`ulimit -v unlimited`, or the container's) and \
+         start the same command again",
+        folder.display()
+    )]
+    Memory {
+        /// The folder.
+        folder: PathBuf,
+        /// What could not be had.
+        detail: String,
+    },
     /// The disk or its file system failed.
     #[error("the checkpoint {} cannot be read or written: {detail}", folder.display())]
     Io {
@@ -41,11 +54,12 @@ pub enum CheckpointError {
         /// What the system said.
         detail: String,
     },
-    /// What is there is not what was written.
+    /// The content differs from what was written.
     #[error(
-        "the checkpoint {} is damaged: {detail}. The files samples_*.jsonl beside it hold what was exported; \
-         delete the folder to start over",
-        folder.display()
+        "the checkpoint {} is damaged: {detail}\n\
+         hint: `lumos repair {}` restores everything that one of its two copies still has; samples_*.jsonl in the \
+         same folder hold the exported samples",
+        folder.display(), folder.parent().unwrap_or(folder).display()
     )]
     Corrupt {
         /// The folder.
@@ -74,25 +88,49 @@ pub enum CheckpointError {
 impl CheckpointError {
     /// sled's words in ours.
     pub(crate) fn of_sled(folder: &Path, error: &sled::Error) -> Self {
-        let folder = folder.to_owned();
         match error {
-            sled::Error::Io(io) => Self::of_io(folder, io.kind(), io),
-            sled::Error::Corruption { .. } => Self::Corrupt { folder, detail: error.to_string() },
-            other => Self::Io { folder, detail: other.to_string() },
+            sled::Error::Io(io)
+                if !matches!(
+                    io.kind(),
+                    ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof
+                ) =>
+            {
+                Self::of_io(folder, io)
+            }
+            // Damaged settings read like those of another version.
+            other => Self::Corrupt { folder: folder.to_owned(), detail: other.to_string() },
         }
     }
 
-    fn of_io(folder: PathBuf, kind: ErrorKind, error: &std::io::Error) -> Self {
+    /// The system's words in ours.
+    pub(crate) fn of_io(path: &Path, error: &io::Error) -> Self {
+        let folder = path.to_owned();
         let text = error.to_string();
-        // sled wraps what the lock said in an error of its own.
-        if kind == ErrorKind::WouldBlock || text.contains("WouldBlock") || text.contains("acquire lock") {
-            Self::InUse { folder }
-        } else if matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
-            || text.contains("No space left")
-        {
-            Self::Full { folder }
-        } else {
-            Self::Io { folder, detail: text }
+        match error.kind() {
+            // sled wraps what the lock said in an error of its own.
+            _ if text.contains("WouldBlock") || text.contains("acquire lock") => Self::InUse { folder },
+            // The system says the same of a thread that cannot be started; other locks are tried in [`super::lock`].
+            ErrorKind::WouldBlock => {
+                Self::Memory { folder, detail: format!("a thread cannot be started: {text}") }
+            }
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full { folder },
+            _ if text.contains("No space left") => Self::Full { folder },
+            ErrorKind::OutOfMemory => Self::Memory { folder, detail: text },
+            _ => Self::Io { folder, detail: text },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_cannot_be_started_is_a_lack_of_memory_and_no_lock() {
+        let path = Path::new("runs/x/checkpoint");
+        let thread = CheckpointError::of_io(path, &io::Error::from(ErrorKind::WouldBlock));
+        assert!(matches!(thread, CheckpointError::Memory { .. }), "{thread:?}");
+        let lock = io::Error::other("could not acquire lock on \"db\": Os { code: 11, kind: WouldBlock }");
+        assert!(matches!(CheckpointError::of_io(path, &lock), CheckpointError::InUse { .. }));
     }
 }

@@ -1,6 +1,6 @@
 //! Identities of the stored items, packed: what is outstanding is decided without reading any item.
 
-use lumos_tasks::{ContentHash, Item, ItemId};
+use lumos_tasks::{ContentHash, ItemId};
 
 /// Entries of one value.
 const TOGETHER: usize = 256;
@@ -13,11 +13,10 @@ pub(super) struct Identities(Vec<(u64, [u8; 32], u32)>);
 
 impl Identities {
     /// Adds an item; `None` if its hash is none.
-    pub(super) fn add(&mut self, item: &Item) -> Option<()> {
+    pub(super) fn add(&mut self, index: u64, id: &ItemId) -> Option<()> {
         let mut content = [0; 32];
-        let text = item.id.content.as_str();
-        hex::decode_to_slice(text, &mut content).ok()?;
-        self.0.push((item.index, content, item.id.occurrence));
+        hex::decode_to_slice(id.content.as_str(), &mut content).ok()?;
+        self.0.push((index, content, id.occurrence));
         Some(())
     }
 

@@ -50,7 +50,7 @@ impl Settlement {
 }
 
 /// Length of an entry: unit, attempt, kind.
-const ENTRY: usize = 32 + 4 + 1;
+pub(super) const ENTRY: usize = 32 + 4 + 1;
 const FAULT: u8 = 0;
 const ANSWERED: u8 = 1;
 const GAVE_UP: u8 = 2;
@@ -64,6 +64,18 @@ pub(super) fn pack(entries: &mut Vec<u8>, unit: &UnitKey, attempt: u32, settleme
         Some(Settlement::Answered) => ANSWERED,
         Some(Settlement::GaveUp) => GAVE_UP,
     });
+}
+
+fn unpack(entry: &[u8; ENTRY]) -> Option<(UnitKey, u32, Option<Settlement>)> {
+    let unit: [u8; 32] = entry[..32].try_into().ok()?;
+    let attempt = u32::from_be_bytes(entry[32..36].try_into().ok()?);
+    let settlement = match entry[36] {
+        FAULT => None,
+        ANSWERED => Some(Settlement::Answered),
+        GAVE_UP => Some(Settlement::GaveUp),
+        _ => return None,
+    };
+    Some((unit.into(), attempt, settlement))
 }
 
 /// A settled unit: how it ended, and which record says so.
@@ -112,17 +124,22 @@ impl SettledIndex {
             return None;
         }
         for entry in entries {
-            let unit: [u8; 32] = entry[..32].try_into().ok()?;
-            let attempt = u32::from_be_bytes(entry[32..36].try_into().ok()?);
-            let settlement = match entry[36] {
-                FAULT => None,
-                ANSWERED => Some(Settlement::Answered),
-                GAVE_UP => Some(Settlement::GaveUp),
-                _ => return None,
-            };
-            self.insert(unit.into(), attempt, settlement);
+            let (unit, attempt, settlement) = unpack(entry)?;
+            self.insert(unit, attempt, settlement);
         }
         Some(())
+    }
+
+    /// Whether the record of this number is the one that an entry speaks of.
+    pub(super) fn holds(&self, number: u32, entry: &[u8; ENTRY]) -> bool {
+        let Some((unit, attempt, settlement)) = unpack(entry) else { return false };
+        match settlement {
+            Some(settlement) => self
+                .settled
+                .get(&unit)
+                .is_some_and(|known| known.settlement == settlement && known.number == number),
+            None => self.faults.get(&unit).is_some_and(|faults| faults.contains(&(attempt, number))),
+        }
     }
 
     fn insert(&mut self, unit: UnitKey, attempt: u32, settlement: Option<Settlement>) {

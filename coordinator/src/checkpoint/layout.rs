@@ -5,6 +5,7 @@ use std::path::Path;
 use lumos_tasks::Item;
 
 use super::codec::decode;
+use super::database::Database;
 use super::error::CheckpointError;
 use super::identities::Identities;
 use super::index::{Settlement, pack};
@@ -14,10 +15,12 @@ use crate::unit_key::UnitKey;
 
 /// Raised when the layout of the database changes. The first one kept records by unit, and had neither identities of
 /// items nor an index of records.
-const SCHEMA: u32 = 2;
+pub(super) const SCHEMA: u32 = 2;
 const FIRST: u32 = 1;
 
-const SCHEMA_KEY: &str = "schema";
+pub(super) const SCHEMA_KEY: &str = "schema";
+/// Is in the database where there is a journal beside it.
+pub(super) const JOURNAL_KEY: &str = "journal";
 /// Where the first layout kept its records.
 const FIRST_RECORDS: &str = "records";
 /// Entries that are written together.
@@ -26,12 +29,15 @@ const TOGETHER: u32 = 1000;
 /// The trees of a database that is being opened.
 pub(super) struct Trees<'a> {
     pub(super) folder: &'a Path,
-    pub(super) database: &'a sled::Db,
-    pub(super) items: &'a sled::Tree,
-    pub(super) identities: &'a sled::Tree,
-    pub(super) records: &'a sled::Tree,
-    pub(super) index: &'a sled::Tree,
-    pub(super) meta: &'a sled::Tree,
+    pub(super) database: &'a Database,
+}
+
+impl std::ops::Deref for Trees<'_> {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        self.database
+    }
 }
 
 impl Trees<'_> {
@@ -45,10 +51,10 @@ impl Trees<'_> {
                 tracing::info!(folder = %self.folder.display(), "the checkpoint gets the present layout");
                 self.number_records()?;
                 self.identify_items()?;
-                self.database.flush().map_err(failed)?;
+                self.database.database.flush().map_err(failed)?;
                 // Last: what was interrupted before starts over.
                 self.mark()?;
-                self.database.drop_tree(FIRST_RECORDS).map_err(failed)?;
+                self.database.database.drop_tree(FIRST_RECORDS).map_err(failed)?;
                 return Ok(());
             }
             Some(found) => {
@@ -65,7 +71,7 @@ impl Trees<'_> {
     fn mark(&self) -> Result<(), CheckpointError> {
         let failed = |error| CheckpointError::of_sled(self.folder, &error);
         self.meta.insert(SCHEMA_KEY, &SCHEMA.to_be_bytes()).map_err(failed)?;
-        self.database.flush().map_err(failed)?;
+        self.database.database.flush().map_err(failed)?;
         Ok(())
     }
 
@@ -73,7 +79,7 @@ impl Trees<'_> {
         let failed = |error| CheckpointError::of_sled(self.folder, &error);
         self.records.clear().map_err(failed)?;
         self.index.clear().map_err(failed)?;
-        let first_records = self.database.open_tree(FIRST_RECORDS).map_err(failed)?;
+        let first_records = self.database.database.open_tree(FIRST_RECORDS).map_err(failed)?;
         let (mut first, mut batch, mut entries) = (0, sled::Batch::default(), Vec::new());
         // Faults come before the outcome that settled their unit, as they were recorded.
         for (number, entry) in (0u32..).zip(first_records.iter()) {
@@ -99,7 +105,7 @@ impl Trees<'_> {
         let failed = |error| CheckpointError::of_sled(self.folder, &error);
         let corrupt = |detail: String| CheckpointError::Corrupt { folder: self.folder.to_owned(), detail };
         let mut at_hand: Option<(String, Identities)> = None;
-        for entry in self.items {
+        for entry in &self.items {
             let (key, value) = entry.map_err(failed)?;
             let benchmark = key
                 .split_last_chunk::<8>()
@@ -112,16 +118,16 @@ impl Trees<'_> {
                 && let Some((done, identities)) =
                     at_hand.replace((benchmark.to_owned(), Identities::default()))
             {
-                store_identities(self.identities, &done, identities).map_err(failed)?;
+                store_identities(&self.identities, &done, identities).map_err(failed)?;
             }
             if let Some((_, identities)) = &mut at_hand {
                 identities
-                    .add(&item)
+                    .add(item.index, &item.id)
                     .ok_or_else(|| corrupt(format!("item {} has no hash for a name", item.index)))?;
             }
         }
         match at_hand {
-            Some((done, identities)) => store_identities(self.identities, &done, identities).map_err(failed),
+            Some((done, identities)) => store_identities(&self.identities, &done, identities).map_err(failed),
             None => Ok(()),
         }
     }

@@ -1,24 +1,34 @@
-//! The truth about a run: every selected item and every recorded outcome, in one sled database.
+//! The truth about a run: every selected item and every recorded outcome, twice.
+//!
+//! ```text
+//! checkpoint/journal   appended to, every entry numbered and with a checksum; everything is read from it
+//!            db, …     sled's files: the same again
+//!            lock      held by the process that writes
+//!            damaged-N files that were found damaged, kept
+//! ```
 //!
 //! # What is promised
-//! [`Checkpoint::record`] resolves only after the record was written and flushed; whoever acknowledges work
-//! afterwards never acknowledges what a killed process would lose. sled's `flush` hands the data to the
-//! operating system's files: kill -9 at any time loses no flushed record; a power cut may lose the last ones,
-//! whose units are then outstanding and run again.
+//! [`Checkpoint::record`] resolves only after the record was written to both copies and flushed; whoever acknowledges
+//! work afterwards never acknowledges what a killed process would lose. Both are handed to the operating system's
+//! files: kill -9 at any time loses no flushed record; a power cut may lose the last ones, whose units are then
+//! outstanding and run again.
+//!
+//! # Damage
+//! Every entry of the journal has a checksum and a number, and its header says how many are committed, so whatever is
+//! missing or changed in either copy is noticed when the checkpoint is opened, and restored from the other copy. What
+//! neither has is counted and named ([`Recovery`]). Nothing damaged is deleted.
+//!
+//! # Readers
+//! [`CheckpointReader`] reads the journal, also that of a run in progress, and writes nothing.
 //!
 //! # One writer
-//! One thread owns all writing. It takes what has gathered since its last flush, settles it against the index,
-//! writes it as one batch and flushes once: under load many records share a flush, alone a record waits for
-//! its own.
+//! One thread owns the writing of records. It takes what has gathered since its last flush, settles it against the
+//! index, writes it as one batch to both copies and flushes once: under load many records share a flush, alone a
+//! record waits for its own.
 //!
 //! # Settling
 //! A unit is settled by its first recorded outcome that is no fault. Whatever comes later is a duplicate:
 //! counted and dropped. Faults of an unsettled unit are kept, one for each attempt.
-//!
-//! # Beside items and records
-//! Records are numbered as they come. Compact copies let a run of a million items be taken up in seconds: the
-//! identities of the items, and for each batch of records their units, attempts and endings. The latter are written
-//! in one transaction with the records.
 //!
 //! # Full disk
 //! The batch that no longer fits is refused with [`CheckpointError::Full`], and so is everything after it:
@@ -26,44 +36,60 @@
 //! itself: call [`Checkpoint::abandon`], which leaks the database, and exit. Once there is space again the
 //! folder opens with every flushed record.
 
+mod catalogue;
 mod codec;
+mod database;
 mod error;
+mod frame;
 mod identities;
 mod index;
+mod journal;
 mod layout;
+mod lock;
+mod reader;
 mod record;
+mod recover;
+mod recovery;
 mod store;
 mod writer;
 
 use std::borrow::Borrow;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lumos_tasks::{Item, ItemId, UnitId};
+use lumos_benchmarks::Scoring;
+use lumos_tasks::Item;
 use serde::{Deserialize, Serialize};
 
+use crate::atomic_file::create_private_folder;
 use crate::computing::{Computing, WorkerComputing};
 use crate::identity::RunIdentity;
 
+#[doc(hidden)]
+pub use codec::fuzz_records;
 pub use error::CheckpointError;
-pub use index::{Settlement, UnitStatus};
-pub use record::{Record, Recorded};
-
-use codec::{decode, encode};
-use identities::Identities;
+#[doc(hidden)]
+pub use frame::fuzz_checksums;
+#[cfg(test)]
 pub(crate) use index::SettledIndex;
-use store::{SledStore, Store};
+pub use index::{Settlement, UnitStatus};
+pub use reader::CheckpointReader;
+pub use record::{Record, Recorded};
+pub use recovery::{Lost, Named, Recovery, Restored};
+
+use codec::encode;
+use database::Database;
+use frame::Kind;
+use identities::Identities;
+use journal::Journal;
+use lock::FolderLock;
+use store::{BothCopies, Store};
 use writer::Writer;
-
-use crate::unit_key::UnitKey;
-
-/// How long a locked database is waited for.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 const PLAN_KEY: &str = "plan";
 const DUPLICATES_KEY: &str = "duplicates";
+const SECONDS_KEY: &str = "seconds";
 const COMPUTING_KEY: &str = "computing";
 /// What keys of workers begin with.
 const WORKERS_KEY: &str = "worker ";
@@ -75,38 +101,52 @@ pub struct PlanMark {
     pub identity: RunIdentity,
     /// How many items are stored, all benchmarks together.
     pub items: u64,
+    /// The scorings that reports show; empty where an earlier version planned the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scoring: Vec<Scoring>,
 }
 
-/// A run's database.
+/// A run's checkpoint, open to be written by this process alone. It is read as [`CheckpointReader`] says.
 #[derive(Debug)]
 pub struct Checkpoint {
-    folder: PathBuf,
-    database: sled::Db,
-    items: sled::Tree,
-    identities: sled::Tree,
-    records: sled::Tree,
-    meta: sled::Tree,
-    index: Arc<Mutex<SettledIndex>>,
-    duplicates: Arc<AtomicU64>,
+    reader: CheckpointReader,
+    database: Database,
+    journal: Arc<Mutex<Journal>>,
     writer: Writer,
+    /// Let go last.
+    _lock: FolderLock,
+}
+
+impl Deref for Checkpoint {
+    type Target = CheckpointReader;
+
+    fn deref(&self) -> &CheckpointReader {
+        &self.reader
+    }
+}
+
+/// Whether there is anything of a checkpoint in a folder.
+fn is_there(folder: &Path) -> bool {
+    // sled makes `conf` first.
+    [journal::FILE_NAME, "conf", "db"].iter().any(|name| folder.join(name).is_file())
 }
 
 impl Checkpoint {
-    /// Opens the database in a folder, making it where there is none.
+    /// Opens the checkpoint in a folder, or creates it. What is damaged is restored, as far as one of
+    /// its copies has it, and said in warnings and in [`CheckpointReader::recovery`].
     ///
     /// # Errors
-    /// If another process holds it, it cannot be read, or it was written by another version.
+    /// If another process writes it, it cannot be read, or it was written by another version.
     pub fn create(folder: &Path) -> Result<Self, CheckpointError> {
         Self::with_store(folder, |store| store)
     }
 
-    /// Opens a database that is there.
+    /// Opens a checkpoint that is there.
     ///
     /// # Errors
     /// If there is none, and as [`Checkpoint::create`].
     pub fn open(folder: &Path) -> Result<Self, CheckpointError> {
-        // sled makes this file first.
-        if !folder.join("conf").is_file() {
+        if !is_there(folder) {
             return Err(CheckpointError::Missing { folder: folder.to_owned() });
         }
         Self::create(folder)
@@ -114,54 +154,23 @@ impl Checkpoint {
 
     fn with_store<S: Store>(
         folder: &Path,
-        wrap: impl FnOnce(SledStore) -> S,
+        wrap: impl FnOnce(BothCopies) -> S,
     ) -> Result<Self, CheckpointError> {
-        let failed = |error| CheckpointError::of_sled(folder, &error);
-        let database = open_database(folder)?;
-        let tree = |name: &str| database.open_tree(name).map_err(failed);
-        let (items, identities) = (tree("items")?, tree("identities")?);
-        let (records, keys, meta) = (tree("log")?, tree("index")?, tree("meta")?);
-        layout::Trees {
-            folder,
-            database: &database,
-            items: &items,
-            identities: &identities,
-            records: &records,
-            index: &keys,
-            meta: &meta,
-        }
-        .bring_up()?;
-        let duplicates = match meta.get(DUPLICATES_KEY).map_err(failed)? {
-            Some(bytes) => decode::<u64>(&bytes).map_err(|error| error.at(folder))?,
-            None => 0,
-        };
-        let mut index = SettledIndex::default();
-        for entry in &keys {
-            let (key, value) = entry.map_err(failed)?;
-            let first = key.as_ref().try_into().map(u32::from_be_bytes).ok();
-            first.and_then(|first| index.load(first, &value)).ok_or_else(|| CheckpointError::Corrupt {
-                folder: folder.to_owned(),
-                detail: format!("the index of records is broken at {}", hex::encode(&key)),
-            })?;
-        }
-        let index = Arc::new(Mutex::new(index));
-        let duplicates = Arc::new(AtomicU64::new(duplicates));
-        let store = wrap(SledStore {
+        create_private_folder(folder).map_err(|error| CheckpointError::of_io(folder, &error))?;
+        let lock = FolderLock::acquire(folder)?;
+        let recover::Opened { database, mut journal, catalogue, recovery } = recover::open(folder)?;
+        journal.mirror_in(lock.file()?)?;
+        recovery.log(folder);
+        let reader = CheckpointReader::new(folder, journal.file().clone(), catalogue, recovery, false)?;
+        let journal = Arc::new(Mutex::new(journal));
+        let store = wrap(BothCopies {
             folder: folder.to_owned(),
             database: database.clone(),
-            records: records.clone(),
-            index: keys,
-            meta: meta.clone(),
+            journal: Arc::clone(&journal),
         });
-        let writer = Writer::start(store, Arc::clone(&index), Arc::clone(&duplicates))
-            .map_err(|error| CheckpointError::Io { folder: folder.to_owned(), detail: error.to_string() })?;
-        let folder = folder.to_owned();
-        Ok(Self { folder, database, items, identities, records, meta, index, duplicates, writer })
-    }
-
-    /// The database's folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+        let writer = Writer::start(store, Arc::clone(&reader.catalogue), Arc::clone(&reader.duplicates))
+            .map_err(|error| CheckpointError::of_io(folder, &error))?;
+        Ok(Self { reader, database, journal, writer, _lock: lock })
     }
 
     /// Stores the selected items of a benchmark, all of them at once. Storing them again changes nothing, so that
@@ -177,54 +186,60 @@ impl Checkpoint {
         const TOGETHER: usize = 1000;
         // Items with pages have megabytes each.
         const BYTES_TOGETHER: usize = 16 << 20;
-        let failed = |error| CheckpointError::of_sled(&self.folder, &error);
+        let failed = |error| CheckpointError::of_sled(self.folder(), &error);
+        let mut journal = self.journal();
         let mut stored = 0;
         let mut batch = sled::Batch::default();
-        let (mut waiting, mut bytes) = (0, 0);
+        let (mut waiting, mut places) = (0, Vec::new());
         let mut identities = Identities::default();
         for item in items {
             let item = item.borrow();
-            let value = encode(item).map_err(|error| error.at(&self.folder))?;
-            bytes += value.len();
-            batch.insert(item_key(benchmark, item.index), value);
-            identities.add(item).ok_or_else(|| self.strange_item(item))?;
+            let value = encode(item).map_err(|error| error.at(self.folder()))?;
+            let key = catalogue::item_key(benchmark, item.index, &item.id);
+            let key = key.ok_or_else(|| self.strange_item(item))?;
+            identities.add(item.index, &item.id).ok_or_else(|| self.strange_item(item))?;
             stored += 1;
+            let known = self.lock().item(benchmark, item.index);
+            if known.is_some_and(|known| known.matches(&value)) {
+                continue;
+            }
+            places.push((item.index, journal.push(Kind::Item, &key, &value)?));
+            batch.insert(item_key(benchmark, item.index), value);
             waiting += 1;
-            if waiting == TOGETHER || bytes >= BYTES_TOGETHER {
-                self.items.apply_batch(std::mem::take(&mut batch)).map_err(failed)?;
-                (waiting, bytes) = (0, 0);
+            if waiting == TOGETHER || journal.waiting() >= BYTES_TOGETHER {
+                journal.write()?;
+                self.database.items.apply_batch(std::mem::take(&mut batch)).map_err(failed)?;
+                waiting = 0;
             }
         }
-        self.items.apply_batch(batch).map_err(failed)?;
-        store_identities(&self.identities, benchmark, identities).map_err(failed)?;
-        self.database.flush().map_err(failed)?;
+        journal.write()?;
+        self.database.items.apply_batch(batch).map_err(failed)?;
+        store_identities(&self.database.identities, benchmark, identities).map_err(failed)?;
+        self.database.database.flush().map_err(failed)?;
+        let items = {
+            let mut catalogue = self.lock();
+            catalogue.add_items(benchmark, places);
+            catalogue.item_count()
+        };
+        journal.set_items(items);
+        journal.commit()?;
         Ok(stored)
     }
 
     fn strange_item(&self, item: &Item) -> CheckpointError {
         CheckpointError::Corrupt {
-            folder: self.folder.clone(),
+            folder: self.folder().to_owned(),
             detail: format!("item {} is called `{}`, which is no hash", item.index, item.id.content),
         }
     }
 
-    /// Marks the plan as complete: every item is stored.
+    /// Marks the plan as complete: every item is stored, and on the disk.
     ///
     /// # Errors
     /// If the mark cannot be written.
     pub fn plan_complete(&self, mark: &PlanMark) -> Result<(), CheckpointError> {
-        let failed = |error| CheckpointError::of_sled(&self.folder, &error);
-        self.meta.insert(PLAN_KEY, encode(mark).map_err(|error| error.at(&self.folder))?).map_err(failed)?;
-        self.database.flush().map_err(failed)?;
-        Ok(())
-    }
-
-    /// The mark of the plan; `None` where planning was interrupted or has not happened.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn plan(&self) -> Result<Option<PlanMark>, CheckpointError> {
-        self.read(&self.meta, PLAN_KEY.as_bytes())
+        self.store_note(PLAN_KEY, mark)?;
+        self.journal().sync()
     }
 
     /// Records an outcome. Resolves after it was flushed, or found to be a duplicate of one that was.
@@ -244,95 +259,13 @@ impl Checkpoint {
         self.writer.record(records).await
     }
 
-    /// Positions and identities of a benchmark's items, in order, without reading the items.
-    pub fn item_ids(
-        &self,
-        benchmark: &str,
-    ) -> impl Iterator<Item = Result<(u64, ItemId), CheckpointError>> + Send + use<> {
-        let folder = self.folder.clone();
-        let chunks = self.identities.scan_prefix(item_prefix(benchmark)).values().map(move |value| {
-            let value = value.map_err(|error| CheckpointError::of_sled(&folder, &error))?;
-            identities::unpack(&value).ok_or_else(|| CheckpointError::Corrupt {
-                folder: folder.clone(),
-                detail: "a list of item identities is none".to_owned(),
-            })
-        });
-        chunks.flat_map(|chunk| match chunk {
-            Ok(ids) => ids.into_iter().map(Ok).collect::<Vec<_>>(),
-            Err(error) => vec![Err(error)],
-        })
-    }
-
-    /// The items of a benchmark, in order.
-    pub fn items(
-        &self,
-        benchmark: &str,
-    ) -> impl Iterator<Item = Result<Item, CheckpointError>> + Send + use<> {
-        let folder = self.folder.clone();
-        self.items.scan_prefix(item_prefix(benchmark)).values().map(move |value| {
-            let value = value.map_err(|error| CheckpointError::of_sled(&folder, &error))?;
-            decode(&value).map_err(|error| error.at(&folder))
-        })
-    }
-
-    /// One item.
+    /// Notes what [`CheckpointReader::seconds`] says from now on. It is flushed with the next record, or when the checkpoint
+    /// is closed.
     ///
     /// # Errors
-    /// If it cannot be read.
-    pub fn item(&self, benchmark: &str, index: u64) -> Result<Option<Item>, CheckpointError> {
-        self.read(&self.items, &item_key(benchmark, index))
-    }
-
-    /// All records, in the order they were recorded.
-    pub fn records(&self) -> impl Iterator<Item = Result<Record, CheckpointError>> + Send + use<> {
-        let folder = self.folder.clone();
-        self.records.iter().values().map(move |value| {
-            let value = value.map_err(|error| CheckpointError::of_sled(&folder, &error))?;
-            decode(&value).map_err(|error| error.at(&folder))
-        })
-    }
-
-    /// The records of a unit: faults by attempt, the outcome that settled it last.
-    ///
-    /// # Errors
-    /// If they cannot be read.
-    pub fn records_of(&self, unit: &UnitId) -> Result<Vec<Record>, CheckpointError> {
-        let unit = UnitKey::of(unit);
-        let numbers = self.with_index(|index| index.numbers(&unit));
-        let missing = |number| CheckpointError::Corrupt {
-            folder: self.folder.clone(),
-            detail: format!("record {number} is not there"),
-        };
-        numbers
-            .into_iter()
-            .map(|number| {
-                self.read(&self.records, &store::record_key(number))?.ok_or_else(|| missing(number))
-            })
-            .collect()
-    }
-
-    /// Where a unit stands, from memory.
-    pub fn status(&self, unit: &UnitId) -> UnitStatus {
-        let unit = UnitKey::of(unit);
-        self.with_index(|index| index.status(&unit))
-    }
-
-    /// How many units are settled.
-    pub fn settled(&self) -> u64 {
-        self.with_index(SettledIndex::settled)
-    }
-
-    /// How many outcomes were dropped because their unit was settled already, over the run's whole life.
-    pub fn duplicates(&self) -> u64 {
-        self.duplicates.load(Ordering::Relaxed)
-    }
-
-    /// How the sessions so far computed the run's models.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn computing(&self) -> Result<Vec<Computing>, CheckpointError> {
-        Ok(self.read(&self.meta, COMPUTING_KEY.as_bytes())?.unwrap_or_default())
+    /// If it cannot be written.
+    pub(crate) fn note_seconds(&self, seconds: f64) -> Result<(), CheckpointError> {
+        self.write_note(&mut self.journal(), SECONDS_KEY, &seconds)
     }
 
     /// Notes that a session begins. Blocks; belongs before its dispatch.
@@ -342,7 +275,7 @@ impl Checkpoint {
     pub fn session_begins(&self, computing: &Computing) -> Result<(), CheckpointError> {
         let mut all = self.computing()?;
         computing.begin(&mut all);
-        self.store_computing(&all)
+        self.store_note(COMPUTING_KEY, &all)
     }
 
     /// Notes what a session that began came to. Blocks; belongs after its dispatch.
@@ -352,99 +285,75 @@ impl Checkpoint {
     pub fn session_ends(&self, computing: &Computing) -> Result<(), CheckpointError> {
         let mut all = self.computing()?;
         computing.end(&mut all);
-        self.store_computing(&all)
+        self.store_note(COMPUTING_KEY, &all)
     }
 
-    fn store_computing(&self, all: &[Computing]) -> Result<(), CheckpointError> {
-        let failed = |error| CheckpointError::of_sled(&self.folder, &error);
-        let value = encode(&all).map_err(|error| error.at(&self.folder))?;
-        self.meta.insert(COMPUTING_KEY, value).map_err(failed)?;
-        self.database.flush().map_err(failed)?;
-        Ok(())
-    }
-
-    /// What the engines of workers did for the run, by worker; of one that began anew under its name twice.
-    ///
-    /// # Errors
-    /// If it cannot be read.
-    pub fn workers(&self) -> Result<Vec<WorkerComputing>, CheckpointError> {
-        let values = self.meta.scan_prefix(WORKERS_KEY.as_bytes()).values();
-        let read = values.map(|value| {
-            let value = value.map_err(|error| CheckpointError::of_sled(&self.folder, &error))?;
-            decode(&value).map_err(|error| error.at(&self.folder))
-        });
-        read.collect()
-    }
-
-    /// Notes what workers' engines did, in place of what was noted of the same workers before. It is on disk with the next
-    /// record, or when the database is closed.
+    /// Notes what workers' engines did, in place of what was noted of the same workers before. It is flushed with the
+    /// next record, or when the checkpoint is closed.
     ///
     /// # Errors
     /// If it cannot be written.
     pub(crate) fn note_workers(&self, workers: &[WorkerComputing]) -> Result<(), CheckpointError> {
         for one in workers {
-            let value = encode(one).map_err(|error| error.at(&self.folder))?;
             let (worker, started_ms) = one.key();
-            let key = format!("{WORKERS_KEY}{worker} {started_ms}");
-            self.meta.insert(key, value).map_err(|error| CheckpointError::of_sled(&self.folder, &error))?;
+            self.write_note(&mut self.journal(), &format!("{WORKERS_KEY}{worker} {started_ms}"), one)?;
         }
         Ok(())
     }
 
-    /// Looks at the index of settled units.
-    pub(crate) fn with_index<T>(&self, look: impl FnOnce(&SettledIndex) -> T) -> T {
-        look(&self.index.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Writes a note to both copies and flushes.
+    fn store_note(&self, key: &str, value: &impl Serialize) -> Result<(), CheckpointError> {
+        let mut journal = self.journal();
+        self.write_note(&mut journal, key, value)?;
+        self.database.database.flush().map_err(|error| CheckpointError::of_sled(self.folder(), &error))?;
+        journal.commit()
     }
 
-    /// Ends the writer and closes the database; afterwards another process can open it. Blocks for a moment, and so does
-    /// opening: a database in use is waited for half a second.
+    fn write_note(
+        &self,
+        journal: &mut Journal,
+        key: &str,
+        value: &impl Serialize,
+    ) -> Result<(), CheckpointError> {
+        let value = encode(value).map_err(|error| error.at(self.folder()))?;
+        let location = journal.push(Kind::Note, key.as_bytes(), &value)?;
+        journal.write()?;
+        self.lock().notes.insert(key.as_bytes().to_vec(), location);
+        let inserted = self.database.meta.insert(key, value);
+        inserted.map_err(|error| CheckpointError::of_sled(self.folder(), &error))?;
+        Ok(())
+    }
+
+    /// Held while both copies are written, so that the journal's header never speaks of half of it.
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the writer and closes both copies; afterwards another process can open them. Blocks for a moment, and so
+    /// does opening: a checkpoint in use is waited for half a second.
     ///
     /// # Errors
     /// If the last flush fails; records that were promised are safe nevertheless.
     pub fn close(self) -> Result<(), CheckpointError> {
-        let Self { folder, database, items, identities, records, meta, writer, .. } = self;
+        let Self { reader, database, journal, writer, _lock } = self;
         writer.stop();
-        drop((items, identities, records, meta));
-        database.flush().map_err(|error| CheckpointError::of_sled(&folder, &error))?;
+        let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+        database.database.flush().map_err(|error| CheckpointError::of_sled(reader.folder(), &error))?;
+        journal.commit()?;
+        journal.sync()?;
+        // Whoever waits for the lock finds the database closed.
+        drop(database);
+        drop(_lock);
         Ok(())
     }
 
     /// Leaks the database, so that a process whose disk is full can exit. The folder stays locked until it has.
     pub fn abandon(self) {
+        let Self { database, writer, _lock, .. } = self;
         // As long as one handle lives sled's own clean-up, which may wait for the disk for ever, does not run.
-        std::mem::forget(self.database.clone());
-        self.writer.leave();
-    }
-
-    fn read<T: serde::de::DeserializeOwned>(
-        &self,
-        tree: &sled::Tree,
-        key: &[u8],
-    ) -> Result<Option<T>, CheckpointError> {
-        match tree.get(key).map_err(|error| CheckpointError::of_sled(&self.folder, &error))? {
-            Some(bytes) => decode(&bytes).map(Some).map_err(|error| error.at(&self.folder)),
-            None => Ok(None),
-        }
-    }
-}
-
-/// Opens sled's database, waiting a moment for a lock that is about to be let go: a process that was just started
-/// holds its parent's files until its own program runs, and sled closes its files on threads of its own.
-fn open_database(folder: &Path) -> Result<sled::Db, CheckpointError> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let opened = sled::Config::new()
-            .path(folder)
-            .cache_capacity(64 * 1024 * 1024)
-            .flush_every_ms(None)
-            .open()
-            .map_err(|error| CheckpointError::of_sled(folder, &error));
-        match opened {
-            Err(CheckpointError::InUse { .. }) if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(25));
-            }
-            opened => return opened,
-        }
+        database.abandon();
+        std::mem::forget(_lock);
+        writer.leave();
     }
 }
 
@@ -472,5 +381,9 @@ fn item_key(benchmark: &str, index: u64) -> Vec<u8> {
     key
 }
 
+#[cfg(test)]
+mod cost_tests;
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 mod tests;

@@ -1,13 +1,19 @@
-//! Where the writer's batches go: sled, or something that fails on purpose in tests.
+//! Where the writer's batches go: both copies, or something that fails on purpose in tests.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use sled::Transactional;
 use sled::transaction::TransactionError;
 
 use super::DUPLICATES_KEY;
+use super::catalogue;
 use super::codec::encode;
+use super::database::Database;
 use super::error::CheckpointError;
+use super::frame::Kind;
+use super::index::ENTRY;
+use super::journal::{Journal, Location};
 
 /// A batch of the writer.
 #[derive(Debug, Default)]
@@ -32,27 +38,38 @@ pub(super) trait Store: Send + 'static {
     /// The folder, for messages.
     fn folder(&self) -> &Path;
 
-    /// Writes a batch and flushes.
-    fn write(&mut self, batch: Batch) -> Result<(), CheckpointError>;
+    /// Writes a batch and flushes. Where its records are in the journal.
+    fn write(&mut self, batch: Batch) -> Result<Vec<Location>, CheckpointError>;
 }
 
-/// sled's trees.
+/// The journal and sled's trees.
 #[derive(Debug)]
-pub(super) struct SledStore {
+pub(super) struct BothCopies {
     pub(super) folder: PathBuf,
-    pub(super) database: sled::Db,
-    pub(super) records: sled::Tree,
-    pub(super) index: sled::Tree,
-    pub(super) meta: sled::Tree,
+    pub(super) database: Database,
+    pub(super) journal: Arc<Mutex<Journal>>,
 }
 
-impl Store for SledStore {
+impl Store for BothCopies {
     fn folder(&self) -> &Path {
         &self.folder
     }
 
-    fn write(&mut self, batch: Batch) -> Result<(), CheckpointError> {
+    fn write(&mut self, batch: Batch) -> Result<Vec<Location>, CheckpointError> {
         let failed = |error| CheckpointError::of_sled(&self.folder, &error);
+        let duplicates = batch.duplicates.map(|count| encode(&count)).transpose();
+        let duplicates = duplicates.map_err(|error| error.at(&self.folder))?;
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut locations = Vec::with_capacity(batch.records.len());
+        let entries = batch.entries.as_chunks::<ENTRY>().0;
+        for ((number, value), entry) in (batch.first..).zip(&batch.records).zip(entries) {
+            let key = catalogue::record_key(number, entry);
+            locations.push(journal.push(Kind::Record, &key, value)?);
+        }
+        if let Some(value) = &duplicates {
+            journal.push(Kind::Note, DUPLICATES_KEY.as_bytes(), value)?;
+        }
+        journal.write()?;
         if !batch.records.is_empty() {
             let mut records = sled::Batch::default();
             for (number, value) in (batch.first..).zip(batch.records) {
@@ -60,7 +77,7 @@ impl Store for SledStore {
             }
             let (first, entries) = (record_key(batch.first), batch.entries);
             // One log entry for both: after a crash the index has exactly the records that are there.
-            (&self.records, &self.index)
+            (&self.database.records, &self.database.index)
                 .transaction(|(into_records, into_index)| {
                     into_records.apply_batch(&records)?;
                     into_index.insert(&first, entries.as_slice())?;
@@ -71,11 +88,11 @@ impl Store for SledStore {
                     TransactionError::Abort(()) => CheckpointError::Ended,
                 })?;
         }
-        if let Some(duplicates) = batch.duplicates {
-            let value = encode(&duplicates).map_err(|error| error.at(&self.folder))?;
-            self.meta.insert(DUPLICATES_KEY, value).map_err(failed)?;
+        if let Some(value) = duplicates {
+            self.database.meta.insert(DUPLICATES_KEY, value).map_err(failed)?;
         }
-        self.database.flush().map_err(failed)?;
-        Ok(())
+        self.database.database.flush().map_err(failed)?;
+        journal.commit()?;
+        Ok(locations)
     }
 }

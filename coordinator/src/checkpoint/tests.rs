@@ -4,17 +4,21 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use lumos_tasks::{ContentHash, Ending, Fault, FaultKind, Outcome, Telemetry};
+use lumos_tasks::{ContentHash, Ending, Fault, FaultKind, Outcome, Telemetry, UnitId};
 
+use super::codec::decode;
+use super::database::open_sled;
+use super::journal::Location;
 use super::store::Batch;
 use super::*;
 use crate::samples::{configuration, item};
+use crate::unit_key::UnitKey;
 
-fn unit(number: u64) -> UnitId {
+pub(super) fn unit(number: u64) -> UnitId {
     UnitId::new(ContentHash::of_json(&number))
 }
 
-fn record(number: u64, attempt: u32, fault: bool) -> Record {
+pub(super) fn record(number: u64, attempt: u32, fault: bool) -> Record {
     let ending = if fault {
         Ending::Faulted(Fault { kind: FaultKind::Worker, message: "the worker was lost".to_owned() })
     } else {
@@ -30,7 +34,7 @@ fn record(number: u64, attempt: u32, fault: bool) -> Record {
     }
 }
 
-fn identity() -> RunIdentity {
+pub(super) fn identity() -> RunIdentity {
     RunIdentity::of([&configuration(0)], [])
 }
 
@@ -44,7 +48,7 @@ async fn what_was_recorded_is_there_again() {
     assert_eq!(checkpoint.plan(), Ok(None));
     assert_eq!(checkpoint.store_items("gsm8k", items.iter().rev()), Ok(300));
     assert_eq!(checkpoint.store_items("gsm", &items[..2]), Ok(2));
-    let mark = PlanMark { identity: identity(), items: 302 };
+    let mark = PlanMark { identity: identity(), items: 302, scoring: vec![Scoring::Paper] };
     checkpoint.plan_complete(&mark).unwrap();
     assert_eq!(checkpoint.record(record(0, 1, true)).await, Ok(Recorded::FaultKept));
     assert_eq!(checkpoint.record(record(0, 1, true)).await, Ok(Recorded::Duplicate));
@@ -111,8 +115,9 @@ async fn a_folder_of_the_first_layout_is_brought_up() {
     checkpoint.record(record(0, 1, true)).await.unwrap();
     checkpoint.record(record(1, 1, false)).await.unwrap();
     checkpoint.close().unwrap();
-    // As the first layout was: no identities, no index.
-    let database = open_database(folder.path()).unwrap();
+    // As the first layout was: no journal, no identities, no index.
+    std::fs::remove_file(folder.path().join("journal")).unwrap();
+    let database = open_sled(folder.path()).unwrap();
     database.drop_tree("identities").unwrap();
     database.drop_tree("index").unwrap();
     let (log, old) = (database.open_tree("log").unwrap(), database.open_tree("records").unwrap());
@@ -126,6 +131,7 @@ async fn a_folder_of_the_first_layout_is_brought_up() {
     }
     drop((log, old));
     database.drop_tree("log").unwrap();
+    database.open_tree("meta").unwrap().remove("journal").unwrap();
     database.open_tree("meta").unwrap().insert("schema", &1u32.to_be_bytes()).unwrap();
     database.flush().unwrap();
     drop(database);
@@ -150,7 +156,7 @@ async fn a_folder_of_the_first_layout_is_brought_up() {
 fn a_later_layout_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     Checkpoint::create(folder.path()).unwrap().close().unwrap();
-    let database = open_database(folder.path()).unwrap();
+    let database = open_sled(folder.path()).unwrap();
     database.open_tree("meta").unwrap().insert("schema", &9u32.to_be_bytes()).unwrap();
     database.flush().unwrap();
     drop(database);
@@ -179,7 +185,7 @@ async fn records_that_come_together_are_settled_in_their_order() {
 
 /// A disk that is full after some batches.
 struct FullDisk {
-    store: SledStore,
+    store: BothCopies,
     batches: u32,
 }
 
@@ -188,7 +194,7 @@ impl Store for FullDisk {
         self.store.folder()
     }
 
-    fn write(&mut self, batch: Batch) -> Result<(), CheckpointError> {
+    fn write(&mut self, batch: Batch) -> Result<Vec<Location>, CheckpointError> {
         if self.batches == 0 {
             let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
             return Err(CheckpointError::of_sled(self.folder(), &sled::Error::Io(full)));
@@ -268,17 +274,24 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
     for round in 0..5u64 {
         let mut child = child("child_that_records", folder.path()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let killer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(400 + round * 90));
-            child.kill().unwrap();
-            child.wait().unwrap();
-        });
+        let mut child = Some(child);
+        let before = acknowledged.len();
+        let mut killer = None;
         for line in lines.map_while(Result::ok) {
             if let Some(number) = line.strip_prefix("acknowledged ") {
                 acknowledged.push(number.parse::<u64>().unwrap());
             }
+            // At some moment after it has begun, however long that takes.
+            if killer.is_none() && acknowledged.len() > before + 20 {
+                let mut child = child.take().unwrap();
+                killer = Some(std::thread::spawn(move || {
+                    std::thread::sleep(Duration::from_millis(100 + round * 90));
+                    child.kill().unwrap();
+                    child.wait().unwrap();
+                }));
+            }
         }
-        killer.join().unwrap();
+        killer.expect("the child records until it is killed").join().unwrap();
     }
     let checkpoint = Checkpoint::open(folder.path()).unwrap();
     let lost: Vec<_> = acknowledged

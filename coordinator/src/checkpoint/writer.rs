@@ -6,9 +6,11 @@ use std::thread::JoinHandle;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::catalogue::Catalogue;
 use super::codec::encode;
 use super::error::CheckpointError;
 use super::index::{SettledIndex, Settlement, pack};
+use super::journal::Location;
 use super::record::{Record, Recorded};
 use super::store::{Batch, Store};
 use crate::unit_key::UnitKey;
@@ -36,13 +38,13 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(
         store: impl Store,
-        index: Arc<Mutex<SettledIndex>>,
+        catalogue: Arc<Mutex<Catalogue>>,
         duplicates: Arc<AtomicU64>,
     ) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel(WAITING);
         let thread = std::thread::Builder::new()
             .name("checkpoint-writer".to_owned())
-            .spawn(move || serve(store, queue, &index, &duplicates))?;
+            .spawn(move || serve(store, queue, &catalogue, &duplicates))?;
         Ok(Self { jobs, thread })
     }
 
@@ -66,14 +68,14 @@ impl Writer {
     }
 }
 
-fn lock(index: &Mutex<SettledIndex>) -> MutexGuard<'_, SettledIndex> {
-    index.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(catalogue: &Mutex<Catalogue>) -> MutexGuard<'_, Catalogue> {
+    catalogue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn serve(
     mut store: impl Store,
     mut queue: mpsc::Receiver<Job>,
-    index: &Mutex<SettledIndex>,
+    catalogue: &Mutex<Catalogue>,
     duplicates: &AtomicU64,
 ) {
     let mut jobs = Vec::with_capacity(TOGETHER);
@@ -82,7 +84,7 @@ fn serve(
         if queue.blocking_recv_many(&mut jobs, TOGETHER) == 0 {
             return;
         }
-        if let Err(error) = commit(&mut store, &mut jobs, index, duplicates) {
+        if let Err(error) = commit(&mut store, &mut jobs, catalogue, duplicates) {
             tracing::debug!(folder = %store.folder().display(), %error, "the checkpoint takes no more records");
             // sled's clean-up may wait for a full disk for ever.
             std::mem::forget(store);
@@ -96,11 +98,11 @@ fn serve(
 fn commit(
     store: &mut impl Store,
     jobs: &mut Vec<Job>,
-    index: &Mutex<SettledIndex>,
+    catalogue: &Mutex<Catalogue>,
     duplicates: &AtomicU64,
 ) -> Result<(), CheckpointError> {
-    let mut batch = Batch { first: lock(index).next(), ..Batch::default() };
-    let mut pending = PendingIndex { index, added: SettledIndex::default(), order: Vec::new() };
+    let mut batch = Batch { first: lock(catalogue).index.next(), ..Batch::default() };
+    let mut pending = PendingIndex { catalogue, added: SettledIndex::default(), order: Vec::new() };
     let mut verdicts = Vec::with_capacity(jobs.len());
     let mut dropped = 0;
     for job in jobs.iter() {
@@ -133,15 +135,18 @@ fn commit(
     if dropped > 0 {
         batch.duplicates = Some(duplicates.load(Ordering::Relaxed) + dropped);
     }
-    if let Err(error) = store.write(batch) {
-        for job in jobs.drain(..) {
-            // Whoever gave up waiting needs no answer.
-            let _ = job.answer.send(Err(error.clone()));
+    let locations = match store.write(batch) {
+        Ok(locations) => locations,
+        Err(error) => {
+            for job in jobs.drain(..) {
+                // Whoever gave up waiting needs no answer.
+                let _ = job.answer.send(Err(error.clone()));
+            }
+            return Err(error);
         }
-        return Err(error);
-    }
+    };
     duplicates.fetch_add(dropped, Ordering::Relaxed);
-    pending.settle();
+    pending.settle(locations);
     for (job, verdict) in jobs.drain(..).zip(verdicts) {
         let _ = job.answer.send(verdict);
     }
@@ -150,7 +155,7 @@ fn commit(
 
 /// The index as it will be once the batch is flushed; nobody else sees it before.
 struct PendingIndex<'a> {
-    index: &'a Mutex<SettledIndex>,
+    catalogue: &'a Mutex<Catalogue>,
     added: SettledIndex,
     order: Vec<(UnitKey, u32, Option<Settlement>)>,
 }
@@ -159,7 +164,7 @@ impl PendingIndex<'_> {
     fn classify(&self, unit: &UnitKey, attempt: u32, settlement: Option<Settlement>) -> Recorded {
         match self.added.classify(unit, attempt, settlement.is_none()) {
             Recorded::Duplicate => Recorded::Duplicate,
-            _ => lock(self.index).classify(unit, attempt, settlement.is_none()),
+            _ => lock(self.catalogue).index.classify(unit, attempt, settlement.is_none()),
         }
     }
 
@@ -168,11 +173,12 @@ impl PendingIndex<'_> {
         self.order.push((unit, attempt, settlement));
     }
 
-    fn settle(self) {
-        let mut index = lock(self.index);
+    fn settle(self, locations: Vec<Location>) {
+        let mut catalogue = lock(self.catalogue);
         for (unit, attempt, settlement) in self.order {
-            index.take(unit, attempt, settlement);
+            catalogue.index.take(unit, attempt, settlement);
         }
+        catalogue.records.extend(locations);
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a session and the tasks that look after a fleet know of each other.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lumos_tasks::{Outcome, RunToken};
 use tokio::sync::mpsc;
@@ -36,6 +36,19 @@ pub(crate) struct Gauge {
     began: Instant,
     /// When a result came last, milliseconds after `began`.
     heard: AtomicU64,
+    /// Whether results are on their way to disk.
+    pub(crate) recording: AtomicBool,
+    /// What the server said last to whom it refused something, and has not done since.
+    trouble: Mutex<[Option<String>; 2]>,
+}
+
+/// Who asks the server to store something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Asker {
+    /// The session: units to publish, results to claim.
+    Session = 0,
+    /// The owner's claim, written every few seconds.
+    Owner = 1,
 }
 
 impl Gauge {
@@ -46,7 +59,19 @@ impl Gauge {
             places: AtomicUsize::new(0),
             began: Instant::now(),
             heard: AtomicU64::new(0),
+            recording: AtomicBool::new(false),
+            trouble: Mutex::default(),
         }
+    }
+
+    /// Notes what the server refused, or that it no longer does.
+    pub(crate) fn set_trouble(&self, asker: Asker, trouble: Option<String>) {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)[asker as usize] = trouble;
+    }
+
+    /// What the server refuses at present.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten().next().cloned()
     }
 
     pub(crate) fn hear(&self) {
@@ -55,8 +80,8 @@ impl Gauge {
     }
 
     /// For how long no result has come.
-    pub(crate) fn silence(&self) -> std::time::Duration {
-        let heard = std::time::Duration::from_millis(self.heard.load(Ordering::Relaxed));
+    pub(crate) fn silence(&self) -> Duration {
+        let heard = Duration::from_millis(self.heard.load(Ordering::Relaxed));
         self.began.elapsed().saturating_sub(heard)
     }
 }
@@ -70,6 +95,8 @@ pub(crate) struct Link {
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) gauge: Arc<Gauge>,
     pub(crate) annotate: Annotate,
+    /// For how long workers are waited for when the session drains.
+    pub(crate) patience: Duration,
 }
 
 /// Tells whoever listens what happens, and keeps the status sheet where there is one.

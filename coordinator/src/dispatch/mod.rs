@@ -29,7 +29,7 @@ use crate::manifest::Manifest;
 use crate::spec::FailOnError;
 
 pub(crate) use board::Present;
-pub(crate) use link::{Annotate, Command, Gauge, Link, Voice};
+pub(crate) use link::{Annotate, Asker, Command, Gauge, Link, Voice};
 pub(crate) use session::Session;
 pub(crate) use sheet::Sheet;
 
@@ -45,13 +45,20 @@ pub struct Terms {
     pub fail_on_error: FailOnError,
     /// Units that are given out and not settled, at most.
     pub window: usize,
+    /// Episodes that are driven at once, at most, where that is known; units beyond them wait in the queue.
+    pub at_once: usize,
 }
 
 impl Terms {
     /// The terms of a run.
     pub fn of(manifest: &Manifest) -> Self {
         let limits = &manifest.spec.limits;
-        Self { retry_on_error: limits.retry_on_error, fail_on_error: limits.fail_on_error, window: WINDOW }
+        Self {
+            retry_on_error: limits.retry_on_error,
+            fail_on_error: limits.fail_on_error,
+            window: WINDOW,
+            at_once: usize::MAX,
+        }
     }
 }
 

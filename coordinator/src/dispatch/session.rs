@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::board::{Board, Present, Ticket};
 use super::bodies::{Bodies, board};
-use super::link::{Command, Link, Voice};
+use super::link::{Asker, Command, Link, Voice};
 use super::take_in::Note;
 use super::{DispatchError, Summary, Terms};
 use crate::checkpoint::{Checkpoint, CheckpointError, Recorded};
@@ -29,6 +29,9 @@ const GATHERED: Duration = Duration::from_millis(5);
 const PER_PLACE: usize = 4;
 /// How long a queue that cannot be used is left alone, at first and at most.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
+
+/// How often the time that the run has taken is written to the checkpoint.
+const NOTE_SECONDS_EVERY: Duration = Duration::from_secs(1);
 
 type Publishing<'q> = BoxFuture<'q, (Vec<Ticket>, Result<(), QueueError>)>;
 type Claiming<'q, R> = BoxFuture<'q, Result<Vec<Lease<R>>, QueueError>>;
@@ -52,6 +55,13 @@ pub(crate) struct Session<'a> {
     cancelled: bool,
     patience: [Patience; 2],
     away_since: Option<Instant>,
+    began: Instant,
+    /// Seconds that earlier sessions took.
+    seconds_before: f64,
+    /// When the seconds were last noted.
+    seconds_noted: Instant,
+    /// Whether something was recorded since.
+    seconds_due: bool,
 }
 
 /// The two lines that can fail on their own.
@@ -101,6 +111,10 @@ impl<'a> Session<'a> {
             cancelled: false,
             patience: [Patience::default(); 2],
             away_since: None,
+            began: Instant::now(),
+            seconds_before: checkpoint.seconds()?.unwrap_or_default(),
+            seconds_noted: Instant::now(),
+            seconds_due: false,
         })
     }
 
@@ -167,10 +181,10 @@ impl<'a> Session<'a> {
             {
                 recording = Some(Box::pin(self.admit(leases).record(checkpoint)));
             }
-            self.show_gauges();
+            self.show_gauges(recording.is_some());
             let idle = recording.is_none() && claimed.is_none();
             if idle && (self.board.is_done() || self.ending || closed) {
-                return Ok(());
+                return self.note_seconds(checkpoint);
             }
             if publishing.is_none() && self.publishing {
                 publishing = self.publish(work, std::mem::take(&mut again))?;
@@ -187,6 +201,10 @@ impl<'a> Session<'a> {
                     recording = None;
                     for (note, recorded) in noted? {
                         self.conclude(note, recorded).await;
+                    }
+                    self.seconds_due = true;
+                    if self.seconds_noted.elapsed() >= NOTE_SECONDS_EVERY {
+                        self.note_seconds(checkpoint)?;
                     }
                     self.stop_if_too_many_faulted(work, drain).await;
                 }
@@ -249,6 +267,15 @@ impl<'a> Session<'a> {
         })))
     }
 
+    /// Writes the time that the run has taken, if something was recorded since it was last written.
+    fn note_seconds(&mut self, checkpoint: &Checkpoint) -> Result<(), DispatchError> {
+        if std::mem::take(&mut self.seconds_due) {
+            self.seconds_noted = Instant::now();
+            checkpoint.note_seconds(self.seconds_before + self.began.elapsed().as_secs_f64())?;
+        }
+        Ok(())
+    }
+
     async fn obey(&mut self, command: Command, work: &dyn Queue<Assignment>) -> Result<(), DispatchError> {
         match command {
             Command::Present { present, round } => {
@@ -276,8 +303,9 @@ impl<'a> Session<'a> {
     async fn stop(&mut self, work: &dyn Queue<Assignment>, reason: &str) {
         self.publishing = false;
         work.close();
-        let at_hand = self.board.in_flight() as u64;
-        self.say(Event::Draining { reason: reason.to_owned(), at_hand }).await;
+        let at_hand = self.board.in_flight().min(self.at_once()) as u64;
+        let at_most = self.link.as_ref().map(|link| link.patience.as_secs_f64());
+        self.say(Event::Draining { reason: reason.to_owned(), at_hand, at_most }).await;
     }
 
     async fn stop_if_too_many_faulted(&mut self, work: &dyn Queue<Assignment>, drain: &CancellationToken) {
@@ -291,8 +319,11 @@ impl<'a> Session<'a> {
 
     /// Waits for a queue that may come back, and gives up on one that will not.
     async fn line_is_down(&mut self, line: Line, error: QueueError) -> Result<(), QueueError> {
-        if !matches!(error, QueueError::Unreachable(_) | QueueError::Full) {
+        if !matches!(error, QueueError::Unreachable(_) | QueueError::Full | QueueError::Gone(_)) {
             return Err(error);
+        }
+        if let Some(link) = &self.link {
+            link.gauge.set_trouble(Asker::Session, Some(error.to_string()));
         }
         tracing::debug!(%error, "the queue cannot be used at present");
         let patience = &mut self.patience[line as usize];
@@ -309,6 +340,9 @@ impl<'a> Session<'a> {
         if self.patience.iter().all(|patience| patience.failures == 0)
             && let Some(since) = self.away_since.take()
         {
+            if let Some(link) = &self.link {
+                link.gauge.set_trouble(Asker::Session, None);
+            }
             self.say(Event::QueueBack { seconds: since.elapsed().as_secs_f64() }).await;
         }
     }
@@ -319,12 +353,19 @@ impl<'a> Session<'a> {
         self.terms.window.max(places.saturating_mul(PER_PLACE))
     }
 
+    /// Episodes that are driven at once, at most: of a fleet as many as its workers have places.
+    fn at_once(&self) -> usize {
+        let places = self.link.as_ref().map(|link| link.gauge.places.load(Ordering::Relaxed));
+        places.map_or(self.terms.at_once, |places| self.terms.at_once.min(places))
+    }
+
     fn round(&self) -> u32 {
         self.link.as_ref().map_or(0, |link| link.gauge.round.load(Ordering::Acquire))
     }
 
-    fn show_gauges(&self) {
+    fn show_gauges(&self, recording: bool) {
         if let Some(link) = &self.link {
+            link.gauge.recording.store(recording, Ordering::Relaxed);
             link.gauge.in_flight.store(self.board.in_flight(), Ordering::Relaxed);
             self.voice.with(|sheet| sheet.in_flight = self.board.in_flight() as u64);
         }

@@ -119,8 +119,11 @@ async fn every_unit_is_done_once_and_a_second_session_does_nothing() {
     // There is no evidence, so nothing is correct; but it is scored.
     let scored = |event: &Event| matches!(event, Event::Settled { correct: Some(false), .. });
     assert_eq!(count(&events, scored), 80);
+    let seconds = stage.checkpoint.seconds().unwrap().unwrap();
+    assert!(seconds > 0.0);
     let (again, _, given) = stage.run(stage.terms(), |_| true, 1).await;
     assert_eq!((again.settled, given), (80, 0));
+    assert_eq!(stage.checkpoint.seconds().unwrap(), Some(seconds), "nothing was done in the second session");
 }
 
 #[tokio::test]
@@ -169,7 +172,7 @@ async fn a_drained_session_leaves_the_rest_outstanding() {
     let results: MemoryQueue<Finished> = MemoryQueue::bounded(64);
     let drain = CancellationToken::new();
     let (events, mut received) = mpsc::channel(256);
-    let terms = stage.terms();
+    let terms = Terms { at_once: 2, ..stage.terms() };
     let session = dispatch(&stage.manifest, &terms, &stage.checkpoint, &work, &results, &events, &drain);
     let worker = async {
         for lease in work.claim(3).await.unwrap() {
@@ -179,10 +182,17 @@ async fn a_drained_session_leaves_the_rest_outstanding() {
         }
         while !matches!(received.recv().await, Some(Event::Settled { .. })) {}
         drain.cancel();
-        results.close();
+        loop {
+            if let Some(Event::Draining { at_hand, .. }) = received.recv().await {
+                results.close();
+                return at_hand;
+            }
+        }
     };
-    let (summary, ()) = tokio::join!(session, worker);
+    let (summary, at_hand) = tokio::join!(session, worker);
     let summary = summary.unwrap();
+    assert_eq!(at_hand, 2, "units that wait in the queue are not waited for");
+    assert!(stage.checkpoint.seconds().unwrap().is_some());
     assert!(summary.settled >= 1 && summary.outstanding() > 50, "{summary:?}");
     assert_eq!(stage.checkpoint.settled(), summary.settled);
 }

@@ -14,7 +14,7 @@ use lumos_benchmarks::Scoring;
 use thiserror::Error;
 
 use crate::atomic_file::{sync_folder, write_whole};
-use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::checkpoint::{CheckpointError, CheckpointReader};
 use crate::judge::Verdicts;
 use crate::manifest::Manifest;
 use crate::report::{Format, Report, report};
@@ -63,7 +63,7 @@ pub struct Exported {
 pub fn export(
     folder: &Path,
     manifest: &Manifest,
-    checkpoint: &Checkpoint,
+    checkpoint: &CheckpointReader,
     scorings: &[Scoring],
     now: Timestamp,
 ) -> Result<Exported, ExportError> {
@@ -99,7 +99,7 @@ fn samples(
     file: &Path,
     benchmark: &str,
     manifest: &Manifest,
-    checkpoint: &Checkpoint,
+    checkpoint: &CheckpointReader,
     (scorings, verdicts): (&[Scoring], Option<&Verdicts>),
 ) -> Result<(), ExportError> {
     // What fails while the file is being filled is told apart from the file's own failures.

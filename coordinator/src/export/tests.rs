@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::checkpoint::Checkpoint;
 use crate::samples::{configuration, item, manifest_of, state};
 use crate::score::rescore;
 use crate::walk::unit_of;

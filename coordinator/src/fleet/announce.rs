@@ -1,25 +1,27 @@
 //! What workers need to know of a run before they can take its units.
 
-use jiff::Timestamp;
-use lumos_queue::nats::{KeyValue, KeyValueError};
-use lumos_tasks::ContentHash;
-use lumos_tasks::fleet::{LaneId, PROTOCOL, RunNotice, RunState, SharedInputs};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use jiff::Timestamp;
+use lumos_queue::nats::{Blobs, KeyValue, KeyValueError};
+use lumos_tasks::fleet::{LaneId, PROTOCOL, RunNotice, RunState, SharedInputs};
+use lumos_tasks::{ContentHash, RunToken};
 
 use super::Around;
 use super::error::FleetError;
 use super::steadfast::Steadfast;
 use crate::manifest::Manifest;
 
-/// How long cleaning up may take; what stays is cleaned up by the run's next session.
-const FAREWELL: Duration = Duration::from_secs(10);
-
 /// A run that stands on the server.
 #[derive(Debug)]
 pub(super) struct Announced {
     runs: KeyValue,
-    revision: u64,
+    blobs: Blobs,
+    notice: RunNotice,
+    shared: Vec<u8>,
+    revision: AtomicU64,
 }
 
 /// The run's lanes, in the order of its configurations.
@@ -54,18 +56,47 @@ impl Announced {
             time_limit: manifest.spec.limits.time_limit,
             written_ms: Timestamp::now().as_millisecond(),
         };
-        let bytes = serde_json::to_vec(&notice).map_err(malformed)?;
-        let revision = steadfast.call(|| runs.put(around.run.as_str(), &bytes)).await?;
-        Ok(Self { runs, revision })
+        let written = serde_json::to_vec(&notice).map_err(malformed)?;
+        let revision = steadfast.call(|| runs.put(around.run.as_str(), &written)).await?;
+        if let Err(error) = around.server.tell_older(around.run.as_str(), &written).await {
+            tracing::debug!(%error, "failed to announce the run to workers of the previous protocol version");
+        }
+        Ok(Self { runs, blobs, notice, shared: bytes, revision: AtomicU64::new(revision) })
     }
 
-    /// The revision of the notice as it was written first; what is older concerns earlier sessions.
+    /// The revision of the notice as this session wrote it; what is older concerns earlier sessions.
     pub(super) fn revision(&self) -> u64 {
-        self.revision
+        self.revision.load(Ordering::Acquire)
     }
 
-    /// Takes the run off the server, but for its notice and its status. What cannot be done now is left.
-    pub(super) async fn end(self, around: &Around, state: RunState) {
+    /// Writes again what was deleted of the run's notice and of what its units share; what that was. The notice of a run
+    /// that drains names no lanes: see [`close_lanes`].
+    pub(super) async fn restore(&self, draining: bool) -> Result<Vec<&'static str>, FleetError> {
+        let mut restored = Vec::new();
+        if !self.blobs.holds(self.notice.shared.as_str()).await? {
+            self.blobs.put(&self.shared).await?;
+            restored.push("what the units of the run share");
+        }
+        if self.runs.get(self.notice.run.as_str()).await?.is_none() {
+            let written_ms = Timestamp::now().as_millisecond();
+            let lanes = if draining { Vec::new() } else { self.notice.lanes.clone() };
+            let notice = RunNotice { lanes, written_ms, ..self.notice.clone() };
+            let bytes =
+                serde_json::to_vec(&notice).map_err(|error| FleetError::Malformed(error.to_string()))?;
+            // Whoever wrote it meanwhile (to cancel the run) is right.
+            match self.runs.create(self.notice.run.as_str(), &bytes).await {
+                Ok(revision) => self.revision.store(revision, Ordering::Release),
+                Err(KeyValueError::Conflict(_)) => return Ok(restored),
+                Err(error) => return Err(error.into()),
+            }
+            restored.push("the notice of the run");
+        }
+        Ok(restored)
+    }
+
+    /// Takes the run off the server, but for its notice and its status. What cannot be done within the time is left, and
+    /// done by the run's next session.
+    pub(super) async fn end(&self, around: &Around, state: RunState, within: Duration) {
         let farewell = async {
             if let Err(error) = set_state(&self.runs, &around.run, state).await {
                 tracing::debug!(%error, "the run's notice was not changed");
@@ -74,7 +105,7 @@ impl Announced {
                 tracing::debug!(%error, "the run was not removed from the server");
             }
         };
-        if tokio::time::timeout(FAREWELL, farewell).await.is_err() {
+        if tokio::time::timeout(within, farewell).await.is_err() {
             tracing::debug!("the server is away; the run stays on it");
         }
     }
@@ -83,20 +114,41 @@ impl Announced {
 /// Changes the state of a run's notice. A cancelled run stays cancelled until it is announced again.
 pub(super) async fn set_state(
     runs: &KeyValue,
-    run: &lumos_tasks::RunToken,
+    run: &RunToken,
     state: RunState,
+) -> Result<RunNotice, FleetError> {
+    change(runs, run, |notice| {
+        if !(notice.state == RunState::Cancelled && state == RunState::Ended) {
+            notice.state = state;
+        }
+    })
+    .await
+}
+
+/// Takes all lanes out of a run's notice: workers take no more of its units and finish those that they hold, since the
+/// run's state is unchanged.
+pub(super) async fn close_lanes(runs: &KeyValue, run: &RunToken) -> Result<RunNotice, FleetError> {
+    change(runs, run, |notice| notice.lanes.clear()).await
+}
+
+/// Changes a run's notice by compare-and-swap; returns it as it is afterwards.
+async fn change(
+    runs: &KeyValue,
+    run: &RunToken,
+    change: impl Fn(&mut RunNotice),
 ) -> Result<RunNotice, FleetError> {
     loop {
         let Some((bytes, revision)) = runs.get(run.as_str()).await? else {
             return Err(FleetError::NoRun(run.clone()));
         };
-        let mut notice: RunNotice = serde_json::from_slice(&bytes).map_err(|error| {
+        let found: RunNotice = serde_json::from_slice(&bytes).map_err(|error| {
             FleetError::Malformed(format!("the notice of run {run} cannot be read: {error}"))
         })?;
-        if notice.state == state || (notice.state == RunState::Cancelled && state == RunState::Ended) {
-            return Ok(notice);
+        let mut notice = found.clone();
+        change(&mut notice);
+        if notice == found {
+            return Ok(found);
         }
-        notice.state = state;
         notice.written_ms = Timestamp::now().as_millisecond();
         let bytes = serde_json::to_vec(&notice).map_err(|error| FleetError::Malformed(error.to_string()))?;
         match runs.update(run.as_str(), &bytes, revision).await {

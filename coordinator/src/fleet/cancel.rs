@@ -1,42 +1,68 @@
 //! Cancelling a run from anywhere, and noticing that it was.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use lumos_queue::nats::Server;
+use lumos_queue::nats::{KeyValue, NatsError, Server};
 use lumos_tasks::RunToken;
-use lumos_tasks::fleet::{RunNotice, RunState};
+use lumos_tasks::fleet::{RunNotice, RunState, RunStatus};
 
-use super::announce::set_state;
+use super::announce::{Announced, set_state};
 use super::{Around, FleetError};
 use crate::dispatch::Command;
 
 /// How long to wait before a bucket that could not be opened is tried again.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What was cancelled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cancelled {
-    /// The run's name.
-    pub name: String,
-    /// Units that waited for a worker and were taken back.
-    pub withdrawn: u64,
+/// What cancelling a run did.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cancellation {
+    /// The run is cancelled.
+    Cancelled {
+        /// The run's name.
+        name: String,
+        /// Units that waited for a worker and were taken back.
+        withdrawn: u64,
+    },
+    /// The run's coordinator had ended before, so there was nothing to cancel: how the run stands.
+    Ended(Box<RunStatus>),
 }
 
 /// Cancels a run: workers drop what they have of it, its coordinator ends, and what waits is taken back. What was
-/// recorded is kept, and starting the run again makes it active again.
+/// recorded is kept, and starting the run again makes it active again. A run whose coordinator has ended stays as it is.
 ///
 /// # Errors
-/// If the server does not know the run, cannot be reached or refuses.
-pub async fn cancel(server: &Server, run: &RunToken) -> Result<Cancelled, FleetError> {
-    let runs = server.runs().await?;
-    let notice = set_state(&runs, run, RunState::Cancelled).await?;
+/// [`FleetError::NoRun`] if the server does not know the run; if it cannot be reached or refuses.
+pub async fn cancel(server: &Server, run: &RunToken) -> Result<Cancellation, FleetError> {
+    let runs = match server.runs().await {
+        // No coordinator has set the server up, so it has no runs.
+        Err(NatsError::Missing(_)) => return Err(FleetError::NoRun(run.clone())),
+        runs => runs?,
+    };
+    if let Some(status) = ended(server, &runs, run).await? {
+        return Ok(Cancellation::Ended(Box::new(status)));
+    }
+    let RunNotice { name, .. } = set_state(&runs, run, RunState::Cancelled).await?;
     let withdrawn = server.purge_work(run.as_str()).await?;
-    Ok(Cancelled { name: notice.name, withdrawn })
+    Ok(Cancellation::Cancelled { name, withdrawn })
+}
+
+/// How a run stands whose coordinator has ended. While a coordinator drains, its notice says so before its status does:
+/// such a run can still be cancelled.
+async fn ended(server: &Server, runs: &KeyValue, run: &RunToken) -> Result<Option<RunStatus>, FleetError> {
+    let notice = runs.get(run.as_str()).await?;
+    let notice = notice.and_then(|(bytes, _)| serde_json::from_slice::<RunNotice>(&bytes).ok());
+    if notice.is_none_or(|notice| notice.state != RunState::Ended) {
+        return Ok(None);
+    }
+    let status = server.status().await?.get(run.as_str()).await?;
+    let status = status.and_then(|(bytes, _)| serde_json::from_slice::<RunStatus>(&bytes).ok());
+    Ok(status.filter(|status| status.state == RunState::Ended))
 }
 
 /// Tells the session when its run is cancelled.
-pub(super) async fn watch_notice(around: Around, own: u64) {
+pub(super) async fn watch_notice(around: Around, announced: Arc<Announced>) {
     let runs = loop {
         match around.server.runs().await {
             Ok(runs) => break runs,
@@ -54,7 +80,7 @@ pub(super) async fn watch_notice(around: Around, own: u64) {
             () = around.over.cancelled() => return,
         };
         let Some(change) = change else { return };
-        if change.key != around.run.as_str() || change.revision <= own {
+        if change.key != around.run.as_str() || change.revision <= announced.revision() {
             continue;
         }
         let notice = change.value.as_deref().map(serde_json::from_slice::<RunNotice>);

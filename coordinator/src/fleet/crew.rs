@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use lumos_tasks::RunToken;
-use lumos_tasks::fleet::{ClaimNotice, HeldLease, PROTOCOL, WorkerNotice};
+use lumos_tasks::fleet::{ClaimNotice, HeldLease, Holdings, PROTOCOL, WorkerNotice};
 
 /// A worker and when it was heard of last, by this machine's clock.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ struct Member {
     /// Claims told since the notice was written.
     claims: Vec<ClaimNotice>,
     heard: Instant,
+    /// Bytes that all of this takes.
+    bytes: usize,
 }
 
 impl Member {
@@ -25,10 +27,46 @@ impl Member {
 /// Claims kept between two notices of a worker: more than one every twenty milliseconds comes of no worker of ours.
 const MOST_CLAIMS: usize = 1000;
 
+/// Workers that are known at once at most: whoever may write notices may write any number of them.
+const MOST_MEMBERS: usize = 20_000;
+
+/// Bytes of all notices and claims that are kept at most: those of a thousand workers with 256 places each. A notice that
+/// does not fit is left out; a worker that is known stays known by what it wrote before.
+const MOST_BYTES: usize = 128 << 20;
+
+/// Refusals of one worker that are kept at most, and bytes of one.
+const MOST_REFUSALS: usize = 16;
+const LONGEST_REFUSAL: usize = 1024;
+
+/// Places of one worker that count: how much is given out at once depends on them.
+const MOST_PLACES: u32 = 65_536;
+
 /// The workers there are.
 #[derive(Debug, Default)]
 pub(super) struct Crew {
     members: BTreeMap<String, Member>,
+    /// Bytes of all members.
+    bytes: usize,
+}
+
+/// What is needed of a notice, within bounds.
+fn trimmed(notice: WorkerNotice) -> WorkerNotice {
+    let WorkerNotice { protocol, name, mut held, spooled, mut refusals, written_ms, .. } = notice;
+    held.shrink_to_fit();
+    refusals.truncate(MOST_REFUSALS);
+    refusals.shrink_to_fit();
+    for refusal in &mut refusals {
+        refusal.truncate(refusal.floor_char_boundary(LONGEST_REFUSAL));
+        refusal.shrink_to_fit();
+    }
+    let holdings = Holdings { places: notice.holdings.places, ..Holdings::default() };
+    WorkerNotice { protocol, name, held, spooled, refusals, written_ms, holdings, ..WorkerNotice::default() }
+}
+
+/// Bytes that leases take.
+fn bytes_of(held: &[HeldLease]) -> usize {
+    let text = |lease: &HeldLease| lease.run.as_str().len() + lease.message.len() + lease.token.len();
+    held.iter().map(|lease| size_of::<HeldLease>() + text(lease)).sum()
 }
 
 impl Crew {
@@ -37,26 +75,58 @@ impl Crew {
         if notice.protocol != PROTOCOL {
             return;
         }
-        let mut claims = self.members.remove(&notice.name).map(|member| member.claims).unwrap_or_default();
+        if self.members.len() >= MOST_MEMBERS && !self.members.contains_key(&notice.name) {
+            return;
+        }
+        let notice = trimmed(notice);
+        let known = self.remove(&notice.name);
+        // The worker's clock was set back: which claims are older than the notice is unknown, and it has all but the latest.
+        let is_set_back = known.as_ref().is_some_and(|known| notice.written_ms < known.notice.written_ms);
         // Claims travel another way than notices, and may overtake one.
-        claims.retain(|claims| claims.written_ms >= notice.written_ms);
-        self.members.insert(notice.name.clone(), Member { notice, claims, heard: now });
+        let later = |claims: &&ClaimNotice| !is_set_back && claims.written_ms >= notice.written_ms;
+        let claims: Vec<ClaimNotice> =
+            known.iter().flat_map(|member| &member.claims).filter(later).cloned().collect();
+        let bytes = size_of::<Member>()
+            + notice.name.len()
+            + notice.refusals.iter().map(|refusal| size_of::<String>() + refusal.len()).sum::<usize>()
+            + bytes_of(&notice.held)
+            + claims.iter().map(|claims| bytes_of(&claims.held)).sum::<usize>();
+        let member = if self.bytes + bytes <= MOST_BYTES {
+            Some(Member { notice, claims, heard: now, bytes })
+        } else {
+            tracing::debug!(worker = notice.name, bytes, "no room for a worker's notice");
+            known.map(|member| Member { heard: now, ..member })
+        };
+        if let Some(member) = member {
+            self.bytes += member.bytes;
+            self.members.insert(member.notice.name.clone(), member);
+        }
+    }
+
+    fn remove(&mut self, name: &str) -> Option<Member> {
+        let member = self.members.remove(name)?;
+        self.bytes -= member.bytes;
+        Some(member)
     }
 
     /// Takes in what a worker has just claimed.
     pub(super) fn hear_claims(&mut self, worker: &str, claims: ClaimNotice) {
-        if let Some(member) = self.members.get_mut(worker)
+        let bytes = size_of::<ClaimNotice>() + bytes_of(&claims.held);
+        if self.bytes + bytes <= MOST_BYTES
+            && let Some(member) = self.members.get_mut(worker)
             && claims.protocol == PROTOCOL
             && claims.written_ms >= member.notice.written_ms
             && member.claims.len() < MOST_CLAIMS
         {
             member.claims.push(claims);
+            member.bytes += bytes;
+            self.bytes += bytes;
         }
     }
 
     /// A worker has said goodbye: it gave back what it held.
     pub(super) fn leave(&mut self, name: &str) {
-        self.members.remove(name);
+        self.remove(name);
     }
 
     /// After this side was away nobody can be blamed for silence.
@@ -71,7 +141,7 @@ impl Crew {
         let gone = |member: &Member| now.saturating_duration_since(member.heard) > limit;
         let names: Vec<String> =
             self.members.iter().filter(|(_, member)| gone(member)).map(|(name, _)| name.clone()).collect();
-        let lost = names.iter().filter_map(|name| self.members.remove(name));
+        let lost = names.iter().filter_map(|name| self.remove(name));
         lost.map(|member| {
             let held = member.held().cloned().collect();
             WorkerNotice { held, ..member.notice }
@@ -85,8 +155,8 @@ impl Crew {
 
     /// Episodes that can be driven side by side.
     pub(super) fn places(&self) -> usize {
-        let places =
-            self.members.values().map(|member| u64::from(member.notice.holdings.places)).sum::<u64>();
+        let places = self.members.values().map(|member| member.notice.holdings.places.min(MOST_PLACES));
+        let places: u64 = places.map(u64::from).sum();
         usize::try_from(places).unwrap_or(usize::MAX)
     }
 
@@ -103,6 +173,22 @@ impl Crew {
     pub(super) fn held<'a>(&'a self, run: &'a RunToken) -> impl Iterator<Item = &'a HeldLease> {
         let held = self.members.values().flat_map(Member::held);
         held.filter(move |lease| lease.run == *run)
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Results that they have and cannot send.
+    pub(super) fn spooled(&self) -> u64 {
+        self.members.values().map(|member| member.notice.spooled).sum()
+    }
+
+    /// Those that hold units of a run.
+    pub(super) fn holders(&self, run: &RunToken) -> Vec<String> {
+        let holds = |member: &&Member| member.held().any(|lease| lease.run == *run);
+        self.members.values().filter(holds).map(|member| member.notice.name.clone()).collect()
     }
 
     /// Whether no worker holds anything of a run, by notices that are newer than a moment.
@@ -156,6 +242,81 @@ pub(super) mod tests {
         assert_eq!(tokens(&crew), ["2", "3"]);
         let lost = crew.lost(start + Duration::from_secs(7), Duration::from_secs(6));
         assert_eq!(lost[0].held, [lease("2"), lease("3")]);
+    }
+
+    #[test]
+    fn claims_of_before_a_worker_s_clock_was_set_back_are_forgotten() {
+        let run = RunToken::of(&ContentHash::of_bytes(b"run"));
+        let lease =
+            |token: &str| HeldLease { run: run.clone(), message: token.to_owned(), token: token.to_owned() };
+        let claims = |token: &str, written_ms| ClaimNotice {
+            protocol: PROTOCOL,
+            held: vec![lease(token)],
+            written_ms,
+        };
+        let hour = 3_600_000;
+        let start = Instant::now();
+        let mut crew = Crew::default();
+        crew.hear(WorkerNotice { written_ms: 10 * hour, ..notice("a", vec![]) }, start);
+        crew.hear_claims("a", claims("1", 10 * hour + 5));
+        crew.hear(WorkerNotice { written_ms: 5 * hour, ..notice("a", vec![]) }, start);
+        assert_eq!(
+            crew.held(&run).count(),
+            0,
+            "the unit is not held: it would not be published again if it is lost"
+        );
+        crew.hear_claims("a", claims("2", 5 * hour + 5));
+        assert_eq!(crew.held(&run).count(), 1);
+    }
+
+    #[test]
+    fn a_flood_of_notices_is_bounded() {
+        let mut crew = Crew::default();
+        let now = Instant::now();
+        for number in 0..MOST_MEMBERS + 10 {
+            crew.hear(notice(&format!("w{number}"), vec![]), now);
+        }
+        assert_eq!(crew.members.len(), MOST_MEMBERS);
+        // Those that are known are still heard.
+        let mut greedy = notice("w0", vec![]);
+        greedy.holdings.places = u32::MAX;
+        crew.hear(greedy, now + Duration::from_secs(5));
+        assert_eq!(crew.places(), 4 * (MOST_MEMBERS - 1) + MOST_PLACES as usize);
+        assert_eq!(crew.lost(now + Duration::from_secs(8), Duration::from_secs(6)).len(), MOST_MEMBERS - 1);
+    }
+
+    #[test]
+    fn bytes_of_notices_and_claims_are_bounded() {
+        let run = RunToken::of(&ContentHash::of_bytes(b"run"));
+        let long =
+            |bytes: usize| HeldLease { run: run.clone(), message: "m".repeat(bytes), token: String::new() };
+        let now = Instant::now();
+        let mut crew = Crew::default();
+        crew.hear(notice("honest", vec![long(10)]), now);
+        for number in 0..200 {
+            crew.hear(notice(&format!("w{number}"), vec![long(1 << 20)]), now);
+        }
+        let count = crew.members.len();
+        assert!((100..129).contains(&count) && crew.bytes <= MOST_BYTES, "{count}");
+        let claims = ClaimNotice { protocol: PROTOCOL, held: vec![long(1 << 20)], written_ms: 1 };
+        for _ in 0..MOST_CLAIMS {
+            crew.hear_claims("honest", claims.clone());
+        }
+        assert!(crew.bytes <= MOST_BYTES);
+        // It is known by what it wrote before.
+        crew.hear(notice("honest", vec![long(MOST_BYTES)]), now + Duration::from_secs(5));
+        let lost = crew.lost(now + Duration::from_secs(8), Duration::from_secs(6));
+        assert_eq!((lost.len(), crew.members.len()), (count - 1, 1));
+        assert_eq!(crew.held(&run).next(), Some(&long(10)));
+        crew.leave("honest");
+        assert_eq!(crew.bytes, 0);
+        // What is not needed is not kept.
+        let mut talkative = notice("talkative", vec![]);
+        talkative.refusals = vec!["\u{e9}".repeat(10_000); 1000];
+        talkative.holdings.tools = vec!["t".repeat(1000); 1000];
+        crew.hear(talkative, now);
+        assert!(crew.bytes < 20_000, "{}", crew.bytes);
+        assert_eq!(crew.refusals(), ["\u{e9}".repeat(512)]);
     }
 
     #[test]

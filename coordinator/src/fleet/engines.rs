@@ -20,6 +20,12 @@ const LAST_WORD: Duration = Duration::from_secs(3);
 /// How often it is looked whether it has come.
 const LOOK: Duration = Duration::from_millis(25);
 
+/// Workers that are followed at most, engines of one, and bytes of a text in a notice: anybody who may write notices may
+/// write any number of them.
+const MOST_WORKERS: usize = 20_000;
+const MOST_ENGINES: usize = 64;
+const LONGEST_TEXT: usize = 256;
+
 /// The workers that had units of a run, and what their engines did since they had the first one.
 #[derive(Debug)]
 pub(super) struct Engines {
@@ -62,8 +68,16 @@ impl Engines {
             return;
         }
         let computes = |engine: &&EngineUse| self.models.iter().any(|model| engine.computes(model));
-        let engines: Vec<EngineUse> = notice.engines.iter().filter(computes).cloned().collect();
+        let is_short = |engine: &&EngineUse| {
+            engine.device.len() + engine.weights.as_ref().map_or(0, String::len) <= LONGEST_TEXT
+        };
+        let engines = notice.engines.iter().filter(computes).filter(is_short).take(MOST_ENGINES);
+        let engines: Vec<EngineUse> = engines.cloned().collect();
         let key = (notice.name.clone(), notice.started_ms);
+        let is_new = !self.workers.contains_key(&key);
+        if notice.host.len() > LONGEST_TEXT || (is_new && self.workers.len() >= MOST_WORKERS) {
+            return;
+        }
         let followed = self.workers.entry(key).or_insert_with(|| Followed {
             computing: WorkerComputing {
                 worker: notice.name.clone(),
@@ -218,6 +232,22 @@ mod tests {
         engines.hear(&told(2, 1, vec![lease(&run(b"run"))]));
         let again = engines.take_changed();
         assert_eq!((again.len(), loads(&again[0])), (1, vec![1]));
+    }
+
+    #[test]
+    fn a_flood_of_notices_is_bounded() {
+        let mut engines = engines(Vec::new());
+        for started_ms in 0..MOST_WORKERS as i64 + 10 {
+            engines.hear(&told(started_ms, 1, Vec::new()));
+        }
+        assert_eq!(engines.workers.len(), MOST_WORKERS);
+        let mut many = told(0, 1, Vec::new());
+        let long = EngineUse { device: "d".repeat(LONGEST_TEXT + 1), ..many.engines[0].clone() };
+        many.engines = [vec![long; 1000], vec![many.engines[0].clone(); 1000]].concat();
+        engines.hear(&many);
+        let followed = &engines.workers[&("a".to_owned(), 0)];
+        assert_eq!(followed.computing.engines.len(), MOST_ENGINES);
+        assert!(followed.computing.engines.iter().all(|engine| engine.device == "cuda:0"));
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub enum FleetError {
     #[error(transparent)]
     KeyValue(#[from] KeyValueError),
     /// There is no such run on the server.
-    #[error("the server knows no run {0}: it never ran there, or its notice was removed")]
+    #[error("run `{0}` not found on this queue")]
     NoRun(RunToken),
     /// What stands on the server is none of ours.
     #[error("{0}")]
@@ -54,11 +54,20 @@ impl From<CheckpointError> for FleetError {
 /// Whether a failure is one that passes: the server is away, or full.
 pub(super) trait Passing {
     fn passes(&self) -> bool;
+
+    /// Whether something was deleted from the server, so that it has to be made anew first.
+    fn is_missing(&self) -> bool {
+        false
+    }
 }
 
 impl Passing for NatsError {
     fn passes(&self) -> bool {
-        matches!(self, Self::Unreachable(_))
+        matches!(self, Self::Unreachable(_) | Self::Missing(_))
+    }
+
+    fn is_missing(&self) -> bool {
+        matches!(self, Self::Missing(_))
     }
 }
 
@@ -66,10 +75,14 @@ impl Passing for KeyValueError {
     fn passes(&self) -> bool {
         matches!(self, Self::Server(error) if error.passes())
     }
+
+    fn is_missing(&self) -> bool {
+        matches!(self, Self::Server(error) if error.is_missing())
+    }
 }
 
 impl Passing for QueueError {
     fn passes(&self) -> bool {
-        matches!(self, Self::Unreachable(_) | Self::Full)
+        matches!(self, Self::Unreachable(_) | Self::Full | Self::Gone(_))
     }
 }

@@ -24,6 +24,7 @@ struct Route {
 pub(super) struct Lanes {
     run: RunToken,
     lanes: Vec<NatsQueue<WorkMessage>>,
+    names: Vec<String>,
     routes: Vec<Route>,
 }
 
@@ -46,12 +47,18 @@ impl Lanes {
             let configuration = Arc::clone(&planned.configuration);
             routes.push(Route { configuration, identity: planned.identity.clone(), lane });
         }
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let mut lanes = Vec::with_capacity(names.len());
-        for name in names {
-            let (name, run) = (name.to_string(), around.run.as_str());
-            lanes.push(steadfast.call(|| around.server.lane_publisher(&name, run)).await?);
+        for name in &names {
+            let run = around.run.as_str();
+            lanes.push(steadfast.call(|| around.server.lane_publisher(name, run)).await?);
         }
-        Ok(Self { run: around.run.clone(), lanes, routes })
+        Ok(Self { run: around.run.clone(), lanes, names, routes })
+    }
+
+    /// Their names.
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
     }
 
     fn route(&self, assignment: &Assignment) -> Result<&Route, QueueError> {

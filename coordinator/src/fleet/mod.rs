@@ -14,6 +14,9 @@ mod error;
 mod lanes;
 mod ownership;
 mod reconcile;
+mod rejected;
+mod restore;
+mod stall;
 mod status;
 mod steadfast;
 #[cfg(test)]
@@ -22,7 +25,7 @@ mod token;
 mod watch_workers;
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lumos_queue::nats::Server;
 use lumos_tasks::fleet::{ResultBatch, RunState};
@@ -35,7 +38,7 @@ use crate::dispatch::{Command, DispatchError, Gauge, Link, Session, Sheet, Summa
 use crate::events::Event;
 use crate::manifest::Manifest;
 
-pub use cancel::{Cancelled, cancel};
+pub use cancel::{Cancellation, cancel};
 pub use error::FleetError;
 pub use token::{parse_message, run_token};
 
@@ -44,6 +47,7 @@ use crew::Crew;
 use engines::Engines;
 use lanes::Lanes;
 use ownership::Ownership;
+use restore::Restorer;
 use steadfast::Steadfast;
 
 /// How a coordinator looks after its fleet.
@@ -61,10 +65,14 @@ pub struct FleetSettings {
     pub quiet: Duration,
     /// How often the status is written.
     pub status_every: Duration,
-    /// How long workers get to end what they hold when the session drains.
+    /// Within which time a session ends that is asked to: workers get most of it to end what they hold.
     pub drain_grace: Duration,
     /// How long there may be no worker before that is said.
     pub lonely_after: Duration,
+    /// How often it is looked whether something was deleted from the server.
+    pub restore_every: Duration,
+    /// How long there may be no progress before it is said what is waited for; never if zero.
+    pub stall_warning: Duration,
     /// The server's address, for hints.
     pub address: String,
 }
@@ -78,8 +86,10 @@ impl Default for FleetSettings {
             reconcile_every: Duration::from_secs(30),
             quiet: Duration::from_secs(10),
             status_every: Duration::from_secs(1),
-            drain_grace: Duration::from_secs(60),
+            drain_grace: Duration::from_secs(20),
             lonely_after: Duration::from_secs(5),
+            restore_every: Duration::from_secs(1),
+            stall_warning: Duration::from_secs(60),
             address: "nats://HOST:4222".to_owned(),
         }
     }
@@ -116,6 +126,8 @@ struct Around {
     crew: Arc<Mutex<Crew>>,
     engines: Arc<Mutex<Engines>>,
     commands: mpsc::Sender<Command>,
+    /// Cancelled when the session is to stop.
+    drain: CancellationToken,
     /// Cancelled when the session is over.
     over: CancellationToken,
 }
@@ -131,7 +143,13 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
     let Fleet { manifest, checkpoint, server, terms, settings, events, drain } = fleet;
     let run = run_token(manifest);
     let engines = Engines::of(manifest, run.clone(), checkpoint.workers()?);
-    let steadfast = Steadfast { voice: Voice::new(events.clone()), drain: drain.clone() };
+    let steadfast = Steadfast {
+        voice: Voice::new(events.clone()),
+        drain: drain.clone(),
+        server: server.clone(),
+        stall_warning: settings.stall_warning,
+        address: settings.address.clone(),
+    };
     steadfast.call(|| server.ensure()).await?;
     let owners = steadfast.call(|| server.owners()).await?;
     let ownership = Ownership::acquire(owners, &run, &steadfast, server.layout().owners_max_age).await?;
@@ -139,7 +157,9 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
     let mut tasks = JoinSet::new();
     let over = CancellationToken::new();
     let (commands, received) = mpsc::channel(16);
-    tasks.spawn(ownership.keep(settings.claim_every, commands.clone(), over.clone()));
+    let gauge = Arc::new(Gauge::new());
+    let claiming = ownership.keep(settings.claim_every, Arc::clone(&gauge), commands.clone(), over.clone());
+    tasks.spawn(claiming);
     let around = Around {
         server: server.clone(),
         manifest_name: manifest.spec.name.clone(),
@@ -147,13 +167,14 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
         run: run.clone(),
         settings: Arc::new(settings),
         voice: Voice::new(events.clone()),
-        gauge: Arc::new(Gauge::new()),
+        gauge,
         crew: Arc::new(Mutex::new(Crew::default())),
         engines: Arc::new(Mutex::new(engines)),
         commands,
+        drain: drain.clone(),
         over: over.clone(),
     };
-    let ended = attend(manifest, checkpoint, terms, &steadfast, around, received, &mut tasks, drain).await;
+    let ended = attend(manifest, checkpoint, terms, &steadfast, around, received, &mut tasks).await;
     over.cancel();
     // Tasks end by themselves when the session is over; the owner's claim is given back by then.
     while let Some(joined) = tasks.join_next().await {
@@ -167,7 +188,6 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
 }
 
 /// The session itself, once the run is owned.
-#[expect(clippy::too_many_arguments, reason = "called once; what it takes has no name of its own")]
 async fn attend(
     manifest: &Manifest,
     checkpoint: &Checkpoint,
@@ -176,13 +196,17 @@ async fn attend(
     mut around: Around,
     commands: mpsc::Receiver<Command>,
     tasks: &mut JoinSet<()>,
-    drain: &CancellationToken,
 ) -> Result<Summary, FleetError> {
-    let (server, run) = (around.server.clone(), around.run.clone());
-    let announced = Announced::announce(manifest, &around, steadfast).await?;
+    let (server, run, drain) = (around.server.clone(), around.run.clone(), around.drain.clone());
+    let announced = Arc::new(Announced::announce(manifest, &around, steadfast).await?);
     let suspects = Arc::new(watch_workers::Suspects::default());
-    let link =
-        Link { run: run.clone(), commands, gauge: Arc::clone(&around.gauge), annotate: suspects.annotate() };
+    let link = Link {
+        run: run.clone(),
+        commands,
+        gauge: Arc::clone(&around.gauge),
+        annotate: suspects.annotate(),
+        patience: drain::patience(around.settings.drain_grace),
+    };
     let mut session = Session::open(manifest, terms, checkpoint, around.voice.clone(), Some(link))
         .map_err(DispatchError::from)?;
     let sheet = Sheet::new(session.labels(), session.board().tallies());
@@ -191,23 +215,34 @@ async fn attend(
     // What an earlier session gave out and is still there need not be given out again.
     session.adopt(&reconcile::present(&server, &run, steadfast).await?);
     let results = steadfast.call(|| server.results_consumer::<ResultBatch>(run.as_str())).await?;
+    let (outlet, rejected) = mpsc::channel(rejected::WAITING);
+    results.reject_to(outlet).map_err(DispatchError::from)?;
     let lanes = Lanes::open(manifest, &around, steadfast).await?;
+    let restorer = Restorer::new(Arc::clone(&announced), lanes.names().to_vec());
+    // The run's folder holds the checkpoint's.
+    let folder = checkpoint.folder().parent().unwrap_or(checkpoint.folder()).to_owned();
 
     tasks.spawn(watch_workers::watch_workers(around.clone(), suspects));
-    tasks.spawn(reconcile::reconcile(around.clone()));
-    tasks.spawn(cancel::watch_notice(around.clone(), announced.revision()));
+    tasks.spawn(reconcile::reconcile(around.clone(), restorer));
+    tasks.spawn(rejected::keep(around.clone(), folder, rejected));
+    tasks.spawn(cancel::watch_notice(around.clone(), Arc::clone(&announced)));
     tasks.spawn(drain::drain(around.clone(), drain.clone()));
-    tasks.spawn(status::writing(around.clone()));
 
     let ended = tokio::select! {
         biased;
-        ended = conduct(&mut session, &lanes, &results, drain) => ended,
+        ended = conduct(&mut session, &lanes, &results, &drain) => ended,
         never = engines::storing(&around, checkpoint) => match never {},
+        never = status::writing(&around) => match never {},
     };
     if let Ok(summary) = &ended {
         let state = if summary.cancelled { RunState::Cancelled } else { RunState::Ended };
-        status::write(&around, state).await;
-        announced.end(&around, state).await;
+        let began = Instant::now();
+        let farewell = drain::farewell(drain.is_cancelled());
+        let written = tokio::time::timeout(farewell, status::write(&around, state)).await;
+        if written.is_err() {
+            tracing::debug!("the last status was not written in time");
+        }
+        announced.end(&around, state, farewell.saturating_sub(began.elapsed())).await;
         // A session that drained has waited for it already.
         if !drain.is_cancelled() {
             engines::last_word(&around).await;

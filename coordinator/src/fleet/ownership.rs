@@ -1,16 +1,18 @@
 //! One coordinator for a run, on whatever host: a claim by compare-and-swap, kept alive.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lumos_queue::nats::{KeyValue, KeyValueError};
-use lumos_tasks::RunToken;
+use lumos_tasks::{Reminder, RunToken};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::claim::{Claim, Vital};
 use super::error::FleetError;
+use super::stall::{Wait, remind};
 use super::steadfast::Steadfast;
-use crate::dispatch::Command;
+use crate::dispatch::{Asker, Command, Gauge};
 use crate::events::Event;
 
 /// How often a foreign claim is looked at.
@@ -38,6 +40,7 @@ impl Ownership {
         let key = run.as_str().to_owned();
         let mut seen: Option<(u64, Instant)> = None;
         let mut epoch = 0;
+        let mut reminder = Reminder::new(steadfast.stall_warning);
         loop {
             let found = steadfast.call(|| owners.get(&key)).await?;
             let (replaced, wait) = match found {
@@ -60,7 +63,12 @@ impl Ownership {
                         // It was written again: somebody is there.
                         (Vital::Unknown, Some((before, _))) if before != revision => return Err(owned()),
                         // The bucket may keep claims for longer than it is told here.
-                        (Vital::Unknown, Some((_, since))) => since.elapsed() < max_age * 2,
+                        (Vital::Unknown, Some((_, since))) => {
+                            let (host, process) = (other.host.clone(), other.process);
+                            let wait = || Wait::Claim { host, process };
+                            remind(&mut reminder, since.elapsed(), wait, &steadfast.address);
+                            since.elapsed() < max_age * 2
+                        }
                         (Vital::Unknown, None) => {
                             seen = Some((revision, Instant::now()));
                             let (host, process) = (other.host.clone(), other.process);
@@ -128,6 +136,7 @@ impl Ownership {
     pub(super) async fn keep(
         mut self,
         every: Duration,
+        gauge: Arc<Gauge>,
         session: mpsc::Sender<Command>,
         over: CancellationToken,
     ) {
@@ -148,7 +157,7 @@ impl Ownership {
                 Err(error) => Err(error),
             };
             match ours {
-                Ok(true) => {}
+                Ok(true) => gauge.set_trouble(Asker::Owner, None),
                 Ok(false) => {
                     let why = "another coordinator has taken this run over; this one stops, and what it \
                                recorded is safe"
@@ -157,7 +166,10 @@ impl Ownership {
                     let _ = session.send(Command::Displaced(why)).await;
                     return;
                 }
-                Err(error) => tracing::debug!(%error, "the claim could not be renewed"),
+                Err(error) => {
+                    tracing::debug!(%error, "the claim could not be renewed");
+                    gauge.set_trouble(Asker::Owner, Some(error.to_string()));
+                }
             }
         }
         self.claim.released = true;

@@ -1,13 +1,18 @@
-//! Units that are nowhere: published, and neither queued, nor with a worker, nor among the results.
+//! Keeping a run going: units that are nowhere (published, and neither queued, nor with a worker, nor among the results)
+//! are published again; what was deleted from the server is created again; consumers that no longer deliver what their
+//! stream holds are created again; and a wait that gets long is said.
 
+use std::collections::HashSet;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use lumos_queue::nats::{NatsError, Server};
-use lumos_tasks::RunToken;
+use lumos_queue::nats::{LaneStanding, NatsError, Server};
+use lumos_tasks::{Reminder, RunToken};
 
 use super::error::FleetError;
+use super::restore::Restorer;
+use super::stall::{Situation, Wait};
 use super::steadfast::Steadfast;
 use super::{Around, token};
 use crate::dispatch::{Command, Present};
@@ -15,11 +20,24 @@ use crate::dispatch::{Command, Present};
 /// How often it is looked whether it is time.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Message ids of a run that are on the server.
+#[derive(Debug, Default)]
+struct Asked {
+    work: HashSet<String>,
+    results: HashSet<String>,
+}
+
+impl Asked {
+    fn present(&self) -> Present {
+        self.work.iter().chain(&self.results).flat_map(|id| token::tickets(id)).collect()
+    }
+}
+
 /// What of a run is on the server. Work is asked for first: a unit leaves it only once its result is there.
-async fn ask(server: &Server, run: &RunToken) -> Result<Present, NatsError> {
+async fn ask(server: &Server, run: &RunToken) -> Result<Asked, NatsError> {
     let work = server.work_present(run.as_str()).await?;
     let results = server.results_present(run.as_str()).await?;
-    Ok(work.iter().chain(&results).flat_map(|id| token::tickets(id)).collect())
+    Ok(Asked { work, results })
 }
 
 /// What of a run is on the server before anything is published.
@@ -28,47 +46,280 @@ pub(super) async fn present(
     run: &RunToken,
     steadfast: &Steadfast,
 ) -> Result<Present, FleetError> {
-    steadfast.call(|| ask(server, run)).await
+    Ok(steadfast.call(|| ask(server, run)).await?.present())
 }
 
-/// Asks from time to time, after a reconnection, and when nothing comes, until the session is over.
-pub(super) async fn reconcile(around: Around) {
-    let connection = around.server.connection();
-    let mut reconnections = connection.borrow().reconnections;
-    let mut last = Instant::now();
+/// Looks after the run until the session is over: asks from time to time, after a reconnection, after something was
+/// restored, and when nothing comes.
+pub(super) async fn reconcile(around: Around, restorer: Restorer) {
+    let over = around.over.clone();
+    let reconnections = around.server.connection().borrow().reconnections;
+    let now = Instant::now();
+    let reminder = Reminder::new(around.settings.stall_warning);
+    let examiner = Reminder::new(around.settings.quiet * 2);
+    let stuck = Stuck::default();
+    let mut keeper = Keeper {
+        around,
+        restorer,
+        reconnections,
+        asked: now,
+        restored: now,
+        forced: false,
+        stuck,
+        reminder,
+        examiner,
+    };
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
-            () = around.over.cancelled() => return,
+            () = over.cancelled() => return,
         }
-        let state = *connection.borrow();
-        if !state.connected || around.gauge.in_flight.load(Ordering::Relaxed) == 0 {
-            continue;
+        tokio::select! {
+            going_on = keeper.look() => if !going_on {
+                return;
+            },
+            () = over.cancelled() => return,
         }
-        let settings = &around.settings;
-        let quiet = around.gauge.silence() > settings.quiet && last.elapsed() > settings.quiet;
-        if !quiet && state.reconnections == reconnections && last.elapsed() < settings.reconcile_every {
-            continue;
+    }
+}
+
+struct Keeper {
+    around: Around,
+    restorer: Restorer,
+    /// As they were when it was asked last.
+    reconnections: u64,
+    asked: Instant,
+    restored: Instant,
+    /// Something was restored since it was asked last.
+    forced: bool,
+    stuck: Stuck,
+    reminder: Reminder,
+    /// When to look for messages that nobody can read.
+    examiner: Reminder,
+}
+
+/// What looked stuck when nothing had come for a while. Only what does so twice in a row is.
+#[derive(Debug, Default)]
+struct Stuck {
+    results: bool,
+    lanes: HashSet<String>,
+    streams: HashSet<String>,
+    /// How often the consumer of the results was created again without their going away.
+    remade: u32,
+}
+
+impl Keeper {
+    /// False when the session is over.
+    async fn look(&mut self) -> bool {
+        let state = *self.around.server.connection().borrow();
+        let settings = self.around.settings.clone();
+        if state.connected && self.restored.elapsed() >= settings.restore_every {
+            self.forced |= self.restorer.restore(&self.around).await;
+            self.restored = Instant::now();
+        }
+        if self.around.gauge.in_flight.load(Ordering::Relaxed) == 0 {
+            return true;
+        }
+        let silence = self.around.gauge.silence();
+        if self.reminder.is_due(silence) {
+            self.warn(state.connected, silence).await;
+        }
+        if !state.connected {
+            return true;
+        }
+        let quiet = silence > settings.quiet && self.asked.elapsed() > settings.quiet;
+        let due = self.asked.elapsed() >= settings.reconcile_every;
+        if !(quiet || due || self.forced || state.reconnections != self.reconnections) {
+            return true;
         }
         // Only what was published before the question counts as missing in the answer.
-        let round = around.gauge.round.fetch_add(1, Ordering::AcqRel) + 1;
-        let asked = tokio::select! {
-            asked = ask(&around.server, &around.run) => asked,
-            () = around.over.cancelled() => return,
+        let round = self.around.gauge.round.fetch_add(1, Ordering::AcqRel) + 1;
+        let asked = match ask(&self.around.server, &self.around.run).await {
+            Ok(asked) => asked,
+            Err(error) => {
+                tracing::debug!(%error, "what is on the server could not be found out");
+                return true;
+            }
         };
-        match asked {
-            Ok(mut present) => {
-                {
-                    let crew = around.crew.lock().unwrap_or_else(PoisonError::into_inner);
-                    present.extend(crew.held(&around.run).flat_map(|lease| token::tickets(&lease.message)));
-                }
-                last = Instant::now();
-                reconnections = state.reconnections;
-                if around.commands.send(Command::Present { present, round }).await.is_err() {
-                    return;
+        let mut present = asked.present();
+        present.extend(self.held().iter().flat_map(|id| token::tickets(id)));
+        (self.asked, self.reconnections, self.forced) = (Instant::now(), state.reconnections, false);
+        if self.around.commands.send(Command::Present { present, round }).await.is_err() {
+            return false;
+        }
+        if self.examiner.is_due(silence) {
+            self.remove_unreadable().await;
+        }
+        if silence > settings.quiet {
+            self.loosen(&asked, silence).await;
+            self.give_up_hung_streams(&asked).await;
+        } else if asked.results.is_empty() {
+            self.stuck = Stuck::default();
+        }
+        true
+    }
+
+    /// Ids of the work messages that workers hold.
+    fn held(&self) -> HashSet<String> {
+        let crew = self.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
+        crew.held(&self.around.run).map(|lease| lease.message.clone()).collect()
+    }
+
+    /// Removes messages that cost whoever is sent them the connection. Their units are missing then, and published again.
+    async fn remove_unreadable(&mut self) {
+        let Around { server, run, .. } = &self.around;
+        match server.remove_unreadable(run.as_str()).await {
+            Ok(removed) if removed.is_empty() => {}
+            Ok(removed) => {
+                self.forced = true;
+                tracing::warn!(
+                    "removed {} messages whose headers are damaged from the NATS server: {}; their units are given out \
+                     again",
+                    removed.len(),
+                    removed.join(", ")
+                );
+            }
+            Err(error) => tracing::debug!(%error, "messages could not be looked at"),
+        }
+    }
+
+    /// Creates consumers again that do not deliver what is there.
+    async fn loosen(&mut self, asked: &Asked, silence: Duration) {
+        let Around { server, run, gauge, .. } = &self.around;
+        let pending = !asked.results.is_empty() && !gauge.recording.load(Ordering::Relaxed);
+        if pending && std::mem::replace(&mut self.stuck.results, pending) {
+            let count = asked.results.len();
+            match server.remake_results(run.as_str()).await {
+                Ok(()) => tracing::warn!(
+                    "{count} result messages are on the NATS server and were not delivered for {} s: created the \
+                     consumer of the results again",
+                    silence.as_secs()
+                ),
+                Err(error) => {
+                    tracing::debug!(%error, "the consumer of the results could not be created again");
                 }
             }
-            Err(error) => tracing::debug!(%error, "what is on the server could not be found out"),
+            self.stuck.results = false;
+            self.stuck.remade += 1;
         }
+        if asked.results.is_empty() {
+            self.stuck.remade = 0;
+        }
+        self.stuck.results &= pending;
+        let held = self.held();
+        let unheld = asked.work.iter().filter(|id| !held.contains(*id)).count();
+        let mut stuck = HashSet::new();
+        for lane in self.restorer.lanes().iter().filter(|_| unheld > 0) {
+            let Ok(standing) = server.lane_standing(lane).await else { continue };
+            if !is_stuck(&standing, silence, server.layout().lease) {
+                continue;
+            }
+            if !self.stuck.lanes.contains(lane) {
+                stuck.insert(lane.clone());
+                continue;
+            }
+            match server.remake_lane(lane).await {
+                Ok(()) => tracing::warn!(
+                    "{unheld} units are queued on the NATS server and were not delivered to workers that ask for \
+                     them: created the consumer of lane {lane} again"
+                ),
+                Err(error) => {
+                    tracing::debug!(%error, lane, "the consumer of a lane could not be created again");
+                }
+            }
+        }
+        self.stuck.lanes = stuck;
+    }
+
+    /// Has streams made anew that store nothing, though they could: a server whose disk was full leaves them so. Only if
+    /// somebody has something to store, and only when all results of the run that they hold have been delivered: what is
+    /// still there then cannot be removed either.
+    async fn give_up_hung_streams(&mut self, asked: &Asked) {
+        let Around { server, gauge, crew, .. } = &self.around;
+        let spooled = crew.lock().unwrap_or_else(PoisonError::into_inner).spooled();
+        let delivered = asked.results.is_empty() || self.stuck.remade > 0;
+        if (spooled == 0 && gauge.trouble().is_none()) || !delivered {
+            self.stuck.streams.clear();
+            return;
+        }
+        let hung: HashSet<String> = match server.hung().await {
+            Ok(hung) => hung.into_iter().collect(),
+            Err(error) => {
+                tracing::debug!(%error, "whether streams are hung could not be found out");
+                return;
+            }
+        };
+        for stream in hung.intersection(&self.stuck.streams) {
+            tracing::warn!(
+                "stream `{stream}` of the NATS server answers and stores nothing, as after a full disk: deleting it, to \
+                 create it again"
+            );
+            if let Err(error) = server.give_up(stream).await {
+                tracing::warn!("stream `{stream}` cannot be deleted: {error}\nhint: restart the NATS server");
+            }
+        }
+        self.stuck.streams = hung;
+    }
+
+    /// Says what is waited for.
+    async fn warn(&self, connected: bool, silence: Duration) {
+        let Around { server, run, gauge, settings, .. } = &self.around;
+        let asked = if connected { ask(server, run).await } else { Ok(Asked::default()) };
+        let unanswered = matches!(asked, Err(NatsError::Unreachable(_)));
+        let asked = asked.unwrap_or_default();
+        let held = self.held();
+        let situation = {
+            let crew = self.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
+            Situation {
+                connected,
+                unanswered,
+                trouble: gauge.trouble(),
+                recording: gauge.recording.load(Ordering::Relaxed),
+                in_flight: gauge.in_flight.load(Ordering::Relaxed),
+                workers: crew.count(),
+                refusals: crew.refusals().join("; "),
+                results: asked.results.len(),
+                held: held.len(),
+                holders: crew.holders(run),
+                spooled: crew.spooled(),
+                queued: asked.work.iter().filter(|id| !held.contains(*id)).count(),
+            }
+        };
+        let wait = Wait::of(situation);
+        let now = jiff::Timestamp::now();
+        tracing::warn!("{}", super::stall::message(&wait, silence, now, &settings.address));
+    }
+}
+
+/// Whether a lane's consumer fails to deliver: it has lost messages that its stream holds, or workers ask and get none
+/// of those that are there, be they undelivered or due for another delivery.
+fn is_stuck(standing: &LaneStanding, silence: Duration, lease: Duration) -> bool {
+    let LaneStanding { pending, unacknowledged, waiting, messages } = *standing;
+    let lost = pending + unacknowledged < messages;
+    let deaf = waiting > 0 && pending > 0;
+    let overdue = waiting > 0 && unacknowledged > 0 && silence > lease * 2;
+    lost || deaf || overdue
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_is_stuck_if_what_it_holds_does_not_reach_those_who_ask() {
+        let lease = Duration::from_secs(30);
+        let standing = |pending, unacknowledged, waiting, messages| LaneStanding {
+            pending,
+            unacknowledged,
+            waiting,
+            messages,
+        };
+        let stuck = |standing, seconds| is_stuck(&standing, Duration::from_secs(seconds), lease);
+        assert!(!stuck(standing(5, 3, 0, 8), 300), "nobody asks: workers load models");
+        assert!(!stuck(standing(0, 3, 2, 3), 40), "all is with workers");
+        assert!(!stuck(standing(0, 0, 2, 0), 300), "nothing is there");
+        assert!(stuck(standing(0, 3, 2, 8), 20), "five are lost");
+        assert!(stuck(standing(5, 3, 2, 8), 20), "asked for and not delivered");
+        assert!(stuck(standing(0, 3, 2, 3), 61), "nobody's lease lasts so long without being extended");
     }
 }

@@ -1,5 +1,6 @@
 //! How the run stands, for everyone to read.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,17 +12,11 @@ use super::claim::Claim;
 /// How long writing may take before it is left.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Writes the status from time to time until the session is over.
-pub(super) async fn writing(around: Around) {
+/// Writes the status from time to time. Dropped before the last status is written, so that nothing follows that.
+pub(super) async fn writing(around: &Around) -> Infallible {
     loop {
-        tokio::select! {
-            () = write(&around, RunState::Active) => {}
-            () = around.over.cancelled() => return,
-        }
-        tokio::select! {
-            () = tokio::time::sleep(around.settings.status_every) => {}
-            () = around.over.cancelled() => return,
-        }
+        write(around, RunState::Active).await;
+        tokio::time::sleep(around.settings.status_every).await;
     }
 }
 

@@ -2,20 +2,29 @@
 
 use std::time::{Duration, Instant};
 
+use lumos_queue::nats::Server;
+use lumos_tasks::Reminder;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{FleetError, Passing};
+use super::stall::{Wait, remind};
 use crate::dispatch::Voice;
 use crate::events::Event;
 
 /// How long to wait between attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Repeats what fails because the server is away; says so once, and stops when the session is to stop.
+/// Repeats what fails because the server is away, and makes anew what was deleted from it; says so, and stops when the
+/// session is to stop.
 #[derive(Debug, Clone)]
 pub(super) struct Steadfast {
     pub(super) voice: Voice,
     pub(super) drain: CancellationToken,
+    pub(super) server: Server,
+    /// How long it waits before it warns.
+    pub(super) stall_warning: Duration,
+    /// The server's address, for hints.
+    pub(super) address: String,
 }
 
 impl Steadfast {
@@ -26,6 +35,7 @@ impl Steadfast {
         FleetError: From<E>,
     {
         let mut away: Option<Instant> = None;
+        let mut reminder = Reminder::new(self.stall_warning);
         loop {
             let asked = tokio::select! {
                 asked = ask() => asked,
@@ -33,9 +43,22 @@ impl Steadfast {
             };
             match asked {
                 Err(error) if error.passes() => {
-                    if away.is_none() {
-                        away = Some(Instant::now());
-                        self.voice.say(Event::QueueAway { detail: error.to_string() }).await;
+                    let why = error.to_string();
+                    if error.is_missing() {
+                        tracing::warn!("{why}; creating it again");
+                        if let Err(error) = self.server.ensure().await {
+                            tracing::debug!(%error, "what is missing could not be created");
+                        }
+                    }
+                    match away {
+                        None => {
+                            away = Some(Instant::now());
+                            self.voice.say(Event::QueueAway { detail: why }).await;
+                        }
+                        Some(since) => {
+                            let wait = || Wait::Beginning { why };
+                            remind(&mut reminder, since.elapsed(), wait, &self.address);
+                        }
                     }
                 }
                 asked => {

@@ -16,8 +16,10 @@ use crate::events::Event;
 const LOOK: Duration = Duration::from_millis(500);
 /// A gap in this task's own time after which silence says nothing about workers: the machine slept.
 const GAP: Duration = Duration::from_secs(2);
-/// Messages whose lost holders are remembered.
+/// Messages whose lost holders are remembered, bytes of a message's name, and holders of one.
 const SUSPECTS: usize = 10_000;
+const LONGEST_NAME: usize = 400;
+const MOST_HOLDERS: usize = 16;
 
 /// Which lost workers held a message: what a poison item leaves behind.
 #[derive(Debug, Default)]
@@ -26,9 +28,10 @@ pub(super) struct Suspects(Mutex<HashMap<String, Vec<String>>>);
 impl Suspects {
     fn add(&self, message: &str, worker: &str) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.len() < SUSPECTS || held.contains_key(message) {
+        let is_named = message.len() <= LONGEST_NAME && worker.len() <= LONGEST_NAME;
+        if is_named && (held.len() < SUSPECTS || held.contains_key(message)) {
             let workers = held.entry(message.to_owned()).or_default();
-            if !workers.iter().any(|known| known == worker) {
+            if workers.len() < MOST_HOLDERS && !workers.iter().any(|known| known == worker) {
                 workers.push(worker.to_owned());
             }
         }
@@ -100,7 +103,10 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
                 }
                 Err(error) => tracing::debug!(%error, worker, "a worker's claims are none"),
             },
-            _ = look.tick() => watcher.look().await,
+            _ = look.tick() => tokio::select! {
+                () = watcher.look() => {}
+                () = over.cancelled() => return,
+            },
         }
     }
 }
@@ -173,7 +179,12 @@ impl Watcher {
             return;
         }
         self.told = true;
-        let hint = if alone {
+        let hint = if let Some(trouble) = self.around.gauge.trouble() {
+            format!(
+                "the NATS server refuses to store anything, so that workers cannot show themselves: {trouble}; free \
+                 disk space on it or raise its max_file_store, and the run goes on by itself"
+            )
+        } else if alone {
             format!(
                 "no worker has shown itself: start some with `lumos worker --queue {}`",
                 self.around.settings.address

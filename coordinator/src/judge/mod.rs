@@ -26,6 +26,27 @@ const FOLDER: &str = "judge";
 /// File that names the pass whose verdicts count.
 const CURRENT: &str = "current";
 
+/// The folders of a run's passes, in the order of their names.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn pass_folders(run: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(passes(run)) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let folder = entry?.path();
+        if folder.join("checkpoint").is_dir() {
+            folders.push(folder);
+        }
+    }
+    folders.sort();
+    Ok(folders)
+}
+
 /// The folder of passes in a run's folder.
 fn passes(run: &Path) -> PathBuf {
     run.join(FOLDER)

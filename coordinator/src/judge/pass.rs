@@ -13,8 +13,8 @@ use lumos_tasks::{
 use thiserror::Error;
 
 use super::{BENCHMARK, CURRENT, passes};
-use crate::atomic_file::write_whole;
-use crate::checkpoint::{Checkpoint, CheckpointError, PlanMark};
+use crate::atomic_file::{create_private_folder, write_whole};
+use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointReader, PlanMark};
 use crate::manifest::{Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData};
 use crate::score::{ScoreError, benchmark};
 use crate::spec::{MemorySize, ResolvedSpec};
@@ -100,7 +100,7 @@ pub(super) fn question_id(messages: &[Message]) -> ItemId {
 pub fn plan(
     run: &Path,
     manifest: &Manifest,
-    checkpoint: &Checkpoint,
+    checkpoint: &CheckpointReader,
     judge: Asked,
 ) -> Result<Pass, JudgeError> {
     let Asked { model: judge, device, memory } = judge;
@@ -134,16 +134,18 @@ pub fn plan(
         git_revision: manifest.git_revision.clone(),
         created: Timestamp::now(),
     });
+    create_private_folder(&passes(run)).map_err(|error| CheckpointError::of_io(&pass, &error))?;
     let recorded = Checkpoint::create(&pass.join("checkpoint"))?;
     let items = recorded.store_items(BENCHMARK, &questions)?;
-    recorded.plan_complete(&PlanMark { identity: judged.identity.clone(), items })?;
+    let scoring = judged.spec.scoring.clone();
+    recorded.plan_complete(&PlanMark { identity: judged.identity.clone(), items, scoring })?;
     judged.write(&pass)?;
     mark(run, &pass)?;
     Ok(Pass { manifest: judged, folder: pass, checkpoint: recorded, unasked })
 }
 
 /// Every question once, in the order of reports; and how many units need none.
-fn questions(manifest: &Manifest, checkpoint: &Checkpoint) -> Result<(Vec<Item>, u64), JudgeError> {
+fn questions(manifest: &Manifest, checkpoint: &CheckpointReader) -> Result<(Vec<Item>, u64), JudgeError> {
     let is_judged =
         |name: &str| Ok::<_, ScoreError>(benchmark(name)?.metrics().iter().any(|metric| metric.judged));
     let mut chosen = manifest.clone();

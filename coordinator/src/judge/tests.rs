@@ -175,6 +175,12 @@ async fn a_pass_goes_on_where_it_stood_and_takes_in_what_is_settled_since() {
     let stage = Stage::new(3);
     stage.settle(0, 1, outcome(Some("a"))).await;
     let pass = stage.plan();
+    // Questions and replies are their owner's alone.
+    #[cfg(unix)]
+    for private in [stage.folder.path().join("judge"), pass.folder.join("checkpoint")] {
+        use std::os::unix::fs::PermissionsExt;
+        assert_eq!(std::fs::metadata(private).unwrap().permissions().mode() & 0o077, 0);
+    }
     reply(&pass, &questions(&pass)[0], Some("CORRECT")).await;
     let folder = pass.folder.clone();
     pass.checkpoint.close().unwrap();
@@ -214,4 +220,32 @@ async fn another_judge_is_another_pass_and_a_run_without_judged_metrics_has_none
     let manifest = manifest_of(&[configuration(0)], &items);
     let error = plan(stage.folder.path(), &manifest, &stage.checkpoint, judge()).unwrap_err().to_string();
     assert!(error.contains("svamp"), "{error}");
+}
+
+#[tokio::test]
+async fn verdicts_survive_a_damaged_journal() {
+    let stage = Stage::new(3);
+    for item in 0..3 {
+        stage.settle(0, item, outcome(Some(&format!("Number {item}")))).await;
+    }
+    let pass = stage.plan();
+    for item in questions(&pass) {
+        reply(&pass, &item, Some("CORRECT")).await;
+    }
+    let folder = pass.folder.join("checkpoint");
+    pass.checkpoint.close().unwrap();
+    let whole = report(&stage.manifest, &stage.checkpoint, &[]).unwrap();
+    let journal = folder.join("journal");
+    let bytes = std::fs::read(&journal).unwrap();
+    std::fs::write(&journal, &bytes[..bytes.len() * 2 / 3]).unwrap();
+    assert_eq!(report(&stage.manifest, &stage.checkpoint, &[]).unwrap(), whole);
+    assert_eq!(std::fs::read(&journal).unwrap().len(), bytes.len() * 2 / 3, "a report repairs nothing");
+    // The same judge asked again repairs it, and asks nothing twice.
+    let pass = stage.plan();
+    let restored = pass.checkpoint.recovery().journal.clone().unwrap();
+    assert!(restored.outcomes > 0 && !pass.checkpoint.recovery().has_lost(), "{restored:?}");
+    assert_eq!(pass.checkpoint.settled(), 3);
+    assert_eq!(pass_folders(stage.folder.path()).unwrap(), std::slice::from_ref(&pass.folder));
+    pass.checkpoint.close().unwrap();
+    assert_eq!(report(&stage.manifest, &stage.checkpoint, &[]).unwrap(), whole);
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::pass::question_id;
 use super::{CURRENT, passes};
-use crate::checkpoint::{Checkpoint, CheckpointError, Settlement};
+use crate::checkpoint::{CheckpointError, CheckpointReader, Settlement};
 use crate::manifest::Manifest;
 
 /// What a judge replied to one question.
@@ -60,8 +60,8 @@ impl Verdicts {
     /// The verdicts that lie beside a run's checkpoint; `None` where nobody judged.
     ///
     /// # Errors
-    /// If the pass cannot be read, or somebody is judging right now.
-    pub fn beside(checkpoint: &Checkpoint) -> Result<Option<Self>, CheckpointError> {
+    /// If the pass cannot be read.
+    pub fn beside(checkpoint: &CheckpointReader) -> Result<Option<Self>, CheckpointError> {
         let Some(run) = checkpoint.folder().parent() else { return Ok(None) };
         let Ok(current) = std::fs::read_to_string(passes(run).join(CURRENT)) else { return Ok(None) };
         let current = current.trim();
@@ -79,7 +79,7 @@ impl Verdicts {
             manifest.configurations.first().ok_or_else(|| damaged("it names no judge".to_owned()))?;
         let model = planned.configuration.models.get(&Role::Judge);
         let model = model.ok_or_else(|| damaged("it names no judge".to_owned()))?.clone();
-        let checkpoint = Checkpoint::open(&pass.join("checkpoint"))?;
+        let checkpoint = CheckpointReader::open(&pass.join("checkpoint"))?;
         let mut verdicts = Self {
             model,
             configuration: planned.identity.clone(),
@@ -93,7 +93,6 @@ impl Verdicts {
                 verdicts.by_unit.insert(record.unit, Said::of(&record.outcome, record.telemetry.cost));
             }
         }
-        checkpoint.close()?;
         Ok(verdicts)
     }
 

@@ -1,71 +1,46 @@
-//! What differs between two runs, in words.
+//! What differs between two runs, in words: settings by their flags, models by role and name.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use lumos_tasks::{Formulation, ModelIdentity, Role, Sampling, ToolBackend};
 
-use super::Manifest;
+use super::{DataRecord, Manifest, ModelRecord};
+use crate::spec::{ItemChoice, ResolvedSpec};
 
-/// Fields that may change when a run continues: they say where and how fast, not what.
-const FREE: [&str; 11] = [
-    "name",
-    "scoring",
-    "data",
-    "output_path",
-    "batch_size",
-    "device",
-    "memory",
-    "swap",
-    "places",
-    "limits",
-    "skip_invalid",
-];
-
-/// What makes `asked` another run than `found`, one line each. Never empty.
+/// What makes `asked` another run than `found`, one line each: `--limit 4 instead of 3`. Never empty.
 pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
     let mut lines = Vec::new();
-    let spec = |manifest: &Manifest| serde_json::to_value(&manifest.spec).unwrap_or_default();
-    fields(&spec(found), &spec(asked), &mut lines);
-    for data in &asked.data {
-        if let Some(other) = found.data_of(&data.benchmark).filter(|other| other.items != data.items) {
-            lines.push(if other.sha256 == data.sha256 {
-                format!("items of {}: {} there, {} here", data.benchmark, other.selected, data.selected)
-            } else {
-                format!(
-                    "data of {}: {} ({}) there, {} ({}) here",
-                    data.benchmark,
-                    other.source,
-                    other.sha256.short(),
-                    data.source,
-                    data.sha256.short()
-                )
-            });
-        }
+    let (before, now) = (settings(&found.spec, &asked.spec), settings(&asked.spec, &found.spec));
+    let flags: BTreeSet<&String> = before.keys().chain(now.keys()).collect();
+    for flag in flags {
+        lines.extend(instead(flag, before.get(flag), now.get(flag)));
     }
-    for model in &asked.models {
-        let same_name = found.models.iter().filter(|other| other.identity.name == model.identity.name);
-        for other in same_name.filter(|other| other.identity.content != model.identity.content) {
-            let changed: Vec<&str> = model
-                .files
-                .iter()
-                .filter(|file| !other.files.contains(file))
-                .map(|file| file.name.as_str())
-                .collect();
-            lines.push(format!(
-                "model {}: its content has changed ({})",
-                model.identity.name,
-                if changed.is_empty() { "files were removed".to_owned() } else { changed.join(", ") }
-            ));
-        }
-        let same_name = found.models.iter().filter(|other| other.identity.name == model.identity.name);
-        for other in same_name.filter(|other| other.identity.dtype != model.identity.dtype) {
-            let name = |dtype: &Option<String>| dtype.clone().unwrap_or_else(|| "its own type".to_owned());
-            lines.push(format!(
-                "model {}: computed in {} there, in {} here",
-                model.identity.name,
-                name(&other.identity.dtype),
-                name(&model.identity.dtype)
-            ));
+    for data in &asked.data {
+        let benchmark = data.benchmark.as_str();
+        let other = found.data_of(benchmark).filter(|other| other.items != data.items);
+        // Where other items were asked for there are others.
+        let same_choice = found.spec.items.get(benchmark) == asked.spec.items.get(benchmark);
+        lines.extend(
+            other
+                .filter(|other| same_choice || other.sha256 != data.sha256)
+                .map(|other| data_line(other, data)),
+        );
+    }
+    let (before, now) = (models(found), models(asked));
+    for (key, model) in &now {
+        let Some(other) = before.get(key) else { continue };
+        let (_, role, name) = key;
+        let line = if other.content != model.content {
+            format!("{role} {name}: its content has changed ({})", changed_files(found, other, asked, model))
+        } else if other.dtype != model.dtype && found.spec.dtype == asked.spec.dtype {
+            let dtype =
+                |model: &ModelIdentity| model.dtype.clone().unwrap_or_else(|| "its own type".to_owned());
+            format!("{role} {name}: computed in {} instead of {}", dtype(model), dtype(other))
+        } else {
+            continue;
+        };
+        if !lines.contains(&line) {
+            lines.push(line);
         }
     }
     for (benchmark, prompts) in &asked.prompts {
@@ -73,42 +48,140 @@ pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
             lines.push(format!("prompts of {benchmark}: this program's differ from those of the run"));
         }
     }
-    let tools = |manifest: &Manifest| -> BTreeSet<_> {
-        manifest.configurations.iter().flat_map(|one| one.configuration.tools.clone()).collect()
-    };
-    let (before, now) = (tools(found), tools(asked));
-    for tool in now.iter().filter(|tool| !before.contains(tool)) {
-        if let Some(other) = before.iter().find(|other| other.tool == tool.tool && !now.contains(other)) {
-            lines.push(format!(
-                "tool {}: {} (version {}) there, {} (version {}) here",
-                tool.tool, other.backend, other.version, tool.backend, tool.version
-            ));
-        }
-    }
+    lines.extend(tools(found, asked));
     if lines.is_empty() {
-        lines.push(format!(
-            "configurations: {} there, {} here",
-            found.identity.short(),
-            asked.identity.short()
-        ));
+        let (found, asked) = (found.identity.short(), asked.identity.short());
+        lines.push(format!("configurations {asked} instead of {found}"));
     }
     lines
 }
 
-fn fields(found: &Value, asked: &Value, lines: &mut Vec<String>) {
-    let (Value::Object(found), Value::Object(asked)) = (found, asked) else { return };
-    let names: BTreeSet<&String> = found.keys().chain(asked.keys()).collect();
-    for name in names.into_iter().filter(|name| !FREE.contains(&name.as_str())) {
-        let (before, now) = (found.get(name), asked.get(name));
-        if before != now {
-            lines.push(format!("{name}: {} there, {} here", shown(before), shown(now)));
-        }
+/// `--limit 4 instead of 3`; nothing where both are the same.
+fn instead(flag: &str, before: Option<&String>, now: Option<&String>) -> Option<String> {
+    match (before, now) {
+        (before, now) if before == now => None,
+        (Some(before), Some(now)) => Some(format!("{flag} {now} instead of {before}")),
+        (None, Some(now)) => Some(format!("{flag} {now}, which the run does not have")),
+        (Some(before), None) => Some(format!("no {flag}, the run has {flag} {before}")),
+        (None, None) => None,
     }
 }
 
-fn shown(value: Option<&Value>) -> String {
-    match value {
-        None | Some(Value::Null) => "nothing".to_owned(),
-        Some(value) => value.to_string(),
+/// The settings that decide what a run is, by flag. Those that say where and how fast it runs, and how it is scored, may
+/// change when it continues.
+fn settings(spec: &ResolvedSpec, other: &ResolvedSpec) -> BTreeMap<String, String> {
+    fn list<T: ToString>(values: &[T]) -> String {
+        values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
+    let mut all = BTreeMap::new();
+    let mut set = |flag: &str, value: Option<String>| {
+        if let Some(value) = value {
+            all.insert(format!("--{flag}"), value);
+        }
+    };
+    set("tasks", Some(list(&spec.tasks)));
+    set("formulation", Some(list(&spec.formulation)));
+    set("behaviour", Some(list(&spec.behaviour)));
+    set("seed", Some(list(&spec.seed)));
+    set("partition", spec.partition.map(|partition| partition.to_string()));
+    set("dtype", spec.dtype.clone());
+    set("exemplars", spec.exemplars.as_ref().map(|path| path.display().to_string()));
+    set("browser", spec.browser.clone());
+    set("max-new-tokens", Some(spec.generation.max_new_tokens.to_string()));
+    if let Sampling::Random { temperature, top_p, top_k } = spec.generation.sampling {
+        set("temperature", Some(temperature.to_string()));
+        set("top-p", top_p.map(|top_p| top_p.to_string()));
+        set("top-k", top_k.map(|top_k| top_k.to_string()));
+    }
+    let mut by_role: BTreeMap<Role, Vec<String>> = BTreeMap::new();
+    for (role, name) in spec.models.iter().flat_map(|models| &models.0) {
+        let names = by_role.entry(*role).or_default();
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    match (only_model(spec), only_model(other)) {
+        (Some(name), Some(_)) => set("model", Some(name.to_owned())),
+        _ => {
+            for (role, names) in by_role {
+                set(role.name(), Some(names.join(" and ")));
+            }
+        }
+    }
+    // Items of tasks that only one of the runs has differ by the tasks.
+    let choices = spec.items.iter().filter(|(task, _)| other.items.contains_key(*task));
+    let choices: Vec<(&String, &ItemChoice)> = choices.collect();
+    let first = choices.first().map(|(_, choice)| *choice);
+    match first {
+        Some(choice) if choices.iter().all(|(_, other)| *other == choice) => match choice {
+            ItemChoice::All => {}
+            ItemChoice::First(count) => set("limit", Some(count.to_string())),
+            ItemChoice::Chosen(chosen) => set("samples", Some(chosen.to_string())),
+        },
+        _ => {
+            let each: Vec<_> = choices.iter().map(|(task, choice)| format!("{task}={choice}")).collect();
+            set("samples", (!each.is_empty()).then(|| each.join(";")));
+        }
+    }
+    all
+}
+
+/// The model of all roles, where it is one.
+fn only_model(spec: &ResolvedSpec) -> Option<&str> {
+    let mut names = spec.models.iter().flat_map(|models| models.0.values());
+    let first = names.next()?;
+    names.all(|name| name == first).then_some(first)
+}
+
+fn data_line(before: &DataRecord, now: &DataRecord) -> String {
+    let benchmark = &now.benchmark;
+    if before.sha256 == now.sha256 {
+        return format!("items of {benchmark}: {} instead of {}", now.selected, before.selected);
+    }
+    let shown = |data: &DataRecord| format!("{} (sha256 {})", data.source, data.sha256.short());
+    format!("data of {benchmark}: {} instead of {}", shown(now), shown(before))
+}
+
+/// The models of a run. What a name means can depend on role and formulation: `builtin:tiny` is several models.
+fn models(manifest: &Manifest) -> BTreeMap<(Formulation, Role, &str), &ModelIdentity> {
+    let cells = manifest.configurations.iter().map(|planned| &planned.configuration);
+    cells
+        .flat_map(|cell| {
+            let formulation = cell.formulation;
+            cell.models.iter().map(move |(role, model)| ((formulation, *role, model.name.as_str()), model))
+        })
+        .collect()
+}
+
+/// The names of the files in which a model is another than before.
+fn changed_files(found: &Manifest, before: &ModelIdentity, asked: &Manifest, now: &ModelIdentity) -> String {
+    fn files<'a>(manifest: &'a Manifest, model: &ModelIdentity) -> Option<&'a ModelRecord> {
+        manifest.models.iter().find(|record| record.identity.content == model.content)
+    }
+    let known = files(found, before).map(|record| record.files.as_slice()).unwrap_or_default();
+    let files = files(asked, now).map(|record| record.files.as_slice()).unwrap_or_default();
+    let changed: Vec<&str> =
+        files.iter().filter(|file| !known.contains(file)).map(|file| file.name.as_str()).collect();
+    if changed.is_empty() { "files were removed".to_owned() } else { changed.join(", ") }
+}
+
+/// The tools that differ.
+fn tools(found: &Manifest, asked: &Manifest) -> Vec<String> {
+    fn all(manifest: &Manifest) -> BTreeSet<&ToolBackend> {
+        manifest.configurations.iter().flat_map(|one| &one.configuration.tools).collect()
+    }
+    let (before, now) = (all(found), all(asked));
+    let differs = |tool: &&&ToolBackend| !before.contains(**tool);
+    now.iter()
+        .filter(differs)
+        .filter_map(|tool| {
+            let other = before.iter().find(|other| other.tool == tool.tool && !now.contains(**other))?;
+            let name = &tool.tool;
+            Some(if other.backend == tool.backend {
+                format!("tool {name}: version {} instead of {}", tool.version, other.version)
+            } else {
+                format!("--tool {name}={} instead of {name}={}", tool.backend, other.backend)
+            })
+        })
+        .collect()
 }

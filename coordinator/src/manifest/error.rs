@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum ManifestError {
     /// There is none.
-    #[error("{} holds no run: there is no manifest.json", folder.display())]
+    #[error("not a run folder: {} (manifest.json not found)", folder.display())]
     Missing {
         /// The folder.
         folder: PathBuf,
@@ -41,7 +41,7 @@ pub enum ManifestError {
     },
     /// The folder holds a run of something else.
     #[error(
-        "{} holds another run:\n{}\ngive this run another name with --name, or delete that folder",
+        "{} holds a run with other settings:\n{}",
         folder.display(), differences.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
     )]
     Differs {

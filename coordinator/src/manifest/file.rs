@@ -39,18 +39,18 @@ impl Manifest {
     /// Reads the manifest of a run's folder.
     ///
     /// # Errors
-    /// If there is none, it cannot be read, or it was written by another version.
+    /// If the folder has no checkpoint, it cannot be read, or it was written by another version.
     pub fn read(folder: &Path) -> Result<Self, ManifestError> {
         let file = folder.join(FILE_NAME);
-        let text = match std::fs::read_to_string(&file) {
-            Ok(text) => text,
+        let bytes = match std::fs::read(&file) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Err(ManifestError::Missing { folder: folder.to_owned() });
             }
             Err(source) => return Err(ManifestError::Io { file, source }),
         };
         let malformed = |detail: String| ManifestError::Malformed { file: file.clone(), detail };
-        let value: Value = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|error| malformed(error.to_string()))?;
         match value.get("schema").and_then(Value::as_u64) {
             Some(found) if found == u64::from(SCHEMA) => {}
             Some(found) => return Err(ManifestError::Schema { file, found, known: SCHEMA }),

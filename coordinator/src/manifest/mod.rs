@@ -4,11 +4,11 @@ pub(crate) mod compare;
 mod error;
 mod file;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use lumos_tasks::{Configuration, ContentHash, ItemId, ModelIdentity};
+use lumos_tasks::{Configuration, ContentHash, ItemId, ModelIdentity, Role};
 use serde::{Deserialize, Serialize};
 
 use crate::identity::RunIdentity;
@@ -221,6 +221,26 @@ impl Manifest {
         self.data.iter().find(|data| data.benchmark == benchmark)
     }
 
+    /// The names of the models of each role, planner first; several where configurations differ in them.
+    pub fn models_by_role(&self) -> BTreeMap<Role, Vec<&str>> {
+        let mut named: BTreeMap<Role, Vec<&str>> = BTreeMap::new();
+        for (role, model) in self.configurations.iter().flat_map(|planned| &planned.configuration.models) {
+            let names = named.entry(*role).or_default();
+            if !names.contains(&model.name.as_str()) {
+                names.push(&model.name);
+            }
+        }
+        named
+    }
+
+    /// The roles that a model has: `planner, grounder`.
+    pub(crate) fn roles_of(&self, identity: &ModelIdentity) -> String {
+        let models = self.configurations.iter().flat_map(|planned| &planned.configuration.models);
+        let roles: BTreeSet<_> =
+            models.filter(|(_, model)| *model == identity).map(|(role, _)| *role).collect();
+        roles.into_iter().map(Role::name).collect::<Vec<_>>().join(", ")
+    }
+
     /// Units planned, all configurations together.
     pub fn planned(&self) -> u64 {
         self.configurations.iter().map(|configuration| configuration.planned).sum()
@@ -253,7 +273,7 @@ fn planned(configurations: Vec<Configuration>, data: &[DataRecord]) -> Vec<Plann
 }
 
 /// The names of a configuration's models, each once, planner first.
-pub(crate) fn model_names(configuration: &Configuration) -> Vec<&str> {
+fn model_names(configuration: &Configuration) -> Vec<&str> {
     let mut names: Vec<&str> = configuration.models.values().map(|model| model.name.as_str()).collect();
     names.dedup();
     names

@@ -1,7 +1,8 @@
 //! Manifests in folders.
 
-use lumos_tasks::Item;
+use lumos_tasks::{Item, Sampling, ToolBackend};
 
+use super::compare::differences;
 use super::*;
 use crate::samples::{configuration, item, manifest_of};
 use crate::spec::ItemChoice;
@@ -35,13 +36,13 @@ fn another_run_is_refused_with_what_differs() {
     let mut limited = manifest_of(&[configuration(0)], &items(2));
     limited.spec.items.insert("svamp".to_owned(), ItemChoice::First(2));
     let message = refused(&limited);
-    assert!(message.contains(r#"items: {"svamp":"all"} there, {"svamp":{"first":2}} here"#), "{message}");
-    assert!(message.contains("items of svamp: 3 there, 2 here"), "{message}");
-    assert!(message.ends_with("give this run another name with --name, or delete that folder"), "{message}");
+    let lines: Vec<_> = message.lines().skip(1).collect();
+    assert_eq!(lines, ["  --limit 2, which the run does not have"], "one line for one setting");
+    assert!(!message.contains("delete"), "{message}");
 
     let mut seeded = manifest_of(&[configuration(0), configuration(1)], &items(3));
     seeded.spec.seed = vec![0, 1];
-    assert!(refused(&seeded).contains("seed: [0] there, [0,1] here"));
+    assert!(refused(&seeded).contains("--seed 0,1 instead of 0"));
 
     let mut other = configuration(0);
     let content = ContentHash::of_bytes(b"retrained");
@@ -50,10 +51,75 @@ fn another_run_is_refused_with_what_differs() {
     retrained.models[0].identity.content = content;
     retrained.models[0].files[0].sha256 = ContentHash::of_bytes(b"other");
     let message = refused(&retrained);
-    assert!(message.contains("its content has changed (model.safetensors)"), "{message}");
+    assert!(
+        message.contains("planner candle:models/planner: its content has changed (model.safetensors)"),
+        "{message}"
+    );
 
     let unexplained = manifest_of(&[configuration(7)], &items(3));
-    assert!(refused(&unexplained).contains("configurations: "));
+    assert!(refused(&unexplained).contains("  configurations "));
+}
+
+#[test]
+fn a_name_that_is_several_models_has_not_changed() {
+    // `builtin:tiny` is one model for the planner and another for the grounder.
+    let shipped = || {
+        let mut cell = configuration(0);
+        for (role, model) in &mut cell.models {
+            model.name = "builtin:tiny".to_owned();
+            model.content = ContentHash::of_bytes(role.name().as_bytes());
+        }
+        cell
+    };
+    let limited = |count: u64| {
+        let mut manifest = manifest_of(&[shipped()], &items(count));
+        manifest.spec.items.insert("svamp".to_owned(), ItemChoice::First(count));
+        manifest
+    };
+    assert_eq!(differences(&limited(3), &limited(4)), ["--limit 4 instead of 3"]);
+    let mut other = shipped();
+    other.models.get_mut(&Role::Grounder).unwrap().content = ContentHash::of_bytes(b"retrained");
+    let retrained = manifest_of(&[other], &items(3));
+    let lines = differences(&manifest_of(&[shipped()], &items(3)), &retrained);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("grounder builtin:tiny: its content has changed"), "{lines:?}");
+}
+
+#[test]
+fn the_setting_that_differs_is_named_by_its_flag() {
+    let manifest = || manifest_of(&[configuration(0)], &items(3));
+    let changed = |change: fn(&mut Manifest)| {
+        let mut asked = manifest();
+        change(&mut asked);
+        differences(&manifest(), &asked).join("\n")
+    };
+    let sampling = changed(|asked| {
+        let random = Sampling::Random { temperature: 0.7, top_p: None, top_k: Some(5) };
+        asked.spec.generation.sampling = random;
+        asked.spec.generation.max_new_tokens = 64;
+    });
+    assert!(sampling.contains("--temperature 0.7, which the run does not have"), "{sampling}");
+    assert!(sampling.contains("--max-new-tokens 64 instead of 512"), "{sampling}");
+    let chosen = ItemChoice::Chosen("0-1".parse().unwrap());
+    let mut asked = manifest();
+    asked.spec.items.insert("svamp".to_owned(), chosen);
+    assert_eq!(differences(&manifest(), &asked)[0], "--samples 0-1, which the run does not have");
+    assert_eq!(differences(&asked, &manifest())[0], "no --samples, the run has --samples 0-1");
+    let tool = changed(|asked| {
+        let tool =
+            |backend: &str| ToolBackend { tool: "maths".to_owned(), backend: backend.to_owned(), version: 1 };
+        Arc::make_mut(&mut asked.configurations[0].configuration).tools = vec![tool("wolfram")];
+    });
+    assert!(tool.starts_with("configurations "), "a tool that only one of them has: {tool}");
+    let model = changed(|asked| {
+        let name = "openai:gpt-4".to_owned();
+        asked.spec.models[0].0.insert(Role::Planner, name);
+    });
+    assert_eq!(model, "--planner openai:gpt-4 instead of candle:models/planner");
+    let model = changed(|asked| {
+        asked.spec.models[0].0.values_mut().for_each(|name| *name = "openai:gpt-4".to_owned());
+    });
+    assert_eq!(model, "--model openai:gpt-4 instead of candle:models/planner");
 }
 
 #[test]

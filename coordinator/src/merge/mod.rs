@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lumos_tasks::{ContentHash, Item, ItemId};
 use thiserror::Error;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, PlanMark, Record};
+use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointReader, PlanMark, Record};
 use crate::identity::RunIdentity;
 use crate::manifest::compare::differences;
 use crate::manifest::{DataRecord, Manifest, ManifestError};
@@ -128,11 +128,8 @@ pub fn merge(parts: &[PathBuf], into: &Path, allow_incomplete: bool) -> Result<M
     let parts = parts.iter().map(|folder| part(folder)).collect::<Result<Vec<_>, _>>()?;
     check(&parts)?;
     let opened = parts.into_iter().map(open).collect::<Result<Vec<_>, _>>()?;
-    let merged = check_complete(&opened, allow_incomplete).and_then(|()| build(&opened, into));
-    for (_, checkpoint) in opened {
-        checkpoint.close()?;
-    }
-    merged
+    check_complete(&opened, allow_incomplete)?;
+    build(&opened, into)
 }
 
 fn part(folder: &Path) -> Result<Part, MergeError> {
@@ -152,7 +149,7 @@ fn check(parts: &[Part]) -> Result<(), MergeError> {
         if part.whole != first.whole || !same_count {
             let mut lines = explained(first, part);
             if !same_count {
-                lines = vec![format!("parts: {} there, {} here", first.partition.of(), part.partition.of())];
+                lines = vec![format!("{} parts instead of {}", part.partition.of(), first.partition.of())];
             }
             let (first, folder) = (first.folder.clone(), part.folder.clone());
             return Err(MergeError::Differs { first, folder, lines });
@@ -184,12 +181,15 @@ fn explained(first: &Part, other: &Part) -> Vec<String> {
     differences(&first.manifest, &alike)
 }
 
-fn open(part: Part) -> Result<(Part, Checkpoint), MergeError> {
-    let checkpoint = Checkpoint::open(&part.folder.join("checkpoint"))?;
+fn open(part: Part) -> Result<(Part, CheckpointReader), MergeError> {
+    let checkpoint = CheckpointReader::open(&part.folder.join("checkpoint"))?;
+    if checkpoint.is_in_use() {
+        return Err(CheckpointError::InUse { folder: checkpoint.folder().to_owned() }.into());
+    }
     Ok((part, checkpoint))
 }
 
-fn check_complete(opened: &[(Part, Checkpoint)], allow_incomplete: bool) -> Result<(), MergeError> {
+fn check_complete(opened: &[(Part, CheckpointReader)], allow_incomplete: bool) -> Result<(), MergeError> {
     let mut incomplete = Vec::new();
     for (part, checkpoint) in opened {
         match checkpoint.plan()? {
@@ -214,7 +214,7 @@ fn check_complete(opened: &[(Part, Checkpoint)], allow_incomplete: bool) -> Resu
 /// Where the items of a benchmark are: position, identity, part.
 type Places = Vec<(u64, ItemId, usize)>;
 
-fn places(opened: &[(Part, Checkpoint)], benchmark: &str) -> Result<Places, MergeError> {
+fn places(opened: &[(Part, CheckpointReader)], benchmark: &str) -> Result<Places, MergeError> {
     let mut places = Places::new();
     for (number, (part, checkpoint)) in opened.iter().enumerate() {
         for item in checkpoint.item_ids(benchmark) {
@@ -230,7 +230,7 @@ fn places(opened: &[(Part, Checkpoint)], benchmark: &str) -> Result<Places, Merg
     Ok(places)
 }
 
-fn build(opened: &[(Part, Checkpoint)], into: &Path) -> Result<Merged, MergeError> {
+fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Merged, MergeError> {
     let Some((first, _)) = opened.first() else { return Err(MergeError::Nothing) };
     let mut items: Vec<(&str, Places)> = Vec::new();
     for data in &first.manifest.data {
@@ -272,7 +272,7 @@ fn ids(places: &Places) -> Vec<ItemId> {
 
 /// The manifest of the whole.
 fn manifest_of(
-    opened: &[(Part, Checkpoint)],
+    opened: &[(Part, CheckpointReader)],
     first: &Part,
     items: &[(&str, Places)],
     into: &Path,
@@ -299,7 +299,7 @@ fn manifest_of(
 
 /// Writes manifest, items and records; how many units are settled.
 fn fill(
-    opened: &[(Part, Checkpoint)],
+    opened: &[(Part, CheckpointReader)],
     folder: &Path,
     manifest: &Manifest,
     items: &[(&str, Places)],
@@ -326,14 +326,24 @@ fn fill(
     for (part, checkpoint) in opened {
         copy_records(part, checkpoint, manifest, &into)?;
     }
-    into.plan_complete(&PlanMark { identity: manifest.identity.clone(), items: stored })?;
+    let mut seconds = None;
+    for (_, checkpoint) in opened {
+        if let Some(took) = checkpoint.seconds()? {
+            *seconds.get_or_insert(0.0) += took;
+        }
+    }
+    if let Some(seconds) = seconds {
+        into.note_seconds(seconds)?;
+    }
+    let scoring = manifest.spec.scoring.clone();
+    into.plan_complete(&PlanMark { identity: manifest.identity.clone(), items: stored, scoring })?;
     let settled = into.settled();
     into.close()?;
     Ok(settled)
 }
 
 fn read_item(
-    opened: &[(Part, Checkpoint)],
+    opened: &[(Part, CheckpointReader)],
     number: usize,
     benchmark: &str,
     index: u64,
@@ -347,7 +357,7 @@ fn read_item(
 
 fn copy_records(
     part: &Part,
-    from: &Checkpoint,
+    from: &CheckpointReader,
     manifest: &Manifest,
     into: &Checkpoint,
 ) -> Result<(), MergeError> {

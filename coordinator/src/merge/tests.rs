@@ -39,8 +39,11 @@ async fn run(
             }
         }
     }
+    checkpoint.note_seconds(1.5).unwrap();
     let identity = manifest.identity.clone();
-    checkpoint.plan_complete(&PlanMark { identity, items: stored }).unwrap();
+    checkpoint
+        .plan_complete(&PlanMark { identity, items: stored, scoring: manifest.spec.scoring.clone() })
+        .unwrap();
     checkpoint.close().unwrap();
     folder
 }
@@ -80,7 +83,9 @@ async fn parts_make_the_whole() {
         let other = Checkpoint::open(&whole.join("checkpoint")).unwrap();
         assert_eq!(merged.settled, other.settled());
         assert_eq!(checkpoint.plan().unwrap(), other.plan().unwrap());
-        assert_eq!(report(&found, &checkpoint, &[]).unwrap(), report(&expected, &other, &[]).unwrap());
+        let mut together = report(&found, &checkpoint, &[]).unwrap();
+        assert_eq!(together.seconds.replace(1.5), Some(4.5), "the parts' times are added up");
+        assert_eq!(together, report(&expected, &other, &[]).unwrap());
         checkpoint.close().unwrap();
         other.close().unwrap();
         assert!(matches!(merge(&parts, &into, true), Err(MergeError::Occupied { .. })));
@@ -111,7 +116,7 @@ async fn parts_that_do_not_fit_are_refused() {
     assert!(differs.contains("is part of another run than"), "{differs}");
     let halves = run(elsewhere.path(), Partition::new(1, 2), &configurations, true).await;
     let differs = refused(&[&parts[0], &halves]);
-    assert!(differs.contains("parts: 3 there, 2 here"), "{differs}");
+    assert!(differs.contains("2 parts instead of 3"), "{differs}");
     assert!(!into.exists());
 
     let running = Checkpoint::open(&parts[1].join("checkpoint")).unwrap();

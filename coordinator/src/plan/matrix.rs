@@ -96,7 +96,7 @@ mod tests {
     use lumos_tasks::{Behaviour, ContentHash};
 
     use super::*;
-    use crate::spec::{ModelSet, RunSpec};
+    use crate::spec::{GenerationSpec, ModelSet, RunSpec};
 
     fn model(name: &str) -> ModelIdentity {
         ModelIdentity {
@@ -113,6 +113,7 @@ mod tests {
             behaviour: Some(Behaviour::ALL.to_vec()),
             models: Some(vec![ModelSet::of("a"), ModelSet::of("b"), ModelSet::of("a-copy")]),
             seed: Some(vec![0, 1]),
+            generation: GenerationSpec { temperature: Some(0.7), ..GenerationSpec::default() },
             ..RunSpec::default()
         }
     }

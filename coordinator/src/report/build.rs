@@ -5,18 +5,20 @@ use std::collections::BTreeMap;
 use lumos_benchmarks::{Benchmark, GroupedTally, MetricDefinition, Scoring};
 use lumos_tasks::{Ending, Item, Outcome, UnitId};
 
-use crate::checkpoint::{Checkpoint, Record};
+use crate::checkpoint::{CheckpointReader, Record};
 use crate::computing::WorkerComputing;
 use crate::judge::Verdicts;
 use crate::ledger::{Ledger, Split};
 use crate::manifest::{Manifest, PlannedConfiguration};
 use crate::score::{ScoreError, benchmark};
 use crate::walk::{UnitState, walk};
-use crate::words::{prediction_text, shortened, task_text};
+use crate::words::{prediction_text, shortened, task_text, thousands};
 
 use super::attribution::{Attribution, Cause};
+use super::comparison::obstacles;
 use super::model::{
-    ConfigurationReport, Example, GroupReport, MetricReport, PublishedComparison, Report, ScoringReport,
+    ConfigurationReport, Example, FaultMessage, GroupReport, MetricReport, PublishedComparison, Report,
+    ScoringReport,
 };
 use super::usage::UsageSum;
 
@@ -24,6 +26,10 @@ use super::usage::UsageSum;
 const EXAMPLES: usize = 10;
 /// Characters of a text in an example.
 const EXAMPLE_TEXT: usize = 300;
+/// Characters of a fault's message, and different messages that are counted and shown.
+const FAULT_TEXT: usize = 240;
+const FAULTS_COUNTED: usize = 1000;
+const FAULTS_SHOWN: usize = 3;
 
 /// The report of a run, from its record alone.
 ///
@@ -31,7 +37,7 @@ const EXAMPLE_TEXT: usize = 300;
 /// If the record cannot be read or its benchmark is not known.
 pub fn report(
     manifest: &Manifest,
-    checkpoint: &Checkpoint,
+    checkpoint: &CheckpointReader,
     scorings: &[Scoring],
 ) -> Result<Report, ScoreError> {
     let verdicts = Verdicts::beside(checkpoint)?;
@@ -42,6 +48,7 @@ pub fn report(
     })?;
     let mut report = builder.finish();
     report.duplicates = checkpoint.duplicates();
+    report.seconds = checkpoint.seconds()?;
     report.computing = checkpoint.computing()?;
     report.workers = checkpoint.workers()?.iter().map(WorkerComputing::spent).collect();
     Ok(report)
@@ -85,7 +92,7 @@ impl ReportBuilder {
     /// The report. Units that were never added are outstanding.
     pub fn finish(self) -> Report {
         let configurations: Vec<ConfigurationReport> =
-            self.configurations.into_iter().map(ConfigurationSum::finish).collect();
+            self.configurations.into_iter().map(|sum| sum.finish(&self.manifest)).collect();
         let mut total = Ledger::default();
         for configuration in &configurations {
             total.add(&configuration.ledger);
@@ -98,6 +105,7 @@ impl ReportBuilder {
             duplicates: 0,
             computing: Vec::new(),
             workers: Vec::new(),
+            seconds: None,
             judge,
         }
     }
@@ -121,6 +129,7 @@ struct ConfigurationSum {
     faulted: u64,
     attribution: Attribution,
     faults: BTreeMap<String, u64>,
+    fault_messages: BTreeMap<String, u64>,
     usage: UsageSum,
     examples: Vec<Example>,
 }
@@ -148,6 +157,7 @@ impl ConfigurationSum {
             faulted: 0,
             attribution: Attribution::default(),
             faults: BTreeMap::new(),
+            fault_messages: BTreeMap::new(),
             usage: UsageSum::default(),
             examples: Vec::new(),
         })
@@ -160,6 +170,12 @@ impl ConfigurationSum {
                 self.faulted += 1;
                 if let Ending::Faulted(fault) = &record.outcome.ending {
                     *self.faults.entry(fault.kind.to_string()).or_default() += 1;
+                    let message = shortened(&fault.to_string(), FAULT_TEXT);
+                    if self.fault_messages.len() < FAULTS_COUNTED
+                        || self.fault_messages.contains_key(&message)
+                    {
+                        *self.fault_messages.entry(message).or_default() += 1;
+                    }
                 }
                 (Cause::Faulted, record)
             }
@@ -200,13 +216,15 @@ impl ConfigurationSum {
         Cause::of(outcome, correct)
     }
 
-    fn finish(mut self) -> ConfigurationReport {
+    fn finish(mut self, manifest: &Manifest) -> ConfigurationReport {
         let seen = self.answered + self.gave_up + self.faulted;
         let outstanding = self.planned.planned.saturating_sub(seen);
         self.attribution.count_many(Cause::Outstanding, outstanding);
         let metrics = &self.metrics;
         let splits = self.scorings.iter().flat_map(|sum| {
-            let counted = sum.full.iter().zip(metrics).filter(|(_, metric)| !metric.judged);
+            // Where less is better (turns taken) nothing is right or wrong.
+            let splits = |metric: &MetricDefinition| metric.higher_is_better && !metric.judged;
+            let counted = sum.full.iter().zip(metrics).filter(move |(_, metric)| splits(metric));
             counted.map(|(&correct, metric)| Split {
                 scoring: sum.scoring,
                 metric: metric.name.to_owned(),
@@ -230,13 +248,23 @@ impl ConfigurationSum {
                 // A judged metric has no figure before somebody judged.
                 metrics: metrics
                     .iter()
-                    .filter(|metric| !metric.judged || sum.tally.overall.finish(metric.name).is_some())
-                    .map(|metric| self.metric(metric, &sum.tally))
+                    .filter(|metric| !metric.judged || sum.tally.overall.finish(metric).is_some())
+                    .map(|metric| {
+                        let configuration = &self.planned.configuration;
+                        let mut not_compared =
+                            obstacles(manifest, configuration, self.benchmark, sum.scoring, &ledger);
+                        let estimate = sum.tally.overall.finish(metric);
+                        if let Some(judged) =
+                            estimate.filter(|one| metric.judged && one.items != ledger.settled())
+                        {
+                            not_compared.push(format!("{} items judged", thousands(judged.items)));
+                        }
+                        self.metric(metric, &sum.tally, &not_compared)
+                    })
                     .collect(),
             })
             .collect();
-        let mut faults: Vec<(String, u64)> = self.faults.into_iter().collect();
-        faults.sort_by(|left, right| right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
+        let fault_messages = most_frequent(self.fault_messages).into_iter().take(FAULTS_SHOWN);
         ConfigurationReport {
             label: self.planned.label,
             benchmark: self.benchmark.name().to_owned(),
@@ -244,25 +272,34 @@ impl ConfigurationSum {
             ledger,
             scores,
             attribution: self.attribution,
-            faults,
+            faults: most_frequent(self.faults),
+            fault_messages: fault_messages.map(|(message, count)| FaultMessage { message, count }).collect(),
             usage: self.usage.finish(),
             group_label: self.benchmark.group_label().map(str::to_owned),
             examples: self.examples,
         }
     }
 
-    fn metric(&self, metric: &MetricDefinition, tally: &GroupedTally) -> MetricReport {
-        let estimate = tally.overall.finish(metric.name);
+    fn metric(
+        &self,
+        metric: &MetricDefinition,
+        tally: &GroupedTally,
+        not_compared: &[String],
+    ) -> MetricReport {
+        let estimate = tally.overall.finish(metric);
         #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
         let faulted = self.faulted as f64;
         // A faulted unit weighs as much as a settled one does on the average.
-        let bounds = estimate.filter(|_| self.faulted > 0).map(|estimate| {
-            #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
-            let missing = faulted * estimate.denominator / estimate.items as f64;
-            let all = estimate.denominator + missing;
-            (estimate.numerator / all, (estimate.numerator + missing) / all)
-        });
+        let bounds = estimate.filter(|_| self.faulted > 0).zip(metric.kind.range()).map(
+            |(estimate, (least, most))| {
+                #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
+                let missing = faulted * estimate.denominator / estimate.items as f64;
+                let all = estimate.denominator + missing;
+                ((estimate.numerator + missing * least) / all, (estimate.numerator + missing * most) / all)
+            },
+        );
         let formulation = self.planned.configuration.formulation;
+        let compared = estimate.filter(|_| not_compared.is_empty());
         let published = self
             .benchmark
             .published()
@@ -272,21 +309,24 @@ impl ConfigurationSum {
                 system: figure.system.to_owned(),
                 source: figure.source.to_owned(),
                 percent: figure.percent,
-                points: estimate.map(|estimate| estimate.value * 100.0 - figure.percent),
-                inside: estimate
+                points: compared.map(|estimate| estimate.value * 100.0 - figure.percent),
+                inside: compared
                     .and_then(|estimate| estimate.interval)
                     .map(|(low, high)| (low * 100.0..=high * 100.0).contains(&figure.percent)),
+                not_compared: not_compared.to_vec(),
             })
             .collect();
         let groups = tally
             .groups
             .iter()
             .filter_map(|(group, tally)| {
-                Some(GroupReport { group: group.clone(), estimate: tally.finish(metric.name)? })
+                Some(GroupReport { group: group.clone(), estimate: tally.finish(metric)? })
             })
             .collect();
         MetricReport {
             metric: metric.name.to_owned(),
+            kind: metric.kind,
+            unit: metric.unit,
             higher_is_better: metric.higher_is_better,
             estimate,
             bounds,
@@ -294,6 +334,13 @@ impl ConfigurationSum {
             groups,
         }
     }
+}
+
+/// Counts, the largest first, and equal ones in the order of their names.
+fn most_frequent(counts: BTreeMap<String, u64>) -> Vec<(String, u64)> {
+    let mut counts: Vec<(String, u64)> = counts.into_iter().collect();
+    counts.sort_by(|left, right| right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
+    counts
 }
 
 fn example(item: &Item, unit: &str, outcome: &Outcome, cause: Cause) -> Example {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use lumos_benchmarks::Estimate;
+use lumos_tasks::Configuration;
 
 use super::model::Report;
 use super::render::Render;
@@ -11,7 +12,7 @@ use super::render::Render;
 #[derive(Debug, Clone, Copy)]
 pub struct Csv;
 
-const HEADER: [&str; 21] = [
+const HEADER: [&str; 28] = [
     "benchmark",
     "formulation",
     "behaviour",
@@ -20,10 +21,13 @@ const HEADER: [&str; 21] = [
     "scoring",
     "metric",
     "group",
+    "kind",
+    "unit",
     "value",
     "standard_error",
     "low",
     "high",
+    "interval_method",
     "numerator",
     "denominator",
     "items",
@@ -33,6 +37,10 @@ const HEADER: [&str; 21] = [
     "faulted",
     "outstanding",
     "published_percent",
+    "published_system",
+    "published_points",
+    "published_inside",
+    "not_compared",
 ];
 
 impl Render for Csv {
@@ -56,14 +64,19 @@ impl Render for Csv {
                             cell.formulation.to_string(),
                             cell.behaviour.to_string(),
                             cell.seed.to_string(),
-                            crate::manifest::model_names(cell).join(" "),
+                            models_of(cell),
                             scores.scoring.to_string(),
                             metric.metric.clone(),
                             group.to_owned(),
+                            metric.kind.name().to_owned(),
+                            metric.unit.name().to_owned(),
                             number(estimate.map(|estimate| estimate.value)),
                             number(estimate.and_then(|estimate| estimate.standard_error)),
                             number(interval(estimate).map(|(low, _)| low)),
                             number(interval(estimate).map(|(_, high)| high)),
+                            estimate
+                                .and_then(|estimate| estimate.method)
+                                .map_or_else(String::new, |method| method.name().to_owned()),
                             number(estimate.map(|estimate| estimate.numerator)),
                             number(estimate.map(|estimate| estimate.denominator)),
                             estimate.map_or(0, |estimate| estimate.items).to_string(),
@@ -73,6 +86,12 @@ impl Render for Csv {
                             counts(ledger.faulted),
                             counts(ledger.outstanding),
                             number(published.map(|published| published.percent)),
+                            published.map(|published| published.system.clone()).unwrap_or_default(),
+                            number(published.and_then(|published| published.points)),
+                            published
+                                .and_then(|published| published.inside)
+                                .map_or_else(String::new, |inside| inside.to_string()),
+                            published.map(|published| published.not_compared.join("; ")).unwrap_or_default(),
                         ])?;
                     }
                 }
@@ -80,6 +99,12 @@ impl Render for Csv {
         }
         writer.flush()
     }
+}
+
+/// `planner=a grounder=b`.
+fn models_of(cell: &Configuration) -> String {
+    let named: Vec<_> = cell.models.iter().map(|(role, model)| format!("{role}={}", model.name)).collect();
+    named.join(" ")
 }
 
 fn interval(estimate: Option<&Estimate>) -> Option<(f64, f64)> {

@@ -6,9 +6,11 @@ use crate::words::thousands;
 
 use super::attribution::Cause;
 use super::model::{ConfigurationReport, Example, Report};
-use super::numbers::{bounds, dash, distance, figure, interval, items, published};
+use super::numbers::{bounds, dash, distances, figure, interval, items, published};
 use super::render::Render;
-use super::rows::{SPLITS, attributions, computing, costs, faults, groups, ledgers, splits, tools, usages};
+use super::rows::{
+    COMPARED, INTERVALS, SPLITS, attributions, faults, groups, ledgers, lines, splits, usages,
+};
 use super::svg;
 
 /// One self-contained page.
@@ -77,7 +79,7 @@ impl Render for Html {
         let rows = groups(report);
         if !rows.is_empty() {
             writeln!(out, "<h2>Groups</h2>")?;
-            let header = ["configuration", "scoring", "group", "%", "95 % interval", "items"];
+            let header = ["configuration", "scoring", "group", "value", "95 % interval", "items"];
             table(out, "Figures by group", &header, 3, &rows)?;
         }
         writeln!(out, "<h2>Tokens and time</h2>")?;
@@ -113,27 +115,25 @@ fn section_figures(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<div class=\"scroll\" tabindex=\"0\">{}</div>", svg::figures(report))?;
     writeln!(
         out,
-        "<p class=\"quiet\">Dots with bars: our figures with Wilson 95 % intervals. Diamonds: published figures of the \
-         same formulation.</p>"
+        "<p class=\"quiet\">Dots with bars: our figures. Diamonds: published figures of the same formulation. {} {}</p>",
+        escaped(INTERVALS),
+        escaped(COMPARED)
     )?;
     let mut rows = Vec::new();
     for configuration in &report.configurations {
         for scores in &configuration.scores {
             for metric in &scores.metrics {
-                let compared = |show: fn(&super::PublishedComparison) -> String| {
-                    let all: Vec<_> = metric.published.iter().map(show).collect();
-                    if all.is_empty() { dash() } else { all.join("\n") }
-                };
+                let published: Vec<_> = metric.published.iter().map(published).collect();
                 rows.push(vec![
                     configuration.label.clone(),
                     scores.scoring.to_string(),
                     metric.metric.clone(),
-                    figure(metric.estimate.as_ref()),
-                    interval(metric.estimate.as_ref()),
+                    figure(metric.estimate.as_ref(), metric.unit),
+                    interval(metric.estimate.as_ref(), metric.unit),
                     thousands(items(metric.estimate.as_ref())),
                     bounds(metric),
-                    compared(published),
-                    compared(distance),
+                    if published.is_empty() { dash() } else { published.join("\n") },
+                    distances(metric),
                 ]);
             }
         }
@@ -142,14 +142,14 @@ fn section_figures(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         "configuration",
         "scoring",
         "metric",
-        "%",
+        "value",
         "95 % interval",
         "items",
         "if faulted were wrong or right",
         "published",
-        "points, and whether inside our interval",
+        "difference",
     ];
-    table(out, "Figures in percent", &header, 3, &rows)
+    table(out, "Figures", &header, 3, &rows)
 }
 
 fn section_ledger(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -180,7 +180,7 @@ fn section_ledger(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for line in faults(report) {
         writeln!(out, "<p class=\"alarm\">{}</p>", escaped(&line))?;
     }
-    for line in costs(report).into_iter().chain(tools(report)).chain(computing(report)) {
+    for line in lines(report) {
         writeln!(out, "<p>{}</p>", escaped(&line))?;
     }
     let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
@@ -246,10 +246,11 @@ fn section_origin(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         .map(|model| {
             let identity = &model.identity;
             let dtype = identity.dtype.clone().unwrap_or_else(dash);
-            vec![identity.name.clone(), identity.content.short().to_owned(), dtype]
+            let roles = manifest.roles_of(identity);
+            vec![identity.name.clone(), roles, identity.content.short().to_owned(), dtype]
         })
         .collect();
-    table(out, "Models", &["model", "content", "type"], 3, &models)?;
+    table(out, "Models", &["model", "role", "content", "type"], 4, &models)?;
     let versions: Vec<_> =
         manifest.versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
     writeln!(

@@ -54,7 +54,12 @@ fn document(report: &Report) -> Value {
             .map(|(key, (planned, report))| (key.clone(), value(planned, report)))
             .collect()
     };
-    let models: Vec<&str> = manifest.models.iter().map(|model| model.identity.name.as_str()).collect();
+    let models = manifest.models_by_role();
+    let models: Vec<_> = models.iter().map(|(role, names)| format!("{role}={}", names.join("|"))).collect();
+    let models = models.join(",");
+    let throughput = report
+        .throughput()
+        .map(|(items, tokens)| json!({"items_per_second": items, "tokens_per_second": tokens}));
     let mut document = json!({
         "results": by_key(&|_, configuration| results(configuration)),
         "configs": by_key(&configs),
@@ -74,7 +79,7 @@ fn document(report: &Report) -> Value {
         }),
         "config": {
             "model": "lumos",
-            "model_args": models.join(","),
+            "model_args": models,
             "batch_size": manifest.spec.batch_size,
             "device": manifest.spec.device,
             "limit": Value::Null,
@@ -86,15 +91,16 @@ fn document(report: &Report) -> Value {
         "task_hashes": by_key(&|_, configuration| {
             json!(manifest.data_of(&configuration.benchmark).map(|data| &data.items))
         }),
-        "model_name": models.first(),
-        "total_evaluation_time_seconds": Value::Null,
+        "model_name": models,
+        // As lm-eval writes it: a text.
+        "total_evaluation_time_seconds": report.seconds.map(|seconds| seconds.to_string()),
         "lumos": {
             "run": manifest.identity,
             "versions": manifest.versions,
             "spec": manifest.spec,
             "ledger": report.total,
             // What depends on the schedule stands apart.
-            "telemetry": {"duplicates": report.duplicates},
+            "telemetry": {"duplicates": report.duplicates, "throughput": throughput},
             "configurations": by_key(&|planned, configuration| {
                 json!({
                     "label": configuration.label,
@@ -103,6 +109,7 @@ fn document(report: &Report) -> Value {
                     "scores": configuration.scores,
                     "attribution": attribution(configuration),
                     "faults": configuration.faults.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+                    "fault_messages": configuration.fault_messages,
                     "usage": configuration.usage,
                 })
             }),
@@ -143,11 +150,25 @@ fn results(configuration: &ConfigurationReport) -> Value {
 }
 
 fn configs(planned: &PlannedConfiguration, configuration: &ConfigurationReport) -> Value {
+    let metrics = configuration.scores.first().map(|scores| scores.metrics.as_slice()).unwrap_or_default();
+    let metrics: Vec<Value> = metrics
+        .iter()
+        .map(|metric| {
+            json!({
+                "metric": metric.metric,
+                "aggregation": "mean",
+                "higher_is_better": metric.higher_is_better,
+                "kind": metric.kind.name(),
+                "unit": metric.unit,
+            })
+        })
+        .collect();
     json!({
         "task": configuration.benchmark,
         "output_type": "generate_until",
         "num_fewshot": 0,
         "repeats": 1,
+        "metric_list": metrics,
         "metadata": {"version": TASK_VERSION},
         "lumos": *planned.configuration,
     })

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::model::Report;
 use super::render::Render;
 use super::rows::{
-    SPLITS, attributions, computing, costs, faults, figures, groups, ledgers, splits, tools, usages,
+    COMPARED, INTERVALS, SPLITS, attributions, faults, figures, groups, ledgers, lines, splits, usages,
 };
 
 /// Markdown with tables.
@@ -46,10 +46,18 @@ impl Render for Markdown {
         writeln!(out, "# {}\n", escaped(&manifest.spec.name))?;
         writeln!(out, "Run `{}`, planned {}.", manifest.identity.short(), manifest.created)?;
         writeln!(out, "\n## Figures\n")?;
-        let header =
-            ["configuration", "scoring", "metric", "%", "95 % interval", "items", "published", "points"];
+        let header = [
+            "configuration",
+            "scoring",
+            "metric",
+            "value",
+            "95 % interval",
+            "items",
+            "published",
+            "difference",
+        ];
         table(out, &header, 3, &figures(report))?;
-        writeln!(out, "Published figures lie inside or outside of our 95 % interval (Wilson).\n")?;
+        writeln!(out, "{INTERVALS} {COMPARED}\n")?;
         writeln!(out, "## Ledger\n")?;
         let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
         table(out, &header, 1, &ledgers(report))?;
@@ -63,9 +71,7 @@ impl Render for Markdown {
                 )?;
             }
         }
-        for line in
-            faults(report).iter().chain(&costs(report)).chain(&tools(report)).chain(&computing(report))
-        {
+        for line in faults(report).iter().chain(&lines(report)) {
             writeln!(out, "- {}\n", escaped(line))?;
         }
         writeln!(out, "## What units came to\n")?;
@@ -73,7 +79,7 @@ impl Render for Markdown {
         let rows = groups(report);
         if !rows.is_empty() {
             writeln!(out, "## Groups\n")?;
-            let header = ["configuration", "scoring", "group", "%", "95 % interval", "items"];
+            let header = ["configuration", "scoring", "group", "value", "95 % interval", "items"];
             table(out, &header, 3, &rows)?;
         }
         writeln!(out, "## Tokens and time per item\n")?;

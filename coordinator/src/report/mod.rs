@@ -2,6 +2,7 @@
 
 mod attribution;
 mod build;
+mod comparison;
 mod csv;
 mod html;
 mod json;
@@ -22,7 +23,8 @@ pub use html::Html;
 pub use json::Json;
 pub use markdown::Markdown;
 pub use model::{
-    ConfigurationReport, Example, GroupReport, MetricReport, PublishedComparison, Report, ScoringReport,
+    ConfigurationReport, Example, FaultMessage, GroupReport, MetricReport, PublishedComparison, Report,
+    ScoringReport,
 };
 pub use render::{Format, Render};
 pub use terminal::Terminal;

@@ -1,6 +1,6 @@
 //! The report as data.
 
-use lumos_benchmarks::{Estimate, Scoring};
+use lumos_benchmarks::{Estimate, MetricKind, Scoring, Unit};
 use serde::Serialize;
 
 use crate::computing::{Computing, WorkerComputing};
@@ -28,12 +28,25 @@ pub struct Report {
     /// How workers of a queue computed them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerComputing>,
+    /// Seconds in which units were dispatched and recorded, all sessions together: loading models and planning are not
+    /// among them. `None` where nothing was recorded, or by a version that did not measure it.
+    pub seconds: Option<f64>,
     /// The pass of judging, where there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeReport>,
 }
 
 impl Report {
+    /// Settled units and tokens per second of [`Report::seconds`].
+    pub fn throughput(&self) -> Option<(f64, f64)> {
+        let seconds = self.seconds.filter(|seconds| *seconds > 0.0)?;
+        let tokens = |usage: &Usage| usage.prompt_tokens + usage.completion_tokens;
+        let tokens: u64 = self.configurations.iter().map(|one| tokens(&one.usage)).sum();
+        #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
+        let rate = |count: u64| count as f64 / seconds;
+        Some((rate(self.total.settled()), rate(tokens)))
+    }
+
     /// The main scoring: the first that was asked for.
     pub fn main_scoring(&self) -> Option<Scoring> {
         self.configurations.first()?.scores.first().map(|scores| scores.scoring)
@@ -57,6 +70,8 @@ pub struct ConfigurationReport {
     pub attribution: Attribution,
     /// What failed in units that have faulted, most frequent first.
     pub faults: Vec<(String, u64)>,
+    /// What they said, most frequent first; the most frequent ones only.
+    pub fault_messages: Vec<FaultMessage>,
     /// Tokens and time.
     pub usage: Usage,
     /// What its groups are called.
@@ -70,6 +85,15 @@ impl ConfigurationReport {
     pub fn main(&self) -> Option<&MetricReport> {
         self.scores.first()?.metrics.first()
     }
+}
+
+/// A message of faults.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FaultMessage {
+    /// What failed and why, shortened.
+    pub message: String,
+    /// Units whose latest attempt ended with it.
+    pub count: u64,
 }
 
 /// Figures under one scoring.
@@ -86,11 +110,16 @@ pub struct ScoringReport {
 pub struct MetricReport {
     /// The metric.
     pub metric: String,
+    /// What an item's value can be.
+    #[serde(flatten)]
+    pub kind: MetricKind,
+    /// How the figure is shown.
+    pub unit: Unit,
     /// Whether more is better.
     pub higher_is_better: bool,
     /// The figure over the settled units; `None` before the first.
     pub estimate: Option<Estimate>,
-    /// The figure if every faulted unit were wrong, and if every one were right.
+    /// The figure if every faulted unit had the least value, and if every one had the greatest.
     pub bounds: Option<(f64, f64)>,
     /// How far it is from published figures of the same formulation.
     pub published: Vec<PublishedComparison>,
@@ -107,10 +136,13 @@ pub struct PublishedComparison {
     pub source: String,
     /// The figure in percent.
     pub percent: f64,
-    /// Ours minus theirs, in percentage points.
+    /// Ours minus theirs, in percentage points, where they may be compared.
     pub points: Option<f64>,
-    /// Whether theirs lies within our 95 % interval.
+    /// Whether theirs lies within our 95 % interval, where they may be compared.
     pub inside: Option<bool>,
+    /// Why they may not: what differs from the published items and settings, most important first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_compared: Vec<String>,
 }
 
 /// The figure of one group.

@@ -1,6 +1,6 @@
 //! Numbers as reports show them.
 
-use lumos_benchmarks::Estimate;
+use lumos_benchmarks::{Estimate, Unit};
 
 use super::model::{MetricReport, PublishedComparison};
 
@@ -9,19 +9,35 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.1}", share * 100.0)
 }
 
-/// A figure in percent; a dash where there is none.
-pub(super) fn figure(estimate: Option<&Estimate>) -> String {
-    estimate.map_or_else(dash, |estimate| percent(estimate.value))
+/// A number in a unit, without the unit.
+fn number(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Percent => percent(value),
+        Unit::Count(_) => format!("{value:.2}"),
+    }
+}
+
+/// A number with its unit: `47.1 %`, `7.33 turns`.
+fn with_unit(number: &str, unit: Unit) -> String {
+    match unit {
+        Unit::Percent => format!("{number} %"),
+        Unit::Count(counted) => format!("{number} {counted}"),
+    }
+}
+
+/// A figure with its unit; a dash if the figure is missing.
+pub(super) fn figure(estimate: Option<&Estimate>, unit: Unit) -> String {
+    estimate.map_or_else(dash, |estimate| with_unit(&number(estimate.value, unit), unit))
 }
 
 /// `42.1 to 45.0`.
-pub(super) fn range((low, high): (f64, f64)) -> String {
-    format!("{} to {}", percent(low), percent(high))
+fn range((low, high): (f64, f64), unit: Unit) -> String {
+    format!("{} to {}", number(low, unit), number(high, unit))
 }
 
-/// The interval of a figure.
-pub(super) fn interval(estimate: Option<&Estimate>) -> String {
-    estimate.and_then(|estimate| estimate.interval).map_or_else(dash, range)
+/// The interval of a figure, in the figure's unit.
+pub(super) fn interval(estimate: Option<&Estimate>, unit: Unit) -> String {
+    estimate.and_then(|estimate| estimate.interval).map_or_else(dash, |interval| range(interval, unit))
 }
 
 /// The items a figure is over.
@@ -29,24 +45,33 @@ pub(super) fn items(estimate: Option<&Estimate>) -> u64 {
     estimate.map_or(0, |estimate| estimate.items)
 }
 
-/// What faulted units could make of the figure; a dash where none has faulted.
+/// What faulted units could make of the figure, with its unit; a dash where none has faulted.
 pub(super) fn bounds(metric: &MetricReport) -> String {
-    metric.bounds.map_or_else(dash, range)
+    metric.bounds.map_or_else(dash, |bounds| with_unit(&range(bounds, metric.unit), metric.unit))
 }
 
-/// `47.1 (Lumos-I 7B)`.
+/// `47.1 % (Lumos-I 7B)`.
 pub(super) fn published(comparison: &PublishedComparison) -> String {
-    format!("{:.1} ({})", comparison.percent, comparison.system)
+    format!("{:.1} % ({})", comparison.percent, comparison.system)
 }
 
-/// `+3.2, inside`.
+/// `+3.2, inside`, or why the figures are not compared: `30 of 1,319 items`.
 pub(super) fn distance(comparison: &PublishedComparison) -> String {
     match (comparison.points, comparison.inside) {
         (Some(points), Some(inside)) => {
             format!("{points:+.1}, {}", if inside { "inside" } else { "outside" })
         }
         (Some(points), None) => format!("{points:+.1}"),
-        (None, _) => dash(),
+        (None, _) => comparison.not_compared.first().cloned().unwrap_or_else(dash),
+    }
+}
+
+/// The same for all published figures of a metric, one in each line; or all reasons why they are not compared.
+pub(super) fn distances(metric: &MetricReport) -> String {
+    match metric.published.as_slice() {
+        [] => dash(),
+        [first, ..] if !first.not_compared.is_empty() => first.not_compared.join("; "),
+        all => all.iter().map(distance).collect::<Vec<_>>().join("\n"),
     }
 }
 
@@ -59,7 +84,29 @@ pub(super) fn seconds(value: Option<f64>) -> String {
     }
 }
 
+/// A time that may be long: `12.5 s`, `4 min 05 s`, `2 h 03 min`.
+pub(super) fn duration(seconds: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time that was measured")]
+    let whole = seconds.round().max(0.0) as u64;
+    match whole {
+        0..60 => format!("{seconds:.1} s"),
+        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole % 3600 / 60),
+    }
+}
+
 /// Nothing to show.
 pub(super) fn dash() -> String {
     "–".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_for_people() {
+        let shown = [0.04, 12.5, 59.96, 245.0, 7384.0].map(duration);
+        assert_eq!(shown, ["0.0 s", "12.5 s", "1 min 00 s", "4 min 05 s", "2 h 03 min"]);
+    }
 }

@@ -8,8 +8,8 @@ use crate::computing::Computing;
 use crate::judge::JudgeReport;
 use crate::words::thousands;
 
-use super::model::{ConfigurationReport, Report};
-use super::numbers::{bounds, dash, distance, figure, interval, items, published, seconds};
+use super::model::{ConfigurationReport, FaultMessage, Report};
+use super::numbers::{bounds, dash, distance, duration, figure, interval, items, published, seconds};
 
 /// The label in the first row of a configuration, nothing in its others.
 pub(super) fn label(configuration: &ConfigurationReport, row: usize) -> String {
@@ -27,8 +27,8 @@ pub(super) fn figures(report: &Report) -> Vec<Vec<String>> {
                     label(configuration, row),
                     scores.scoring.to_string(),
                     metric.metric.clone(),
-                    figure(metric.estimate.as_ref()),
-                    interval(metric.estimate.as_ref()),
+                    figure(metric.estimate.as_ref(), metric.unit),
+                    interval(metric.estimate.as_ref(), metric.unit),
                     thousands(items(metric.estimate.as_ref())),
                     compared.map_or_else(dash, published),
                     compared.map_or_else(dash, distance),
@@ -70,6 +70,12 @@ pub(super) fn splits(report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
+/// How intervals are computed.
+pub(super) const INTERVALS: &str = "95 % intervals: Wilson's for shares, Student's t for means.";
+/// When figures are compared with published ones.
+pub(super) const COMPARED: &str = "A published figure lies inside or outside of our interval; the difference is in \
+                                   percentage points. They are compared only over the published items and settings.";
+
 /// The columns of [`splits`].
 pub(super) const SPLITS: [&str; 6] = ["configuration", "scoring", "metric", "answered", "correct", "wrong"];
 
@@ -95,14 +101,15 @@ pub(super) fn groups(report: &Report) -> Vec<Vec<String>> {
     for configuration in &report.configurations {
         let mut row = 0;
         for scores in &configuration.scores {
-            for group in scores.metrics.first().map(|metric| metric.groups.as_slice()).unwrap_or_default() {
+            let Some(metric) = scores.metrics.first() else { continue };
+            for group in &metric.groups {
                 let estimate = Some(&group.estimate);
                 rows.push(vec![
                     label(configuration, row),
                     scores.scoring.to_string(),
                     group.group.clone(),
-                    figure(estimate),
-                    interval(estimate),
+                    figure(estimate, metric.unit),
+                    interval(estimate, metric.unit),
                     thousands(items(estimate)),
                 ]);
                 row += 1;
@@ -126,8 +133,18 @@ pub(super) fn usages(report: &Report) -> Vec<Vec<String>> {
     report.configurations.iter().map(row).collect()
 }
 
+/// Everything about the run that is said in lines.
+pub(super) fn lines(report: &Report) -> Vec<String> {
+    std::iter::once(models(report))
+        .chain(wall_time(report))
+        .chain(costs(report))
+        .chain(tools(report))
+        .chain(computing(report))
+        .collect()
+}
+
 /// One line for each configuration whose models cost something, and one for the judge.
-pub(super) fn costs(report: &Report) -> Vec<String> {
+fn costs(report: &Report) -> Vec<String> {
     let line = |configuration: &ConfigurationReport| {
         let cost = configuration.usage.telemetry.cost?;
         let units = thousands(configuration.usage.units);
@@ -153,28 +170,46 @@ fn judged(judge: &JudgeReport) -> String {
     line
 }
 
-/// One line for each configuration with faults: what failed, and what that could make of the figure.
+/// The models by role: `planner a, grounder b`.
+fn models(report: &Report) -> String {
+    let named = report.manifest.models_by_role();
+    let named: Vec<_> = named.iter().map(|(role, names)| format!("{role} {}", names.join(" or "))).collect();
+    format!("models: {}", named.join(", "))
+}
+
+/// How long the run took, and how fast it was; nothing where that was not measured.
+fn wall_time(report: &Report) -> Option<String> {
+    let (items, tokens) = report.throughput()?;
+    let wall = duration(report.seconds?);
+    Some(format!("wall time {wall}: {items:.1} items/s, {tokens:.0} tokens/s"))
+}
+
+/// For each configuration with faults: what failed, what that could make of the figure, and the most frequent messages.
 pub(super) fn faults(report: &Report) -> Vec<String> {
     report
         .configurations
         .iter()
         .filter(|configuration| configuration.ledger.faulted > 0)
-        .map(|configuration| {
+        .flat_map(|configuration| {
             let kinds: Vec<_> =
                 configuration.faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
             let bounds = configuration.main().map_or_else(dash, bounds);
-            format!(
-                "{}: {} faulted ({}); all wrong or all right: {bounds} %",
+            let faulted = thousands(configuration.ledger.faulted);
+            let sum = format!(
+                "{}: {faulted} faulted ({}); all wrong or all right: {bounds}",
                 configuration.label,
-                thousands(configuration.ledger.faulted),
                 kinds.join(", "),
-            )
+            );
+            let message = move |one: &FaultMessage| {
+                format!("{} of {faulted} faulted: {}", thousands(one.count), one.message)
+            };
+            std::iter::once(sum).chain(configuration.fault_messages.iter().map(message))
         })
         .collect()
 }
 
 /// What looked things up and ranked them, where something did: figures with other tools are other figures.
-pub(super) fn tools(report: &Report) -> Vec<String> {
+fn tools(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for planned in &report.manifest.configurations {
         let configuration = &planned.configuration;
@@ -199,7 +234,7 @@ pub(super) fn tools(report: &Report) -> Vec<String> {
 
 /// Where the models were computed, and what it cost to have them take turns: one line for each way in which sessions or
 /// workers did it.
-pub(super) fn computing(report: &Report) -> Vec<String> {
+fn computing(report: &Report) -> Vec<String> {
     let roles: BTreeSet<Role> = report
         .manifest
         .configurations

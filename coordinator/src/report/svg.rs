@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use lumos_benchmarks::Unit;
 use lumos_tasks::Stage;
 
 use super::attribution::Cause;
@@ -61,17 +62,26 @@ pub(super) fn figures(report: &Report) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
     let bottom = 12.0 + ROW * rows as f64;
     let mut svg = String::new();
-    open(&mut svg, bottom + 24.0, "Figures with their 95 % intervals beside published figures");
+    open(
+        &mut svg,
+        bottom + 24.0,
+        "Figures with their 95 % intervals; published figures where they may be compared",
+    );
     axis(&mut svg, 6.0, bottom);
-    let mut y = 12.0 + ROW / 2.0;
+    let mut next = 12.0 + ROW / 2.0;
     for configuration in &report.configurations {
         for (row, scores) in configuration.scores.iter().enumerate() {
+            let y = next;
+            next += ROW;
             if row == 0 {
                 label(&mut svg, y, &configuration.label, "label", 0.0, "start");
             }
             label(&mut svg, y, scores.scoring.name(), "tick", LEFT - 10.0, "end");
-            let Some(metric) = scores.metrics.first() else { continue };
-            for compared in &metric.published {
+            // The axis is in percent.
+            let Some(metric) = scores.metrics.first().filter(|metric| metric.unit == Unit::Percent) else {
+                continue;
+            };
+            for compared in metric.published.iter().filter(|compared| compared.not_compared.is_empty()) {
                 let x = at(compared.percent / 100.0);
                 let _ = write!(
                     svg,
@@ -83,7 +93,11 @@ pub(super) fn figures(report: &Report) -> String {
                 );
             }
             if let Some(estimate) = &metric.estimate {
-                let words = format!("{} %, {}", figure(Some(estimate)), interval(Some(estimate)));
+                let words = format!(
+                    "{}, {}",
+                    figure(Some(estimate), metric.unit),
+                    interval(Some(estimate), metric.unit)
+                );
                 let _ = write!(svg, "<g><title>{}</title>", escaped(&words));
                 if let Some((low, high)) = estimate.interval {
                     let (low, high) = (at(low), at(high));
@@ -100,7 +114,6 @@ pub(super) fn figures(report: &Report) -> String {
                     at(estimate.value)
                 );
             }
-            y += ROW;
         }
     }
     svg.push_str("</svg>");

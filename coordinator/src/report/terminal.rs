@@ -1,19 +1,24 @@
-//! Tables for a terminal.
+//! Tables for a terminal: as wide as it is, wrapped between words.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width};
 
 use crate::words::thousands;
 
 use super::model::Report;
 use super::numbers::{dash, distance, figure, interval, items};
 use super::render::Render;
-use super::rows::{
-    SPLITS, attributions, computing, costs, faults, groups, label, ledgers, splits, tools, usages,
-};
+use super::rows::{SPLITS, attributions, faults, groups, label, ledgers, lines, splits, usages};
+
+/// The narrowest terminal that tables fit.
+const NARROWEST: u16 = 40;
+/// Words up to this length are not broken.
+const LONGEST_WORD: usize = 28;
+/// The longest name of a metric that heads a column.
+const LONGEST_HEADER: usize = 12;
 
 /// Tables of a given width.
 #[derive(Debug, Clone, Copy)]
@@ -24,31 +29,105 @@ pub struct Terminal {
 
 impl Default for Terminal {
     fn default() -> Self {
-        Self { width: 100 }
+        Self { width: 80 }
+    }
+}
+
+/// A table before it is laid out.
+struct Rows<'a> {
+    header: Vec<&'a str>,
+    /// The first column that is aligned to the right.
+    numbers: usize,
+    /// Columns that may be left out if the table is too wide, by their names; the first goes first.
+    spare: &'a [&'a str],
+    /// The column of numbers whose texts may be wrapped if the table is still too wide.
+    wrapped: Option<&'a str>,
+    rows: Vec<Vec<String>>,
+    /// Whether the table is too wide even so.
+    tight: bool,
+}
+
+impl<'a> Rows<'a> {
+    fn new(header: Vec<&'a str>, numbers: usize, rows: Vec<Vec<String>>) -> Self {
+        Self { header, numbers, spare: &[], wrapped: None, rows, tight: false }
+    }
+}
+
+impl Rows<'_> {
+    /// Whether every word has its place.
+    fn fits(&self, width: u16) -> bool {
+        let needed: usize = (0..self.header.len()).map(|column| self.longest_word(column) + 2).sum();
+        needed <= usize::from(width)
+    }
+
+    /// Leaves columns out until every word of the others fits.
+    fn fit(&mut self, width: u16) {
+        for spare in self.spare {
+            if self.fits(width) {
+                return;
+            }
+            if let Some(column) = self.header.iter().position(|name| name == spare) {
+                self.header.remove(column);
+                self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+                self.numbers -= usize::from(column < self.numbers);
+            }
+        }
+        self.tight = !self.fits(width);
+    }
+
+    /// The texts of a column, its name last.
+    fn cells(&self, column: usize) -> impl Iterator<Item = &str> {
+        self.rows.iter().map(move |row| row[column].as_str()).chain([self.header[column]])
+    }
+
+    /// Characters of the longest word of a column that is not broken.
+    fn longest_word(&self, column: usize) -> usize {
+        let name = self.header[column];
+        // A number stays beside its unit.
+        let is_whole = column >= self.numbers && !(self.tight && self.wrapped == Some(name));
+        let length = |text: &str| text.chars().count().min(LONGEST_WORD);
+        let longest = |text: &str| text.split_whitespace().map(length).max().unwrap_or(0);
+        let cells = self.rows.iter().map(|row| &row[column]);
+        let cells = cells.map(|cell| if is_whole { length(cell) } else { longest(cell) });
+        cells.chain([longest(name)]).max().unwrap_or(0)
+    }
+
+    /// The widths of the columns with a blank on both sides: as wide as their texts, or narrower if the table is too wide;
+    /// names of configurations are wrapped first, then the last columns.
+    fn widths(&self, width: u16) -> Vec<u16> {
+        let columns = self.header.len();
+        let mut widths: Vec<usize> = (0..columns)
+            .map(|column| self.cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0) + 2)
+            .collect();
+        for column in std::iter::once(0).chain((1..columns).rev()) {
+            let excess = widths.iter().sum::<usize>().saturating_sub(usize::from(width));
+            widths[column] -= excess.min(widths[column].saturating_sub(self.longest_word(column) + 2));
+        }
+        widths.into_iter().map(|width| u16::try_from(width).unwrap_or(u16::MAX)).collect()
     }
 }
 
 impl Terminal {
-    /// Writes a table whose columns from `numbers` on are aligned to the right.
-    fn table(
-        self,
-        out: &mut dyn Write,
-        header: &[&str],
-        numbers: usize,
-        rows: Vec<Vec<String>>,
-    ) -> io::Result<()> {
+    /// Writes a table.
+    fn table(self, out: &mut dyn Write, mut rows: Rows<'_>) -> io::Result<()> {
+        let width = self.width.max(NARROWEST);
+        rows.fit(width);
+        let widths = rows.widths(width);
         let mut table = Table::new();
         table
             .load_preset(NOTHING)
             .set_style(TableComponent::HeaderLines, '─')
             .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(self.width)
-            .set_header(header.to_vec());
-        for row in rows {
+            .set_width(width)
+            .set_header(rows.header);
+        for row in rows.rows {
             table.add_row(row);
         }
-        for column in table.column_iter_mut().skip(numbers) {
-            column.set_cell_alignment(CellAlignment::Right);
+        for (column, width) in table.column_iter_mut().zip(widths) {
+            if column.index >= rows.numbers {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(width)));
         }
         for line in table.lines() {
             writeln!(out, "{}", line.trim_end())?;
@@ -56,78 +135,108 @@ impl Terminal {
         writeln!(out)
     }
 
+    /// Writes a text after a blank, wrapped between words; what follows the first line is indented.
+    fn text(self, out: &mut dyn Write, text: &str) -> io::Result<()> {
+        let width = usize::from(self.width.max(NARROWEST));
+        let mut line = String::new();
+        for word in text.split_whitespace() {
+            let length = line.chars().count();
+            if length > 3 && length + 1 + word.chars().count() > width {
+                writeln!(out, "{line}")?;
+                line = "  ".to_owned();
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        writeln!(out, "{line}")
+    }
+
     /// The figures, in few columns: a metric other than the main one is named beside its scoring.
     fn figures(self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let mut rows = Vec::new();
-        let (mut mains, mut systems) = (BTreeSet::new(), BTreeSet::new());
+        let mut systems = BTreeSet::new();
+        let mains: BTreeSet<&str> =
+            report.configurations.iter().filter_map(|one| Some(one.main()?.metric.as_str())).collect();
+        // The column is named by the main metric of all, if that is short.
+        let main = mains.first().filter(|main| mains.len() == 1 && main.len() <= LONGEST_HEADER).copied();
         for configuration in &report.configurations {
             let mut row = 0;
             for scores in &configuration.scores {
                 for (index, metric) in scores.metrics.iter().enumerate() {
-                    let named = if index == 0 {
-                        mains.insert(metric.metric.as_str());
+                    let named = if index == 0 && main.is_some() {
                         scores.scoring.to_string()
                     } else {
                         format!("{} {}", scores.scoring, metric.metric)
                     };
                     let compared = metric.published.first();
-                    systems.extend(compared.map(|figure| format!("{} ({})", figure.system, figure.source)));
+                    if let Some(figure) = compared {
+                        let (system, source) = (&figure.system, &figure.source);
+                        systems.insert(format!("{system} {:.1} % ({source})", figure.percent));
+                    }
                     let estimate = metric.estimate.as_ref();
                     rows.push(vec![
                         label(configuration, row),
                         named,
-                        figure(estimate),
-                        interval(estimate).replace(" to ", "–"),
+                        figure(estimate, metric.unit),
+                        interval(estimate, metric.unit).replace(" to ", "–"),
                         thousands(items(estimate)),
-                        compared.map_or_else(dash, |figure| format!("{:.1}", figure.percent)),
+                        compared.map_or_else(dash, |figure| format!("{:.1} %", figure.percent)),
                         compared.map_or_else(dash, distance),
                     ]);
                     row += 1;
                 }
             }
         }
-        let main = if mains.len() == 1 { mains.into_iter().next().unwrap_or("%") } else { "%" };
-        let header = ["configuration", "scoring", main, "95 %", "items", "published", "points"];
-        self.table(out, &header, 2, rows)?;
+        let main = main.unwrap_or("value");
+        let header = vec!["configuration", "scoring", main, "95%", "items", "published", "points"];
+        self.table(
+            out,
+            Rows { spare: &["items", "published"], wrapped: Some("points"), ..Rows::new(header, 2, rows) },
+        )?;
         if !systems.is_empty() {
             let systems: Vec<_> = systems.into_iter().collect();
-            writeln!(out, " published: {}\n", systems.join(", "))?;
+            self.text(out, &format!("published: {}", systems.join(", ")))?;
         }
-        Ok(())
+        writeln!(out)
     }
 }
 
 impl Render for Terminal {
     fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let manifest = &report.manifest;
-        writeln!(out, " run {} ({})\n", manifest.spec.name, manifest.identity.short())?;
+        self.text(out, &format!("run {} ({})", manifest.spec.name, manifest.identity.short()))?;
+        writeln!(out)?;
         self.figures(report, out)?;
-        let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
-        self.table(out, &header, 1, ledgers(report))?;
-        self.table(out, &SPLITS, 3, splits(report))?;
+        let header = vec!["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
+        self.table(out, Rows::new(header, 1, ledgers(report)))?;
+        self.table(out, Rows { spare: &["answered"], ..Rows::new(SPLITS.to_vec(), 3, splits(report)) })?;
         for configuration in &report.configurations {
             if let Err(error) = configuration.ledger.check() {
-                writeln!(out, " THE LEDGER OF {} DOES NOT BALANCE: {error}\n", configuration.label)?;
+                let label = &configuration.label;
+                self.text(out, &format!("THE LEDGER OF {label} DOES NOT BALANCE: {error}"))?;
+                writeln!(out)?;
             }
         }
         let rows = attributions(report);
         if !rows.is_empty() {
-            self.table(out, &["configuration", "came to", "units", "%"], 2, rows)?;
+            let header = vec!["configuration", "came to", "units", "%"];
+            self.table(out, Rows::new(header, 2, rows))?;
         }
         let rows = groups(report);
         if !rows.is_empty() {
-            let header = ["configuration", "scoring", "group", "%", "95 % interval", "items"];
-            self.table(out, &header, 3, rows)?;
+            let header = vec!["configuration", "scoring", "group", "value", "95 % interval", "items"];
+            self.table(out, Rows::new(header, 3, rows))?;
         }
-        let header = ["configuration", "prompt tokens", "reply tokens", "median time", "90 % within"];
-        self.table(out, &header, 1, usages(report))?;
-        for line in
-            faults(report).iter().chain(&costs(report)).chain(&tools(report)).chain(&computing(report))
-        {
-            writeln!(out, " {line}")?;
+        let header = vec!["configuration", "prompt tokens", "reply tokens", "median time", "90 % within"];
+        self.table(out, Rows::new(header, 1, usages(report)))?;
+        for line in faults(report).iter().chain(&lines(report)) {
+            self.text(out, line)?;
         }
         if report.duplicates > 0 {
-            writeln!(out, " {} late outcomes were dropped as duplicates", thousands(report.duplicates))?;
+            self.text(
+                out,
+                &format!("{} late outcomes were dropped as duplicates", thousands(report.duplicates)),
+            )?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 mod computing;
 mod error;
 mod file;
+mod names;
 mod nearest;
 mod partition;
 mod resolve;
@@ -17,6 +18,7 @@ mod values;
 
 pub use computing::MemorySize;
 pub use error::{SpecError, SpecProblem, SpecProblems};
+pub use names::expand_names;
 pub use nearest::nearest;
 pub use partition::{Partition, PartitionError};
 pub use resolve::{BenchmarkFacts, known_benchmarks};

@@ -7,6 +7,7 @@ use lumos_benchmarks::Scoring;
 use lumos_tasks::{Behaviour, ContentHash, Formulation, GenerationSettings, Role, Sampling};
 
 use super::error::{SpecProblem, SpecProblems};
+use super::names::expand_names;
 use super::nearest::nearest;
 use super::resolved::{ItemChoice, Limits, ResolvedModels, ResolvedSpec};
 use super::run_spec::{ModelSet, RunSpec};
@@ -20,6 +21,8 @@ pub struct BenchmarkFacts {
     pub formulations: Vec<Formulation>,
     /// The models that its episodes ask, by formulation.
     pub roles: BTreeMap<Formulation, Vec<Role>>,
+    /// Whether seeds matter even if decoding is greedy.
+    pub draws: bool,
 }
 
 /// The benchmarks this program knows.
@@ -34,6 +37,7 @@ pub fn known_benchmarks() -> Vec<BenchmarkFacts> {
                 .iter()
                 .map(|&formulation| (formulation, benchmark.roles(formulation).to_vec()))
                 .collect(),
+            draws: benchmark.draws(),
         })
         .collect()
 }
@@ -77,6 +81,9 @@ impl RunSpec {
         let models = problems.models(self.models.as_deref(), &formulation, asked);
         let items = problems.items(&self, &tasks);
         let generation = problems.generation(&self);
+        if generation.sampling == Sampling::Greedy {
+            problems.repetitions(&seed, known.iter().filter(|facts| tasks.contains(&facts.name)));
+        }
         let limits = problems.limits(&self);
         if let Some(dtype) = self.dtype.as_deref().filter(|dtype| !DTYPES.contains(dtype)) {
             problems.add("dtype", format!("unknown type `{dtype}`; known are {}", DTYPES.join(", ")));
@@ -166,9 +173,15 @@ impl Problems {
 
     fn tasks(&mut self, tasks: Option<&[String]>, known: &[BenchmarkFacts]) -> Vec<String> {
         let names: Vec<&str> = known.iter().map(|facts| facts.name.as_str()).collect();
-        let tasks = unique(tasks.unwrap_or_default().iter().cloned());
+        let tasks = expand_names(tasks.unwrap_or_default().iter().map(String::as_str), &names);
         if tasks.is_empty() {
-            self.add("tasks", format!("no benchmark is named; known are {}", names.join(", ")));
+            self.add(
+                "tasks",
+                format!(
+                    "no benchmark is named; known are {}; a pattern such as gsm* or all works too",
+                    names.join(", ")
+                ),
+            );
         }
         for task in tasks.iter().filter(|task| !names.contains(&task.as_str())) {
             let hint = match nearest(task, names.iter().copied()) {
@@ -264,6 +277,22 @@ impl Problems {
         tasks.iter().map(|task| (task.clone(), choice(task))).collect()
     }
 
+    /// Greedy decoding gives the same episode under every seed.
+    fn repetitions<'a>(&mut self, seeds: &[u64], tasks: impl Iterator<Item = &'a BenchmarkFacts>) {
+        let same: Vec<&str> = tasks.filter(|facts| !facts.draws).map(|facts| facts.name.as_str()).collect();
+        if seeds.len() > 1 && !same.is_empty() {
+            let given = seeds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+            self.add(
+                "seed",
+                format!(
+                    "greedy decoding computes the same episodes of {} under each of the seeds {given}: pass \
+                     `--temperature 0.7` to sample, or one seed",
+                    same.join(", ")
+                ),
+            );
+        }
+    }
+
     fn generation(&mut self, spec: &RunSpec) -> GenerationSettings {
         let given = &spec.generation;
         let default = GenerationSettings::default();
@@ -345,6 +374,7 @@ mod tests {
                     (formulation, roles)
                 })
                 .collect(),
+            draws: false,
         };
         vec![
             facts("gsm8k", &Formulation::ALL),
@@ -438,6 +468,31 @@ mod tests {
         assert!(refused(RunSpec { limits: late, ..spec(&["gsm8k"]) }).contains("above 0"));
         let empty = RunSpec { seed: Some(Vec::new()), ..spec(&["gsm8k"]) };
         assert!(refused(empty).contains("seed: the list is empty"));
+    }
+
+    #[test]
+    fn repetitions_need_sampling() {
+        let seeded = |task: &str, temperature| RunSpec {
+            seed: Some(vec![0, 1, 2]),
+            generation: GenerationSpec { temperature, ..GenerationSpec::default() },
+            ..spec(&[task])
+        };
+        let message = refused(seeded("gsm8k", None));
+        assert!(
+            message.starts_with("seed: greedy decoding computes the same episodes of gsm8k"),
+            "{message}"
+        );
+        assert!(message.contains("seeds 0,1,2: pass `--temperature 0.7`"), "{message}");
+        assert!(refused(seeded("gsm8k", Some(0.0))).contains("one seed"));
+        let sampled = seeded("gsm8k", Some(0.7)).resolve_against(&known()).unwrap();
+        assert_eq!(sampled.seed, [0, 1, 2]);
+        // The same seed twice is one repetition, and a benchmark that draws has several.
+        let twice = RunSpec { seed: Some(vec![3, 3]), ..spec(&["gsm8k"]) };
+        assert_eq!(twice.resolve_against(&known()).unwrap().seed, [3]);
+        let draws = BenchmarkFacts { draws: true, ..known().remove(0) };
+        assert_eq!(seeded("gsm8k", None).resolve_against(&[draws]).unwrap().seed.len(), 3);
+        let drawing: Vec<_> = known_benchmarks().into_iter().filter(|facts| facts.draws).collect();
+        assert_eq!(drawing.iter().map(|facts| facts.name.as_str()).collect::<Vec<_>>(), ["mind2web"]);
     }
 
     #[test]

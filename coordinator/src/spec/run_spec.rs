@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use lumos_benchmarks::Scoring;
+use lumos_benchmarks::{PublishedItems, Scoring};
 use lumos_tasks::{Behaviour, Formulation, Placement, Role, Swap};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -154,6 +154,18 @@ impl ModelSet {
         own.as_deref().or(self.model.as_deref())
     }
 
+    /// The same set with every name changed.
+    #[must_use]
+    pub fn map_names(self, change: impl Fn(String) -> String) -> Self {
+        Self {
+            model: self.model.map(&change),
+            planner: self.planner.map(&change),
+            grounder: self.grounder.map(&change),
+            answerer: self.answerer.map(&change),
+            qa: self.qa.map(&change),
+        }
+    }
+
     fn merge(self, over: Self) -> Self {
         Self {
             model: over.model.or(self.model),
@@ -206,11 +218,10 @@ pub enum Preset {
 impl Preset {
     /// How many items, from the first on, the publication evaluated; `None` for all.
     pub fn first_items(self, benchmark: &str) -> Option<u64> {
-        match (self, benchmark) {
-            (Self::Paper, "hotpotqa") => Some(1000),
-            (Self::Paper, "strategyqa") => Some(300),
-            (Self::Paper, "webshop") => Some(500),
-            (Self::Paper, _) => None,
+        let Self::Paper = self;
+        match lumos_benchmarks::find(benchmark)?.published_items()? {
+            PublishedItems::First(count) => Some(count),
+            PublishedItems::All(_) => None,
         }
     }
 }

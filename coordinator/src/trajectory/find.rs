@@ -2,7 +2,7 @@
 
 use lumos_tasks::{Item, UnitId};
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Record};
+use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
 use crate::manifest::{Manifest, PlannedConfiguration};
 use crate::walk::unit_of;
 
@@ -29,7 +29,7 @@ const DIGITS: usize = 6;
 /// If the record cannot be read.
 pub fn find<'a>(
     manifest: &'a Manifest,
-    checkpoint: &Checkpoint,
+    checkpoint: &CheckpointReader,
     asked: &str,
     keeps: impl Fn(&PlannedConfiguration) -> bool,
 ) -> Result<Vec<Found<'a>>, CheckpointError> {

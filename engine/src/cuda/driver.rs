@@ -354,7 +354,7 @@ mod tests {
     fn the_kernels_compile_for_every_architecture_and_type() {
         // SAFETY: opening the library runs nothing but its own initialisation.
         if !unsafe { nvrtc::sys::is_culib_present() } {
-            eprintln!("skipped: libnvrtc.so is not there");
+            lumos_capabilities::skip(lumos_capabilities::Capability::Nvrtc, "libnvrtc.so not found");
             return;
         }
         for architecture in ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"] {

@@ -54,7 +54,7 @@ impl Emulator {
         let (programs, sanitized) = match BUILT.get_or_init(build) {
             Ok((programs, sanitized)) => (programs, *sanitized),
             Err(reason) => {
-                eprintln!("skipped: the kernels are not checked, {reason}");
+                lumos_capabilities::skip(lumos_capabilities::Capability::Cxx, reason);
                 return None;
             }
         };

@@ -6,7 +6,6 @@ use serde::Deserialize;
 
 use super::folder::ModelFolder;
 use crate::error::LoadError;
-use crate::options::DType;
 
 /// Architectures that are Llama's forward pass.
 const ARCHITECTURES: [&str; 2] = ["LlamaForCausalLM", "MistralForCausalLM"];
@@ -27,8 +26,6 @@ pub(crate) struct ModelConfig {
     pub(crate) norm_epsilon: f64,
     pub(crate) rope_theta: f64,
     pub(crate) rope_scaling: RopeScaling,
-    /// Type that the rotary frequencies are rounded to.
-    pub(crate) rope_dtype: DType,
     pub(crate) sliding_window: Option<usize>,
     pub(crate) tied_embeddings: bool,
     /// Longest sequence in tokens.
@@ -218,7 +215,6 @@ impl ModelConfig {
             norm_epsilon: raw.rms_norm_eps.unwrap_or(1e-6),
             rope_theta,
             rope_scaling,
-            rope_dtype: DType::F32,
             sliding_window: raw.sliding_window.filter(|window| *window > 0),
             tied_embeddings: raw.tie_word_embeddings,
             context_length: raw.max_position_embeddings.unwrap_or(2048),

@@ -1,4 +1,5 @@
-//! Memory-mapped files: the engine's only unsafe code.
+//! Memory-mapped files. The engine's other unsafe code is in `model/simd` (vector kernels) and `cuda/driver` (CUDA's
+//! functions); every other module is safe Rust, which the lint `unsafe_code` of the crate holds.
 #![allow(unsafe_code)]
 
 use std::fs::File;

@@ -22,7 +22,7 @@ use crate::error::LoadError;
 use crate::footprint::Footprint;
 use crate::memory::Reservation;
 use crate::model::Matrices;
-use crate::options::{DType, LoadOptions, ModelSource, RotaryPrecision};
+use crate::options::{DType, LoadOptions, ModelSource};
 use crate::tokenizer::Tokenizer;
 use adapter::Adapter;
 use config::ModelConfig;
@@ -138,11 +138,6 @@ impl Opened {
         }
     }
 
-    /// Whether it is one GGUF file.
-    pub(crate) fn is_gguf(&self) -> bool {
-        matches!(self.files, Files::Gguf(_))
-    }
-
     /// What computes the same has the same: a hash of shape, tokenizer and weights, wherever they lie.
     pub(crate) fn content(&self, files: &[WeightFile]) -> String {
         let mut hasher = Sha256::new();
@@ -185,14 +180,6 @@ impl Opened {
         Ok((rows, matrices))
     }
 
-    /// Has the rotary frequencies rounded as asked for.
-    pub(crate) fn round_rotary(&mut self, precision: RotaryPrecision) {
-        // What a GGUF file computes is defined by llama.cpp, which has the frequencies in float32.
-        if precision == RotaryPrecision::Stored && !self.is_gguf() {
-            self.config.rope_dtype = self.weights.stored_dtype(EMBEDDING);
-        }
-    }
-
     /// Reads the weights; `options` name the device itself, not [`DeviceName::Auto`](crate::DeviceName::Auto).
     /// `files` is [`weight_files`](Self::weight_files) where that is known already.
     pub(crate) fn load(
@@ -210,13 +197,15 @@ impl Opened {
         }
         let (model, weight_files) = std::thread::scope(|scope| {
             let opened = &self;
-            let hashes =
-                scope.spawn(move || files.map_or_else(|| opened.weight_files(options.hash_weights), Ok));
+            let hashes = std::thread::Builder::new()
+                .spawn_scoped(scope, move || {
+                    files.map_or_else(|| opened.weight_files(options.hash_weights), Ok)
+                })
+                .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
             let model = Backend::load(&self.config, &self.weights, options, weight_bytes)?;
             let failed = |_| LoadError::Thread { reason: "hashing the weights failed".to_owned() };
             Ok::<_, LoadError>((model, hashes.join().map_err(failed)??))
         })?;
-        self.round_rotary(options.rotary_precision);
         if let Some(limit) = options.max_sequence_length {
             self.config.context_length = self.config.context_length.min(limit);
         }

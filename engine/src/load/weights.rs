@@ -16,7 +16,6 @@ use super::quantized::QuantizedMatrix;
 use super::{mapped, random};
 use crate::error::LoadError;
 use crate::model::{Matrix, QuantizedFormat};
-use crate::options::DType;
 
 /// All tensors of a checkpoint.
 pub(crate) struct Weights {
@@ -69,17 +68,6 @@ impl WeightSource {
             }
             Self::Random { shapes, .. } => shapes.get(name).cloned().unwrap_or_default(),
             Self::Gguf(tensors) => tensors.shape(name).unwrap_or_default().to_vec(),
-        }
-    }
-
-    fn dtype(&self, name: &str) -> Option<CandleType> {
-        match self {
-            Self::Mapped { metadata, .. } | Self::Memory { metadata, .. } => {
-                CandleType::try_from(metadata.info(name)?.dtype).ok()
-            }
-            Self::Pickle { tensors, .. } => tensors.tensor_infos().get(name).map(|info| info.dtype),
-            Self::Random { .. } => Some(CandleType::BF16),
-            Self::Gguf(tensors) => tensors.dtype(name),
         }
     }
 
@@ -244,16 +232,6 @@ impl Weights {
     pub(crate) fn invalid(&self, name: &str, error: &candle_core::Error) -> LoadError {
         let file = self.tensors.get(name).map_or(&*self.place, |index| self.files[*index].path()).to_owned();
         LoadError::InvalidWeights { file, reason: format!("tensor {name}: {error}") }
-    }
-
-    /// The type that a tensor is stored in, or the nearest that [`DType`] has.
-    pub(crate) fn stored_dtype(&self, name: &str) -> DType {
-        let stored = self.tensors.get(name).map(|index| self.files[*index].dtype(name));
-        match stored.flatten() {
-            Some(CandleType::BF16) => DType::Bf16,
-            Some(CandleType::F16) => DType::F16,
-            _ => DType::F32,
-        }
     }
 
     /// How the matrices are stored where any is quantized: ggml's types, the one of most values first.

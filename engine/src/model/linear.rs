@@ -220,6 +220,7 @@ pub(crate) fn to_f32(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
 #[cfg(test)]
 mod tests {
     use half::{bf16, f16};
+    use lumos_capabilities::{Capability, skip_part};
     use proptest::prelude::*;
     use pulp::Arch;
 
@@ -289,6 +290,42 @@ mod tests {
         }
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever bits weights and inputs have, every path that does not round gives what the scalar one gives.
+        #[test]
+        fn every_exact_path_equals_the_scalar_one_on_any_bits(
+            rows in 1usize..=26, inputs in 1usize..600, outputs in 1usize..80, odd in 0usize..5, seed in any::<u64>(),
+        ) {
+            let mut random = crate::fixtures::Uniform::new(seed);
+            let mut numbers = |count: usize| {
+                let mut values = random.values(count, 1e3);
+                for _ in 0..odd {
+                    let bits = random.below(1 << 16) << 16 | random.below(1 << 16);
+                    values[random.below(count)] = f32::from_bits(bits as u32);
+                }
+                values
+            };
+            let (weight, input) = (numbers(inputs * outputs), numbers(rows * inputs));
+            let tensor = Tensor::from_slice(&weight, (outputs, inputs), &Device::Cpu).unwrap();
+            for dtype in DTYPES {
+                let of_path = |path| {
+                    let layer = Linear::new(std::slice::from_ref(&tensor), dtype).unwrap().with_path(path)?;
+                    Some(product(&layer, &input, rows, false))
+                };
+                let scalar = of_path(Path::Portable).unwrap();
+                for path in Path::ALL.into_iter().filter(|path| !path.rounds()) {
+                    let Some(found) = of_path(path) else { continue };
+                    for (place, (found, scalar)) in found.iter().zip(&scalar).enumerate() {
+                        let same = found.to_bits() == scalar.to_bits() || found.is_nan() && scalar.is_nan();
+                        prop_assert!(same, "{} {:?}: {} instead of {} at {}", path, dtype, found, scalar, place);
+                    }
+                }
+            }
+        }
+    }
+
     /// A row's result at every place of batches of every size that a step may have.
     #[test]
     fn a_row_does_not_depend_on_its_place_in_the_batch() {
@@ -301,7 +338,7 @@ mod tests {
             for path in Path::ALL {
                 let layer = Linear::new(std::slice::from_ref(&tensor), dtype).unwrap();
                 let Some(layer) = layer.with_path(path) else {
-                    println!("skipped: {path} is not there for {dtype:?}");
+                    skip_part(Capability::InstructionSet, &format!("{path} for {dtype:?}"));
                     continue;
                 };
                 let alone = product(&layer, &row, 1, false);
@@ -332,7 +369,7 @@ mod tests {
         for path in Path::ALL {
             let layer = Linear::new(std::slice::from_ref(&tensor), DType::Bf16).unwrap();
             let Some(layer) = layer.with_path(path) else {
-                println!("skipped: {path} is not there");
+                skip_part(Capability::InstructionSet, &path.to_string());
                 continue;
             };
             let result = product(&layer, &input, rows, false);

@@ -3,6 +3,7 @@
 mod aligned;
 mod attention;
 mod elementwise;
+pub(crate) mod fuzzing;
 mod kernel;
 mod linear;
 mod llama;

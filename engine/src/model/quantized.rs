@@ -201,6 +201,40 @@ mod tests {
         }
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        /// Whatever bytes a file holds and whatever numbers go in, every path gives what the scalar one gives.
+        #[test]
+        fn every_path_equals_the_scalar_one_on_any_bits(
+            rows in 1usize..=13, blocks in 1usize..4, outputs in 1usize..70, seed in any::<u64>(),
+        ) {
+            let inputs = 256 * blocks;
+            let mut random = crate::fixtures::Uniform::new(seed);
+            let mut input = random.values(rows * inputs, 1e4);
+            for _ in 0..random.below(4) {
+                let bits = random.below(1 << 16) << 16 | random.below(1 << 16);
+                input[random.below(rows * inputs)] = f32::from_bits(bits as u32);
+            }
+            for (format, dtype) in FORMATS {
+                let bytes = outputs * inputs / dtype.block_size() * dtype.type_size();
+                let stored: Vec<u8> = (0..bytes).map(|_| random.below(256) as u8).collect();
+                let of_path = |path| {
+                    let layer = QuantizedPanels::new(format, inputs, &[&stored]).with_path(path)?;
+                    Some(product(&layer, &input, rows, false))
+                };
+                let scalar = of_path(QuantizedPath::Portable).unwrap();
+                for path in QuantizedPath::ALL {
+                    let Some(found) = of_path(path) else { continue };
+                    for (place, (found, scalar)) in found.iter().zip(&scalar).enumerate() {
+                        let same = found.to_bits() == scalar.to_bits() || found.is_nan() && scalar.is_nan();
+                        prop_assert!(same, "{} {:?}: {} instead of {} at {}", path, format, found, scalar, place);
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn stretches_of_short_blocks_and_stacked_matrices_agree_with_whole_ones() {
         // 288 inputs: a stretch of eight blocks of Q8_0 and one of a single block.

@@ -1,9 +1,9 @@
 //! Rotary position embedding, half-split as Hugging Face's Llama has it.
-
-use half::{bf16, f16};
+//!
+//! Frequencies, cosines and sines are float32 whatever type the checkpoint stores its weights in, as `from_pretrained` of
+//! transformers and llama.cpp compute them; `docs/fidelity.md` has the comparison.
 
 use crate::load::config::{ModelConfig, RopeScaling};
-use crate::options::DType;
 
 /// Cosines and sines, position by position, computed as far as they were needed.
 pub(crate) struct RotaryTable {
@@ -14,12 +14,7 @@ pub(crate) struct RotaryTable {
 
 impl RotaryTable {
     pub(crate) fn new(config: &ModelConfig) -> Self {
-        let round = |value: f32| match config.rope_dtype {
-            DType::F32 => value,
-            DType::Bf16 => bf16::from_f32(value).to_f32(),
-            DType::F16 => f16::from_f32(value).to_f32(),
-        };
-        Self { frequencies: frequencies(config).into_iter().map(round).collect(), table: Vec::new() }
+        Self { frequencies: frequencies(config), table: Vec::new() }
     }
 
     /// Extends the table to `length` positions.

@@ -35,9 +35,14 @@ pub(crate) struct BytePairs<'a> {
 
 pub(super) fn build(pairs: &BytePairs<'_>) -> Result<Tokenizer, Error> {
     let BytePairs { pieces, merges, splitting } = pairs;
+    let longest = pieces.iter().map(|piece| piece.text.len()).max().unwrap_or(0);
     let merges = merges.iter().map(|merge| {
         let (left, right) =
             merge.split_once(' ').ok_or_else(|| format!("merge {merge:?} has no two parts"))?;
+        // The crate panics.
+        if left.len() + right.len() > longest {
+            return Err(format!("merge {merge:?}: the result is not in the vocabulary").into());
+        }
         Ok((left.to_owned(), right.to_owned()))
     });
     let merges = merges.collect::<Result<Vec<_>, Error>>()?;
@@ -66,4 +71,27 @@ pub(super) fn build(pairs: &BytePairs<'_>) -> Result<Tokenizer, Error> {
     tokenizer.add_special_tokens(added(Kind::Control, true))?;
     tokenizer.add_tokens(added(Kind::UserDefined, false))?;
     Ok(tokenizer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_merges_are_refused() {
+        let pieces = ["a", "b", "c", "ab"].map(|text| StoredPiece { text, score: 0.0, kind: 1 });
+        let built = |merge: &'static str| {
+            build(&BytePairs { pieces: pieces.to_vec(), merges: vec![merge], splitting: Splitting::Gpt2 })
+        };
+        assert!(built("a b").is_ok());
+        for (merge, reason) in [
+            ("ab c", "not in the vocabulary"),
+            ("b a", "vocabulary"),
+            ("d a", "vocabulary"),
+            ("ab", "two parts"),
+        ] {
+            let error = built(merge).err().unwrap_or_else(|| panic!("{merge}")).to_string();
+            assert!(error.contains(reason), "{merge}: {error}");
+        }
+    }
 }

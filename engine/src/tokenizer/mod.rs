@@ -1,6 +1,7 @@
 //! Text to ids and back.
 
 mod byte_pairs;
+mod check;
 mod pairs;
 mod sentencepiece;
 
@@ -11,6 +12,7 @@ use sha2::{Digest, Sha256};
 use tokenizers::AddedToken;
 
 pub(crate) use self::byte_pairs::{BytePairs, Splitting};
+use self::check::{caught, check};
 pub(crate) use self::pairs::PairTokenizer;
 use crate::error::{GenerateError, LoadError};
 
@@ -22,6 +24,7 @@ pub struct Tokenizer {
     sha256: String,
     newline: Option<u32>,
     id_limit: usize,
+    longest_token: Option<usize>,
 }
 
 /// A piece as GGUF files hold it.
@@ -46,13 +49,13 @@ impl Tokenizer {
     /// What stands in for the tokenizer of a model that has none.
     pub(crate) fn none() -> Self {
         let sha256 = hex::encode(Sha256::digest(b""));
-        Self { inner: None, file: PathBuf::new(), sha256, newline: None, id_limit: 0 }
+        Self { inner: None, file: PathBuf::new(), sha256, newline: None, id_limit: 0, longest_token: None }
     }
 
     /// Parses tokenizer.json; `file` is what errors name.
     pub fn from_json(bytes: &[u8], file: &Path) -> Result<Self, LoadError> {
-        let inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| invalid(file, &error))?;
-        Self::new(inner, bytes, file)
+        check(bytes).map_err(|reason| invalid(file, &reason))?;
+        Self::new(built(|| tokenizers::Tokenizer::from_bytes(bytes), file)?, bytes, file)
     }
 
     /// Builds the tokenizer that the SentencePiece model describes, as the Llama tokenizers of the hub do:
@@ -64,7 +67,7 @@ impl Tokenizer {
         special: Option<(Vec<u8>, PathBuf)>,
         file: &Path,
     ) -> Result<Self, LoadError> {
-        let mut inner = sentencepiece::build(model).map_err(|error| invalid(file, &*error))?;
+        let mut inner = built(|| sentencepiece::build(model), file)?;
         if let Some((bytes, path)) = added {
             let special = special.map(|(bytes, path)| special_tokens(&bytes, &path)).transpose()?;
             add_tokens(&mut inner, &bytes, &path, special.as_deref())?;
@@ -83,21 +86,28 @@ impl Tokenizer {
 
     /// The tokenizer of some byte pairs; its hash is that of the tokenizer.json that they make.
     pub(crate) fn from_byte_pairs(pairs: &BytePairs<'_>, file: &Path) -> Result<Self, LoadError> {
-        let inner = byte_pairs::build(pairs).map_err(|error| invalid(file, &*error))?;
+        let inner = built(|| byte_pairs::build(pairs), file)?;
         let json = inner.to_string(false).map_err(|error| invalid(file, &error))?;
         Self::new(inner, json.as_bytes(), file)
     }
 
     fn new(mut inner: tokenizers::Tokenizer, bytes: &[u8], file: &Path) -> Result<Self, LoadError> {
-        inner.with_truncation(None).map_err(|error| invalid(file, &error))?;
-        inner.with_padding(None);
-        let id_limit = inner.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
+        let counted = caught(|| {
+            inner.with_truncation(None)?;
+            inner.with_padding(None);
+            let vocabulary = inner.get_vocab(true);
+            let highest = vocabulary.values().max().map_or(0, |id| *id as usize + 1);
+            Ok::<_, tokenizers::Error>((highest, vocabulary.keys().map(String::len).max()))
+        });
+        let (id_limit, longest_token) =
+            counted.map_err(|reason| invalid(file, &reason))?.map_err(|error| invalid(file, &error))?;
         let mut tokenizer = Self {
             inner: Some(inner),
             file: file.to_owned(),
             sha256: hex::encode(Sha256::digest(bytes)),
             newline: None,
             id_limit,
+            longest_token,
         };
         let newline = tokenizer.encode("\n").map_err(|error| invalid(file, &error))?;
         tokenizer.newline = newline.last().copied();
@@ -107,12 +117,8 @@ impl Tokenizer {
     /// The ids of a raw text; no special tokens are added.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
         let none = || GenerateError::Tokenizer("the model has no tokenizer; give token ids".to_owned());
-        self.inner
-            .as_ref()
-            .ok_or_else(none)?
-            .encode_fast(text, false)
-            .map(|encoding| encoding.get_ids().to_vec())
-            .map_err(|error| GenerateError::Tokenizer(error.to_string()))
+        let inner = self.inner.as_ref().ok_or_else(none)?;
+        ids(|| inner.encode_fast(text, false))
     }
 
     /// What encodes pairs of texts with this tokenizer's special tokens, in at most `longest` ids.
@@ -124,7 +130,9 @@ impl Tokenizer {
     /// The text of some ids, special tokens skipped.
     pub fn decode(&self, ids: &[u32]) -> Result<String, GenerateError> {
         let Some(inner) = &self.inner else { return Ok(String::new()) };
-        inner.decode(ids, true).map_err(|error| GenerateError::Tokenizer(error.to_string()))
+        caught(|| inner.decode(ids, true))
+            .map_err(GenerateError::Tokenizer)?
+            .map_err(|error| GenerateError::Tokenizer(error.to_string()))
     }
 
     /// The last id of the encoding of `"\n"`, if that has any.
@@ -135,6 +143,12 @@ impl Tokenizer {
     /// The id of a piece, added tokens included.
     pub fn id(&self, piece: &str) -> Option<u32> {
         self.inner.as_ref()?.token_to_id(piece)
+    }
+
+    /// Bytes of the longest text in the vocabulary, added tokens included; `None` without a tokenizer. A text of more
+    /// than `n` times as many bytes has more than `n` tokens.
+    pub fn longest_token(&self) -> Option<usize> {
+        self.longest_token
     }
 
     /// One more than the highest id.
@@ -151,6 +165,30 @@ impl Tokenizer {
     pub fn file(&self) -> &Path {
         &self.file
     }
+}
+
+/// The tokenizer of a SentencePiece model: the entry point of a fuzz target.
+///
+/// # Errors
+/// When the model is damaged.
+pub fn fuzz_sentencepiece(model: &[u8]) -> Result<Tokenizer, LoadError> {
+    Tokenizer::from_sentencepiece(model, None, None, Path::new("tokenizer.model"))
+}
+
+/// The tokenizer that the crate builds out of a file.
+fn built(
+    build: impl FnOnce() -> tokenizers::Result<tokenizers::Tokenizer>,
+    file: &Path,
+) -> Result<tokenizers::Tokenizer, LoadError> {
+    caught(build).map_err(|reason| invalid(file, &reason))?.map_err(|error| invalid(file, &error))
+}
+
+/// The ids of what the crate encodes.
+fn ids(encode: impl FnOnce() -> tokenizers::Result<tokenizers::Encoding>) -> Result<Vec<u32>, GenerateError> {
+    let encoding = caught(encode).map_err(GenerateError::Tokenizer)?;
+    encoding
+        .map(|encoding| encoding.get_ids().to_vec())
+        .map_err(|error| GenerateError::Tokenizer(error.to_string()))
 }
 
 fn invalid(file: &Path, reason: &dyn std::fmt::Display) -> LoadError {

@@ -26,9 +26,6 @@ impl PairTokenizer {
 
     /// The ids of two texts.
     pub(crate) fn encode(&self, first: &str, second: &str) -> Result<Vec<u32>, GenerateError> {
-        let encoding = self.inner.encode_fast((first, second), true);
-        encoding
-            .map(|encoding| encoding.get_ids().to_vec())
-            .map_err(|error| GenerateError::Tokenizer(error.to_string()))
+        super::ids(|| self.inner.encode_fast((first, second), true))
     }
 }

@@ -20,11 +20,7 @@ pub struct Case {
 
 /// A reference model, if there are any on this machine.
 pub fn folder(name: &str) -> Option<PathBuf> {
-    let Some(shared) = std::env::var_os("LUMOS_SHARED") else {
-        eprintln!("skipped: LUMOS_SHARED is not set");
-        return None;
-    };
-    Some(Path::new(&shared).join("golden/engine").join(name))
+    Some(lumos_capabilities::shared("golden/engine")?.join(name))
 }
 
 /// Its cases.

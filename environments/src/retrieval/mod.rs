@@ -14,5 +14,11 @@ pub use library::{Library, LibraryBuilder, Listed};
 pub use stem::{lucene_stem, stem};
 pub use words::{is_stop_word, words};
 
+/// The pages that HotpotQA's shipped samples can be answered from: JSON lines of `title` and `text`.
+pub const HOTPOTQA_PAGES: &str = include_str!("../../samples/hotpotqa_pages.jsonl");
+
+/// The pages that StrategyQA's shipped samples can be answered from: JSON lines of `title` and `text`.
+pub const STRATEGYQA_PAGES: &str = include_str!("../../samples/strategyqa_pages.jsonl");
+
 /// Raised when rankings change, so that results under old and new ones are not mixed.
 pub const VERSION: u32 = 1;

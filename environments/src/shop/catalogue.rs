@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use super::price::Pricing;
 use super::product::Product;
+use crate::lines::LineReader;
 
 /// Longer ids are left out.
 const LONGEST_ASIN: usize = 10;
@@ -256,12 +257,10 @@ impl Stock {
         let beside = Beside { attributes, ..Beside::default() };
         let mut reader = Reader::new(beside);
         let mut stock = Self::default();
-        for (number, line) in documents.lines().enumerate() {
-            let line = line.map_err(CatalogueError::Unreadable)?;
-            if line.trim().is_empty() {
-                continue;
-            }
-            let bad = |problem: String| CatalogueError::Product { line: number + 1, problem };
+        for line in LineReader::new(documents) {
+            let (number, line) = line.map_err(CatalogueError::Unreadable)?;
+            let line_number = usize::try_from(number).unwrap_or(usize::MAX);
+            let bad = |problem: String| CatalogueError::Product { line: line_number, problem };
             let record = serde_json::from_str(&line).map_err(|error| bad(error.to_string()))?;
             stock.entries.extend(reader.read(record).map_err(|error| bad(error.to_string()))?);
         }

@@ -96,7 +96,7 @@ mod pairs {
 }
 
 /// Where goals come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GoalMode {
     /// Instructions made from attributes, one goal for each combination of options. Lumos evaluates these.
     Synthetic,

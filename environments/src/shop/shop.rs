@@ -16,7 +16,7 @@ use super::shelf::{Shelf, ShelfBuilder};
 pub const MOST_FOUND: usize = 50;
 
 /// Raised when the shop changes what it shows or pays, so that results under old and new ones are not mixed.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What the original raises where it does not go on; an episode ends there.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -92,7 +92,45 @@ const WORDS: [&str; 12] = [
 ];
 
 /// Databases of the server itself.
-const SYSTEM: [&str; 3] = ["MYSQL", "PERFORMANCE_SCHEMA", "SYS"];
+const SYSTEM: [&str; 4] = ["MYSQL", "PERFORMANCE_SCHEMA", "SYS", "NDBINFO"];
+
+/// Tables of `information_schema` that describe tables. The others describe the server: its variables, processes,
+/// accounts and files.
+const DESCRIPTIONS: [&str; 12] = [
+    "CHARACTER_SETS",
+    "CHECK_CONSTRAINTS",
+    "COLLATIONS",
+    "COLUMNS",
+    "KEY_COLUMN_USAGE",
+    "PARTITIONS",
+    "REFERENTIAL_CONSTRAINTS",
+    "SCHEMATA",
+    "STATISTICS",
+    "TABLES",
+    "TABLE_CONSTRAINTS",
+    "VIEWS",
+];
+
+/// What `SHOW` may describe, behind `FULL` and `EXTENDED`. The others describe the server: `VARIABLES`, `STATUS`,
+/// `PROCESSLIST`, `GRANTS`, `ENGINE` and their like.
+const SHOWN: [&str; 16] = [
+    "TABLES",
+    "TABLE",
+    "COLUMNS",
+    "FIELDS",
+    "INDEX",
+    "INDEXES",
+    "KEYS",
+    "CREATE",
+    "DATABASES",
+    "SCHEMAS",
+    "WARNINGS",
+    "ERRORS",
+    "COUNT",
+    "CHARACTER",
+    "COLLATION",
+    "TRIGGERS",
+];
 
 /// Looks at a statement.
 ///
@@ -131,22 +169,25 @@ pub fn check(statement: &str) -> Result<Kind, String> {
     };
     match first.as_str() {
         "USE" => Ok(Kind::Use(named(pieces.get(start + 1).copied()))),
-        "SHOW"
-            if matches!(
-                word(1).as_str(),
-                "GRANTS" | "PROCESSLIST" | "MASTER" | "BINARY" | "SLAVE" | "REPLICA"
-            ) =>
-        {
-            Err("SHOW tells of this database only".to_owned())
+        "SHOW" => {
+            let object = (1..3).find(|at| !matches!(word(*at).as_str(), "FULL" | "EXTENDED")).unwrap_or(3);
+            let is_shown = SHOWN.contains(&word(object).as_str());
+            let is_table = matches!(word(object + 1).as_str(), "TABLE" | "VIEW" | "DATABASE" | "SCHEMA");
+            if is_shown && (word(object) != "CREATE" || is_table) {
+                Ok(Kind::Read)
+            } else {
+                Err("SHOW describes databases, tables, columns and indexes only".to_owned())
+            }
         }
-        "SET" if word(1).starts_with('@') && !word(1).starts_with("@@") => Ok(Kind::Read),
-        "SET" => Err("SET changes variables of your own only, like @x".to_owned()),
+        "SET" if sets_one_variable(pieces.get(start + 1..).unwrap_or_default()) => Ok(Kind::Read),
+        "SET" => Err("SET changes one variable of your own, like @x = 1".to_owned()),
         "CREATE" | "DROP" | "ALTER" if !OBJECTS.contains(&word(1).as_str()) => {
             Err(format!("{first} is carried out on tables and indexes only"))
         }
         "CREATE" | "ALTER" if pieces.iter().any(|piece| is_word(piece, "ENGINE")) => {
             Err("Tables have the usual engine only".to_owned())
         }
+        "CREATE" | "ALTER" if has_partitions(&pieces) => Err("Tables with partitions are refused".to_owned()),
         "BEGIN" if pieces.len() > start + 1 && !is_word_at(&pieces, start + 1, "WORK") => {
             Err("BEGIN starts a transaction only".to_owned())
         }
@@ -228,6 +269,12 @@ fn inner(pieces: &[Token<'_>]) -> Result<(), String> {
         if qualifies && !is_part && SYSTEM.contains(&upper.as_str()) {
             return Err(format!("The database {text} is refused"));
         }
+        if qualifies && !is_part && upper == "INFORMATION_SCHEMA" {
+            let table = named(pieces.get(at + 2).copied()).to_ascii_uppercase();
+            if !DESCRIPTIONS.contains(&table.as_str()) {
+                return Err(format!("The table information_schema.{table} is refused"));
+            }
+        }
         if is_bare && upper.starts_with("@@") {
             return Err("Variables of the server are refused".to_owned());
         }
@@ -236,6 +283,39 @@ fn inner(pieces: &[Token<'_>]) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whether what follows `SET` is one assignment to a user's variable. A second one could be of any kind: `SET @x = 1,
+/// PASSWORD = …`, `SET @x = 1, sql_mode = …`.
+fn sets_one_variable(pieces: &[Token<'_>]) -> bool {
+    let [Token::Word(name), rest @ ..] = pieces else { return false };
+    let is_own = name.strip_prefix('@').is_some_and(|name| !name.is_empty() && !name.contains('@'));
+    let ([Token::Symbol('='), value @ ..] | [Token::Symbol(':'), Token::Symbol('='), value @ ..]) = rest
+    else {
+        return false;
+    };
+    is_own && at_depth_0(value).all(|piece| *piece != Token::Symbol(','))
+}
+
+/// Whether a table's definition divides it into partitions, each a file of its own. The word is allowed within
+/// parentheses, where it belongs to a window: `OVER (PARTITION BY a)`.
+fn has_partitions(pieces: &[Token<'_>]) -> bool {
+    at_depth_0(pieces).any(|piece| {
+        ["PARTITION", "PARTITIONS", "SUBPARTITION", "PARTITIONING"].iter().any(|word| is_word(piece, word))
+    })
+}
+
+/// The pieces outside of parentheses. A closing one too many counts as outside.
+fn at_depth_0<'p, 'a>(pieces: &'p [Token<'a>]) -> impl Iterator<Item = &'p Token<'a>> {
+    let mut depth = 0u32;
+    pieces.iter().filter(move |piece| {
+        match piece {
+            Token::Symbol('(') => depth += 1,
+            Token::Symbol(')') => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        depth == 0
+    })
 }
 
 /// Whether a word that is refused stands where a column's name would: between the likes of `SELECT`, `,` and `FROM`.
@@ -287,6 +367,11 @@ mod tests {
             ("select t.sleep, mysql from t", Kind::Read),
             ("SELEC 1", Kind::Read),
             ("SET @x = 5", Kind::Read),
+            ("SET @x := (SELECT MAX(a) FROM t WHERE a IN (1, 2))", Kind::Read),
+            ("show full columns from t", Kind::Read),
+            ("SHOW CREATE TABLE t", Kind::Read),
+            ("SELECT table_name FROM information_schema.tables", Kind::Read),
+            ("CREATE TABLE u AS SELECT RANK() OVER (PARTITION BY a) FROM t", Kind::Write),
             ("INSERT INTO t VALUES ('a;b', 'INTO OUTFILE')", Kind::Write),
             ("create temporary table x (a int)", Kind::Write),
             ("USE `world_1`", Kind::Use("world_1".to_owned())),
@@ -308,6 +393,25 @@ mod tests {
             "SELECT 1 INTO OUTFILE '/tmp/x'",
             "/*!50000 DROP TABLE t */",
             "SET GLOBAL x = 1",
+            "SET @x = 1, PASSWORD = PASSWORD('evil')",
+            "SET @x = 1, max_statement_time = 0",
+            "SET @x = (1), sql_mode = 'NO_BACKSLASH_ESCAPES'",
+            "SET @x = 1, @y = 2",
+            "SET @@sql_mode = 'ANSI_QUOTES'",
+            "SET @ = 1",
+            "SET @x",
+            "SELECT /*+ SET_VAR(sql_mode='ANSI_QUOTES') */ 1",
+            "SELECT a --\u{a0}, SLEEP(1000) FROM (SELECT 1 AS a, 1 AS `\u{a0}`) AS t",
+            "SHOW VARIABLES",
+            "SHOW GLOBAL VARIABLES LIKE 'secure%'",
+            "SHOW FULL PROCESSLIST",
+            "SHOW ENGINE INNODB STATUS",
+            "SHOW CREATE USER root",
+            "SELECT * FROM information_schema.processlist",
+            "SELECT * FROM `information_schema` . `GLOBAL_VARIABLES`",
+            "SELECT * FROM performance_schema.threads",
+            "CREATE TABLE t (a int) PARTITION BY HASH (a) PARTITIONS 8192",
+            "ALTER TABLE t PARTITION BY KEY () PARTITIONS 8192",
             "SET STATEMENT max_statement_time=0 FOR SELECT 1",
             "CREATE FUNCTION f RETURNS STRING SONAME 'x.so'",
             "CREATE TABLE t (a int) ENGINE=FEDERATED",

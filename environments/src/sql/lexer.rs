@@ -12,7 +12,7 @@ pub enum Token<'a> {
     Name(&'a str),
     /// Any other character.
     Symbol(char),
-    /// A comment that the server carries out: `/*! … */`.
+    /// A comment that the server carries out: `/*! … */`, and one with hints, which set variables: `/*+ … */`.
     Executable,
 }
 
@@ -27,11 +27,13 @@ pub fn located(text: &str) -> impl Iterator<Item = (usize, Token<'_>)> {
     let mut rest = text;
     std::iter::from_fn(move || {
         loop {
-            rest = rest.trim_start_matches(|character: char| character.is_whitespace() || character == '\0');
+            rest = rest.trim_start_matches(|character: char| {
+                character.is_ascii_whitespace() || matches!(character, '\x0b' | '\0')
+            });
             let first = rest.chars().next()?;
             let at = text.len() - rest.len();
             if let Some(length) = comment(rest) {
-                let is_executable = rest.starts_with("/*!") || rest.starts_with("/*M!");
+                let is_executable = ["/*!", "/*M!", "/*+"].iter().any(|start| rest.starts_with(start));
                 rest = rest.get(length..).unwrap_or_default();
                 if is_executable {
                     return Some((at, Token::Executable));
@@ -62,8 +64,9 @@ fn is_word(character: char) -> bool {
 
 /// The length of the comment a text starts with.
 fn comment(text: &str) -> Option<usize> {
+    // The server knows the white space of ASCII only: two dashes before any other are two minus signs.
     let dashes = text.strip_prefix("--").is_some_and(|rest| {
-        rest.chars().next().is_none_or(|character| character.is_whitespace() || character.is_control())
+        rest.bytes().next().is_none_or(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control())
     });
     if dashes || text.starts_with('#') {
         return Some(text.find('\n').map_or(text.len(), |at| at + 1));
@@ -109,6 +112,12 @@ mod tests {
             ]
         );
         assert_eq!(tokens("1--1").count(), 4, "two dashes without a blank are no comment");
+        assert_eq!(
+            tokens("1 --\u{a0}, SLEEP").count(),
+            6,
+            "a blank outside of ASCII is a letter to the server"
+        );
+        assert_eq!(tokens("/*+ SET_VAR(a=1) */").collect::<Vec<_>>(), [Token::Executable]);
     }
 
     proptest! {

@@ -2,21 +2,13 @@
 
 use std::collections::HashSet;
 use std::io::Read;
-use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
+use lumos_capabilities::shared;
 use lumos_environments::dom::{
     Brackets, CandidateTexts, IdNumbers, PageText, PruneLimits, Pruner, Tree, own_words,
 };
 use serde_json::Value;
-
-fn shared(path: &str) -> Option<PathBuf> {
-    let Some(folder) = std::env::var_os("LUMOS_SHARED") else {
-        eprintln!("skipped: LUMOS_SHARED is not set");
-        return None;
-    };
-    Some(PathBuf::from(folder).join(path))
-}
 
 fn cases(name: &str) -> Vec<Value> {
     let Some(path) = shared(&format!("golden/mind2web/{name}.jsonl.gz")) else { return Vec::new() };

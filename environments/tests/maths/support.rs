@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
 use lumos_environments::maths::same_value;
@@ -10,11 +9,7 @@ use serde_json::Value;
 
 /// The text of a file of the recorded data, or `None` (with a note) where `LUMOS_SHARED` is not set.
 pub(crate) fn recorded(name: &str) -> Option<String> {
-    let Some(folder) = std::env::var_os("LUMOS_SHARED") else {
-        eprintln!("skipped: LUMOS_SHARED is not set, {name} is not compared");
-        return None;
-    };
-    let path = PathBuf::from(folder).join("golden").join(format!("{name}.jsonl.gz"));
+    let path = lumos_capabilities::shared("golden")?.join(format!("{name}.jsonl.gz"));
     let mut text = String::new();
     GzDecoder::new(File::open(&path).expect("the recorded file"))
         .read_to_string(&mut text)

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-use crate::support::shared;
+use lumos_capabilities::shared;
 use lumos_environments::shop::{Approximation, Goal, Product, reward, type_factor};
 use serde_json::Value;
 

@@ -3,20 +3,11 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
+use lumos_capabilities::shared;
 use lumos_environments::shop::{Beside, Goal, GoalMode, HumanInstruction, Shop, Stock, draw};
 use serde_json::Value;
-
-/// A folder or file of the shared ones; says so where there is none.
-pub(crate) fn shared(path: &str) -> Option<PathBuf> {
-    let shared = std::env::var_os("LUMOS_SHARED").map(|shared| Path::new(&shared).join(path));
-    if shared.is_none() {
-        println!("skipped: LUMOS_SHARED names no folder with `{path}`");
-    }
-    shared
-}
 
 /// The rows of a recorded file.
 pub(crate) fn rows(name: &str) -> Option<Vec<Value>> {

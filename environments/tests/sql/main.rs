@@ -2,19 +2,15 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
+use lumos_environments::sql::guard::check;
 use lumos_environments::sql::{Action, Cell, Fetched, Grade, Observation, Row, World, reward, row_text};
 use serde_json::Value;
 
 /// The rows of a recorded file, or `None` (with a note) where `LUMOS_SHARED` is not set.
 fn recorded(name: &str) -> Option<Vec<Value>> {
-    let Some(folder) = std::env::var_os("LUMOS_SHARED") else {
-        println!("skipped: LUMOS_SHARED is not set, {name} is not compared");
-        return None;
-    };
-    let path = PathBuf::from(folder).join("golden/intercode_sql").join(format!("{name}.jsonl.gz"));
+    let path = lumos_capabilities::shared("golden/intercode_sql")?.join(format!("{name}.jsonl.gz"));
     let mut text = String::new();
     GzDecoder::new(File::open(&path).unwrap()).read_to_string(&mut text).unwrap();
     Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
@@ -252,4 +248,39 @@ fn published_rewards() {
     }
     report("published rewards", total, &failures, 0.0);
     println!("{}", failures.join("\n"));
+}
+
+/// The guard refuses nothing that the original's server executed, except several statements at a time (docs/fidelity.md).
+#[test]
+fn statements_that_were_carried_out_pass_the_guard() {
+    let (Some(steps), Some(published)) = (recorded("env_steps"), recorded("published_episodes")) else {
+        return;
+    };
+    let mut seen = 0;
+    let mut judge = |action: &str, observation: &Value| {
+        let printed = observation["printed"].as_str().unwrap_or_default();
+        if printed.starts_with("Error executing query") || Action::of(action) != Action::Execute {
+            return;
+        }
+        seen += 1;
+        let judged = check(action);
+        if judged.as_ref().is_err_and(|refused| refused.contains("Only one statement")) {
+            return;
+        }
+        assert!(judged.is_ok() || printed == "None", "{action:?}: {judged:?}, recorded {printed:?}");
+    };
+    for case in &steps {
+        for step in case["steps"].as_array().unwrap() {
+            judge(step["action"].as_str().unwrap(), &step["observation"]);
+        }
+    }
+    for case in &published {
+        let history = &case["turn_history"];
+        let (actions, observations) = (&history["actions"], &history["observations"]);
+        for (action, observation) in actions.as_array().unwrap().iter().zip(observations.as_array().unwrap())
+        {
+            judge(action.as_str().unwrap(), observation);
+        }
+    }
+    assert!(seen > 300, "{seen}");
 }

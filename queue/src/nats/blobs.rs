@@ -42,6 +42,14 @@ impl Blobs {
         Ok(hash)
     }
 
+    /// Whether bytes of this hash are described in the store; [`Blobs::get`] verifies them.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn holds(&self, hash: &str) -> Result<bool, NatsError> {
+        Ok(self.objects.describe(hash).await?.is_some())
+    }
+
     /// The bytes of a hash, verified.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use async_nats::{HeaderMap, HeaderName};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 
 use super::complaints::Kind;
 
@@ -15,6 +16,8 @@ pub(super) const PROTOCOL: HeaderName = HeaderName::from_static("Lumos-Protocol"
 pub(super) const ENCODING: HeaderName = HeaderName::from_static("Lumos-Encoding");
 /// Names the object that holds the body of a message too large to hold it itself.
 pub(super) const OBJECT: HeaderName = HeaderName::from_static("Lumos-Object");
+/// Names the [`checksum`] of a message.
+pub(super) const CHECKSUM: HeaderName = HeaderName::from_static("Lumos-Checksum");
 /// Names how many messages a request left unanswered.
 pub(super) const PENDING: HeaderName = HeaderName::from_static("Nats-Pending-Messages");
 
@@ -24,6 +27,21 @@ const USUAL: usize = 2048;
 const COMPRESSED_ABOVE: usize = 4096;
 /// The fastest that is worth it.
 const LEVEL: i32 = 1;
+
+/// Whether the client can parse the headers of a stored message. It drops its connection over those it cannot.
+pub(super) fn is_readable(headers: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(headers) else { return false };
+    let mut lines = text.lines();
+    let Some(first) = lines.next() else { return true };
+    let status = first.strip_prefix("NATS/1.0").map(|rest| rest.split_whitespace().next());
+    if status.is_none_or(|status| status.is_some_and(|status| status.parse::<u16>().is_err())) {
+        return false;
+    }
+    lines.filter(|line| !line.is_empty()).enumerate().all(|(number, line)| {
+        let goes_on = number > 0 && line.starts_with(char::is_whitespace);
+        goes_on || line.split_once(':').is_some_and(|(name, _)| name.parse::<HeaderName>().is_ok())
+    })
+}
 
 thread_local! {
     /// Making a compressor costs about as much as compressing a short body.
@@ -101,6 +119,29 @@ impl Unfit {
     }
 }
 
+/// SHA-256, hexadecimal, of a message's id, of how its body is encoded and of the body itself, wherever that lies. The
+/// publisher computes it and the claimer verifies it, so that nothing between the two can change a message unseen: TCP's
+/// own checksum misses some errors, proxies and disks have theirs.
+pub(super) fn checksum(id: &str, encoding: Option<&str>, body: &[u8]) -> String {
+    let mut hash = Sha256::new();
+    for part in [id, encoding.unwrap_or_default()] {
+        hash.update(part.as_bytes());
+        hash.update([0]);
+    }
+    hash.update(body);
+    hex::encode(hash.finalize())
+}
+
+/// Whether a message is the one that was published.
+pub(super) fn check_content(headers: Option<&HeaderMap>, id: &str, body: &[u8]) -> Result<(), Unfit> {
+    let why = match header(headers, CHECKSUM) {
+        Some(claimed) if claimed == checksum(id, header(headers, ENCODING), body) => return Ok(()),
+        Some(_) => "the content of a message does not match its checksum",
+        None => "a message has no checksum",
+    };
+    Err(Unfit::new(Kind::Damaged, why))
+}
+
 /// Whether a message speaks our protocol.
 pub(super) fn check_protocol(headers: Option<&HeaderMap>, protocol: u32) -> Result<(), Unfit> {
     let said = header(headers, PROTOCOL);
@@ -108,9 +149,10 @@ pub(super) fn check_protocol(headers: Option<&HeaderMap>, protocol: u32) -> Resu
         Some(Ok(number)) if number == protocol => Ok(()),
         Some(Ok(number)) => Err(Unfit::new(
             Kind::Protocol,
-            format!("a message speaks protocol {number}, this is protocol {protocol}: left to others"),
+            format!("a message speaks protocol {number}, and this version of lumos protocol {protocol}"),
         )),
-        Some(Err(_)) | None => Err(Unfit::new(Kind::Undecodable, "a message names no protocol: dropped")),
+        // Ours all do; this one may have been damaged on its way.
+        Some(Err(_)) | None => Err(Unfit::new(Kind::Damaged, "a message names no protocol")),
     }
 }
 
@@ -125,25 +167,32 @@ pub(super) fn decoded<T: DeserializeOwned>(
     limit: usize,
 ) -> Result<T, Unfit> {
     let undecodable = |why: String| Unfit::new(Kind::Undecodable, why);
-    let too_large =
-        || Unfit::new(Kind::TooLarge, format!("a message has a body above {limit} bytes: dropped"));
+    let too_large = || Unfit::new(Kind::TooLarge, format!("a message has a body above {limit} bytes"));
     let parsed = match header(headers, ENCODING) {
         None if bytes.len() > limit => return Err(too_large()),
         None => serde_json::from_slice(bytes),
         Some("zstd") => {
-            let plain = decompress(bytes, limit).map_err(|error| {
-                undecodable(format!("a message's body cannot be decompressed: {error}: dropped"))
-            })?;
+            let plain = decompress(bytes, limit)
+                .map_err(|error| undecodable(format!("a message's body cannot be decompressed: {error}")))?;
             if plain.len() > limit {
                 return Err(too_large());
             }
             serde_json::from_slice(&plain)
         }
         Some(_) => {
-            return Err(undecodable("a message's body is encoded in an unknown way: dropped".to_owned()));
+            return Err(undecodable("a message's body is encoded in an unknown way".to_owned()));
         }
     };
-    parsed.map_err(|error| undecodable(format!("a message's body is not what is expected: {error}: dropped")))
+    parsed.map_err(|error| undecodable(format!("a message's body is not what is expected: {error}")))
+}
+
+/// The body of a message, as it is read off the bus: the entry point of a fuzz target.
+pub fn fuzz_decoded<T: DeserializeOwned>(compressed: bool, bytes: &[u8], limit: usize) -> Option<T> {
+    let mut headers = HeaderMap::new();
+    if compressed {
+        headers.insert(ENCODING, "zstd");
+    }
+    decoded(Some(&headers), bytes, limit).ok()
 }
 
 #[cfg(test)]
@@ -169,6 +218,31 @@ mod tests {
         let long = "lumos ".repeat(400_000);
         let sent = encoded(&long, 1 << 22).ok().unwrap();
         assert_eq!(decoded::<String>(Some(&headers("zstd")), &sent.bytes, 1 << 22).unwrap(), long);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let (id, body) = ("unit-1", br#"{"question":"How many pears?"}"#);
+        let with = |claimed: &str, encoding: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CHECKSUM, claimed);
+            if let Some(encoding) = encoding {
+                headers.insert(ENCODING, encoding);
+            }
+            headers
+        };
+        let plain = checksum(id, None, body);
+        assert_eq!(check_content(Some(&with(&plain, None)), id, body), Ok(()));
+        for bit in 0..body.len() * 8 {
+            let mut flipped = body.to_vec();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let unfit = check_content(Some(&with(&plain, None)), id, &flipped).unwrap_err();
+            assert_eq!(unfit.kind, Kind::Damaged);
+        }
+        assert!(check_content(Some(&with(&plain, None)), "unit-2", body).is_err());
+        assert!(check_content(Some(&with(&plain, Some("zstd"))), id, body).is_err());
+        assert!(check_content(Some(&HeaderMap::new()), id, body).is_err());
+        assert!(check_content(None, id, body).is_err());
     }
 
     #[test]

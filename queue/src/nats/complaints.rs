@@ -16,9 +16,11 @@ pub(super) enum Kind {
     Body,
     /// A lease could not be given back at once.
     Release,
+    /// Its content is not what was published.
+    Damaged,
 }
 
-const KINDS: usize = 5;
+const KINDS: usize = 6;
 const QUIET: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, Default)]

@@ -15,6 +15,9 @@ use super::{Access, Connecting, NatsError};
 /// The oldest server this works with: pull requests say what they left unanswered since then.
 const OLDEST: (u32, u32) = (2, 9);
 
+/// How long connecting is tried before it is said that it fails; then whenever it took twice as long.
+const SAID_AFTER: Duration = Duration::from_secs(5);
+
 /// A connection and what it tells.
 pub(super) struct Connected {
     pub(super) client: Client,
@@ -35,6 +38,8 @@ pub(super) async fn connect(access: &Access, connecting: &Connecting) -> Result<
         .collect::<Result<_, _>>()?;
     let deadline = connecting.patience.map(|patience| Instant::now() + patience);
     let mut pause = Duration::from_millis(100);
+    let began = Instant::now();
+    let mut say = SAID_AFTER;
     loop {
         let (state, connection) = watch::channel(ConnectionState { connected: true, reconnections: 0 });
         let (violation, violations) = watch::channel(Violation::default());
@@ -60,7 +65,10 @@ pub(super) async fn connect(access: &Access, connecting: &Connecting) -> Result<
         if !passing || deadline.is_some_and(|deadline| Instant::now() + pause >= deadline) {
             return Err(error);
         }
-        tracing::debug!(%error, "connecting to NATS again");
+        if began.elapsed() >= say {
+            tracing::warn!("no connection for {} s: {error}; trying again", began.elapsed().as_secs());
+            say = began.elapsed() * 2;
+        }
         sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(2));
     }
@@ -133,12 +141,11 @@ fn explain(error: &ConnectError, access: &Access) -> NatsError {
             ))
         }
         _ if plain.contains("unknownissuer") || plain.contains("unknown issuer") => NatsError::Tls(format!(
-            "the certificate of the NATS server at {url} is vouched for by nobody known here: give the \
-             certificate of its authority as TLS authority ({why})"
+            "the certificate of the NATS server at {url} is signed by an unknown certificate authority: {why}"
         )),
-        _ if plain.contains("invalidcontenttype") => {
-            NatsError::Tls(format!("the NATS server at {url} does not speak TLS, and TLS was asked for"))
-        }
+        _ if plain.contains("invalidcontenttype") => NatsError::PlainText(format!(
+            "the NATS server at {url} does not offer TLS, and TLS was asked for"
+        )),
         ConnectErrorKind::Tls => {
             NatsError::Tls(format!("no secure connection to the NATS server at {url}: {why}"))
         }

@@ -15,9 +15,12 @@ pub enum NatsError {
     /// The server does not let this client in.
     #[error("{0}")]
     Denied(String),
-    /// No secure connection came about.
+    /// No secure connection came about: a certificate is missing, unknown or does not fit.
     #[error("{0}")]
     Tls(String),
+    /// TLS was asked for, and the server does not offer it.
+    #[error("{0}")]
+    PlainText(String),
     /// The server cannot do what is needed: too old, or without JetStream.
     #[error("{0}")]
     Unsuitable(String),

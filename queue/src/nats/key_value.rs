@@ -8,9 +8,10 @@
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, kv};
 use bytes::Bytes;
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt};
+use serde::Deserialize;
 use tokio::sync::watch;
-use tokio::time::{Duration, sleep, timeout};
+use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
 use super::KeyValueError;
 use super::layout::Bucket;
@@ -19,8 +20,15 @@ use super::server::ConnectionState;
 
 const OPERATION: &str = "KV-Operation";
 
+/// How often a watched bucket is looked at: whether it is still the same one, and whether all that is in it came.
+const LOOK: Duration = Duration::from_secs(2);
+
 /// Values read at once by [`KeyValue::entries`].
 const READ_AT_ONCE: usize = 64;
+/// Keys that [`KeyValue::entries`] reads at most.
+const MOST_ENTRIES: usize = 20_000;
+/// Bytes of values that [`KeyValue::entries`] reads at most.
+const MOST_BYTES: usize = 64 << 20;
 
 /// A bucket of small values. Cloning gives another handle to the same bucket.
 #[derive(Debug, Clone)]
@@ -155,39 +163,65 @@ impl KeyValue {
         Ok(())
     }
 
-    /// Every key and its value, in the order of keys.
+    /// Every key and its value, in the order of keys. Any party of the queue may have written them: what cannot be a key,
+    /// and what lies beyond `MOST_ENTRIES` and `MOST_BYTES`, is left out with a warning.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses.
     pub async fn entries(&self) -> Result<Vec<(String, Bytes)>, KeyValueError> {
         let root = self.root();
-        let mut keys: Vec<String> = self
-            .link
-            .subjects(&self.stream(), &format!("{root}>"))
-            .await?
-            .iter()
-            .filter_map(|subject| subject.strip_prefix(&root).map(str::to_owned))
-            .collect();
+        let subjects = self.link.subjects(&self.stream(), &format!("{root}>")).await?;
+        let keys = subjects.iter().filter_map(|subject| subject.strip_prefix(&root));
+        let (mut keys, malformed): (Vec<String>, Vec<String>) =
+            keys.map(str::to_owned).partition(|key| self.subject(key).is_ok());
+        if let Some(first) = malformed.first() {
+            let first: String = first.chars().take(80).collect();
+            // As a literal: it may hold what a terminal obeys.
+            tracing::warn!(bucket = self.bucket, keys = malformed.len(), ?first, "ignoring malformed keys");
+        }
         keys.sort_unstable();
-        let found: Vec<Option<(String, Bytes)>> = futures::stream::iter(keys)
-            .map(|key| async move {
-                let last = self.last(&key).await?;
-                Ok::<_, KeyValueError>(last.and_then(|last| last.value).map(|value| (key, value)))
-            })
-            .buffered(READ_AT_ONCE)
-            .try_collect()
-            .await?;
-        Ok(found.into_iter().flatten().collect())
+        if keys.len() > MOST_ENTRIES {
+            tracing::warn!(bucket = self.bucket, keys = keys.len(), read = MOST_ENTRIES, "too many keys");
+            keys.truncate(MOST_ENTRIES);
+        }
+        let mut values = std::pin::pin!(
+            futures::stream::iter(keys)
+                .map(|key| async move {
+                    let last = self.last(&key).await?;
+                    Ok::<_, KeyValueError>(last.and_then(|last| last.value).map(|value| (key, value)))
+                })
+                .buffered(READ_AT_ONCE)
+        );
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while let Some(entry) = values.try_next().await? {
+            let Some((key, value)) = entry else { continue };
+            bytes += value.len();
+            if bytes > MOST_BYTES {
+                tracing::warn!(
+                    bucket = self.bucket,
+                    read = MOST_BYTES,
+                    "the values are too large to be read"
+                );
+                break;
+            }
+            found.push((key, value));
+        }
+        Ok(found)
     }
 
-    /// What is there, then what changes. Begins again after a reconnection, so entries may repeat. Values that run
-    /// out of age are not told: [`KeyValue::entries`] does not have them.
+    /// What is there, then what changes. Begins again after a reconnection, after the bucket was deleted and made anew,
+    /// and when something that is in it does not come; so entries may repeat. Values that run out of age or went with
+    /// their bucket are not reported: [`KeyValue::entries`] does not have them.
     pub fn watch(&self) -> impl Stream<Item = Change> + Send + 'static {
         let watching = Watching {
             link: self.link.clone(),
             bucket: self.bucket.clone(),
             connection: self.link.connection.clone(),
+            remade: self.link.remade.subscribe(),
             changes: None,
+            seen: 0,
+            standing: None,
+            look: Instant::now() + LOOK,
         };
         futures::stream::unfold(watching, |mut watching| async move {
             watching.next().await.map(|change| (change, watching))
@@ -200,7 +234,42 @@ struct Watching {
     link: SharedLink,
     bucket: String,
     connection: watch::Receiver<ConnectionState>,
+    remade: watch::Receiver<u64>,
     changes: Option<kv::Watch>,
+    /// The last revision that came since the watch began.
+    seen: u64,
+    /// How the bucket stood when it was looked at last.
+    standing: Option<Standing>,
+    /// When it is looked at next.
+    look: Instant,
+}
+
+/// A bucket's stream, and what it holds.
+#[derive(Debug, Clone, Deserialize)]
+struct Standing {
+    created: String,
+    state: Extent,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Extent {
+    messages: u64,
+    first_seq: u64,
+    last_seq: u64,
+}
+
+impl Standing {
+    /// Why a watch that has seen so much has to begin again, if it has to; judged by how the bucket stood a moment ago
+    /// and how it stands now.
+    fn broken(before: Option<&Self>, now: &Self, seen: u64) -> Option<&'static str> {
+        let before = before?;
+        if before.created != now.created {
+            return Some("the bucket was made anew");
+        }
+        // What was the last one a moment ago is still there and did not come.
+        let there = now.state.messages > 0 && now.state.first_seq <= before.state.last_seq;
+        (there && seen < before.state.last_seq).then_some("a value did not come")
+    }
 }
 
 impl Watching {
@@ -214,30 +283,65 @@ impl Watching {
                     () = self.begin() => continue,
                 }
             };
+            // The client panics at a subject that was damaged on its way.
+            let next = std::panic::AssertUnwindSafe(changes.next()).catch_unwind();
             tokio::select! {
                 () = ended.cancelled() => return None,
                 changed = self.connection.changed() => {
                     changed.ok()?;
                     self.changes = None;
                 }
-                change = changes.next() => match change {
-                    Some(Ok(entry)) => {
+                Ok(()) = self.remade.changed() => self.changes = None,
+                change = next => match change {
+                    Ok(Some(Ok(entry))) => {
+                        self.seen = self.seen.max(entry.revision);
                         let value = (entry.operation == kv::Operation::Put).then_some(entry.value);
                         return Some(Change { key: entry.key, value, revision: entry.revision });
                     }
-                    Some(Err(error)) => {
+                    Ok(Some(Err(error))) => {
                         tracing::debug!(%error, bucket = self.bucket, "a watch broke");
                         self.changes = None;
                         sleep(Duration::from_millis(250)).await;
                     }
-                    None => self.changes = None,
+                    Ok(None) => self.changes = None,
+                    Err(_) => {
+                        tracing::warn!(bucket = self.bucket, "a bucket's change was damaged on its way: watching it anew");
+                        self.changes = None;
+                    }
                 },
+                () = sleep_until(self.look) => self.look_over().await,
             }
         }
     }
 
+    /// Looks whether the watch still shows what the bucket holds. One that was deleted and made anew, or a server that
+    /// ran out of room, may leave it silent for ever.
+    async fn look_over(&mut self) {
+        let question = serde_json::Value::Null;
+        let stream = format!("KV_{}", self.bucket);
+        match self.link.api::<Standing>(&format!("STREAM.INFO.{stream}"), &question).await {
+            Ok(now) => {
+                if let Some(why) = Standing::broken(self.standing.as_ref(), &now, self.seen) {
+                    tracing::warn!(bucket = self.bucket, "{why}: watching it anew");
+                    self.changes = None;
+                }
+                self.standing = Some(now);
+            }
+            Err(failure) => {
+                tracing::debug!(?failure, bucket = self.bucket, "a watched bucket cannot be looked at");
+                if matches!(&failure, Failure::Api(error) if error.is_missing()) {
+                    self.changes = None;
+                    self.standing = None;
+                }
+            }
+        }
+        self.look = Instant::now() + LOOK;
+    }
+
     async fn begin(&mut self) {
         self.connection.mark_unchanged();
+        self.remade.mark_unchanged();
+        (self.seen, self.standing, self.look) = (0, None, Instant::now() + LOOK);
         let context = jetstream::new(self.link.client.clone());
         let began = async {
             let store = context.get_key_value(&self.bucket).await.map_err(|error| error.to_string())?;
@@ -246,6 +350,7 @@ impl Watching {
         match timeout(PATIENCE, began).await {
             Ok(Ok(changes)) => self.changes = Some(changes),
             Ok(Err(error)) => {
+                // Whoever may create the bucket does; this one goes on by itself then.
                 tracing::debug!(error, bucket = self.bucket, "a watch cannot begin");
                 sleep(Duration::from_millis(500)).await;
             }

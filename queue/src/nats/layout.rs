@@ -35,7 +35,7 @@ impl Default for Layout {
     fn default() -> Self {
         Self {
             prefix: "lumos".to_owned(),
-            protocol: 1,
+            protocol: 2,
             replicas: 1,
             results_max_bytes: 8 << 30,
             results_max_messages: 1_000_000,
@@ -60,6 +60,12 @@ pub(super) enum Bucket {
 impl Bucket {
     pub(super) const ALL: [Self; 4] = [Self::Runs, Self::Workers, Self::Owners, Self::Status];
 
+    /// Whether its values outlive the server. The others are written anew every few seconds, and must not be on disk:
+    /// nats-server 2.9 hangs a bucket whose disk was full once, and with it every connection that writes to it.
+    pub(super) fn is_kept(self) -> bool {
+        matches!(self, Self::Runs)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Runs => "runs",
@@ -79,12 +85,12 @@ impl Layout {
         Ok(())
     }
 
-    /// `lumos-1`: what names begin with where dots are not allowed.
+    /// `lumos-2`: what names begin with where dots are not allowed.
     fn stem(&self) -> String {
         format!("{}-{}", self.prefix, self.protocol)
     }
 
-    /// `lumos.1`: what subjects begin with.
+    /// `lumos.2`: what subjects begin with.
     fn root(&self) -> String {
         format!("{}.{}", self.prefix, self.protocol)
     }
@@ -95,6 +101,16 @@ impl Layout {
 
     pub(super) fn results_stream(&self) -> String {
         format!("{}-results", self.stem())
+    }
+
+    /// The stream that keeps room for the buckets.
+    pub(super) fn room_stream(&self) -> String {
+        format!("{}-room", self.stem())
+    }
+
+    /// What nobody publishes to.
+    pub(super) fn room_subject(&self) -> String {
+        format!("{}.room", self.root())
     }
 
     pub(super) fn work_subjects(&self) -> String {
@@ -123,6 +139,21 @@ impl Layout {
     /// What a run's results are published to, before the message's id.
     pub(super) fn results_root(&self, run: &str) -> String {
         format!("{}.results.{run}", self.root())
+    }
+
+    /// Where it is tried whether the work stream stores anything: a lane that nobody has.
+    pub(super) fn work_probe(&self) -> String {
+        format!("{}.work.probe.0.probe", self.root())
+    }
+
+    /// The same of the results stream, which is not a run's.
+    pub(super) fn results_probe(&self) -> String {
+        format!("{}.results.probe", self.root())
+    }
+
+    /// All results of a run.
+    pub(super) fn results_of(&self, run: &str) -> String {
+        format!("{}.>", self.results_root(run))
     }
 
     /// Where a worker tells what it has just claimed.
@@ -235,25 +266,25 @@ mod tests {
     fn only_tokens_of_these_streams_are_recalled() {
         let layout = Layout::default();
         for good in [
-            "$JS.ACK.lumos-1-work.lane-ab-0.1.2.3.1700000000000000000.0",
-            "$JS.ACK.lumos-1-results.results-x.1.2.3.4.0",
-            "$JS.ACK._.hash.lumos-1-work.lane-ab-0.1.2.3.4.0",
-            "$JS.ACK.hub.hash.lumos-1-work.lane-ab-0.1.2.3.4.0.random",
+            "$JS.ACK.lumos-2-work.lane-ab-0.1.2.3.1700000000000000000.0",
+            "$JS.ACK.lumos-2-results.results-x.1.2.3.4.0",
+            "$JS.ACK._.hash.lumos-2-work.lane-ab-0.1.2.3.4.0",
+            "$JS.ACK.hub.hash.lumos-2-work.lane-ab-0.1.2.3.4.0.random",
         ] {
             assert!(layout.is_lease_token(good), "{good}");
         }
         for bad in [
             "",
-            "$JS.API.STREAM.DELETE.lumos-1-work",
+            "$JS.API.STREAM.DELETE.lumos-2-work",
             "$JS.ACK.other.lane-ab-0.1.2.3.4.0",
-            "$JS.ACK.lumos-1-work.lane-ab-0.1.2.3.4.>",
-            "$JS.ACK.lumos-1-work.lane-ab-0.1.2.3.4",
-            "$JS.ACK.lumos-1-work.lane ab.1.2.3.4.0",
-            "$JS.ACK.lumos-1-work..1.2.3.4.0",
-            "$JS.ACK.lumos-2-work.lane-ab-0.1.2.3.4.0",
-            "$JS.ACK.lumos-1-status.lane-ab-0.1.2.3.4.0",
-            "$JS.ACK.lumos-1-work-2.lane-ab-0.1.2.3.4.0",
-            "$JS.ACK.lumos2-1-work.lane-ab-0.1.2.3.4.0",
+            "$JS.ACK.lumos-2-work.lane-ab-0.1.2.3.4.>",
+            "$JS.ACK.lumos-2-work.lane-ab-0.1.2.3.4",
+            "$JS.ACK.lumos-2-work.lane ab.1.2.3.4.0",
+            "$JS.ACK.lumos-2-work..1.2.3.4.0",
+            "$JS.ACK.lumos-3-work.lane-ab-0.1.2.3.4.0",
+            "$JS.ACK.lumos-2-status.lane-ab-0.1.2.3.4.0",
+            "$JS.ACK.lumos-2-work-2.lane-ab-0.1.2.3.4.0",
+            "$JS.ACK.lumos2-2-work.lane-ab-0.1.2.3.4.0",
         ] {
             assert!(!layout.is_lease_token(bad), "{bad}");
         }

@@ -153,7 +153,7 @@ impl LeaseControl for NatsLease {
             return Err(QueueError::LeaseLost(self.id.clone()));
         }
         if !self.link.is_connected() {
-            return Err(QueueError::Unreachable("there is no connection to the NATS server".to_owned()));
+            return Err(QueueError::Unreachable("not connected to the NATS server".to_owned()));
         }
         self.link.tell(&self.token, EXTEND).await?;
         *self.until.lock().unwrap_or_else(PoisonError::into_inner) = now + self.term;

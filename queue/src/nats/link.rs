@@ -121,6 +121,8 @@ pub(super) struct Link {
     pub(super) violations: watch::Receiver<Violation>,
     pub(super) answers: mpsc::Sender<Outgoing>,
     pub(super) complaints: Complaints,
+    /// Counts the streams that this connection has made anew, so that whoever watches one begins again.
+    pub(super) remade: watch::Sender<u64>,
     /// Ends every task.
     pub(super) ended: CancellationToken,
     pub(super) tasks: TaskTracker,
@@ -145,7 +147,7 @@ impl Link {
                 return Err(Failure::Unreachable("the connection was closed".to_owned()));
             }
             if Instant::now() >= deadline {
-                return Err(Failure::Unreachable("there is no connection to the NATS server".to_owned()));
+                return Err(Failure::Unreachable("not connected to the NATS server".to_owned()));
             }
             // The client tells of its events, and may drop one when there are many: look again by oneself.
             let look = Instant::now() + Duration::from_millis(200);
@@ -230,6 +232,10 @@ impl Link {
                 Err(Failure::Api(error)) if error.is_passing() && Instant::now() < deadline => {
                     sleep(Duration::from_millis(250)).await;
                 }
+                Err(Failure::Api(mut error)) if error.is_missing() => {
+                    error.description = missing(what).unwrap_or(error.description);
+                    return Err(Failure::Api(error));
+                }
                 answer => return answer,
             }
         }
@@ -245,11 +251,13 @@ impl Link {
     ) -> Result<u64, Failure> {
         let headers = if headers.is_empty() { None } else { Some(headers) };
         let answer = self.request(subject, headers, payload, repeat).await?;
-        let stored: Stored = serde_json::from_slice(&answer.payload).map_err(strange)?;
+        // An answer that was damaged on its way leaves open whether the message arrived.
+        let stored: Stored = serde_json::from_slice(&answer.payload)
+            .map_err(|error| Failure::Unreachable(format!("JetStream's answer cannot be read: {error}")))?;
         match (stored.error, stored.seq) {
             (Some(error), _) => Err(Failure::Api(error)),
             (None, Some(sequence)) => Ok(sequence),
-            (None, None) => Err(Failure::Refused("JetStream's answer names no sequence".to_owned())),
+            (None, None) => Err(Failure::Unreachable("JetStream's answer names no sequence".to_owned())),
         }
     }
 
@@ -337,6 +345,21 @@ impl Link {
     pub(super) fn unique(&self) -> String {
         let inbox = self.client.new_inbox();
         inbox.rsplit('.').next().unwrap_or_default().to_owned()
+    }
+}
+
+/// Which stream or consumer a request to JetStream found missing: `STREAM.INFO.<stream>`,
+/// `CONSUMER.INFO.<stream>.<consumer>`.
+fn missing(what: &str) -> Option<String> {
+    let mut parts = what.split('.');
+    match (parts.next()?, parts.next()?, parts.next()?, parts.next()) {
+        ("STREAM", "MSG", "GET", Some(stream)) | ("STREAM", _, stream, None) => Some(format!(
+            "the NATS server has no stream `{stream}`: it was deleted, or no coordinator has created it yet"
+        )),
+        ("CONSUMER", _, stream, Some(consumer)) => {
+            Some(format!("stream `{stream}` of the NATS server has no consumer `{consumer}`: it was deleted"))
+        }
+        _ => None,
     }
 }
 

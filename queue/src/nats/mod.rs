@@ -9,21 +9,24 @@
 //! - A lease that its holder drops comes back at once, one whose holder vanished when its term ends or when someone
 //!   [recalls](Server::recall) it.
 //! - What others write into the streams is data: it is checked, limited in size, and disposed of if it is not ours.
+//! - A message is delivered as it was published or not at all: `Lumos-Checksum` is verified before anything is decoded.
+//! - Streams, buckets and consumers that were deleted are made anew by [`Server::restore`]; what they held is lost, and
+//!   whoever published it must find that out.
 //! - No order is promised. Nothing is promised about acknowledgements that the server took and forgot: nats-server
 //!   2.9 does forget some when it is killed, and finished work comes back. Whoever records results must be able to
 //!   see one twice.
 //!
 //! # What is on the server
 //!
-//! With prefix `lumos` and protocol 1: the streams `lumos-1-work` and `lumos-1-results`, key-value buckets
-//! `lumos-1-runs`, `-workers`, `-owners` and `-status`, object buckets `lumos-1-payloads` and `lumos-1-shared`. Work is
-//! published to `lumos.1.work.<needs>.<priority>.<run>.<id>`, and each lane `<needs>.<priority>` has one durable
-//! consumer that all workers pull from. Results are published to `lumos.1.results.<run>.<id>` and taken by one consumer
+//! With prefix `lumos` and protocol 2: the streams `lumos-2-work` and `lumos-2-results`, key-value buckets
+//! `lumos-2-runs`, `-workers`, `-owners` and `-status`, object buckets `lumos-2-payloads` and `lumos-2-shared`. Work is
+//! published to `lumos.2.work.<needs>.<priority>.<run>.<id>`, and each lane `<needs>.<priority>` has one durable
+//! consumer that all workers pull from. Results are published to `lumos.2.results.<run>.<id>` and taken by one consumer
 //! per run. Lanes' consumers stay when runs end; they cost nothing.
 //!
 //! A message's body is JSON, compressed with zstd above 4 KiB (`Lumos-Encoding: zstd`). `Lumos-Protocol` names the
-//! protocol. A body above the server's message limit lies in `lumos-1-payloads`, named by `Lumos-Object`, and is
-//! removed by whoever acknowledges the message.
+//! protocol, `Lumos-Checksum` is the SHA-256 of id, encoding and body. A body above the server's message limit lies in
+//! `lumos-2-payloads`, named by `Lumos-Object`, and is removed by whoever acknowledges the message.
 //!
 //! # Why it is done this way
 //!
@@ -35,6 +38,9 @@
 //!   one that ends in silence is followed by a look at the consumer.
 //! - **Buckets are made by hand**, since making them with the client fails with nats-server 2.9, and objects are
 //!   read with plain requests, which need no consumer and survive reconnections.
+//! - **What is written every few seconds lies in memory** (workers, owners, status) and is gone after a restart of the
+//!   server, until [`Server::restore`] and the next writing. On disk it is not safe: when its disk runs full, nats-server
+//!   2.9.10 leaves the buckets that were written to locked for good, and blocks every connection that asks for them.
 //! - **Everything that can be lost is repeated**, and only what may happen twice: a publish that got no answer may
 //!   have landed. Compare-and-swap is not repeated; it says that it does not know.
 //! - **Leases end by this machine's clock.** The server accepts answers from holders whose lease ran out, even when
@@ -63,8 +69,12 @@ mod setup;
 
 pub use access::{Access, Secret};
 pub use blobs::Blobs;
+#[doc(hidden)]
+pub use codec::fuzz_decoded;
 pub use error::{KeyValueError, NatsError};
 pub use key_value::{Change, KeyValue};
 pub use layout::Layout;
+pub use pulling::Rejected;
 pub use queue::NatsQueue;
 pub use server::{Connecting, ConnectionState, Server};
+pub use setup::LaneStanding;

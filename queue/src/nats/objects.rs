@@ -26,7 +26,7 @@ pub(super) struct Objects {
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Description {
+pub(super) struct Description {
     name: String,
     bucket: String,
     /// The last part of the chunks' subject.
@@ -105,7 +105,7 @@ impl Objects {
         Ok(())
     }
 
-    async fn describe(&self, name: &str) -> Result<Option<Description>, Failure> {
+    pub(super) async fn describe(&self, name: &str) -> Result<Option<Description>, Failure> {
         let question = json!({ "last_by_subj": self.description(name) });
         let Some(stored) = self.link.message(&self.stream(), &question).await? else { return Ok(None) };
         // A description that cannot be read names no chunks, so it is as good as none.

@@ -60,9 +60,11 @@ impl Publisher {
         let mut headers = HeaderMap::new();
         headers.insert(EXPECTED, "0");
         headers.insert(codec::PROTOCOL, self.link.layout.protocol.to_string());
-        if compressed {
-            headers.insert(codec::ENCODING, "zstd");
+        let encoding = compressed.then_some("zstd");
+        if let Some(encoding) = encoding {
+            headers.insert(codec::ENCODING, encoding);
         }
+        headers.insert(codec::CHECKSUM, codec::checksum(id, encoding, &bytes));
         let subject = format!("{}.{id}", self.root);
         if bytes.len() + HEADROOM <= self.link.client.max_payload() {
             self.store(&subject, headers, bytes).await?;

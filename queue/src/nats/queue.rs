@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::Rejected;
 use super::publishing::Publisher;
 use super::pulling::Puller;
 use crate::{Lease, Queue, QueueError};
@@ -19,7 +20,7 @@ use crate::{Lease, Queue, QueueError};
 ///   an answer leaves open whether it has; publishing again is harmless. A stream that holds as much as it may is
 ///   [`QueueError::Full`]. Ids are letters, digits, `_` and `-`.
 /// - [`Queue::claim`] waits until there is something, through disconnections and restarts of the server, and fails
-///   with [`QueueError::Refused`] when the lane is gone. No order is promised. A claim that is dropped loses nothing.
+///   with [`QueueError::Gone`] when the lane is gone, until somebody makes it anew. No order is promised. A claim that is dropped loses nothing.
 /// - [`Lease::extend`] holds the lease for another term from now, and fails with [`QueueError::LeaseLost`] once the
 ///   term has run out by this machine's clock: the server does not say.
 /// - [`Lease::acknowledge`] is sent and not answered. An acknowledgement that is lost makes the message come back, so
@@ -90,6 +91,16 @@ impl<T> NatsQueue<T> {
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> NatsQueue<T> {
+    /// Sends messages that claimers are not to see (of another protocol, damaged or not decodable, each after some
+    /// further deliveries) to `outlet`, instead of leaving or dropping them. While it is full they stay on the server.
+    ///
+    /// # Errors
+    /// If this is a publishing end.
+    pub fn reject_to(&self, outlet: tokio::sync::mpsc::Sender<Rejected>) -> Result<(), QueueError> {
+        self.puller()?.reject_to(outlet);
+        Ok(())
+    }
+
     /// Claims what is there now, at most `max`; empty when nothing is.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::HeaderMap;
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use serde::Serialize;
@@ -16,11 +17,17 @@ use super::complaints::Complaints;
 use super::connect::{self, Connected};
 use super::layout::{Bucket, Lane, check_run, is_token, results_consumer};
 use super::lease::{ANSWERS, GIVE_BACK, Outgoing, send_answers};
-use super::link::{Link, SharedLink};
+use super::link::{Failure, Link, SharedLink};
 use super::objects::Objects;
 use super::publishing::Publisher;
 use super::pulling::{Puller, Source};
-use super::{Access, Blobs, KeyValue, Layout, NatsError, NatsQueue};
+use super::{Access, Blobs, KeyValue, LaneStanding, Layout, NatsError, NatsQueue};
+
+/// How long a stream is given to store a message.
+const PROBE: Duration = Duration::from_secs(4);
+
+/// Messages of a stream whose headers are looked at together.
+const EXAMINED: usize = 1000;
 
 /// How to connect.
 #[derive(Debug, Clone)]
@@ -68,6 +75,7 @@ impl Server {
             violations,
             answers,
             complaints: Complaints::default(),
+            remade: watch::Sender::new(0),
             ended: CancellationToken::new(),
             tasks,
         });
@@ -105,7 +113,120 @@ impl Server {
     /// # Errors
     /// If the server cannot be reached or refuses, or something of that name is of another kind.
     pub async fn ensure(&self) -> Result<(), NatsError> {
-        self.link.ensure().await
+        self.link.ensure().await.map(|_| ())
+    }
+
+    /// Makes anew what was deleted while a run is going on: streams, buckets, the consumers of these lanes and of the
+    /// run's results; the names of what was missing. What a stream or bucket held is gone.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses; what was made until then stays.
+    pub async fn restore(&self, run: &str, lanes: &[String]) -> Result<Vec<String>, NatsError> {
+        check_run(run)?;
+        let mut made = self.link.ensure().await?;
+        let layout = &self.link.layout;
+        let mut consumers = vec![(layout.results_stream(), results_consumer(run), layout.results_of(run))];
+        for lane in lanes {
+            let lane = Lane::parse(lane)?;
+            consumers.push((layout.work_stream(), lane.consumer(), layout.lane_subjects(&lane)));
+        }
+        for (stream, consumer, subjects) in consumers {
+            if self.link.restore_consumer(&stream, &consumer, &subjects).await? {
+                made.push(format!("{stream}/{consumer}"));
+            }
+        }
+        Ok(made)
+    }
+
+    /// Makes the consumer of a run's results anew, for one that no longer delivers what its stream holds: every result
+    /// is delivered again. The consumer of [`Server::results_consumer`] continues with it.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn remake_results(&self, run: &str) -> Result<(), NatsError> {
+        check_run(run)?;
+        let layout = &self.link.layout;
+        let (stream, name, subjects) =
+            (layout.results_stream(), results_consumer(run), layout.results_of(run));
+        self.link.remake_consumer(&stream, &name, &subjects).await.map(|_| ())
+    }
+
+    /// How a lane's consumer stands, over all runs.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn lane_standing(&self, lane: &str) -> Result<LaneStanding, NatsError> {
+        let lane = Lane::parse(lane)?;
+        let layout = &self.link.layout;
+        self.link.standing(&layout.work_stream(), &lane.consumer(), &layout.lane_subjects(&lane)).await
+    }
+
+    /// Makes a lane's consumer anew, for one that no longer delivers what its stream holds: units are delivered again,
+    /// those that workers hold included.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn remake_lane(&self, lane: &str) -> Result<(), NatsError> {
+        let lane = Lane::parse(lane)?;
+        let layout = &self.link.layout;
+        let (stream, name, subjects) = (layout.work_stream(), lane.consumer(), layout.lane_subjects(&lane));
+        self.link.remake_consumer(&stream, &name, &subjects).await.map(|_| ())
+    }
+
+    /// The streams of work and results that answer requests and store nothing: what a server makes of one whose disk was
+    /// full once, until it is restarted or the stream is [deleted](Server::give_up). Found out by storing a message that
+    /// belongs to no run. A stream that refuses because it is full is not among them.
+    ///
+    /// # Errors
+    /// If the server refuses.
+    pub async fn hung(&self) -> Result<Vec<String>, NatsError> {
+        let layout = &self.link.layout;
+        let mut hung = Vec::new();
+        for (stream, subject) in
+            [(layout.work_stream(), layout.work_probe()), (layout.results_stream(), layout.results_probe())]
+        {
+            let subject = format!("{subject}.{}", self.link.unique());
+            let stored = self.link.store(&subject, HeaderMap::new(), Bytes::new(), false);
+            match tokio::time::timeout(PROBE, stored).await {
+                Ok(Ok(_)) => {
+                    self.link.purge(&stream, &subject).await?;
+                }
+                Ok(Err(Failure::Refused(why))) => return Err(NatsError::Refused(why)),
+                Ok(Err(_)) => {}
+                Err(_) if self.link.is_connected() => hung.push(stream),
+                Err(_) => {}
+            }
+        }
+        Ok(hung)
+    }
+
+    /// Deletes a stream of work or results that is [hung](Server::hung), with what it holds. [`Server::restore`] makes it
+    /// anew.
+    ///
+    /// # Errors
+    /// If it is neither of these two, or the server cannot be reached or refuses.
+    pub async fn give_up(&self, stream: &str) -> Result<(), NatsError> {
+        let layout = &self.link.layout;
+        if stream != layout.work_stream() && stream != layout.results_stream() {
+            return Err(NatsError::Refused(format!("stream `{stream}` is not one of work or results")));
+        }
+        self.link
+            .api::<serde_json::Value>(&format!("STREAM.DELETE.{stream}"), &serde_json::Value::Null)
+            .await?;
+        Ok(())
+    }
+
+    /// Writes a run's notice where workers of the protocol before this one look for runs, if there are any: they read
+    /// which protocol it needs, and say that they leave it alone. Not stored where nothing of that protocol is.
+    ///
+    /// # Errors
+    /// If the server cannot be reached.
+    pub async fn tell_older(&self, run: &str, notice: &[u8]) -> Result<(), NatsError> {
+        check_run(run)?;
+        let layout = &self.link.layout;
+        let older = Layout { protocol: layout.protocol.saturating_sub(1), ..layout.clone() };
+        let subject = format!("$KV.{}.{run}", older.bucket(Bucket::Runs));
+        Ok(self.link.tell(&subject, Bytes::copy_from_slice(notice)).await?)
     }
 
     /// Whether everything [`Server::ensure`] makes is there.
@@ -186,9 +307,8 @@ impl Server {
     {
         check_run(run)?;
         let (stream, consumer) = (self.link.layout.results_stream(), results_consumer(run));
-        let subjects = format!("{}.>", self.link.layout.results_root(run));
-        self.link.delete_consumer(&stream, &consumer).await?;
-        let config = self.link.ensure_consumer(&stream, &consumer, &subjects).await?;
+        let subjects = self.link.layout.results_of(run);
+        let config = self.link.remake_consumer(&stream, &consumer, &subjects).await?;
         self.claiming(stream, consumer, &subjects, config.ack_wait).await
     }
 
@@ -209,7 +329,35 @@ impl Server {
     pub async fn results_present(&self, run: &str) -> Result<HashSet<String>, NatsError> {
         check_run(run)?;
         let layout = &self.link.layout;
-        self.present(&layout.results_stream(), &format!("{}.>", layout.results_root(run))).await
+        self.present(&layout.results_stream(), &layout.results_of(run)).await
+    }
+
+    /// Removes the messages of a run, work and results, whose headers cannot be parsed, as one flipped bit makes them;
+    /// their ids. Whoever is sent such a message loses the connection, again and again, and never gets what follows it.
+    /// Looks at up to 1000 messages of either stream.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn remove_unreadable(&self, run: &str) -> Result<Vec<String>, NatsError> {
+        check_run(run)?;
+        let layout = &self.link.layout;
+        let mut removed = Vec::new();
+        for (stream, filter) in
+            [(layout.work_stream(), layout.run_work(run)), (layout.results_stream(), layout.results_of(run))]
+        {
+            for subject in self.link.subjects(&stream, &filter).await?.into_iter().take(EXAMINED) {
+                let question = serde_json::json!({ "last_by_subj": subject });
+                let Some(stored) = self.link.message(&stream, &question).await? else { continue };
+                if super::codec::is_readable(&stored.headers) {
+                    continue;
+                }
+                // By its number: after purging one subject consumers of 2.9 lose messages that follow.
+                let which = serde_json::json!({ "seq": stored.sequence, "no_erase": true });
+                self.link.api::<serde_json::Value>(&format!("STREAM.MSG.DELETE.{stream}"), &which).await?;
+                removed.extend(subject.rsplit('.').next().map(str::to_owned));
+            }
+        }
+        Ok(removed)
     }
 
     /// Removes a run's work messages; how many.
@@ -231,7 +379,7 @@ impl Server {
         let layout = &self.link.layout;
         let stream = layout.results_stream();
         self.link.delete_consumer(&stream, &results_consumer(run)).await?;
-        self.link.purge(&stream, &format!("{}.>", layout.results_root(run))).await?;
+        self.link.purge(&stream, &layout.results_of(run)).await?;
         Ok(Objects::new(self.link.clone(), layout.payloads()).remove_space(run).await?)
     }
 

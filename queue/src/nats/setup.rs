@@ -9,6 +9,10 @@ use super::link::{Failure, Link};
 
 /// Below this the server has too little room to be of use.
 const SMALLEST_STREAM: i64 = 64 << 20;
+/// Room that is kept for the buckets, and what is kept on servers with less.
+const ROOM: [i64; 2] = [640 << 20, SMALLEST_STREAM];
+/// JetStream's answer to a stream that is there with other settings.
+const IN_USE: u32 = 10_058;
 
 #[derive(Debug, Deserialize)]
 struct StreamInfo {
@@ -23,11 +27,33 @@ struct StreamConfig {
     discard: String,
     #[serde(default)]
     subjects: Vec<String>,
+    #[serde(default)]
+    max_bytes: i64,
 }
 
 #[derive(Debug, Deserialize)]
 struct ConsumerInfo {
     config: ConsumerConfig,
+    #[serde(flatten)]
+    standing: LaneStanding,
+}
+
+/// How a lane's consumer stands, as the server counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub struct LaneStanding {
+    /// Messages that were not delivered yet.
+    #[serde(default, rename = "num_pending")]
+    pub pending: usize,
+    /// Messages that were delivered and neither acknowledged nor given back.
+    #[serde(default, rename = "num_ack_pending")]
+    pub unacknowledged: usize,
+    /// Claims that wait for messages.
+    #[serde(default, rename = "num_waiting")]
+    pub waiting: usize,
+    /// Messages that the stream holds for it. All of them are pending or unacknowledged, unless the consumer has lost
+    /// some: they are never delivered then.
+    #[serde(skip)]
+    pub messages: usize,
 }
 
 /// What matters of a consumer's settings.
@@ -41,30 +67,19 @@ pub(super) struct ConsumerConfig {
 }
 
 impl Link {
-    /// Every stream there has to be, the buckets' ones included, by name.
+    /// Every stream there has to be, by name. The buckets' ones come first: they reserve no room, and on a server whose
+    /// room is reserved to the last byte none can be made.
     fn streams(&self) -> Vec<(String, Value)> {
         let layout = &self.layout;
-        let work_queue = |subjects: String, max_bytes: i64, max_messages: i64| {
-            json!({
-                "subjects": [subjects], "retention": "workqueue", "storage": "file", "discard": "new",
-                "max_bytes": max_bytes, "max_msgs": max_messages, "max_age": 0, "max_consumers": -1,
-                "num_replicas": layout.replicas.max(1),
-            })
-        };
-        let mut streams = vec![
-            (layout.work_stream(), work_queue(layout.work_subjects(), layout.work_max_bytes, -1)),
-            (
-                layout.results_stream(),
-                work_queue(layout.results_subjects(), layout.results_max_bytes, layout.results_max_messages),
-            ),
-        ];
+        let mut streams = Vec::new();
         for bucket in Bucket::ALL {
             let name = layout.bucket(bucket);
             let max_age = u64::try_from(layout.max_age(bucket).as_nanos()).unwrap_or(0);
             // The server refuses a window for duplicates that is longer than the messages live.
             let window = if max_age == 0 { 120_000_000_000 } else { max_age.min(120_000_000_000) };
+            let storage = if bucket.is_kept() { "file" } else { "memory" };
             let config = json!({
-                "subjects": [format!("$KV.{name}.>")], "retention": "limits", "storage": "file", "discard": "new",
+                "subjects": [format!("$KV.{name}.>")], "retention": "limits", "storage": storage, "discard": "new",
                 "max_msgs_per_subject": 1, "max_bytes": -1, "max_msgs": -1, "max_consumers": -1, "max_age": max_age,
                 "duplicate_window": window, "num_replicas": layout.replicas.max(1),
                 "allow_rollup_hdrs": true, "deny_delete": true, "allow_direct": true,
@@ -79,19 +94,75 @@ impl Link {
             });
             streams.push((format!("OBJ_{name}"), config));
         }
+        let work_queue = |subjects: String, max_bytes: i64, max_messages: i64| {
+            json!({
+                "subjects": [subjects], "retention": "workqueue", "storage": "file", "discard": "new",
+                "max_bytes": max_bytes, "max_msgs": max_messages, "max_age": 0, "max_consumers": -1,
+                "num_replicas": layout.replicas.max(1),
+            })
+        };
+        let results =
+            work_queue(layout.results_subjects(), layout.results_max_bytes, layout.results_max_messages);
+        streams.push((layout.results_stream(), results));
+        streams.push((layout.work_stream(), work_queue(layout.work_subjects(), layout.work_max_bytes, -1)));
         streams
     }
 
-    /// Makes the streams that are missing.
-    pub(super) async fn ensure(&self) -> Result<(), NatsError> {
+    /// Makes the streams that are missing; their names.
+    pub(super) async fn ensure(&self) -> Result<Vec<String>, NatsError> {
+        let mut made = Vec::new();
         for (name, config) in self.streams() {
             match self.stream_config(&name).await {
                 Ok(there) => fits(&name, &there, &config)?,
-                Err(NatsError::Missing(_)) => self.create_stream(&name, config).await?,
+                Err(NatsError::Missing(_)) => {
+                    if config["max_bytes"].as_i64().is_some_and(|bytes| bytes > 0) {
+                        self.keep_room().await;
+                    }
+                    self.create_stream(&name, config).await?;
+                    made.push(name);
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        if !made.is_empty() {
+            self.remade.send_modify(|count| *count += 1);
+        }
+        Ok(made)
+    }
+
+    /// Keeps room for the buckets before a stream takes some for itself: by a stream that nothing is written to. Where it
+    /// cannot be made (permissions of an earlier version, little room), the server works without it.
+    async fn keep_room(&self) {
+        let name = self.layout.room_stream();
+        for bytes in ROOM {
+            let config = json!({
+                "name": name, "subjects": [self.layout.room_subject()], "retention": "limits", "storage": "file",
+                "discard": "new", "max_bytes": bytes, "max_msgs": -1, "max_consumers": -1, "max_age": 0,
+                "num_replicas": self.layout.replicas.max(1),
+            });
+            match self.api::<Value>(&format!("STREAM.CREATE.{name}"), &config).await {
+                Err(Failure::Api(error)) if error.is_full() => {}
+                // It may be there already, with another limit.
+                Ok(_) => return,
+                Err(failure) => {
+                    let error = NatsError::from(failure);
+                    tracing::debug!(%error, stream = name, "no new room is kept for the buckets");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What the streams have reserved, the most first.
+    async fn reserved(&self) -> Vec<(String, i64)> {
+        let layout = &self.layout;
+        let mut reserved = Vec::new();
+        for name in [layout.work_stream(), layout.results_stream(), layout.room_stream()] {
+            let there = self.stream_config(&name).await.ok().filter(|config| config.max_bytes > 0);
+            reserved.extend(there.map(|config| (name, config.max_bytes)));
+        }
+        reserved.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        reserved
     }
 
     /// Whether all streams are there.
@@ -120,17 +191,14 @@ impl Link {
             match self.api::<Value>(&format!("STREAM.CREATE.{name}"), &config).await {
                 Ok(_) => return Ok(()),
                 // Somebody else made it just now, with other settings.
-                Err(Failure::Api(error)) if error.err_code == 10_058 => {
+                Err(Failure::Api(error)) if error.err_code == IN_USE => {
                     return fits(name, &self.stream_config(name).await?, &config);
                 }
                 // A stream's limit is room set aside for it. On a server with less, a smaller stream does as well.
                 Err(Failure::Api(error)) if matches!(error.err_code, 10_047 | 10_023) => {
                     let smaller = config["max_bytes"].as_i64().unwrap_or(-1) / 2;
                     if smaller < SMALLEST_STREAM {
-                        return Err(NatsError::Unsuitable(format!(
-                            "the NATS server has no room for stream `{name}` ({}): raise its max_file_store, or free some disk",
-                            error.description
-                        )));
+                        return Err(self.no_room(name, &config, &error.description).await);
                     }
                     tracing::warn!(
                         stream = name,
@@ -142,6 +210,28 @@ impl Link {
                 Err(failure) => return Err(failure.into()),
             }
         }
+    }
+
+    /// There is too little room on the server for a stream: how much it needs, and what has been reserved.
+    async fn no_room(&self, name: &str, config: &Value, why: &str) -> NatsError {
+        let needed = match config["max_bytes"].as_i64() {
+            Some(bytes) if bytes > 0 => format!("at least {}", size(SMALLEST_STREAM)),
+            _ => "some room that no stream has reserved".to_owned(),
+        };
+        let reserved = self.reserved().await;
+        let listed: Vec<String> =
+            reserved.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();
+        let listed = if listed.is_empty() { "nothing of ours".to_owned() } else { listed.join(", ") };
+        let less = reserved.first().map_or_else(String::new, |(largest, bytes)| {
+            format!(
+                ", or reserve less: nats stream edit {largest} --max-bytes {}",
+                (bytes / 2).max(SMALLEST_STREAM)
+            )
+        });
+        NatsError::Unsuitable(format!(
+            "the NATS server has no room for stream `{name}` ({why}): it needs {needed}, and reserved are {listed}; raise \
+             max_file_store of the server{less}"
+        ))
     }
 
     /// A consumer's settings; [`NatsError::Missing`] if it is not there.
@@ -186,6 +276,43 @@ impl Link {
         Ok(config)
     }
 
+    /// How a consumer stands.
+    pub(super) async fn standing(
+        &self,
+        stream: &str,
+        name: &str,
+        filter: &str,
+    ) -> Result<LaneStanding, NatsError> {
+        let messages = self.subjects(stream, filter).await?.len();
+        let info: ConsumerInfo = self.api(&format!("CONSUMER.INFO.{stream}.{name}"), &Value::Null).await?;
+        Ok(LaneStanding { messages, ..info.standing })
+    }
+
+    /// Makes a consumer if it is missing; whether it was.
+    pub(super) async fn restore_consumer(
+        &self,
+        stream: &str,
+        name: &str,
+        filter: &str,
+    ) -> Result<bool, NatsError> {
+        match self.consumer(stream, name).await {
+            Ok(_) => Ok(false),
+            Err(NatsError::Missing(_)) => self.ensure_consumer(stream, name, filter).await.map(|_| true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a consumer anew, so that everything its stream holds is delivered again.
+    pub(super) async fn remake_consumer(
+        &self,
+        stream: &str,
+        name: &str,
+        filter: &str,
+    ) -> Result<ConsumerConfig, NatsError> {
+        self.delete_consumer(stream, name).await?;
+        self.ensure_consumer(stream, name, filter).await
+    }
+
     /// Deletes a consumer that may not be there.
     pub(super) async fn delete_consumer(&self, stream: &str, name: &str) -> Result<(), NatsError> {
         match self.api::<Value>(&format!("CONSUMER.DELETE.{stream}.{name}"), &Value::Null).await {
@@ -196,6 +323,16 @@ impl Link {
     }
 }
 
+/// Bytes as people read them.
+fn size(bytes: i64) -> String {
+    let mebibytes = bytes / (1 << 20);
+    if mebibytes >= 1024 {
+        format!("{:.1} GiB", mebibytes as f64 / 1024.0)
+    } else {
+        format!("{mebibytes} MiB")
+    }
+}
+
 /// A stream may have other limits than ours, and must be of the same kind.
 fn fits(name: &str, there: &StreamConfig, wanted: &Value) -> Result<(), NatsError> {
     let same = |have: &str, key: &str| wanted[key].as_str().is_none_or(|want| want == have);
@@ -203,7 +340,7 @@ fn fits(name: &str, there: &StreamConfig, wanted: &Value) -> Result<(), NatsErro
     let covered = subjects.clone().all(|subject| there.subjects.iter().any(|have| have == subject));
     if !same(&there.retention, "retention") || !same(&there.discard, "discard") || !covered {
         return Err(NatsError::Refused(format!(
-            "stream `{name}` is there and of another kind: {} retention, discard {}, subjects {}; delete it or use another prefix",
+            "stream `{name}` is there and of another kind: {} retention, discard {}, subjects {}; use another prefix",
             there.retention,
             there.discard,
             there.subjects.join(" ")

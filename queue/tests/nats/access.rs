@@ -6,6 +6,7 @@ use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use lumos_capabilities::{Capability, skip};
 use lumos_queue::QueueError;
 use lumos_queue::nats::{NatsError, Secret};
 
@@ -77,14 +78,13 @@ on_servers! {
         let boss = let_in(&with_credentials(&server, "boss:x")).await;
         let _lane = boss.lane_publisher::<u32>(LANE, RUN).await.unwrap();
         let worker = Server::connect(&with_credentials(&server, "worker:x"), connecting(Layout::default())).await.unwrap();
-        let began = Instant::now();
+        // By what it said, and not for want of an answer.
         let error = worker.check().await.unwrap_err();
         assert!(matches!(&error, NatsError::Refused(why) if why.to_lowercase().contains("permissions")), "{error}");
         let lane = worker_lane(&server).await;
         assert!(matches!(timeout(LONG, lane.claim(1)).await.unwrap(), Err(QueueError::Refused(_))));
         let results = worker.results_publisher::<u32>(RUN).await.unwrap();
         assert!(matches!(results.publish("a", 1).await, Err(QueueError::Refused(_))));
-        assert!(began.elapsed() < Duration::from_secs(9));
     }
 
     async fn a_server_without_jetstream_is_told_what_to_do(program) {
@@ -119,7 +119,7 @@ on_servers! {
     async fn tls_needs_an_authority_that_is_known(program) {
         let folder = tempfile::tempdir().unwrap();
         if !certificates(folder.path()) {
-            eprintln!("SKIPPED: no openssl to make certificates with");
+            skip(Capability::OpenSsl, "openssl not found");
             return;
         }
         let file = |name: &str| folder.path().join(name);
@@ -142,7 +142,7 @@ on_servers! {
         access = Access::new(&open.url()).unwrap();
         access.tls_ca = Some(file("ca.pem"));
         let error = refused(&access).await;
-        assert!(matches!(error, NatsError::Tls(_)), "{error}");
+        assert!(matches!(error, NatsError::PlainText(_)), "{error}");
         // Clients with certificates.
         let mutual = NatsServer::configured(
             program,

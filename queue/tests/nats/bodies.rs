@@ -9,7 +9,7 @@ use super::*;
 /// Messages in the bucket of bodies.
 pub(crate) async fn stored(bench: &Bench) -> u64 {
     let plain = async_nats::jetstream::new(bench.plain().await);
-    plain.get_stream("OBJ_lumos-1-payloads").await.unwrap().cached_info().state.messages
+    plain.get_stream("OBJ_lumos-2-payloads").await.unwrap().cached_info().state.messages
 }
 
 on_servers! {
@@ -62,7 +62,7 @@ on_servers! {
         assert!(matches!(blobs.get(&"0".repeat(64)).await, Err(NatsError::Missing(_))));
         // Somebody damages a chunk: what is there is not given, and can be stored anew.
         let plain = async_nats::jetstream::new(bench.plain().await);
-        let stream = plain.get_stream("OBJ_lumos-1-shared").await.unwrap();
+        let stream = plain.get_stream("OBJ_lumos-2-shared").await.unwrap();
         stream.delete_message(3).await.unwrap();
         assert!(blobs.get(&hash).await.is_err());
         blobs.put(&bytes).await.unwrap();

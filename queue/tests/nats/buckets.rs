@@ -47,6 +47,25 @@ on_servers! {
         assert_eq!(entries[0], ("host-001".to_owned(), "1".into()));
     }
 
+    // Whoever may write a bucket may write anything into it.
+    async fn what_cannot_be_a_key_is_left_out(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let workers = bench.connection.workers().await.unwrap();
+        workers.put("honest", b"1").await.unwrap();
+        let mut changes = Box::pin(workers.watch());
+        let plain = bench.plain().await;
+        let long = "k".repeat(500);
+        for key in ["w\u{f6}rker", "a!b", "%41", "a=*", "\u{1b}[2J", long.as_str()] {
+            let subject = format!("$KV.lumos-2-workers.{key}");
+            plain.request(subject, "{".into()).await.unwrap();
+        }
+        workers.put("later", b"2").await.unwrap();
+        let entries = workers.entries().await.unwrap();
+        assert_eq!(entries, [("honest".to_owned(), "1".into()), ("later".to_owned(), "2".into())]);
+        let mut next = async || timeout(LONG, changes.next()).await.expect("a change").unwrap();
+        while next().await.key != "later" {}
+    }
+
     async fn watchers_see_what_is_there_and_what_changes_and_restarts(program) {
         let mut bench = Bench::new(program, Layout::default()).await;
         let runs = bench.connection.runs().await.unwrap();

@@ -1,8 +1,15 @@
 //! What others may write into the streams: never delivered, never a panic, and out of the way.
 
 use async_nats::HeaderMap;
+use sha2::{Digest, Sha256};
 
 use super::*;
+
+/// The checksum that a publisher of ours would give a message.
+fn checksum(id: &str, encoding: &str, body: &[u8]) -> String {
+    let hash = Sha256::new().chain_update(id).chain_update([0]).chain_update(encoding).chain_update([0]);
+    hex::encode(hash.chain_update(body).finalize())
+}
 
 fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -18,7 +25,7 @@ on_servers! {
         let (publisher, consumer) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
         let plain = bench.plain().await;
         let bomb = zstd::bulk::compress(&vec![b'1'; 256 << 20], 3).unwrap();
-        let good = ("Lumos-Protocol", "1");
+        let good = ("Lumos-Protocol", "2");
         let hostile: Vec<(&str, HeaderMap, Vec<u8>)> = vec![
             ("nojson", headers(&[good]), b"{".to_vec()),
             ("otherkind", headers(&[good]), b"\"text\"".to_vec()),
@@ -33,30 +40,67 @@ on_servers! {
             ("sub.id", headers(&[good]), b"1".to_vec()),
             ("ünicode", headers(&[good]), b"1".to_vec()),
         ];
-        for (id, headers, body) in hostile {
-            let subject = format!("lumos.1.work.00000000000000aa.5.{RUN}.{id}");
+        for (id, mut headers, body) in hostile {
+            // They are of one who knows the checksum, but for one who does not.
+            if id != "nothing" {
+                let encoding = headers.get("Lumos-Encoding").map_or("", |encoding| encoding.as_str());
+                let last = id.rsplit('.').next().unwrap();
+                headers.insert("Lumos-Checksum", checksum(last, encoding, &body));
+            }
+            let subject = format!("lumos.2.work.00000000000000aa.5.{RUN}.{id}");
             plain.publish_with_headers(subject, headers, body.into()).await.unwrap();
         }
         plain.flush().await.unwrap();
         publisher.publish("fine", 7).await.unwrap();
         // `sub.id` reads as the message `id` of a run, which it may be.
         let mut seen = Vec::new();
-        while let Ok(leases) = timeout(Duration::from_millis(700), consumer.claim(4)).await {
-            for lease in leases.unwrap() {
-                seen.push((lease.id().to_owned(), *lease.body()));
-                lease.acknowledge().await.unwrap();
+        let taking = async {
+            loop {
+                for lease in consumer.claim(4).await.unwrap() {
+                    seen.push((lease.id().to_owned(), *lease.body()));
+                    lease.acknowledge().await.unwrap();
+                }
             }
+        };
+        tokio::select! {
+            () = taking => {}
+            () = eventually("the stream is empty", async || bench.connection.work_present(RUN).await.unwrap().is_empty()) => {}
         }
         seen.sort();
         assert_eq!(seen, [("fine".to_owned(), 7), ("id".to_owned(), 1)]);
-        eventually("the stream is empty", async || bench.connection.work_present(RUN).await.unwrap().is_empty()).await;
+    }
+
+    async fn messages_with_damaged_headers_are_removed(program) {
+        let bench = Bench::new(program, Layout::default()).await;
+        let (publisher, consumer) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
+        // No client of NATS sends these.
+        let mut raw = std::net::TcpStream::connect(bench.server.address()).unwrap();
+        for (id, headers) in [
+            ("nocolon", "NATS/1.0\r\nLumos-Protocol2\r\n\r\n"),
+            ("noversion", "NAUS/1.0\r\nLumos-Protocol: 2\r\n\r\n"),
+            ("noname", "NATS/1.0\r\nLumos Protocol: 2\r\n\r\n"),
+        ] {
+            let subject = format!("lumos.2.work.00000000000000aa.5.{RUN}.{id}");
+            let all = headers.len() + 1;
+            let text = format!("HPUB {subject} {} {all}\r\n{headers}1\r\n", headers.len());
+            let text = if id == "nocolon" { format!("CONNECT {{\"headers\":true}}\r\n{text}") } else { text };
+            std::io::Write::write_all(&mut raw, text.as_bytes()).unwrap();
+        }
+        eventually("they are stored", async || bench.connection.work_present(RUN).await.unwrap().len() == 3).await;
+        publisher.publish("fine", 7).await.unwrap();
+        let mut removed = bench.connection.remove_unreadable(RUN).await.unwrap();
+        removed.sort();
+        assert_eq!(removed, ["nocolon", "noname", "noversion"]);
+        let lease = claim_one(&consumer).await;
+        assert_eq!((lease.id(), *lease.body()), ("fine", 7));
+        assert!(bench.connection.remove_unreadable(RUN).await.unwrap().is_empty());
     }
 
     async fn another_protocol_is_left_to_others(program) {
         let bench = Bench::new(program, Layout::default()).await;
         let consumer = bench.consumer_after_setup().await;
-        let subject = format!("lumos.1.work.00000000000000aa.5.{RUN}.later");
-        let headers = headers(&[("Lumos-Protocol", "2")]);
+        let subject = format!("lumos.2.work.00000000000000aa.5.{RUN}.later");
+        let headers = headers(&[("Lumos-Protocol", "3")]);
         bench.plain().await.request_with_headers(subject, headers, "1".into()).await.unwrap();
         assert!(timeout(Duration::from_millis(700), consumer.claim(1)).await.is_err());
         assert_eq!(bench.connection.work_present(RUN).await.unwrap().len(), 1);
@@ -68,14 +112,14 @@ on_servers! {
         publisher.publish("false", super::queues::noise(2 << 20)).await.unwrap();
         let plain = bench.plain().await;
         let streams = async_nats::jetstream::new(plain.clone());
-        let bodies = streams.get_stream("OBJ_lumos-1-payloads").await.unwrap();
+        let bodies = streams.get_stream("OBJ_lumos-2-payloads").await.unwrap();
         // The second chunk goes, and something else comes in its stead.
         let chunk = bodies.get_raw_message(2).await.unwrap();
         bodies.delete_message(2).await.unwrap();
         plain.request(chunk.subject.to_string(), vec![b'x'; chunk.payload.len()].into()).await.unwrap();
         for (id, object) in [("missing", "no/such/object"), ("odd", "*"), ("empty", "")] {
-            let subject = format!("lumos.1.work.00000000000000aa.5.{RUN}.{id}");
-            let headers = headers(&[("Lumos-Protocol", "1"), ("Lumos-Object", object)]);
+            let subject = format!("lumos.2.work.00000000000000aa.5.{RUN}.{id}");
+            let headers = headers(&[("Lumos-Protocol", "2"), ("Lumos-Object", object)]);
             plain.request_with_headers(subject, headers, "".into()).await.unwrap();
         }
         tokio::select! {
@@ -101,7 +145,7 @@ on_servers! {
             let inbox = request.reply.unwrap();
             plain.publish_with_reply(inbox.clone(), "elsewhere", "1".into()).await.unwrap();
             plain.publish(inbox.clone(), "1".into()).await.unwrap();
-            plain.publish_with_reply(inbox, "$JS.ACK.lumos-1-work.c.x.y.z.0.0", "1".into()).await.unwrap();
+            plain.publish_with_reply(inbox, "$JS.ACK.lumos-2-work.c.x.y.z.0.0", "1".into()).await.unwrap();
         });
         assert!(claimed.is_err());
         assert!(timeout(Duration::from_millis(100), futures::StreamExt::next(&mut heard)).await.is_err());

@@ -4,10 +4,14 @@ mod access;
 mod bodies;
 mod buckets;
 mod crash;
+mod faults;
 mod hostile;
 #[path = "../support/nats_server.rs"]
 mod nats_server;
+#[path = "../support/proxy.rs"]
+mod proxy;
 mod queues;
+mod room;
 
 use std::future::Future;
 use std::time::Duration;
@@ -61,6 +65,11 @@ fn connecting(layout: Layout) -> Connecting {
 
 async fn connect(server: &NatsServer, layout: Layout) -> Server {
     Server::connect(&Access::new(&server.url()).unwrap(), connecting(layout)).await.unwrap()
+}
+
+/// Leases that do not run out while a test waits.
+fn long_lease() -> Layout {
+    Layout { lease: LONG * 20, ..Layout::default() }
 }
 
 fn short_lease() -> Layout {

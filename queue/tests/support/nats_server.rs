@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use lumos_capabilities::{Capability, on_path, skip, skip_part};
 use tempfile::TempDir;
 
-/// The server to test with; `None`, and a line that says so, if there is none.
+/// The server to test with; `None`, and the test is skipped, if it is not installed.
 pub fn program() -> Option<PathBuf> {
     let named = std::env::var_os("LUMOS_NATS_SERVER").filter(|name| !name.is_empty()).map(PathBuf::from);
     let found = named.or_else(|| on_path("nats-server"));
     if found.is_none() {
-        eprintln!("SKIPPED: no nats-server: put one on the path, or name it in LUMOS_NATS_SERVER");
+        skip(Capability::Nats, "nats-server not found: put it on the path, or set LUMOS_NATS_SERVER");
     }
     found
 }
@@ -28,7 +29,7 @@ pub fn current_program() -> Option<PathBuf> {
     let named =
         std::env::var_os("LUMOS_NATS_SERVER_CURRENT").filter(|name| !name.is_empty()).map(PathBuf::from);
     if named.is_none() {
-        eprintln!("SKIPPED: LUMOS_NATS_SERVER_CURRENT names no second nats-server");
+        skip_part(Capability::NatsCurrent, "LUMOS_NATS_SERVER_CURRENT is not set");
     }
     named
 }
@@ -36,11 +37,6 @@ pub fn current_program() -> Option<PathBuf> {
 /// All servers to test with.
 pub fn programs() -> Vec<PathBuf> {
     program().into_iter().chain(current_program()).collect()
-}
-
-fn on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// A running server. Killed when dropped.
@@ -120,7 +116,17 @@ impl NatsServer {
         assert!(self.try_restart(), "the server does not start again; its log:\n{}", self.log());
     }
 
-    fn try_restart(&mut self) -> bool {
+    /// Whether the process is there; it may have ended by itself.
+    pub fn is_running(&mut self) -> bool {
+        let ended = self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)));
+        if ended {
+            self.child = None;
+        }
+        !ended
+    }
+
+    /// Starts the server on the same port and store; whether it can be reached then.
+    pub fn try_restart(&mut self) -> bool {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_file()).expect("a log");
         let child =
             without_privileges(&self.program)

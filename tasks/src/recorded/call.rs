@@ -14,7 +14,7 @@ use crate::families::shop::{ShopReply, ShopRequest};
 use crate::families::web::{Attempt, CandidateScope, Carried};
 use crate::formulation::Behaviour;
 use crate::identity::ContentHash;
-use crate::request::Message;
+use crate::request::{Message, Role};
 
 /// How many passages a ranking of the original's holds at most.
 const PASSAGES: usize = 10;
@@ -42,6 +42,10 @@ fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<V
 
 /// What the original's client raises when the service has no result pod.
 const NO_RESULT: &str = "StopIteration";
+
+/// The models that the original asks: as the QA tool, and as the judge.
+const CHAT_MODEL: &str = "gpt-3.5-turbo";
+const JUDGE_MODEL: &str = "gpt-4";
 
 /// What a call is found by: the tool and what it was given, where that matters to the reply.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -222,6 +226,32 @@ impl RecordedCall {
         }
     }
 
+    /// The first part of the input that is not as the original has it for this call, among those that do not matter to
+    /// the reply: the chat model, temperature and limit of tokens; how many addresses a search asks for, and where. Parts
+    /// that the recording lacks are passed over.
+    pub fn differing_setting(&self, call: &ToolCall) -> Option<String> {
+        let settings = match call {
+            ToolCall::Chat { role, max_new_tokens, .. } => vec![
+                ("role", json!(role)),
+                ("model", json!(if *role == Role::Judge { JUDGE_MODEL } else { CHAT_MODEL })),
+                ("temperature", json!(0)),
+                ("max_tokens", json!(max_new_tokens)),
+            ],
+            ToolCall::Search { most, .. } => {
+                vec![("tld", json!("co.in")), ("num", json!(10)), ("stop", json!(most)), ("pause", json!(2))]
+            }
+            _ => Vec::new(),
+        };
+        let equal = |left: &Value, right: &Value| match (left.as_f64(), right.as_f64()) {
+            (Some(left), Some(right)) => left == right,
+            _ => left == right,
+        };
+        settings.into_iter().find_map(|(name, asked)| {
+            let recorded = self.input.get(name).filter(|recorded| !equal(recorded, &asked))?;
+            Some(format!("{name}: recorded is {recorded}, asked {asked}"))
+        })
+    }
+
     /// The reply to a call that this is the recording of (or a part of it); `None` where it is none of that tool.
     fn reply(&self, call: &ToolCall) -> Option<ToolReply> {
         if let Some(raised) = &self.raises {
@@ -274,7 +304,6 @@ mod tests {
     use super::*;
     use crate::call::WikiRequest;
     use crate::families::web::{ActionName, Executed, Obstacle};
-    use crate::request::Role;
 
     #[test]
     fn a_null_output_is_not_a_missing_one() {

@@ -115,12 +115,18 @@ pub struct Expected {
     /// The whole record of a family without predictions (shopping).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<serde_json::Value>,
+    /// HotpotQA: 1 where the prediction is the gold answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub em: Option<u8>,
     /// HotpotQA: F1 of the prediction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub f1: Option<f64>,
     /// HotpotQA: 1 where the judge took the prediction for correct.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llm_acc: Option<u8>,
+    /// The last line that the original printed: `Acc: 1.0`, `EM: 1 LLM_Acc: 0`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printed: Option<String>,
     /// Mind2Web: the actions that were carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<WebAction>>,
@@ -136,9 +142,12 @@ pub struct Expected {
     /// Mind2Web: the step it ended in, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_step: Option<u32>,
+    /// Mind2Web: how many steps the run went through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<u32>,
 }
 
-/// One recorded action on a web page.
+/// One recorded action on a web page. What is optional is in the original's recordings only.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WebAction {
     /// The gold step, counted from 0.
@@ -150,6 +159,12 @@ pub struct WebAction {
     /// The text typed or selected.
     #[serde(default)]
     pub text: Option<String>,
+    /// The gold actions that the ranker received.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_actions: Option<String>,
+    /// The gold operation, as the data set has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation: Option<serde_json::Value>,
     /// The elements looked at.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_ids: Vec<String>,
@@ -162,6 +177,24 @@ pub struct WebAction {
     /// Its scores, in the same order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<f64>,
+    /// The text that won.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chosen_tag: Option<String>,
+    /// The text of the first element looked at, which counts as the right one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reference_tag: Option<String>,
+    /// Whether these two are equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element_match: Option<bool>,
+    /// Whether the action is the gold operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op_match: Option<bool>,
+    /// Whether the text is the gold value; of a click it always is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_match: Option<bool>,
+    /// How many actions it counted as: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_total: Option<u32>,
     /// The elements with the text that won.
     pub chosen_ids: Vec<String>,
     /// The text of the tenth in the ranking, or of the last.

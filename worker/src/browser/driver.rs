@@ -39,6 +39,10 @@ impl Driver {
         };
         let folder = owner.session().map_err(failed)?;
         let mut command = Command::new(&settings.chromedriver);
+        // Whatever breaks out of a page finds no keys and passwords.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_ours(&name.to_string_lossy())) {
+            command.env_remove(name);
+        }
         command
             .args(["--port=0", "--allowed-ips=127.0.0.1", "--log-level=WARNING"])
             .env(MARK, owner.mark())
@@ -85,6 +89,11 @@ impl Drop for Driver {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Whether a variable is a setting of this program or of a service that it asks, which may be a secret.
+fn is_ours(variable: &str) -> bool {
+    ["LUMOS_", "OPENAI_", "WOLFRAM_", "HF_"].iter().any(|prefix| variable.starts_with(prefix))
 }
 
 /// The port that the driver says it listens on. What it says further is read and thrown away, lest it wait for a reader.

@@ -48,7 +48,7 @@ impl From<BrowserFault> for ToolFault {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// No visible element is like that.
-    #[error("there is no {what}")]
+    #[error("{what} not found")]
     NotFound {
         /// What was looked for.
         what: String,

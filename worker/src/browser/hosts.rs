@@ -44,12 +44,13 @@ impl AllowedHosts {
         let url = Url::parse(address).map_err(|_| refused())?;
         let is_web = matches!(url.scheme(), "http" | "https");
         let port = url.port_or_known_default();
-        let is_allowed = url.host().is_some_and(|host| {
-            self.0.iter().any(|(allowed, only)| {
-                *allowed == host.to_owned() && only.is_none_or(|only| Some(only) == port)
-            })
-        });
+        let is_allowed = url.host().is_some_and(|host| self.contains(&host.to_owned(), port));
         if is_web && is_allowed { Ok(url) } else { Err(refused()) }
+    }
+
+    /// Whether a host is allowed at a port.
+    pub(crate) fn contains(&self, host: &Host, port: Option<u16>) -> bool {
+        self.0.iter().any(|(allowed, only)| allowed == host && only.is_none_or(|only| Some(only) == port))
     }
 
     /// What makes Chromium resolve no other host.

@@ -2,8 +2,8 @@
 //!
 //! A pool has a folder of its own with a file that it keeps locked as long as it lives; the system gives the lock up
 //! when the process dies, however it does. Drivers carry the folder's path in their environment, and browsers in
-//! their command lines. A pool that starts looks into the folders beside its own: where the file can be locked,
-//! nobody is left to end what that folder's processes are, and they are killed.
+//! their command lines. A pool looks into the folders beside its own when it is made and before it starts a browser:
+//! where the file can be locked, nobody is left to end what that folder's processes are, and they are killed.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -17,10 +17,13 @@ pub(super) const MARK: &str = "LUMOS_BROWSERS_OF";
 const LOCKED: &str = "owner";
 /// The longest time that killed processes may take to be gone.
 const DYING: Duration = Duration::from_secs(5);
+/// The longest time that another process may take to end what was left behind. One that is stopped keeps its lock.
+const GATE: Duration = Duration::from_secs(15);
 
 /// The folder of a pool. Dropping it removes it.
 #[derive(Debug)]
 pub(super) struct Owner {
+    base: PathBuf,
     folder: tempfile::TempDir,
     _locked: File,
 }
@@ -30,13 +33,19 @@ impl Owner {
     pub(super) fn new(base: &Path) -> io::Result<Self> {
         private_folder(base)?;
         // One at a time: a folder is never seen before its file is locked.
-        let gate = File::create(base.join("gate"))?;
-        gate.lock()?;
+        let _gate = enter(base, GATE)?;
         sweep(base)?;
         let folder = tempfile::Builder::new().prefix("pool-").tempdir_in(base)?;
         let locked = File::create(folder.path().join(LOCKED))?;
         locked.lock()?;
-        Ok(Self { folder, _locked: locked })
+        Ok(Self { base: base.to_owned(), folder, _locked: locked })
+    }
+
+    /// Ends what other processes have left behind that were killed since. Blocks.
+    pub(super) fn end_leftovers(&self) {
+        if let Err(error) = enter(&self.base, GATE).and_then(|_gate| sweep(&self.base)) {
+            tracing::debug!(%error, "what other processes left behind was not ended");
+        }
     }
 
     /// What the driver's variable says.
@@ -47,6 +56,28 @@ impl Owner {
     /// A folder for one session.
     pub(super) fn session(&self) -> io::Result<tempfile::TempDir> {
         tempfile::Builder::new().prefix("session-").tempdir_in(self.folder.path())
+    }
+}
+
+/// Locks the gate of a folder, within a limited time.
+fn enter(base: &Path, patience: Duration) -> io::Result<File> {
+    let gate = File::create(base.join("gate"))?;
+    let until = Instant::now() + patience;
+    loop {
+        match gate.try_lock() {
+            Ok(()) => return Ok(gate),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let held = format!(
+                    "{} is locked by another process, which may be stopped: fuser {0}",
+                    base.join("gate").display()
+                );
+                return Err(io::Error::new(io::ErrorKind::TimedOut, held));
+            }
+        }
     }
 }
 
@@ -218,7 +249,13 @@ mod tests {
         let base = base.path().join("browsers");
         let sleeper = |mark: &Path| {
             let mut command = Command::new("sleep");
-            command.arg("600").env(MARK, mark).stdin(Stdio::null()).spawn().unwrap()
+            let child = command.arg("600").env(MARK, mark).stdin(Stdio::null()).spawn().unwrap();
+            // The system shows the environment of a process a moment after it was started.
+            let environment = format!("/proc/{}/environ", child.id());
+            while fs::read(&environment).is_ok_and(|shown| shown.is_empty()) {
+                std::thread::yield_now();
+            }
+            child
         };
         let living = Owner::new(&base).unwrap();
         let mut held = sleeper(living.mark());
@@ -236,5 +273,27 @@ mod tests {
         let folder = living.mark().to_owned();
         drop(living);
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn what_is_left_behind_later_is_ended_too() {
+        let base = tempfile::tempdir().unwrap();
+        let owner = Owner::new(base.path()).unwrap();
+        let dead = base.path().join("pool-dead");
+        fs::create_dir(&dead).unwrap();
+        File::create(dead.join(LOCKED)).unwrap();
+        owner.end_leftovers();
+        assert!(!dead.exists() && owner.mark().exists());
+    }
+
+    #[test]
+    fn a_gate_that_a_stopped_process_holds_is_not_waited_for_without_end() {
+        let base = tempfile::tempdir().unwrap();
+        let held = enter(base.path(), GATE).unwrap();
+        let refused = enter(base.path(), Duration::from_millis(100)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+        assert!(refused.to_string().contains("is locked by another process"), "{refused}");
+        drop(held);
+        enter(base.path(), GATE).unwrap();
     }
 }

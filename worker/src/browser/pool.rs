@@ -75,12 +75,26 @@ impl BrowserPool {
         }
         let mut attempt = 1;
         loop {
+            self.end_leftovers().await;
             match Session::start(&self.shared.settings, self.shared.owner.as_ref()).await {
                 Ok(session) => return Ok(self.lend(session, place)),
                 Err(fault) if attempt == ATTEMPTS => return Err(fault),
                 Err(fault) => tracing::warn!(%fault, "a browser did not start; trying again"),
             }
             attempt += 1;
+        }
+    }
+
+    /// Ends the browsers of processes that were killed since: they take memory and time from the one that starts.
+    async fn end_leftovers(&self) {
+        let shared = Arc::clone(&self.shared);
+        let ending = tokio::task::spawn_blocking(move || {
+            if let Some(owner) = &shared.owner {
+                owner.end_leftovers();
+            }
+        });
+        if let Err(error) = ending.await {
+            tracing::debug!(%error, "what other processes left behind was not ended");
         }
     }
 

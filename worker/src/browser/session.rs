@@ -20,6 +20,9 @@ use super::settings::{BrowserName, BrowserSettings};
 const GRACE: Duration = Duration::from_secs(5);
 /// What a server elsewhere is given to end a session.
 const CLOSING: Duration = Duration::from_secs(10);
+/// How long the empty page may take that a browser shows before it is lent again: it needs no network, and a browser that
+/// is stopped is replaced soon.
+const BLANK_LIMIT: Duration = Duration::from_secs(10);
 
 /// Whether commands can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,7 +230,7 @@ impl Session {
             // Those of the page; there is no way to reach the others.
             self.command(DOING, client.delete_all_cookies()).await?;
         }
-        self.show_nothing().await?;
+        self.bounded("leaving the page", BLANK_LIMIT.min(self.page_limit), client.goto(BLANK)).await?;
         let windows = self.command(DOING, client.windows()).await?;
         if windows.len() > 1 {
             let own = self.command(DOING, client.window()).await?;

@@ -116,13 +116,10 @@ impl Catalogue {
 
     /// Supplies shared inputs that were wanted.
     pub fn supply(&self, hash: &ContentHash, bytes: Result<Vec<u8>, NatsError>) {
-        let read = bytes.and_then(|bytes| {
-            serde_json::from_slice::<SharedInputs>(&bytes)
-                .map_err(|error| NatsError::Damaged(error.to_string()))
-        });
         let mut state = self.lock();
+        let read = bytes.map(|bytes| serde_json::from_slice::<SharedInputs>(&bytes));
         match read {
-            Ok(inputs) => {
+            Ok(Ok(inputs)) => {
                 let with_lanes = inputs.by_identity().into_iter().map(|(identity, configuration)| {
                     let needs = LaneId::of(&configuration, 0).needs;
                     (identity, (configuration, needs))
@@ -130,17 +127,27 @@ impl Catalogue {
                 state.shared.insert(hash.clone(), Arc::new(with_lanes.collect()));
                 state.tidy();
             }
+            // The bytes are those of the hash, so that asking again cannot help.
+            Ok(Err(error)) => {
+                state.unreadable.insert(hash.clone());
+                let hash = hash.short();
+                state.say_once(&format!("the configurations of a run ({hash}) cannot be read: {error}"));
+                return;
+            }
+            // What is missing may come back, and what was damaged on its way is whole the next time.
             Err(error) => {
-                if matches!(error, NatsError::Damaged(_)) {
-                    state.unreadable.insert(hash.clone());
-                }
-                state
-                    .say_once(&format!("what a run's units share ({}) cannot be had: {error}", hash.short()));
+                let hash = hash.short();
+                state.say_once(&format!("the configurations of a run ({hash}) cannot be fetched: {error}"));
                 return;
             }
         }
         drop(state);
         self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// How many runs there are that are to be served.
+    pub fn active(&self) -> usize {
+        self.lock().runs.values().filter(|run| run.is_active()).count()
     }
 
     /// The lanes of all runs that are to be served and whose configurations are known.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalogue::{Catalogue, KnownLane};
 use super::policy::ModelKey;
-use crate::model::{LoadModelError, Models};
+use crate::model::{IdentifyError, LoadModelError, Models};
 use crate::tools::ToolSets;
 
 /// How long after a refusal it is looked again whether the model has come.
@@ -230,10 +230,11 @@ impl Eligibility {
         let (content, bytes) = match known {
             Some(found) => found,
             None => {
-                let identified = self
-                    .models
-                    .identify(&identity.name, role, formulation)
-                    .map_err(|error| format!("model {} is not here: {error}", identity.name))?;
+                let identified =
+                    self.models.identify(&identity.name, role, formulation).map_err(|error| match error {
+                        error @ IdentifyError::NotAllowed { .. } => error.to_string(),
+                        error => format!("model {} is not here: {error}", identity.name),
+                    })?;
                 let bytes = match self.memory {
                     Some(_) => self
                         .models
@@ -249,12 +250,12 @@ impl Eligibility {
         };
         if content != identity.content {
             return Err(format!(
-                "model {} on this host is not what the run was planned with: its files hash to {} and not to {}",
-                identity.name,
-                content.short(),
-                identity.content.short()
+                "model {} on this host is not what the run was planned with: its files differ; hint: copy the files \
+                 that the run was planned with, or say where they are with `lumos worker --model-at <NAME=NAME>`",
+                identity.name
             ));
         }
+        self.models.engine_settings(identity, role).map_err(|error| error.to_string())?;
         Ok(Located { identity: identity.clone(), role, configuration: Arc::clone(configuration), bytes })
     }
 

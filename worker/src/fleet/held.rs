@@ -73,6 +73,11 @@ impl Held {
         self.lock().leases.len()
     }
 
+    /// The ids of their messages.
+    pub fn messages(&self) -> Vec<String> {
+        self.lock().leases.values().filter_map(|entry| Some(entry.lease.as_ref()?.message.clone())).collect()
+    }
+
     /// Those of them that were claimed since this or [`Held::all_told`] was called last.
     pub fn untold(&self) -> Vec<HeldLease> {
         let mut entries = self.lock();

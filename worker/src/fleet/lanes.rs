@@ -61,6 +61,8 @@ struct State {
     history: History,
     open: BTreeMap<LaneId, Arc<dyn LaneQueue>>,
     last_switch: Option<Moment>,
+    /// Lanes that were deleted and have not come back yet.
+    gone: BTreeSet<LaneId>,
     /// The models that take turns now.
     turns: Option<Turns>,
     /// What was decided last, if there was only one lane to ask.
@@ -219,9 +221,13 @@ impl Lanes {
     ) -> Vec<Lease<Assignment>> {
         let claimed = claimed.unwrap_or_else(|error| {
             tracing::debug!(%lane, %error, "a lane did not answer");
+            let mut state = self.state();
             if !matches!(error, QueueError::Unreachable(_)) {
                 // It may have been made anew.
-                self.state().open.remove(lane);
+                state.open.remove(lane);
+            }
+            if matches!(error, QueueError::Gone(_)) && state.gone.insert(lane.clone()) {
+                tracing::warn!("{error}; waiting for the coordinator of the run to create it again");
             }
             Vec::new()
         });
@@ -230,7 +236,11 @@ impl Lanes {
             self.state().history.was_dry(lane, now);
             return Vec::new();
         }
-        self.state().history.gave_work(lane, now);
+        {
+            let mut state = self.state();
+            state.history.gave_work(lane, now);
+            state.gone.remove(lane);
+        }
         let keys = view.needs.get(lane).map(|needs| Arc::clone(&needs.keys)).unwrap_or_default();
         let mut leases = Vec::new();
         let patience = Instant::now() + UNKNOWN;
@@ -341,7 +351,7 @@ impl Lanes {
         for model in &needs.models {
             if switch.load.contains(&ModelKey::from(&model.identity)) {
                 tracing::info!(model = model.identity.name, bytes = model.bytes, "loading");
-                self.models.get(&model.identity, model.role, &model.configuration).await?;
+                self.models.check(&model.identity, model.role, &model.configuration).await?;
             }
         }
         Ok(())
@@ -355,10 +365,8 @@ impl Lanes {
         let arranging = tokio::task::spawn_blocking(move || {
             models.arrange(configurations.iter().map(AsRef::as_ref), memory, Swap::Always)
         });
-        let failed = |message: String| crate::model::LoadModelError {
-            name: needs.models.first().map(|model| model.identity.name.clone()).unwrap_or_default(),
-            message,
-        };
+        let name = needs.models.first().map(|model| model.identity.name.as_str()).unwrap_or_default();
+        let failed = |message: String| crate::model::LoadModelError::new(name, message);
         let arranged = arranging.await.map_err(|error| failed(error.to_string()))?;
         arranged.map_err(|error| failed(error.to_string()))?;
         // The first of them stays, which is the planner where there is one.
@@ -383,6 +391,7 @@ impl Lanes {
         let mut state = self.state();
         let ids: BTreeSet<&LaneId> = known.iter().map(|lane| &lane.id).collect();
         state.history.keep_only(|id| ids.contains(id));
+        state.gone.retain(|id| ids.contains(id));
         state.open.retain(|id, queue| {
             let kept = ids.contains(id);
             if !kept {

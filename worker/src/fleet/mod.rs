@@ -12,6 +12,7 @@ pub mod presence;
 pub mod source;
 pub mod spool;
 mod spool_files;
+pub mod watch;
 mod worker;
 
 pub use worker::{FleetError, FleetSettings, FleetSummary, serve_fleet, worker_name};

@@ -42,6 +42,8 @@ pub struct Spool {
     meter: Arc<Meter>,
     waiting: AtomicU64,
     runs: Mutex<Lines>,
+    /// Why the last result that could not be sent was not.
+    refused: Mutex<Option<String>>,
 }
 
 /// A result that waits.
@@ -69,12 +71,28 @@ impl Spool {
         if let Some(folder) = &folder {
             std::fs::create_dir_all(folder)?;
         }
-        Ok(Self { sink, folder, meter, waiting: AtomicU64::new(0), runs: Mutex::default() })
+        Ok(Self {
+            sink,
+            folder,
+            meter,
+            waiting: AtomicU64::new(0),
+            runs: Mutex::default(),
+            refused: Mutex::default(),
+        })
     }
 
     /// Results that wait to be sent.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Why results wait, as far as the server has said.
+    pub fn refused(&self) -> Option<String> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_refused(&self, why: Option<String>) {
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     /// What earlier processes left in the folder.
@@ -152,7 +170,10 @@ impl Spool {
                         Arc::new(ResultMessage { run, unit, attempt: message.attempt, outcome, telemetry });
                     self.discard(file.take().as_deref()).await;
                 }
-                error => tracing::debug!(unit = %message.unit, %error, "a result waits"),
+                error => {
+                    tracing::debug!(unit = %message.unit, %error, "a result waits");
+                    self.set_refused(Some(error.to_string()));
+                }
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST);
@@ -161,6 +182,7 @@ impl Spool {
                 Err(again) => error = again,
             }
         }
+        self.set_refused(None);
         self.discard(file.as_deref()).await;
         Ok(())
     }

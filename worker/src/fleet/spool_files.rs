@@ -1,9 +1,11 @@
-//! The files of a spool folder: one per result, there in full or not at all.
+//! The files of a spool folder: one per result, there in full or not at all. The first line is the SHA-256 of the second,
+//! which is the result as JSON. Files of earlier versions have no such line.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use lumos_tasks::ContentHash;
 use lumos_tasks::fleet::ResultMessage;
 
 const ENDING: &str = "result.json";
@@ -14,7 +16,9 @@ pub(super) fn write(folder: &Path, id: &str, message: &ResultMessage) -> io::Res
     let path = folder.join(format!("{id}.{ENDING}"));
     let unfinished = folder.join(format!(".{id}.unfinished"));
     let mut file = File::create(&unfinished)?;
-    serde_json::to_writer(&mut file, message)?;
+    let text = serde_json::to_vec(message)?;
+    file.write_all(format!("{}\n", ContentHash::of_bytes(&text)).as_bytes())?;
+    file.write_all(&text)?;
     file.flush()?;
     file.sync_all()?;
     fs::rename(&unfinished, &path)?;
@@ -45,7 +49,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<ResultMessage>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    match serde_json::from_slice(&bytes) {
+    match parse(&bytes) {
         Ok(message) => Ok(Some(message)),
         Err(error) => {
             let aside = path.with_extension(DAMAGED);
@@ -58,6 +62,20 @@ pub(super) fn read(path: &Path) -> io::Result<Option<ResultMessage>> {
             Ok(None)
         }
     }
+}
+
+fn parse(bytes: &[u8]) -> Result<ResultMessage, String> {
+    let text = match bytes.iter().position(|byte| *byte == b'\n') {
+        Some(end) if bytes.first() != Some(&b'{') => {
+            let (claimed, text) = (&bytes[..end], &bytes[end + 1..]);
+            if claimed != ContentHash::of_bytes(text).as_str().as_bytes() {
+                return Err("its content does not match its checksum".to_owned());
+            }
+            text
+        }
+        _ => bytes,
+    };
+    serde_json::from_slice(text).map_err(|error| error.to_string())
 }
 
 /// Removes a result that was sent.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lumos_queue::Queue;
 use lumos_queue::nats::{NatsError, Server};
-use lumos_tasks::Swap;
 use lumos_tasks::fleet::{Holdings, PROTOCOL, WorkerNotice};
+use lumos_tasks::{Reminder, Swap};
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -22,8 +22,11 @@ use super::meter::Meter;
 use super::policy::PolicySettings;
 use super::presence::{Presence, ServerBoard};
 use super::spool::Spool;
+use super::watch::Watch;
+use crate::activity::Activity;
 use crate::model::Models;
 use crate::serve::{ServeError, Worker};
+use crate::stall::{Wait, remind};
 use crate::terms::LeaseTerms;
 use crate::tools::ToolSets;
 
@@ -64,6 +67,8 @@ pub struct FleetSettings {
     pub spool: Option<PathBuf>,
     /// Ends after so long without work.
     pub idle_exit: Option<Duration>,
+    /// How long there may be no progress before it is said what is waited for; never if zero.
+    pub stall_warning: Duration,
 }
 
 impl Default for FleetSettings {
@@ -83,6 +88,7 @@ impl Default for FleetSettings {
             heartbeat: Duration::from_secs(2),
             spool: None,
             idle_exit: None,
+            stall_warning: Duration::from_secs(60),
         }
     }
 }
@@ -151,7 +157,7 @@ pub async fn serve_fleet(
     }
     let nothing_done = FleetSummary { name: name.clone(), finished: 0, idle: false };
     let prepared = tokio::select! {
-        prepared = prepare(&server) => prepared?,
+        prepared = prepare(&server, settings.stall_warning) => prepared?,
         () = drain.cancelled() => return Ok(nothing_done),
         () = stop.cancelled() => return Ok(nothing_done),
     };
@@ -205,6 +211,20 @@ pub async fn serve_fleet(
     let told = CancellationToken::new();
     telling.spawn(presence.tell(told.clone()));
 
+    let activity = Activity::default();
+    let watch = Watch {
+        limit: settings.stall_warning,
+        server: server.clone(),
+        catalogue: Arc::clone(&catalogue),
+        eligibility: Arc::clone(&eligibility),
+        models: Arc::clone(&models),
+        held: Arc::clone(&held),
+        meter: Arc::clone(&meter),
+        spool: Arc::clone(&spool),
+        activity: activity.clone(),
+    };
+    background.spawn(watch.watch(ended.clone()));
+
     // What earlier workers did is not to be done again by this one.
     let left = spool.leftovers().await;
     if !left.is_empty() {
@@ -252,6 +272,7 @@ pub async fn serve_fleet(
             max_deliveries: Some(settings.max_deliveries),
             grace: Some(settings.grace),
             stop: stopping,
+            activity,
         },
     });
     let served = worker.serve(Arc::clone(&lanes) as _, spool, draining).await;
@@ -272,8 +293,10 @@ struct Prepared {
 }
 
 /// Waits until a coordinator has set the server up.
-async fn prepare(server: &Server) -> Result<Prepared, NatsError> {
+async fn prepare(server: &Server, stall_warning: Duration) -> Result<Prepared, NatsError> {
     let mut said = false;
+    let began = tokio::time::Instant::now();
+    let mut reminder = Reminder::new(stall_warning);
     loop {
         let prepared = async {
             server.check().await?;
@@ -285,6 +308,8 @@ async fn prepare(server: &Server) -> Result<Prepared, NatsError> {
                 if !said {
                     tracing::warn!("{error}; waiting");
                     said = true;
+                } else {
+                    remind(&mut reminder, began.elapsed(), || Wait::SetUp { why: error.to_string() });
                 }
                 sleep(RETRY).await;
             }

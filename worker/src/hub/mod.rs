@@ -5,6 +5,7 @@
 //! client and the Xet storage client, and hashes and resumes no plain download. What is left, names of paths, is
 //! `layout`.
 
+mod cached;
 mod error;
 mod layout;
 mod listing;
@@ -16,6 +17,7 @@ mod transfer;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+pub use cached::{CachedModel, cached};
 pub use error::HubError;
 pub use name::HubName;
 pub use settings::HubSettings;

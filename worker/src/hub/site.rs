@@ -1,5 +1,6 @@
 //! The hub over HTTP: what its answers mean, and when another attempt may help.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
@@ -10,6 +11,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use super::error::HubError;
 use super::name::HubName;
 use super::settings::HubSettings;
+use crate::access::is_private;
 use crate::retry_after::retry_after;
 
 /// How long a connection may take to come about.
@@ -18,6 +20,8 @@ const CONNECTING: Duration = Duration::from_secs(20);
 const STANDING_STILL: Duration = Duration::from_secs(60);
 /// The largest description of a model that is read, in bytes.
 const LARGEST_DESCRIPTION: usize = 32 << 20;
+/// Further attempts to reach the hub for the first time: a network that is away does not come back within seconds.
+const RECONNECTIONS: usize = 2;
 /// Addresses that one answer may lead over.
 const REDIRECTIONS: usize = 5;
 
@@ -26,16 +30,18 @@ const REDIRECTIONS: usize = 5;
 pub(super) struct Attempt {
     pub(super) error: HubError,
     again: bool,
+    /// Whether the hub was never reached.
+    unconnected: bool,
     after: Option<Duration>,
 }
 
 impl Attempt {
     pub(super) fn again(error: HubError) -> Self {
-        Self { error, again: true, after: None }
+        Self { error, again: true, unconnected: false, after: None }
     }
 
     pub(super) fn last(error: HubError) -> Self {
-        Self { error, again: false, after: None }
+        Self { error, again: false, unconnected: false, after: None }
     }
 }
 
@@ -47,6 +53,8 @@ pub(super) struct Site {
     following: Client,
     /// Stays where it is.
     staying: Client,
+    /// Whether there was an answer: a connection that broke may come back, one that never was hardly does.
+    reached: AtomicBool,
 }
 
 /// What is known of a file before it is downloaded.
@@ -59,8 +67,13 @@ pub(super) struct Head {
 }
 
 impl Site {
-    pub(super) fn new(settings: HubSettings) -> Result<Self, HubError> {
+    pub(super) fn new(mut settings: HubSettings) -> Result<Self, HubError> {
         let mut headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
+        if settings.token.is_some() && !is_private(&settings.endpoint) {
+            let host = settings.endpoint.host_str().unwrap_or_default();
+            tracing::warn!("HF_TOKEN is not sent to {host}: HF_ENDPOINT is not an https:// address");
+            settings.token = None;
+        }
         if let Some(token) = &settings.token {
             let wrong = |_| HubError::Settings { message: "HF_TOKEN holds what no token holds".to_owned() };
             let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(wrong)?;
@@ -74,11 +87,13 @@ impl Site {
                 .connect_timeout(CONNECTING)
                 .read_timeout(STANDING_STILL)
                 .redirect(policy)
+                // The token does not leave TLS by a redirect within the host.
+                .https_only(settings.endpoint.scheme() == "https")
                 .build()
                 .map_err(|error| HubError::Settings { message: format!("no client for the hub: {error}") })
         };
         let (following, staying) = (client(Policy::limited(REDIRECTIONS))?, client(Policy::none())?);
-        Ok(Self { settings, following, staying })
+        Ok(Self { settings, following, staying, reached: AtomicBool::new(false) })
     }
 
     /// Host and port of the hub.
@@ -174,20 +189,29 @@ impl Site {
             .with_max_delay(settings.longest_pause)
             .with_max_times(settings.retries)
             .with_jitter();
+        let mut unconnected = 0;
         let ended = attempt
             .retry(schedule)
-            .when(|attempt| attempt.again)
+            .when(|attempt| {
+                unconnected += usize::from(attempt.unconnected);
+                attempt.again && unconnected <= RECONNECTIONS
+            })
             .adjust(|attempt, pause| {
                 // Who is asked to wait waits that long and a little more, not all at the same moment.
                 pause.map(|pause| attempt.after.unwrap_or_default() + pause)
             })
-            .notify(|attempt, pause| tracing::info!(error = %attempt.error, ?pause, "asking the hub again"))
+            .notify(|Attempt { error, unconnected, .. }, pause| match unconnected {
+                // The last attempt's error is enough.
+                true => tracing::debug!(%error, ?pause, "connecting to the hub again"),
+                false => tracing::info!(%error, ?pause, "asking the hub again"),
+            })
             .await;
         ended.map_err(|attempt| attempt.error)
     }
 
     async fn send(&self, request: RequestBuilder, name: &HubName, what: &str) -> Result<Response, Attempt> {
         let response = request.send().await.map_err(|error| self.broken(error, name))?;
+        self.reached.store(true, Ordering::Relaxed);
         let status = response.status();
         if status.is_success() || status.is_redirection() || status == StatusCode::RANGE_NOT_SATISFIABLE {
             return Ok(response);
@@ -227,7 +251,7 @@ impl Site {
                 let asks =
                     after.filter(|_| too_long).map(|after| format!(" and asks for {} s", after.as_secs()));
                 let message = format!("it answered {status}{}", asks.unwrap_or_default());
-                Attempt { error: self.answer(&message), again: later && !too_long, after }
+                Attempt { after, again: later && !too_long, ..Attempt::last(self.answer(&message)) }
             }
         }
     }
@@ -241,10 +265,33 @@ impl Site {
             message = format!("{message}: {deeper}");
             cause = deeper.source();
         }
-        Attempt::again(HubError::Unreachable { id: name.id().to_owned(), host: self.host(), message })
+        let unconnected = error.is_connect() && !self.reached.load(Ordering::Relaxed);
+        let error = HubError::Unreachable { id: name.id().to_owned(), host: self.host(), message };
+        Attempt { unconnected, ..Attempt::again(error) }
     }
 
     pub(super) fn answer(&self, message: &str) -> HubError {
         HubError::Answer { host: self.host(), message: message.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Secret;
+
+    #[test]
+    fn the_token_is_not_sent_unencrypted_to_another_machine() {
+        let has_token = |endpoint: &str| {
+            let settings = HubSettings::new(Url::parse(endpoint).unwrap(), "/nowhere".into());
+            let settings = HubSettings { token: Some(Secret::new("hf_secret")), ..settings };
+            Site::new(settings).unwrap().settings.token.is_some()
+        };
+        for private in ["https://huggingface.co", "http://localhost:8080", "http://127.0.0.1:1"] {
+            assert!(has_token(private), "{private}");
+        }
+        for public in ["http://mirror.example", "http://192.0.2.1:8080"] {
+            assert!(!has_token(public), "{public}");
+        }
     }
 }

@@ -20,19 +20,26 @@ static PLANNER_ONETIME: ModelFiles = embedded!("planner-onetime");
 static GROUNDER: ModelFiles = embedded!("grounder");
 
 /// The files that serve a role. As with the published checkpoints there is a planner for each formulation; the
-/// grounder serves both. There is no single answerer.
+/// grounder serves both. The QA tool's questions go to the planner too, which was not trained on them: a run works
+/// without a further model, its answers mean nothing. There is no single answerer and no judge.
 pub(super) fn files(role: Role, formulation: Formulation) -> Option<&'static ModelFiles> {
     match (role, formulation) {
-        (Role::Answerer | Role::Qa | Role::Judge, _) => None,
+        (Role::Answerer | Role::Judge, _) => None,
         (Role::Grounder, _) => Some(&GROUNDER),
         (Role::Planner, Formulation::OneTime) => Some(&PLANNER_ONETIME),
-        (Role::Planner, _) => Some(&PLANNER_ITERATIVE),
+        (Role::Planner | Role::Qa, _) => Some(&PLANNER_ITERATIVE),
     }
 }
 
 /// The embedded model that serves a role under a formulation, where there is one.
 pub fn source(role: Role, formulation: Formulation) -> Option<ModelSource> {
     files(role, formulation).map(|files| ModelSource::Memory(*files))
+}
+
+/// Bytes of all embedded files.
+pub fn bytes() -> u64 {
+    let of = |files: &ModelFiles| files.config.len() + files.tokenizer.len() + files.weights.len();
+    [&PLANNER_ITERATIVE, &PLANNER_ONETIME, &GROUNDER].into_iter().map(of).sum::<usize>() as u64
 }
 
 /// The embedded files, for the model's identity.

@@ -7,12 +7,10 @@ use std::path::Path;
 
 use lumos_engine::{LoadError, StoredChat};
 use lumos_tasks::Message;
-use minijinja::syntax::SyntaxConfig;
-use minijinja::{Environment, Error, ErrorKind, context};
+use minijinja::{Error, context};
 use serde_json::Value;
 
-/// Steps that a template may take: a folder may come from anywhere.
-const FUEL: u64 = 1_000_000;
+use super::template::Template;
 
 /// What models without a template get: the layout that Lumos's own models are trained on.
 const PLAIN: &str = "{% for message in messages %}<|{{ message.role }}|>\n{{ message.content | trim }}\n{% endfor %}\
@@ -21,7 +19,7 @@ const PLAIN: &str = "{% for message in messages %}<|{{ message.role }}|>\n{{ mes
 /// A model's layout of conversations.
 #[derive(Debug)]
 pub(crate) struct ChatTemplate {
-    environment: Environment<'static>,
+    template: Template,
     bos_token: String,
     eos_token: String,
 }
@@ -89,20 +87,13 @@ impl ChatTemplate {
     }
 
     fn parse(template: String, configuration: &Value) -> Result<Self, Error> {
-        let mut environment = Environment::new();
-        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-        environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, message))
-        });
-        environment.add_template_owned("chat", template)?;
+        let template = Template::new(template)?;
         // A special token is its text, or an object that holds it.
         let token = |name: &str| {
             let token = &configuration[name];
             token.as_str().or_else(|| token["content"].as_str()).unwrap_or_default().to_owned()
         };
-        Ok(Self { environment, bos_token: token("bos_token"), eos_token: token("eos_token") })
+        Ok(Self { template, bos_token: token("bos_token"), eos_token: token("eos_token") })
     }
 
     /// The text that asks for the assistant's next reply.
@@ -110,19 +101,20 @@ impl ChatTemplate {
     /// # Errors
     /// If the template refuses the conversation (two of a role after one another, no place for a system message).
     pub(crate) fn render(&self, messages: &[Message]) -> Result<String, String> {
+        let given: usize =
+            messages.iter().map(|message| message.content.len() + message.role.as_str().len()).sum();
         let messages: Vec<minijinja::Value> = messages
             .iter()
             .map(|Message { role, content }| context! { role => role.as_str(), content => content.as_str() })
             .collect();
-        let render = || {
-            self.environment.get_template("chat")?.render(context! {
-                messages,
-                bos_token => self.bos_token.as_str(),
-                eos_token => self.eos_token.as_str(),
-                add_generation_prompt => true,
-            })
+        let context = context! {
+            messages,
+            bos_token => self.bos_token.as_str(),
+            eos_token => self.eos_token.as_str(),
+            add_generation_prompt => true,
         };
-        render().map_err(|error| format!("the model's chat template refuses the conversation: {error}"))
+        let rendered = self.template.render(context, given);
+        rendered.map_err(|error| format!("the model's chat template refuses the conversation: {error}"))
     }
 }
 
@@ -142,6 +134,17 @@ fn template_in(configuration: &Value) -> Option<String> {
         default["template"].as_str()
     };
     template.as_str().or_else(named).map(str::to_owned)
+}
+
+/// A conversation by a template, as a model's folder brings it: the entry point of a fuzz target.
+///
+/// # Errors
+/// If the text is not a template, or does not take the conversation.
+pub fn fuzz_chat(template: &str, content: &str) -> Result<String, String> {
+    let template =
+        ChatTemplate::parse(template.to_owned(), &Value::Null).map_err(|error| error.to_string())?;
+    let message = |role: &str| Message { role: role.to_owned(), content: content.to_owned() };
+    template.render(&["system", "user", "assistant", "user"].map(message))
 }
 
 #[cfg(test)]
@@ -210,5 +213,14 @@ mod tests {
             "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}".to_owned();
         let chat = ChatTemplate::parse(template, &Value::Null).unwrap();
         assert!(chat.render(&[]).is_err());
+    }
+
+    #[test]
+    fn a_template_builds_no_gigabytes() {
+        let template = "{% set ns = namespace(x=messages[0].content) %}{% for i in range(40) %}\
+                        {% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}";
+        let chat = ChatTemplate::parse(template.to_owned(), &Value::Null).unwrap();
+        let error = chat.render(&conversation(&[("user", "aaaaaaaa")])).unwrap_err();
+        assert!(error.contains("builds more than"), "{error}");
     }
 }

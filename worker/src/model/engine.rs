@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use lumos_engine::{
     DType, DeviceName, Engine, GenerateError, GenerateRequest, LoadError, LoadOptions, MemoryBudget,
-    ModelSource, RotaryPrecision,
+    ModelSource,
 };
 use lumos_tasks::{Completion, Device, Finish, Input, Request, Sampling, Stop};
 
@@ -19,9 +19,6 @@ pub struct EngineSettings {
     pub threads: Option<usize>,
     /// The type weights are kept in.
     pub dtype: DType,
-    /// Precision of the rotary frequencies of models in folders. By default as a model that was cast as a whole
-    /// has them, which is how the reference figures were made; `docs/fidelity.md` says what speaks against it.
-    pub rotary: RotaryPrecision,
     /// Whether what a prompt has in common with an earlier one's beginning is taken from the cache. Changes no result.
     pub reuse_prefixes: bool,
     /// What the engine computes on. No part of a model's identity.
@@ -45,7 +42,6 @@ impl Default for EngineSettings {
             batch_size: None,
             threads: None,
             dtype: DType::F32,
-            rotary: RotaryPrecision::Stored,
             reuse_prefixes: true,
             device: Device::Cpu,
             memory: None,
@@ -53,36 +49,29 @@ impl Default for EngineSettings {
     }
 }
 
-/// Marks full rotary precision in a model's identity.
+/// Marks that rotary frequencies are computed in full precision. It is part of every identity: earlier versions rounded the
+/// frequencies of half-precision folders by default, and left the mark out where they did.
 const FULL_ROTARY: &str = "+full-rotary";
 
 impl EngineSettings {
-    /// What a model's results depend on beside its files, as it stands in its identity: `f32`, `f32+full-rotary`.
+    /// What a model's results depend on besides its files, as recorded in its identity: `f32+full-rotary`.
     pub(super) fn computed_in(&self) -> String {
-        match self.rotary {
-            RotaryPrecision::Stored => self.dtype.to_string(),
-            RotaryPrecision::Full => format!("{}{FULL_ROTARY}", self.dtype),
-        }
+        format!("{}{FULL_ROTARY}", self.dtype)
     }
 
-    /// These settings, computing as an identity says.
-    pub(super) fn computing_in(self, computed_in: Option<&str>) -> Self {
-        let Some(text) = computed_in else { return self };
-        let (dtype, rotary) = match text.strip_suffix(FULL_ROTARY) {
-            Some(dtype) => (dtype, RotaryPrecision::Full),
-            None => (text, RotaryPrecision::Stored),
+    /// These settings with the type of weights that an identity records.
+    ///
+    /// # Errors
+    /// When this version cannot compute the model in that way, so that its results would be mixed with others.
+    pub(super) fn computing_in(self, computed_in: Option<&str>) -> Result<Self, String> {
+        let Some(text) = computed_in else { return Ok(self) };
+        let Some(dtype) = text.strip_suffix(FULL_ROTARY) else {
+            return Err(format!(
+                "planned by an earlier version that could round rotary frequencies (recorded as `{text}`); this version \
+                 computes them in full precision and does not mix the two; start a new run with `lumos run --name <NAME>`"
+            ));
         };
-        Self { dtype: dtype.parse().unwrap_or(self.dtype), rotary, ..self }
-    }
-
-    /// These settings as they are for a source: the shipped models were trained and measured in full rotary precision, and
-    /// GGUF files are always computed in it, as llama.cpp does.
-    #[must_use]
-    pub fn of_source(self, source: &ModelSource) -> Self {
-        match source {
-            ModelSource::Memory(_) | ModelSource::Gguf(_) => Self { rotary: RotaryPrecision::Full, ..self },
-            ModelSource::Folder(_) | ModelSource::Adapted { .. } | ModelSource::Random { .. } => self,
-        }
+        Ok(Self { dtype: dtype.parse()?, ..self })
     }
 
     /// The engine's options.
@@ -90,7 +79,6 @@ impl EngineSettings {
         let mut options = LoadOptions {
             dtype: self.dtype,
             threads: self.threads,
-            rotary_precision: self.rotary,
             reuse_prefixes: self.reuse_prefixes,
             // The manifest's identity hashes the files; once is enough.
             hash_weights: false,
@@ -197,13 +185,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identity_says_how_to_compute() {
-        for rotary in [RotaryPrecision::Stored, RotaryPrecision::Full] {
-            for dtype in [DType::F32, DType::Bf16, DType::F16] {
-                let settings = EngineSettings { dtype, rotary, ..EngineSettings::default() };
-                let read = EngineSettings::default().computing_in(Some(&settings.computed_in()));
-                assert_eq!((read.dtype, read.rotary), (dtype, rotary));
-            }
+    fn an_identity_records_how_to_compute() {
+        for dtype in [DType::F32, DType::Bf16, DType::F16] {
+            let settings = EngineSettings { dtype, ..EngineSettings::default() };
+            let read = EngineSettings::default().computing_in(Some(&settings.computed_in()));
+            assert_eq!(read.unwrap().dtype, dtype);
+        }
+    }
+
+    #[test]
+    fn rounded_frequencies_of_earlier_versions_are_refused() {
+        for recorded in ["f32", "bf16", "f16", "f8+full-rotary", ""] {
+            assert!(EngineSettings::default().computing_in(Some(recorded)).is_err(), "{recorded}");
         }
     }
 }

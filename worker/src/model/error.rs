@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::located::LocateError;
 use super::name::NameError;
+use crate::access::AccessRefusal;
 
 /// Why a name could not be turned into an identity.
 #[derive(Debug, Error)]
@@ -15,6 +16,14 @@ pub enum IdentifyError {
     /// The name is none.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// The operator of this worker does not allow it.
+    #[error("model {name}: {refusal}")]
+    NotAllowed {
+        /// The model's name.
+        name: String,
+        /// What is not allowed.
+        refusal: AccessRefusal,
+    },
     /// The model has nothing for this role.
     #[error(
         "{name} has no {role}; use it for planner and grounder (formulations iterative, onetime, integrated)"
@@ -69,4 +78,13 @@ pub struct LoadModelError {
     pub name: String,
     /// What went wrong, and a remedy.
     pub message: String,
+    /// Whether the machine lacks memory or threads at present: the model itself is in order.
+    pub is_exhaustion: bool,
+}
+
+impl LoadModelError {
+    /// A failure that is the model's or its files'.
+    pub(crate) fn new(name: &str, message: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), message: message.into(), is_exhaustion: false }
+    }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use lumos_engine::{AdapterBase, LoadError, ModelSource, adapter_base};
 use thiserror::Error;
 
+use crate::access::{AccessPolicy, AccessRefusal};
 use crate::hub::{Hub, HubError, HubName};
 
 /// What stands between a base and its adapter.
@@ -27,6 +28,9 @@ pub enum LocateError {
     /// The hub does not have it, or not for everybody.
     #[error(transparent)]
     Hub(#[from] HubError),
+    /// The operator of this worker does not allow it.
+    #[error(transparent)]
+    NotAllowed(#[from] AccessRefusal),
     /// A folder holds several models; or the adapter does not say what it was trained on, or is not merged into such a
     /// base.
     #[error(transparent)]
@@ -58,19 +62,36 @@ impl Part {
 }
 
 /// Has the files of a model here: what follows `candle:`. Downloads those of the hub that are not in its cache, so it
-/// blocks. With `pinned_only` models of the hub are taken by their commit only.
+/// blocks. With `pinned_only` models of the hub are taken by their commit only. Folders and files of this host, the base of
+/// an adapter included, are taken where `access` allows them.
 ///
 /// # Errors
 /// See [`LocateError`].
-pub fn locate(path: &Path, hub: &Hub, pinned_only: bool) -> Result<Located, LocateError> {
+pub fn locate(
+    path: &Path,
+    hub: &Hub,
+    pinned_only: bool,
+    access: &AccessPolicy,
+) -> Result<Located, LocateError> {
     let find = |path: &Path| {
         let asked = HubName::of_path(path).filter(|asked| !pinned_only || asked.commit().is_some());
-        let Some(asked) = asked else { return Ok(Part { path: path.to_owned(), name: None }) };
+        let Some(asked) = asked else {
+            access.check_path(path)?;
+            return Ok(Part { path: path.to_owned(), name: None });
+        };
         let model = hub.fetch(&asked)?;
-        Ok::<_, HubError>(Part { path: model.path(), name: Some(model.name) })
+        Ok::<_, LocateError>(Part { path: model.path(), name: Some(model.name) })
     };
-    let is_there = |path: &Path| path.exists() || HubName::of_path(path).is_some();
+    // What is not allowed is not looked for either: where a name is split would tell whether it is there.
+    let is_there =
+        |path: &Path| HubName::of_path(path).is_some() || (access.check_path(path).is_ok() && path.exists());
     if let Some((base, adapter)) = split(path, is_there) {
+        if [base, adapter]
+            .iter()
+            .any(|part| HubName::of_path(part).is_none() && access.check_path(part).is_err())
+        {
+            return Err(AccessRefusal::path(path).into());
+        }
         // What is refused by its name is not downloaded before.
         ModelSource::adapted(&unpinned(base), &unpinned(adapter))?;
         return adapted(&find(base)?, &find(adapter)?);
@@ -78,7 +99,7 @@ pub fn locate(path: &Path, hub: &Hub, pinned_only: bool) -> Result<Located, Loca
     let part = find(path)?;
     let has = |file: &str| part.path.join(file).exists();
     if has(ADAPTER_CONFIG) && !has("config.json") {
-        let base = base_path(&part.path, adapter_base(&part.path)?)?;
+        let base = base_path(&part.path, adapter_base(&part.path)?, access)?;
         return adapted(&find(&base)?, &part);
     }
     let pinned = part.name.map(|name| format!("candle:{name}"));
@@ -114,17 +135,20 @@ fn split(path: &Path, is_there: impl Fn(&Path) -> bool) -> Option<(&Path, &Path)
 }
 
 /// What an adapter was trained on: a folder below the adapter's own or here, or an id of the hub.
-fn base_path(adapter: &Path, base: AdapterBase) -> Result<PathBuf, LocateError> {
+fn base_path(adapter: &Path, base: AdapterBase, access: &AccessPolicy) -> Result<PathBuf, LocateError> {
     let AdapterBase { name, revision } = base;
     let folders = [adapter.join(&name), PathBuf::from(&name)];
-    if let Some(folder) = folders.into_iter().find(|folder| folder.is_dir()) {
+    // An adapter of the hub may name any folder.
+    let is_usable = |folder: &PathBuf| access.check_path(folder).is_ok() && folder.is_dir();
+    if let Some(folder) = folders.into_iter().find(is_usable) {
         return Ok(folder);
     }
     let asked = revision.map_or_else(|| name.clone(), |revision| format!("{name}@{revision}"));
-    match asked.parse::<HubName>() {
-        Ok(_) => Ok(asked.into()),
-        Err(()) => Err(LocateError::NoBase { file: adapter.join(ADAPTER_CONFIG), base: name }),
+    if asked.parse::<HubName>().is_ok() {
+        return Ok(asked.into());
     }
+    access.check_path(Path::new(&name))?;
+    Err(LocateError::NoBase { file: adapter.join(ADAPTER_CONFIG), base: name })
 }
 
 #[cfg(test)]
@@ -157,7 +181,7 @@ mod tests {
         }
         let base = |name: &str, revision: Option<&str>| {
             let (name, revision) = (name.to_owned(), revision.map(str::to_owned));
-            base_path(&adapter, AdapterBase { name, revision })
+            base_path(&adapter, AdapterBase { name, revision }, &AccessPolicy::default())
         };
         assert_eq!(base("../base", None).unwrap(), adapter.join("../base"));
         let absolute = folder.path().join("base");
@@ -169,5 +193,39 @@ mod tests {
             error.contains("/scratch/trained/base") && error.contains("candle:<base>+<adapter>"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn neither_a_part_nor_the_base_of_an_adapter_leads_out_of_the_allowed_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        for name in ["data/adapter", "data/base", "secret", "c+d"] {
+            std::fs::create_dir_all(path(name)).unwrap();
+        }
+        let access = AccessPolicy::only(&[], &[path("data").into()]).unwrap();
+        let refused = |name: &str| match locate(Path::new(name), &Hub::default(), true, &access) {
+            Err(error @ LocateError::NotAllowed(_)) => {
+                error.to_string().replace(folder.path().to_str().unwrap(), "")
+            }
+            other => panic!("{name}: {other:?}"),
+        };
+        let plus = |base: &str, adapter: &str| format!("{}+{}", path(base), path(adapter));
+        // There, and not there: the same words.
+        for (there, absent) in [
+            (path("secret"), path("absent")),
+            (plus("data/base", "secret"), plus("data/base", "absent")),
+            (plus("secret", "data/adapter"), plus("absent", "data/adapter")),
+            (path("c+d"), path("e+f")),
+        ] {
+            let names = ["secret", "absent", "c+d", "e+f"];
+            let plain = |text: String| names.iter().fold(text, |text, name| text.replace(name, "NAME"));
+            assert_eq!(plain(refused(&there)), plain(refused(&absent)));
+        }
+        for base in [path("secret"), path("absent"), "../../secret".to_owned(), "../../absent".to_owned()] {
+            let config = serde_json::json!({ "base_model_name_or_path": base });
+            std::fs::write(path("data/adapter/adapter_config.json"), config.to_string()).unwrap();
+            let message = refused(&path("data/adapter"));
+            assert!(message.contains("--allow-path"), "{message}");
+        }
     }
 }

@@ -73,7 +73,14 @@ impl LumosName {
             .map_err(|()| format!("{self} makes no name of the hub"))
     }
 
-    fn formulations(self) -> &'static [Formulation] {
+    /// Every published pair.
+    pub fn all() -> Vec<Self> {
+        let sizes = |index| [false, true].map(|large| Self { index, large });
+        (0..PUBLISHED.len()).flat_map(sizes).collect()
+    }
+
+    /// The formulations that it was published for.
+    pub fn formulations(self) -> &'static [Formulation] {
         let published = &PUBLISHED[self.index];
         if self.large { published.large } else { published.usual }
     }

@@ -16,6 +16,7 @@ mod placing;
 mod registry;
 mod script;
 mod settings;
+mod template;
 mod uses;
 
 use async_trait::async_trait;
@@ -23,7 +24,9 @@ use lumos_tasks::{Completion, Request};
 use thiserror::Error;
 
 pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
-pub use builtin::source as builtin_source;
+pub use builtin::{bytes as builtin_bytes, source as builtin_source};
+#[doc(hidden)]
+pub use chat::fuzz_chat;
 pub(crate) use engine::EngineBackend;
 pub use engine::{EngineSettings, MemoryShare};
 pub use error::{IdentifyError, LoadModelError};

@@ -1,13 +1,14 @@
 //! Names of models, as people write them.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use thiserror::Error;
 
 use super::lumos::LumosName;
 use super::openai::OpenAiName;
+use crate::hub::HubName;
 
 /// A model's name: `candle:<folder>`, `candle:<file.gguf>`, `candle:<hub id>`, `candle:<base>+<adapter>`, `lumos:<pair>`,
 /// `openai:<model>@<base url>`, `builtin:tiny`, `script:<cases file>`.
@@ -26,38 +27,106 @@ pub enum ModelName {
     Lumos(LumosName),
 }
 
+/// The forms of a name.
+const FORMS: &str = "candle:<folder>, candle:<file.gguf>, candle:<hub id>, candle:<base>+<adapter>, lumos:<pair>, \
+                     openai:<model>@<base url>, builtin:tiny, script:<cases file>";
+
+/// What stands before the colon.
+const BACKENDS: [&str; 5] = ["candle", "openai", "builtin", "script", "lumos"];
+
+/// What other programs write before a model of the hub.
+const HUB: [&str; 4] = ["hf", "huggingface", "hub", "transformers"];
+
+/// What addresses of the hub's pages begin with.
+const PAGES: [&str; 2] = ["https://huggingface.co/", "https://hf.co/"];
+
 /// A name that names no model.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error(
-    "`{name}` names no model: {why}; write candle:<folder>, candle:<file.gguf>, candle:<hub id>, candle:<base>+<adapter>, lumos:<pair>, openai:<model>@<base url>, builtin:tiny or script:<cases file>"
-)]
+#[error("invalid model name `{name}`: {why}{}; known forms are {FORMS}", meant(suggestion.as_deref()))]
 pub struct NameError {
     name: String,
     why: String,
+    suggestion: Option<String>,
+}
+
+fn meant(suggestion: Option<&str>) -> String {
+    suggestion.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
+}
+
+impl ModelName {
+    /// The model that a person means: as [`FromStr`] reads it, and a folder or a GGUF file that exists needs no `candle:`
+    /// before it. Looks at the file system.
+    ///
+    /// # Errors
+    /// If it names no model: why, and what was probably meant.
+    pub fn given(name: &str) -> Result<Self, NameError> {
+        Self::of_path(name).map_or_else(|| name.parse(), Ok)
+    }
+
+    /// The model in a folder or a GGUF file that exists; nothing where a backend is named.
+    pub fn of_path(name: &str) -> Option<Self> {
+        let names_backend = name.split_once(':').is_some_and(|(backend, _)| BACKENDS.contains(&backend));
+        let path = Path::new(name);
+        let is_gguf = || path.extension().is_some_and(|extension| extension == "gguf") && path.is_file();
+        (!names_backend && (path.is_dir() || is_gguf())).then(|| Self::Candle(path.to_owned()))
+    }
+}
+
+/// The name that was probably meant.
+fn suggestion(name: &str) -> Option<String> {
+    let of_hub =
+        |id: &str| id.split('+').all(|part| part.parse::<HubName>().is_ok()).then(|| format!("candle:{id}"));
+    if let Some(id) = PAGES.iter().find_map(|page| name.strip_prefix(page)) {
+        return of_hub(id.trim_end_matches('/'));
+    }
+    match name.split_once(':') {
+        Some(("builtin", _)) => Some("builtin:tiny".to_owned()),
+        Some((backend, id)) if HUB.contains(&backend) => of_hub(id),
+        Some((backend, rest)) => {
+            let distance = |known: &&&str| strsim::osa_distance(&backend.to_lowercase(), known);
+            let near = BACKENDS.iter().min_by_key(distance).filter(|known| distance(known) <= 2)?;
+            Some(format!("{near}:{rest}"))
+        }
+        None if name == "tiny" => Some("builtin:tiny".to_owned()),
+        None if name.parse::<LumosName>().is_ok() => Some(format!("lumos:{name}")),
+        None if name.ends_with(".jsonl") || name.ends_with(".jsonl.gz") => Some(format!("script:{name}")),
+        None => of_hub(name),
+    }
 }
 
 impl FromStr for ModelName {
     type Err = NameError;
 
     fn from_str(name: &str) -> Result<Self, NameError> {
-        let error = |why: &str| NameError { name: name.to_owned(), why: why.to_owned() };
+        let error = |why: &str| NameError {
+            name: name.to_owned(),
+            why: why.to_owned(),
+            suggestion: suggestion(name),
+        };
         match name.split_once(':') {
             Some(("candle", folder)) if !folder.is_empty() => Ok(Self::Candle(folder.into())),
             Some(("script", file)) if !file.is_empty() => Ok(Self::Script(file.into())),
             // The name is not shown: it may hold what should not stand in it.
-            Some(("openai", rest)) if !rest.is_empty() => {
-                rest.parse().map(Self::OpenAi).map_err(|why| NameError { name: "openai:…".to_owned(), why })
-            }
-            Some(("lumos", pair)) if !pair.is_empty() => {
-                pair.parse().map(Self::Lumos).map_err(|why: String| error(&why))
-            }
-            Some(("candle" | "script" | "openai" | "lumos", _)) => {
-                Err(error("nothing stands after the colon"))
-            }
+            Some(("openai", rest)) if !rest.is_empty() => rest
+                .parse()
+                .map(Self::OpenAi)
+                .map_err(|why| NameError { name: "openai:…".to_owned(), why, suggestion: None }),
+            Some(("lumos", pair)) if !pair.is_empty() => pair
+                .parse()
+                .map(Self::Lumos)
+                .map_err(|why: String| NameError { name: name.to_owned(), why, suggestion: None }),
+            Some((backend @ ("candle" | "script" | "openai" | "lumos"), _)) => Err(NameError {
+                name: name.to_owned(),
+                why: format!("nothing stands after `{backend}:`"),
+                suggestion: None,
+            }),
             Some(("builtin", "tiny")) => Ok(Self::BuiltinTiny),
-            Some(("builtin", other)) => Err(error(&format!("there is no built-in model `{other}`"))),
-            Some((backend, _)) => Err(error(&format!("there is no backend `{backend}`"))),
-            None => Err(error("it names no backend")),
+            Some(("builtin", other)) => Err(error(&format!("unknown built-in model `{other}`"))),
+            Some((backend, _)) => Err(error(&format!("unknown backend `{backend}`"))),
+            None if name.starts_with(['.', '/', '~']) || name.ends_with(".gguf") => {
+                Err(error("no such file or folder"))
+            }
+            None => Err(error("it names no backend, and no such folder exists")),
         }
     }
 }
@@ -102,5 +171,51 @@ mod tests {
             let error = name.parse::<ModelName>().unwrap_err().to_string();
             assert!(error.contains(name) && error.contains("candle:<folder>"), "{error}");
         }
+    }
+
+    #[test]
+    fn wrong_names_say_what_was_probably_meant() {
+        for (name, meant) in [
+            ("tiny", "builtin:tiny"),
+            ("builtin:huge", "builtin:tiny"),
+            ("owner/name", "candle:owner/name"),
+            ("owner/name@main+other/adapter", "candle:owner/name@main+other/adapter"),
+            ("hf:owner/name", "candle:owner/name"),
+            ("https://huggingface.co/owner/name", "candle:owner/name"),
+            ("candel:models/plan", "candle:models/plan"),
+            ("opneai:gpt-4", "openai:gpt-4"),
+            ("maths-13b", "lumos:maths-13b"),
+            ("cases.jsonl.gz", "script:cases.jsonl.gz"),
+        ] {
+            let error = name.parse::<ModelName>().unwrap_err().to_string();
+            assert!(error.contains(&format!("; did you mean `{meant}`?")), "{error}");
+            assert!(meant.parse::<ModelName>().is_ok(), "{meant}");
+        }
+        for name in ["./models/plan", "gpt", "gpt:4", "hf:name", "../a.gguf"] {
+            let error = name.parse::<ModelName>().unwrap_err().to_string();
+            assert!(!error.contains("did you mean"), "{error}");
+        }
+    }
+
+    #[test]
+    fn folders_and_gguf_files_that_exist_need_no_backend() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        std::fs::create_dir(folder.path().join("plan")).unwrap();
+        std::fs::create_dir(folder.path().join("a:b")).unwrap();
+        for file in ["model.gguf", "notes.txt"] {
+            std::fs::write(folder.path().join(file), "").unwrap();
+        }
+        for name in ["plan", "a:b", "model.gguf"] {
+            let given = ModelName::given(&path(name)).unwrap();
+            assert_eq!(given, ModelName::Candle(folder.path().join(name)));
+            assert_eq!(given.to_string(), format!("candle:{}", path(name)));
+        }
+        for name in ["notes.txt", "missing", "missing.gguf"] {
+            assert!(ModelName::given(&path(name)).is_err(), "{name}");
+        }
+        // A backend that is named is the one that is meant.
+        assert_eq!(ModelName::of_path("candle:src"), None);
+        assert_eq!(ModelName::given("builtin:tiny"), Ok(ModelName::BuiltinTiny));
     }
 }

@@ -12,6 +12,7 @@ use super::arrangement::{Arrangement, DoesNotFit, Need, arrange, shares};
 use super::engine::{EngineSettings, MemoryShare};
 use super::error::LoadModelError;
 use super::gate::{Gate, Load, Phased, Swapping};
+use super::name::ModelName;
 use super::registry::{Key, LoadedModel, Models};
 
 /// What the cache of a small model may take however little its sequences need, as in the engine.
@@ -179,8 +180,8 @@ impl Models {
         configuration: &Configuration,
     ) -> Result<Engine, PlacingError> {
         let load = self.engine_source(identity, role, configuration.formulation)?;
-        let settings = self.engine_settings(identity, role);
-        let failed = |message: String| LoadModelError { name: identity.name.clone(), message };
+        let settings = self.engine_settings(identity, role)?;
+        let failed = |message: String| LoadModelError::new(&identity.name, message);
         let source = load.source().map_err(|error| failed(error.to_string()))?;
         let footprint = Footprint::of(&source, settings.dtype).map_err(|error| failed(error.to_string()))?;
         let need = Need {
@@ -209,16 +210,25 @@ impl Models {
         Ok(Some(self.measured(key, identity, role, configuration)?.need.bytes()))
     }
 
-    /// Loads a model, so that what is wrong with it is said before anything runs. One that takes turns is not kept.
+    /// Loads a model, or asks its server for it, so that what is wrong with it is said before anything runs. One that takes
+    /// turns is not kept.
     ///
     /// # Errors
-    /// If it cannot be loaded.
+    /// If it cannot be loaded, or its server does not have it.
     pub async fn check(
         &self,
         identity: &ModelIdentity,
         role: Role,
         configuration: &Configuration,
     ) -> Result<(), LoadModelError> {
+        if let ModelName::OpenAi(name) = self.name_of(identity)? {
+            let checked = self.remote(name, identity).await?.check(role).await;
+            if checked.is_err() {
+                // It counts as loaded no longer, so that it is checked again before its next use.
+                self.unload(identity).await;
+            }
+            return checked.map_err(|message| LoadModelError::new(&identity.name, message));
+        }
         self.get(identity, role, configuration).await?;
         let key = self.key(identity, role);
         let taking = {
@@ -226,10 +236,9 @@ impl Models {
             state.phased.get(&key).and_then(|taking| Some(Arc::clone(&taking.as_ref()?.backend)))
         };
         match taking {
-            Some(backend) => backend
-                .check()
-                .await
-                .map_err(|error| LoadModelError { name: identity.name.clone(), message: error.to_string() }),
+            Some(backend) => {
+                backend.check().await.map_err(|error| LoadModelError::new(&identity.name, error.to_string()))
+            }
             None => Ok(()),
         }
     }

@@ -20,13 +20,14 @@ use super::error::{IdentifyError, LoadModelError};
 use super::files::ModelFile;
 use super::gate::Load;
 use super::located::{LocateError, locate};
-use super::name::{ModelName, NameError};
+use super::name::ModelName;
 use super::openai::{OpenAiBackend, OpenAiName, Servers};
 use super::placing::Placed;
 use super::script::{Script, ScriptBackend};
 use super::settings::ModelsSettings;
 use super::uses::Uses;
 use super::{ModelBackend, builtin, files};
+use crate::access::AccessPolicy;
 use crate::drive::Backends;
 use crate::hub::Hub;
 use crate::tools::ToolSets;
@@ -139,14 +140,12 @@ impl Models {
     ) -> Result<Identified, IdentifyError> {
         let engine = self.settings.engine_of(role);
         let mut known_as = name.to_owned();
-        let here: ModelName = self.settings.here(name).parse()?;
-        let (files, dtype) = match here {
+        let (files, dtype) = match self.permitted(name)? {
             ModelName::OpenAi(here) => return self.identify_remote(name, &here),
             ModelName::BuiltinTiny => {
                 let files = builtin::files(role, formulation)
                     .ok_or_else(|| IdentifyError::NoSuchRole { name: name.to_owned(), role })?;
-                let computed_in = engine.of_source(&ModelSource::Memory(*files)).computed_in();
-                (builtin::listed(files), Some(computed_in))
+                (builtin::listed(files), Some(engine.computed_in()))
             }
             ModelName::Candle(path) => self.located(name, &path, engine, &mut known_as)?,
             ModelName::Lumos(pair) => {
@@ -163,6 +162,28 @@ impl Models {
         Ok(Identified { identity, files })
     }
 
+    /// What a name means on this host, if it may be used here. Files of the engine's models are checked where they are
+    /// located: the base of an adapter is known only then.
+    fn permitted(&self, name: &str) -> Result<ModelName, IdentifyError> {
+        let here: ModelName = self.settings.here(name).parse()?;
+        let access = self.access_of(name);
+        let checked = match &here {
+            ModelName::Script(file) => access.check_path(file),
+            ModelName::OpenAi(server) => {
+                let wrong = |message| IdentifyError::Settings { name: here.to_string(), message };
+                access.check_url(&server.clone().resolved().map_err(wrong)?.1)
+            }
+            ModelName::BuiltinTiny | ModelName::Candle(_) | ModelName::Lumos(_) => Ok(()),
+        };
+        let refused = |refusal| IdentifyError::NotAllowed { name: name.to_owned(), refusal };
+        checked.map(|()| here).map_err(refused)
+    }
+
+    /// What may be used for a name: everything where the operator of this worker says what it means.
+    fn access_of(&self, name: &str) -> AccessPolicy {
+        if self.settings.here(name) == name { self.settings.access.clone() } else { AccessPolicy::default() }
+    }
+
     /// Whether models of the hub are taken for this name by their commit only.
     fn pinned_only(&self, name: &str) -> bool {
         self.settings.pinned_only && self.settings.here(name) == name
@@ -177,13 +198,16 @@ impl Models {
         engine: EngineSettings,
         known_as: &mut String,
     ) -> Result<(Vec<ModelFile>, Option<String>), IdentifyError> {
-        let failed = |source| IdentifyError::Located { name: name.to_owned(), source: Box::new(source) };
-        let located = locate(path, &self.hub, self.pinned_only(name)).map_err(failed)?;
+        let failed = |source| match source {
+            LocateError::NotAllowed(refusal) => IdentifyError::NotAllowed { name: name.to_owned(), refusal },
+            source => IdentifyError::Located { name: name.to_owned(), source: Box::new(source) },
+        };
+        let located =
+            locate(path, &self.hub, self.pinned_only(name), &self.access_of(name)).map_err(failed)?;
         if let Some(pinned) = located.pinned.filter(|_| self.settings.here(name) == name) {
             *known_as = pinned;
         }
-        let computed_in = engine.of_source(&located.source).computed_in();
-        Ok((files_of(name, located.source)?, Some(computed_in)))
+        Ok((files_of(name, located.source)?, Some(engine.computed_in())))
     }
 
     /// The identity of a server's model: its name and address, for there is nothing to hash. Where it stands elsewhere
@@ -243,7 +267,7 @@ impl Models {
         role: Role,
         configuration: &Configuration,
     ) -> Result<Arc<dyn ModelBackend>, LoadModelError> {
-        let failed = |message: String| LoadModelError { name: identity.name.clone(), message };
+        let failed = |message: String| LoadModelError::new(&identity.name, message);
         let name = self.name_of(identity)?;
         match name {
             ModelName::Script(file) => {
@@ -264,22 +288,12 @@ impl Models {
                     latency: self.settings.script_latency,
                 }));
             }
-            ModelName::OpenAi(name) => {
-                let cell = cell(&self.remotes, identity.content.clone(), identity).await;
-                let loaded = cell
-                    .get_or_try_init(|| async {
-                        let backend = self.servers.backend(name, self.settings.openai.as_ref())?;
-                        Ok::<_, String>(Loaded { backend: Arc::new(backend), bytes: 0 })
-                    })
-                    .await
-                    .map_err(failed)?;
-                return Ok(Arc::clone(&loaded.backend) as Arc<dyn ModelBackend>);
-            }
+            ModelName::OpenAi(name) => return Ok(self.remote(name, identity).await?),
             ModelName::BuiltinTiny | ModelName::Candle(_) | ModelName::Lumos(_) => {}
         }
         let key = self.key(identity, role);
         let source = self.engine_source(identity, role, configuration.formulation)?;
-        let mut load = EngineLoad { settings: self.engine_settings(identity, role), ..source };
+        let mut load = EngineLoad { settings: self.engine_settings(identity, role)?, ..source };
         if let Some(share) = self.placed.share(&key) {
             load.settings.memory = Some(share);
         }
@@ -289,18 +303,38 @@ impl Models {
             return Ok(backend);
         }
         let cell = cell(&self.engines, key, identity).await;
-        let loaded = cell
-            .get_or_try_init(|| blocking(move || load.load()))
-            .await
-            .map_err(|error| failed(error.to_string()))?;
+        let loaded =
+            cell.get_or_try_init(|| blocking(move || load.load())).await.map_err(|error| LoadModelError {
+                is_exhaustion: matches!(&error, Blocking::Load(error) if error.is_exhaustion()),
+                ..failed(error.to_string())
+            })?;
         Ok(Arc::clone(&loaded.backend) as Arc<dyn ModelBackend>)
     }
 
+    /// The backend of a server's model.
+    pub(super) async fn remote(
+        &self,
+        name: OpenAiName,
+        identity: &ModelIdentity,
+    ) -> Result<Arc<OpenAiBackend>, LoadModelError> {
+        let cell = cell(&self.remotes, identity.content.clone(), identity).await;
+        let loaded = cell
+            .get_or_try_init(|| async {
+                let backend = self.servers.backend(name, self.settings.openai.as_ref())?;
+                Ok::<_, String>(Loaded { backend: Arc::new(backend), bytes: 0 })
+            })
+            .await
+            .map_err(|message| LoadModelError::new(&identity.name, message))?;
+        Ok(Arc::clone(&loaded.backend))
+    }
+
     /// The name of a model on this host.
-    fn name_of(&self, identity: &ModelIdentity) -> Result<ModelName, LoadModelError> {
-        let failed =
-            |error: NameError| LoadModelError { name: identity.name.clone(), message: error.to_string() };
-        self.settings.here(&identity.name).parse().map_err(failed)
+    pub(super) fn name_of(&self, identity: &ModelIdentity) -> Result<ModelName, LoadModelError> {
+        let name = &identity.name;
+        self.permitted(name).map_err(|error| match error {
+            IdentifyError::NotAllowed { refusal, .. } => LoadModelError::new(name, refusal.to_string()),
+            error => LoadModelError::new(name, error.to_string()),
+        })
     }
 
     /// What names the engine of a model for a role.
@@ -309,8 +343,16 @@ impl Models {
     }
 
     /// How the engine of a model is loaded for a role.
-    pub(super) fn engine_settings(&self, identity: &ModelIdentity, role: Role) -> EngineSettings {
-        self.settings.engine_of(role).computing_in(identity.dtype.as_deref())
+    ///
+    /// # Errors
+    /// When the model was planned to be computed in a way that this version does not support.
+    pub(crate) fn engine_settings(
+        &self,
+        identity: &ModelIdentity,
+        role: Role,
+    ) -> Result<EngineSettings, LoadModelError> {
+        let settings = self.settings.engine_of(role).computing_in(identity.dtype.as_deref());
+        settings.map_err(|message| LoadModelError::new(&identity.name, message))
     }
 
     /// Whether an engine in this process computes the model.
@@ -325,7 +367,7 @@ impl Models {
         role: Role,
         formulation: Formulation,
     ) -> Result<EngineLoad, LoadModelError> {
-        let failed = |message: String| LoadModelError { name: identity.name.clone(), message };
+        let failed = |message: String| LoadModelError::new(&identity.name, message);
         let place = match self.name_of(identity)? {
             ModelName::BuiltinTiny => {
                 let source = builtin::source(role, formulation);
@@ -344,6 +386,7 @@ impl Models {
             name: identity.name.clone(),
             place,
             pinned_only: self.pinned_only(&identity.name),
+            access: self.access_of(&identity.name),
             hub: Arc::clone(&self.hub),
             settings: self.settings.engine,
             key: self.key(identity, role),
@@ -394,6 +437,7 @@ pub(super) struct EngineLoad {
     name: String,
     place: Place,
     pinned_only: bool,
+    access: AccessPolicy,
     hub: Arc<Hub>,
     pub(super) settings: EngineSettings,
     key: Key,
@@ -405,7 +449,7 @@ impl EngineLoad {
     pub(super) fn source(&self) -> Result<ModelSource, Blocking> {
         Ok(match &self.place {
             Place::Known(source) => source.clone(),
-            Place::Path(path) => locate(path, &self.hub, self.pinned_only)?.source,
+            Place::Path(path) => locate(path, &self.hub, self.pinned_only, &self.access)?.source,
         })
     }
 

@@ -6,13 +6,13 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use flate2::read::MultiGzDecoder;
+use lumos_environments::lines::{Limits, LineReader, unpacked};
 use lumos_tasks::recorded::{CallKey, Case, RecordedCall, answer};
 use lumos_tasks::{Completion, Formulation, Input, Request, Role, ToolCall, ToolReply};
 
@@ -29,13 +29,10 @@ impl Script {
     /// Reads `.jsonl` or `.jsonl.gz`.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         let mut script = Self { replies: HashMap::new(), chats: HashMap::new() };
-        for (index, line) in lines(path)?.enumerate() {
-            let line = line?;
-            if line.trim().is_empty() {
-                continue;
-            }
+        for line in lines(path)? {
+            let (number, line) = line?;
             let case: Case = serde_json::from_str(&line).map_err(|error| {
-                io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {error}", index + 1))
+                io::Error::new(io::ErrorKind::InvalidData, format!("line {number}: {error}"))
             })?;
             script.add(&case);
         }
@@ -57,14 +54,14 @@ impl Script {
     }
 }
 
-/// The lines of a recorded file, compressed or not.
-pub(crate) fn lines(path: &Path) -> io::Result<Box<dyn Iterator<Item = io::Result<String>> + Send>> {
+/// The lines of a file that are not blank, with their numbers, compressed or not.
+///
+/// # Errors
+/// If the file cannot be opened. A line that is too long, and a file that expands too far, are errors in the stream.
+pub(crate) fn lines(path: &Path) -> io::Result<LineReader<Box<dyn BufRead + Send>>> {
     let file = File::open(path)?;
-    Ok(if path.extension().is_some_and(|extension| extension == "gz") {
-        Box::new(BufReader::new(MultiGzDecoder::new(file)).lines())
-    } else {
-        Box::new(BufReader::new(file).lines())
-    })
+    let length = file.metadata()?.len();
+    Ok(LineReader::new(unpacked(file, length, Limits::default())?))
 }
 
 /// The replies of one benchmark under one formulation.

@@ -7,6 +7,7 @@ use lumos_engine::DType;
 use lumos_tasks::{Placement, Role};
 
 use super::{EngineSettings, OpenAiSettings};
+use crate::access::AccessPolicy;
 use crate::hub::HubSettings;
 
 /// How models are found and loaded. Nothing of it but the engine's precision is part of a model's identity.
@@ -29,6 +30,8 @@ pub struct ModelsSettings {
     pub script_latency: Option<Duration>,
     /// Models that lie elsewhere on this host: the name a run was planned with, and the name here.
     pub names: BTreeMap<String, String>,
+    /// Which files and servers models may be taken from, except those named in [`ModelsSettings::names`].
+    pub access: AccessPolicy,
 }
 
 impl From<EngineSettings> for ModelsSettings {

@@ -17,8 +17,6 @@ mod routes;
 mod served;
 mod settings;
 
-use std::future::IntoFuture;
-use std::io;
 use std::sync::Arc;
 
 use lumos_engine::Engine;
@@ -26,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::http_server;
 use routes::Shared;
 
 pub use key::ApiKey;
@@ -34,35 +33,32 @@ pub use settings::ServeSettings;
 
 /// Serves models until it is asked to end: at `drain` no new connection is taken and what was asked is answered; at
 /// `stop` that is given up too, and clients are told.
-///
-/// # Errors
-/// If the listener fails.
 pub async fn serve_models(
     listener: TcpListener,
     models: Vec<ServedModel>,
     settings: ServeSettings,
     drain: CancellationToken,
     stop: CancellationToken,
-) -> io::Result<()> {
+) {
     let engines: Vec<Engine> = models.iter().map(|model| model.engine().clone()).collect();
     let farewell = settings.farewell;
     let shared = Shared {
         places: Arc::new(Semaphore::new(settings.max_sequences)),
+        bodies: Arc::new(Semaphore::new(settings.bodies)),
+        preparing: Arc::new(Semaphore::new(settings.preparing)),
         models,
         settings,
         started: jiff::Timestamp::now().as_second(),
         drain: drain.clone(),
     };
-    let serving = axum::serve(listener, routes::routes(Arc::new(shared)))
-        .with_graceful_shutdown(drain.cancelled_owned())
-        .into_future();
+    let limits = shared.settings.http.clone();
+    let serving = http_server::serve(listener, routes::routes(Arc::new(shared)), limits, drain);
     tokio::pin!(serving);
     tokio::select! {
-        served = &mut serving => return served,
+        () = &mut serving => return,
         () = stop.cancelled() => {}
     }
     // Sequences end with an error, which their clients are told.
     let stopped = tokio::task::spawn_blocking(move || engines.iter().for_each(Engine::shutdown));
     let _ = tokio::time::timeout(farewell, async { tokio::join!(stopped, serving) }).await;
-    Ok(())
 }

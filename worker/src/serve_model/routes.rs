@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::future::try_join_all;
 use futures::stream::{self, StreamExt};
-use lumos_engine::{GenerateRequest, Input};
+use lumos_engine::{GenerateError, GenerateRequest, Input};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -30,6 +30,8 @@ use super::settings::ServeSettings;
 /// Of a body that is too large, so many times the limit is read and thrown away: clients write it to the end before they
 /// read the answer.
 const DISCARDED: usize = 4;
+/// Bodies and prompts longer than this are read and encoded away from the threads that serve connections.
+const LONG: usize = 16 << 10;
 
 /// What all connections share.
 pub(super) struct Shared {
@@ -37,6 +39,10 @@ pub(super) struct Shared {
     pub(super) settings: ServeSettings,
     /// Places of sequences that wait or are generated.
     pub(super) places: Arc<Semaphore>,
+    /// Bytes of bodies that may still be received.
+    pub(super) bodies: Arc<Semaphore>,
+    /// Bytes of long bodies and prompts that may still be worked on.
+    pub(super) preparing: Arc<Semaphore>,
     pub(super) started: i64,
     pub(super) drain: CancellationToken,
 }
@@ -91,18 +97,23 @@ async fn model(State(shared): App, Path(id): Path<String>) -> Result<Json<Value>
 }
 
 async fn completions(State(shared): App, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let body = read_body(&shared.settings, &headers, body).await?;
-    let CompletionRequest { model, prompts, options } = CompletionRequest::read(&body, rand::random())?;
+    let body = shared.receive(&headers, body).await?;
+    let read = |_: &Shared, body: &[u8]| CompletionRequest::read(body, rand::random());
+    let (CompletionRequest { model, prompts, options }, room) = shared.read(body, read).await?;
     let model = shared.model(&model)?;
-    answer(&shared, model, Interface::Completions, prompts, &options).await
+    answer(&shared, model, Interface::Completions, prompts, room, &options).await
 }
 
 async fn chat_completions(State(shared): App, headers: HeaderMap, body: Body) -> Result<Response, ApiError> {
-    let body = read_body(&shared.settings, &headers, body).await?;
-    let ChatRequest { model, messages, options } = ChatRequest::read(&body, rand::random())?;
+    let body = shared.receive(&headers, body).await?;
+    let read = |shared: &Shared, body: &[u8]| {
+        let ChatRequest { model, messages, options } = ChatRequest::read(body, rand::random())?;
+        let prompt = shared.model(&model)?.prompt(&messages)?;
+        Ok((model, prompt, options))
+    };
+    let ((model, prompt, options), room) = shared.read(body, read).await?;
     let model = shared.model(&model)?;
-    let prompt = model.prompt(&messages)?;
-    answer(&shared, model, Interface::Chat, vec![prompt], &options).await
+    answer(&shared, model, Interface::Chat, vec![prompt], room, &options).await
 }
 
 /// Generates, and answers whole or in pieces. When the client goes away this is dropped, and with it the sequences.
@@ -111,6 +122,7 @@ async fn answer(
     model: &ServedModel,
     interface: Interface,
     prompts: Vec<Input>,
+    room: OwnedSemaphorePermit,
     options: &Options,
 ) -> Result<Response, ApiError> {
     let places = shared.places(prompts.len())?;
@@ -121,16 +133,14 @@ async fn answer(
         model: model.id().to_owned(),
         include_usage: options.include_usage,
     };
+    let prompts = try_join_all(prompts.into_iter().map(|prompt| shared.encoded(model, prompt))).await?;
+    drop(room);
     let requests = prompts.into_iter().map(|prompt| options.request(prompt));
     if options.stream {
-        let streams = try_join_all(requests.map(|request| async {
-            Ok::<_, ApiError>(model.engine().stream(model.encoded(request).await?).await?)
-        }));
+        let streams = try_join_all(requests.map(|request| model.engine().stream(request)));
         return Ok(server_sent(Flow::new(heading, streams.await?, places)));
     }
-    let generate = |request: GenerateRequest| async {
-        Ok::<_, ApiError>(model.engine().generate(model.encoded(request).await?).await?)
-    };
+    let generate = |request: GenerateRequest| model.engine().generate(request);
     let generations = try_join_all(requests.map(generate)).await?;
     drop(places);
     Ok(Json(heading.whole(&generations)).into_response())
@@ -144,16 +154,42 @@ fn server_sent(flow: Flow) -> Response {
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 
-/// Reads a body of JSON: as large as it may be, and no longer than it may take.
-async fn read_body(settings: &ServeSettings, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, ApiError> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    // Pages of other sites cannot send this type unasked.
-    if kind.split(';').next().map(str::trim) != Some("application/json") {
-        let message = "The request must have `Content-Type: application/json`";
-        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
+/// A body, and its share of the room for bodies.
+struct Received {
+    bytes: Vec<u8>,
+    room: OwnedSemaphorePermit,
+}
+
+fn overloaded(message: &str) -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message)
+}
+
+impl Shared {
+    /// Receives a body of JSON: as large as it may be, and no longer than it may take.
+    async fn receive(&self, headers: &HeaderMap, body: Body) -> Result<Received, ApiError> {
+        let kind =
+            headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        // Pages of other sites cannot send this type unasked.
+        if kind.split(';').next().map(str::trim) != Some("application/json") {
+            let message = "The request must have `Content-Type: application/json`";
+            return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
+        }
+        let late = |_| {
+            let message = "The request took too long to arrive";
+            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message))
+        };
+        tokio::time::timeout(self.settings.body_time, self.collect(body)).await.unwrap_or_else(late)
     }
-    let reading = async {
-        let mut bytes = Vec::new();
+
+    async fn collect(&self, body: Body) -> Result<Received, ApiError> {
+        let most = self.settings.max_body;
+        let room = |bytes: usize| {
+            let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+            Arc::clone(&self.bodies).try_acquire_many_owned(bytes).map_err(|_| {
+                overloaded("The server is busy: it receives too many large requests. Ask again in a while")
+            })
+        };
+        let mut received = Received { bytes: Vec::new(), room: room(0)? };
         let mut length = 0;
         let mut pieces = body.into_data_stream();
         while let Some(piece) = pieces.next().await {
@@ -162,26 +198,66 @@ async fn read_body(settings: &ServeSettings, headers: &HeaderMap, body: Body) ->
                 ApiError::new(StatusCode::BAD_REQUEST, "incomplete_body", message)
             })?;
             length += piece.len();
-            if length <= settings.max_body {
-                bytes.extend_from_slice(&piece);
-            } else if length > settings.max_body.saturating_mul(DISCARDED) {
+            if length <= most {
+                received.room.merge(room(piece.len())?);
+                received.bytes.extend_from_slice(&piece);
+                continue;
+            }
+            received = Received { bytes: Vec::new(), room: room(0)? };
+            if length > most.saturating_mul(DISCARDED) {
                 break;
             }
         }
-        if length > settings.max_body {
-            let message = format!("The request is larger than {} bytes", settings.max_body);
+        if length > most {
+            let message = format!("The request is larger than {most} bytes");
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "request_too_large", message));
         }
-        Ok(bytes)
-    };
-    let late = |_| {
-        let message = "The request took too long to arrive";
-        Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "request_timeout", message))
-    };
-    tokio::time::timeout(settings.body_time, reading).await.unwrap_or_else(late)
-}
+        Ok(received)
+    }
 
-impl Shared {
+    /// Reads a request from its body; gives the body's room along, which its prompts take until they are encoded.
+    async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        body: Received,
+        read: impl FnOnce(&Self, &[u8]) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<(T, OwnedSemaphorePermit), ApiError> {
+        let Received { bytes, room } = body;
+        if bytes.len() <= LONG {
+            return read(self, &bytes).map(|request| (request, room));
+        }
+        let shared = Arc::clone(self);
+        self.prepared(bytes.len(), move || read(&shared, &bytes).map(|request| (request, room))).await
+    }
+
+    /// A prompt, with its text as token ids where encoding that takes a while.
+    async fn encoded(&self, model: &ServedModel, prompt: Input) -> Result<Input, ApiError> {
+        let Input::Text(text) = prompt else { return Ok(prompt) };
+        model.check_length(&text, self.settings.max_prompt)?;
+        if text.len() <= LONG {
+            return Ok(Input::Text(text));
+        }
+        let (engine, bytes) = (model.engine().clone(), text.len());
+        let encode = move || Ok(Input::Tokens(engine.tokenizer().encode(&text)?));
+        self.prepared(bytes, encode).await
+    }
+
+    /// Works on so many bytes away from the threads that serve connections, when there is room. The room is the work's
+    /// own: a client that goes away does not free it before the work has ended.
+    async fn prepared<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let bytes = u32::try_from(bytes.min(self.settings.preparing)).unwrap_or(u32::MAX);
+        let ended = || ApiError::from(GenerateError::ShutDown);
+        let room = Arc::clone(&self.preparing).acquire_many_owned(bytes).await.map_err(|_| ended())?;
+        let work = move || {
+            let _room = room;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|_| ended())?
+    }
+
     fn model(&self, id: &str) -> Result<&ServedModel, ApiError> {
         self.models.iter().find(|model| model.id() == id).ok_or_else(|| {
             let known: Vec<&str> = self.models.iter().map(ServedModel::id).collect();
@@ -198,8 +274,7 @@ impl Shared {
         }
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         Arc::clone(&self.places).try_acquire_many_owned(count).map_err(|_| {
-            let message = "The server is busy: too many sequences wait already. Ask again in a while";
-            ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message)
+            overloaded("The server is busy: too many sequences wait already. Ask again in a while")
         })
     }
 }

@@ -2,16 +2,14 @@
 
 use std::path::Path;
 
-use lumos_engine::{Engine, GenerateError, GenerateRequest, Input, LoadError, ModelSource};
+use axum::http::StatusCode;
+use lumos_engine::{Engine, Input, LoadError, ModelSource};
 use lumos_tasks::Message;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
 use crate::hub::HubName;
 use crate::model::{EngineBackend, EngineSettings};
-
-/// Texts longer than this are encoded away from the threads that serve connections.
-const LONG_TEXT: usize = 16 << 10;
 
 /// A loaded model under the name by which clients ask for it.
 #[derive(Debug)]
@@ -53,17 +51,20 @@ impl ServedModel {
         text.map(Input::Text).map_err(|error| ApiError::invalid("messages", error))
     }
 
-    /// The request with its text as token ids, where that takes a while.
-    pub(super) async fn encoded(&self, request: GenerateRequest) -> Result<GenerateRequest, ApiError> {
-        let text = match request.input {
-            Input::Text(text) if text.len() > LONG_TEXT => text,
-            _ => return Ok(request),
-        };
-        let engine = self.engine().clone();
-        let encoding = tokio::task::spawn_blocking(move || engine.tokenizer().encode(&text));
-        let ended = |_| Err(GenerateError::ShutDown);
-        let tokens = encoding.await.unwrap_or_else(ended)?;
-        Ok(GenerateRequest { input: Input::Tokens(tokens), ..request })
+    /// Refuses a text that is too long before anything is made of it: a token stands for no more bytes than the longest
+    /// text in the vocabulary has.
+    pub(super) fn check_length(&self, text: &str, most: usize) -> Result<(), ApiError> {
+        let (bytes, context) = (text.len(), self.context_length());
+        let longest = self.engine().tokenizer().longest_token();
+        let limit = longest.map_or(most, |longest| context.saturating_mul(longest).min(most));
+        if bytes <= limit {
+            return Ok(());
+        }
+        let message = format!(
+            "This model's maximum context length is {context} tokens, and this server takes prompts of at most {limit} \
+             bytes for it; the prompt has {bytes} bytes. Shorten the prompt"
+        );
+        Err(ApiError::new(StatusCode::BAD_REQUEST, "context_length_exceeded", message))
     }
 
     /// Its object in lists of models.

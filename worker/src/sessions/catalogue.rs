@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -155,13 +155,10 @@ impl ShopFiles {
         }
         let mut known = HashMap::new();
         if let Some(path) = &self.nouns {
-            for (index, line) in recorded_lines(path).map_err(|error| named(path, &error))?.enumerate() {
-                let line = line?;
-                if line.trim().is_empty() {
-                    continue;
-                }
+            for line in recorded_lines(path).map_err(|error| named(path, &error))? {
+                let (number, line) = line.map_err(|error| named(path, &error))?;
                 let Line { title, nouns } = serde_json::from_str(&line)
-                    .map_err(|error| named(path, &format!("line {}: {error}", index + 1)))?;
+                    .map_err(|error| named(path, &format!("line {number}: {error}")))?;
                 known.insert(title, nouns);
             }
         }
@@ -225,16 +222,15 @@ pub fn build_index(folder: &Path, entries: impl IntoIterator<Item = io::Result<E
 /// # Errors
 /// If it cannot be opened.
 pub fn documents(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Entry>>> {
-    let file = BufReader::new(File::open(path).map_err(|error| named(path, &error))?);
+    let lines = recorded_lines(path).map_err(|error| named(path, &error))?;
     let mut reader = lumos_environments::shop::Reader::default();
     let path = path.to_owned();
-    Ok(file.lines().enumerate().filter_map(move |(number, line)| {
-        let read = |line: String| {
-            let record = serde_json::from_str(&line).map_err(|error| error.to_string())?;
-            reader.read(record).map_err(|error| error.to_string())
-        };
-        let entry = line.map_err(|error| error.to_string()).and_then(read);
-        entry.map_err(|error| named(&path, &format!("line {}: {error}", number + 1))).transpose()
+    Ok(lines.filter_map(move |line| {
+        let entry = line.map_err(|error| error.to_string()).and_then(|(number, line)| {
+            let record = serde_json::from_str(&line).map_err(|error| format!("line {number}: {error}"))?;
+            reader.read(record).map_err(|error| format!("line {number}: {error}"))
+        });
+        entry.map_err(|error| named(&path, &error)).transpose()
     }))
 }
 

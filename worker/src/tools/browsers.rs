@@ -77,11 +77,7 @@ impl Browsers {
         (pool, screenshots): (Arc<BrowserPool>, Option<PathBuf>),
     ) -> std::io::Result<BrowserShop> {
         let (shop, serving) = BrowserShop::open(files, pool, screenshots, self.stop.child_token())?;
-        self.sites.spawn(async move {
-            if let Err(error) = serving.await {
-                tracing::warn!(%error, "the shop's site is served no longer");
-            }
-        });
+        self.sites.spawn(serving);
         Ok(shop)
     }
 
@@ -115,20 +111,19 @@ fn usable(browser: &BrowserName) -> Result<BrowserSettings, String> {
         BrowserName::Chromedriver => {
             if found(&settings.chromedriver).is_none() {
                 return Err(format!(
-                    "there is no {}; install chromedriver, or say where it is with LUMOS_CHROMEDRIVER",
+                    "{} not found; install chromedriver, or set LUMOS_CHROMEDRIVER to its path",
                     settings.chromedriver.display()
                 ));
             }
             match &settings.chromium {
                 Some(program) if found(program).is_none() => {
-                    return Err(format!("LUMOS_CHROMIUM: there is no {}", program.display()));
+                    return Err(format!("LUMOS_CHROMIUM: {} not found", program.display()));
                 }
                 Some(_) => {}
                 #[cfg(target_os = "linux")]
                 None if CHROMIUMS.iter().all(|name| found(Path::new(name)).is_none()) => {
                     return Err(
-                        "there is no Chromium; install chromium, or say where it is with LUMOS_CHROMIUM"
-                            .to_owned(),
+                        "Chromium not found; install chromium, or set LUMOS_CHROMIUM to its path".to_owned()
                     );
                 }
                 None => {}

@@ -1,4 +1,5 @@
-//! Pages out of a file in the place of the encyclopaedia: `--tool wiki=corpus:<JSON lines of title and text>`.
+//! Pages out of a file in the place of the encyclopaedia: `--tool wiki=corpus:<JSON lines of title and text>`, or the
+//! shipped ones: `--tool wiki=samples`.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lumos_environments::retrieval::{self, Library, LibraryBuilder};
 use lumos_tasks::families::qa::page::{self, MOST_RESULTS, Page};
-use lumos_tasks::{ToolCall, ToolReply, WikiRequest};
+use lumos_tasks::{ContentHash, ToolCall, ToolReply, WikiRequest};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -15,6 +16,9 @@ use super::address::{page_address, titles_of};
 use super::set::not_mine;
 use super::{ToolFault, Tools};
 use crate::model::recorded_lines;
+
+/// The shipped pages.
+const SAMPLES: [&str; 2] = [retrieval::HOTPOTQA_PAGES, retrieval::STRATEGYQA_PAGES];
 
 /// What the original appends to a question that it searches for.
 pub(super) const SEARCHED_SITE: &str = " Wikipedia";
@@ -51,14 +55,29 @@ impl Corpus {
     /// # Errors
     /// If it cannot be read, a line is no page, or there is none.
     pub fn read(path: &Path) -> io::Result<Self> {
+        Self::of_lines(recorded_lines(path)?)
+    }
+
+    /// The pages that the shipped samples of HotpotQA and StrategyQA can be answered from. Blocks.
+    ///
+    /// # Errors
+    /// None: the tests read them.
+    pub(super) fn samples() -> io::Result<Self> {
+        let lines = SAMPLES.iter().flat_map(|pages| pages.lines()).filter(|line| !line.trim().is_empty());
+        Self::of_lines((1..).zip(lines).map(|(number, line)| Ok((number, line.to_owned()))))
+    }
+
+    /// What stands behind the name of the shipped pages in a configuration.
+    pub(super) fn samples_hash() -> ContentHash {
+        ContentHash::of_json(&SAMPLES)
+    }
+
+    fn of_lines(lines: impl Iterator<Item = io::Result<(u64, String)>>) -> io::Result<Self> {
         let mut builder = LibraryBuilder::default();
-        for (index, line) in recorded_lines(path)?.enumerate() {
-            let line = line?;
-            if line.trim().is_empty() {
-                continue;
-            }
+        for line in lines {
+            let (number, line) = line?;
             let Line { title, text } = serde_json::from_str(&line).map_err(|error| {
-                io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {error}", index + 1))
+                io::Error::new(io::ErrorKind::InvalidData, format!("line {number}: {error}"))
             })?;
             builder.add(&title, &text);
         }
@@ -72,9 +91,8 @@ impl Corpus {
     /// Whether a file's pages were made of a benchmark's items, so that they may hold what answers them: its first line
     /// names an item in `qid`.
     pub(super) fn is_made_of_items(path: &Path) -> io::Result<bool> {
-        let first =
-            recorded_lines(path)?.find(|line| line.as_ref().is_ok_and(|line| !line.trim().is_empty()));
-        let origin = first.transpose()?.and_then(|line| serde_json::from_str::<Origin>(&line).ok());
+        let first = recorded_lines(path)?.next().transpose()?;
+        let origin = first.and_then(|(_, line)| serde_json::from_str::<Origin>(&line).ok());
         Ok(origin.is_some_and(|origin| origin.qid.is_some()))
     }
 }
@@ -155,6 +173,14 @@ mod tests {
         assert_eq!(wiki(&corpus, "rivers of Siberia").await, list(&["Angara", "Danube"]));
         assert_eq!(wiki(&corpus, "https://en.wikipedia.org/wiki/Europe").await, list(&["Danube"]));
         assert_eq!(wiki(&corpus, "of the").await, Page::of_text(""));
+    }
+
+    #[tokio::test]
+    async fn the_shipped_pages_are_those_of_both_benchmarks() {
+        let samples = Corpus::samples().unwrap();
+        for title in ["Ada Lovelace", "Blue whale"] {
+            assert!(matches!(wiki(&samples, title).await, Page::Article { .. }), "{title}");
+        }
     }
 
     #[tokio::test]

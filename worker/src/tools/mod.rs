@@ -28,7 +28,7 @@ pub use cross_encoder::{CrossEncoderRanker, rank_backend};
 pub use dpr::DprRanker;
 pub use live::{LiveWiki, WikiSettings};
 pub use maths::NativeMaths;
-pub use name::{TOOLS, ToolSetError};
+pub use name::{TOOLS, ToolSetError, backends};
 pub use recorded::RecordedTools;
 pub use registry::ToolSets;
 pub use remembering::Remembering;
@@ -55,6 +55,9 @@ pub trait Tools: Send + Sync {
     /// Ends a session in order, however its episode ended. A session that is dropped without it (its episode was
     /// broken off) cleans up by itself.
     async fn close(&self) {}
+
+    /// Ends the tool itself, when no episode will ask it again: what it made elsewhere is removed.
+    async fn shut_down(&self) {}
 }
 
 /// A tool that could not be asked: no network, quota spent, time-out. Says nothing about the agent.

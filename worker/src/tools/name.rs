@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lumos_tasks::{ContentHash, ToolBackend};
 use thiserror::Error;
+use url::Url;
 
 use super::bm25::Bm25Ranking;
 use super::corpus::Corpus;
@@ -12,6 +13,7 @@ use super::cross_encoder::CrossEncoderRanker;
 use super::dpr::DprRanker;
 use super::live::{LiveWiki, WikiSettings};
 use super::maths::NativeMaths;
+use crate::access::{AccessPolicy, AccessRefusal};
 use crate::browser::{BrowserName, UnknownBrowser};
 use crate::model::{hash_file, hash_folder};
 use crate::sessions::catalogue::{SHOP_VERSION, ShopFiles};
@@ -21,17 +23,31 @@ use crate::sessions::{BrowserPages, WebPages};
 /// The tools there are, sorted. What models answer ([`Role::Qa`](lumos_tasks::Role)) is none of them.
 pub const TOOLS: [&str; 6] = ["maths", "rank", "shop", "sql", "web", "wiki"];
 
+/// The backends of a tool, as they are named behind `--tool <tool>=`. Empty if the tool does not exist.
+pub fn backends(tool: &str) -> &'static [&'static str] {
+    match tool {
+        "maths" => &["native", "wolfram", "recorded:<cases file>"],
+        "rank" => &["bm25", "dpr:<folder>", "cross-encoder:<folder>", "recorded:<cases file>"],
+        "shop" => &[
+            "memory",
+            "memory:<folder>",
+            "chromedriver",
+            "chromedriver:<folder>",
+            "http://<WebDriver server>",
+            "recorded:<cases file>",
+        ],
+        "sql" => &["sqlite", "sqlite:<folder>", "mysql", "mysql://<host>"],
+        "web" => &["native", "chromedriver", "http://<WebDriver server>"],
+        "wiki" => &["live", "corpus:<JSON lines>", "samples", "recorded:<cases file>"],
+        _ => &[],
+    }
+}
+
 /// Why a tool's backend could not be set up.
 #[derive(Debug, Error)]
 pub enum ToolSetError {
     /// The tool has no such backend.
-    #[error(
-        "{tool}={backend}: {why}; known are maths=native, maths=wolfram, rank=bm25, rank=dpr:<folder>, \
-         rank=cross-encoder:<folder>, shop=memory, shop=memory:<folder>, shop=chromedriver, \
-         shop=chromedriver:<folder>, shop=http://<WebDriver server>, sql=sqlite, sql=sqlite:<folder>, sql=mysql, \
-         sql=mysql://<host>, web=native, web=chromedriver, web=http://<WebDriver server>, wiki=live, wiki=corpus:<JSON lines>, and for each of maths, \
-         rank, shop and wiki <tool>=recorded:<cases file>"
-    )]
+    #[error("{tool}={backend}: {why}; the backends of {tool} are {}", backends(tool).join(", "))]
     Unknown {
         /// The tool.
         tool: String,
@@ -39,6 +55,22 @@ pub enum ToolSetError {
         backend: String,
         /// What is wrong with it.
         why: String,
+    },
+    /// The tool does not exist.
+    #[error("unknown tool `{tool}`; known are {}", TOOLS.join(", "))]
+    NoTool {
+        /// The tool.
+        tool: String,
+    },
+    /// The operator of this worker does not allow it.
+    #[error("{tool}={backend}: {refusal}")]
+    NotAllowed {
+        /// The tool.
+        tool: String,
+        /// The backend asked for.
+        backend: String,
+        /// What is not allowed.
+        refusal: AccessRefusal,
     },
     /// Its file cannot be read.
     #[error("{tool}={backend}: {source}")]
@@ -100,6 +132,8 @@ pub(super) enum Named {
     Dpr(PathBuf),
     Live,
     Corpus(PathBuf),
+    /// The shipped pages.
+    Samples,
     Recorded(PathBuf),
     Web,
     CrossEncoder(PathBuf),
@@ -123,21 +157,21 @@ impl Named {
             why: why.to_owned(),
         };
         if !TOOLS.contains(&tool) {
-            return Err(unknown("there is no such tool"));
+            return Err(ToolSetError::NoTool { tool: tool.to_owned() });
         }
         match (tool, backend.split_once(':')) {
             ("sql", None) if backend == "sqlite" => Ok(Self::Sqlite(None)),
             ("sql", Some(("sqlite", folder))) => Ok(Self::Sqlite(Some(PathBuf::from(folder)))),
             ("sql", None) if backend == "mysql" => Ok(Self::MySql),
             ("sql", Some(("mysql", _))) => {
-                MySqlSettings::named(backend).map_err(ToolSetError::MySql)?;
+                MySqlSettings::address_of(backend).map_err(ToolSetError::MySql)?;
                 Ok(Self::MySql)
             }
             // Nothing of what was given is quoted: it may hold a password. Recorded results know no episodes.
             ("sql", _) => Err(ToolSetError::Unknown {
                 tool: "sql".to_owned(),
                 backend: "…".to_owned(),
-                why: "there is no such backend".to_owned(),
+                why: "unknown backend".to_owned(),
             }),
             ("maths", None) if backend == "native" => Ok(Self::Native),
             ("maths", None) if backend == "wolfram" => Ok(Self::Wolfram),
@@ -145,6 +179,7 @@ impl Named {
             ("rank", Some(("dpr", folder))) => Ok(Self::Dpr(PathBuf::from(folder))),
             ("rank", Some(("cross-encoder", folder))) => Ok(Self::CrossEncoder(PathBuf::from(folder))),
             ("wiki", None) if backend == "live" => Ok(Self::Live),
+            ("wiki", None) if backend == "samples" => Ok(Self::Samples),
             ("wiki", Some(("corpus", file))) => Ok(Self::Corpus(PathBuf::from(file))),
             ("web", None) if backend == "native" => Ok(Self::Web),
             ("shop", _) if is_browser(backend) => ShopFiles::parse_in_browser(backend)
@@ -155,10 +190,10 @@ impl Named {
             }
             ("shop", _) if backend.starts_with("memory") => {
                 let files = backend.strip_prefix("memory").and_then(ShopFiles::parse);
-                files.map(Self::Shop).ok_or_else(|| unknown("there is no such backend"))
+                files.map(Self::Shop).ok_or_else(|| unknown("unknown backend"))
             }
             (_, Some(("recorded", file))) => Ok(Self::Recorded(PathBuf::from(file))),
-            _ => Err(unknown("there is no such backend")),
+            _ => Err(unknown("unknown backend")),
         }
     }
 
@@ -175,6 +210,39 @@ impl Named {
         }
     }
 
+    /// Whether a run may use it here: the files that it reads, and the server that its name holds.
+    pub(super) fn check(&self, backend: &str, access: &AccessPolicy) -> Result<(), AccessRefusal> {
+        let paths: Vec<&PathBuf> = match self {
+            Self::Dpr(path)
+            | Self::CrossEncoder(path)
+            | Self::Corpus(path)
+            | Self::Recorded(path)
+            | Self::Sqlite(Some(path)) => vec![path],
+            Self::Shop(files) | Self::BrowserShop(_, files) => {
+                files.folder.iter().chain(&files.nouns).collect()
+            }
+            Self::Native
+            | Self::Samples
+            | Self::Wolfram
+            | Self::Bm25
+            | Self::Live
+            | Self::Web
+            | Self::Sqlite(None)
+            | Self::MySql
+            | Self::BrowserWeb(_) => Vec::new(),
+        };
+        paths.into_iter().try_for_each(|path| access.check_path(path))?;
+        if let Some(BrowserName::Remote(url)) = self.browser() {
+            access.check_url(url)?;
+        }
+        // `mysql` alone is the server of the environment.
+        let server = MySqlSettings::of_url(backend).filter(|_| *self == Self::MySql);
+        match server.and_then(|server| Url::parse(&server.address()).ok()) {
+            Some(url) => access.check_url(&url),
+            None => Ok(()),
+        }
+    }
+
     /// The version of its answers.
     fn version(&self) -> u32 {
         match self {
@@ -183,7 +251,7 @@ impl Named {
             Self::Dpr(_) => DprRanker::VERSION,
             Self::CrossEncoder(_) => CrossEncoderRanker::VERSION,
             Self::Live => LiveWiki::VERSION,
-            Self::Corpus(_) => Corpus::VERSION,
+            Self::Corpus(_) | Self::Samples => Corpus::VERSION,
             Self::Web => WebPages::VERSION,
             Self::BrowserWeb(_) => BrowserPages::VERSION,
             Self::Wolfram | Self::Recorded(_) => 0,
@@ -204,8 +272,8 @@ impl Named {
             | Self::BrowserWeb(_)
             | Self::Sqlite(None) => Ok(String::new()),
             Self::MySql => {
-                let settings = MySqlSettings::named(backend).map_err(ToolSetError::MySql)?;
-                Ok(if backend == "mysql" { format!("#{}", settings.address()) } else { String::new() })
+                let address = MySqlSettings::address_of(backend).map_err(ToolSetError::MySql)?;
+                Ok(if backend == "mysql" { format!("#{address}") } else { String::new() })
             }
             Self::Sqlite(Some(folder)) => {
                 let hash = sql::SqliteFolder::content(folder).map_err(unreadable)?;
@@ -219,6 +287,7 @@ impl Named {
                 let hash = hash_folder(folder).map_err(unreadable)?;
                 Ok(format!("#{}", hash.short()))
             }
+            Self::Samples => Ok(format!("#{}", Corpus::samples_hash().short())),
             Self::Recorded(file) => hashed(file).map_err(unreadable),
             Self::Shop(files) => files.content().map_err(unreadable),
             Self::BrowserShop(browser, files) => {
@@ -301,6 +370,20 @@ mod tests {
         ] {
             assert_eq!(parse(tool, backend), None, "{tool}={backend}");
         }
+    }
+
+    #[test]
+    fn every_tool_lists_backends_that_it_has() {
+        for tool in TOOLS {
+            let plain = backends(tool).iter().filter(|backend| !backend.contains('<'));
+            assert!(plain.clone().count() > 0, "{tool}");
+            for backend in plain.filter(|backend| **backend != "mysql") {
+                assert!(Named::parse(tool, backend).is_ok(), "{tool}={backend}");
+            }
+            let error = Named::parse(tool, "none").unwrap_err().to_string();
+            assert!(error.contains(backends(tool)[0]), "{error}");
+        }
+        assert!(backends("none").is_empty());
     }
 
     #[test]

@@ -24,13 +24,10 @@ impl RecordedTools {
     /// If the file cannot be read or a line is no recorded case.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut tools = Self::default();
-        for (index, line) in recorded_lines(path)?.enumerate() {
-            let line = line?;
-            if line.trim().is_empty() {
-                continue;
-            }
+        for line in recorded_lines(path)? {
+            let (number, line) = line?;
             let case: Case = serde_json::from_str(&line).map_err(|error| {
-                io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {error}", index + 1))
+                io::Error::new(io::ErrorKind::InvalidData, format!("line {number}: {error}"))
             })?;
             for call in case.tools {
                 if let Some(key) = call.key() {

@@ -14,6 +14,7 @@ use super::{
     Bm25Ranking, Corpus, CrossEncoderRanker, DprRanker, LiveWiki, NativeMaths, RecordedTools, Remembering,
     Tools, WikiSettings, Wolfram, WolframSettings,
 };
+use crate::access::AccessPolicy;
 use crate::sessions::shop::MemoryShop;
 use crate::sessions::sql::{MySqlServer, MySqlSettings, SqlTool, SqliteFolder};
 use crate::sessions::{BrowserPages, WebPages};
@@ -27,6 +28,7 @@ pub struct ToolSets {
     /// By tool and backend.
     built: Mutex<HashMap<(String, String), Built>>,
     browsers: Arc<Browsers>,
+    access: AccessPolicy,
 }
 
 impl ToolSets {
@@ -35,9 +37,24 @@ impl ToolSets {
         Self { browsers: Arc::new(Browsers::new(folder)), ..Self::default() }
     }
 
-    /// Ends what would outlive the process: sessions of WebDriver servers elsewhere.
+    /// The same tools; backends that a policy does not allow are refused.
+    #[must_use]
+    pub fn restricted_to(self, access: AccessPolicy) -> Self {
+        Self { access, ..self }
+    }
+
+    /// Ends what would outlive the process: sessions of WebDriver servers elsewhere, accounts on servers of databases.
     pub async fn close(&self) {
         self.browsers.close().await;
+        let built: Vec<Built> = {
+            let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
+            built.drain().map(|(_, tool)| tool).collect()
+        };
+        for tool in built {
+            if let Some(tool) = tool.get() {
+                tool.shut_down().await;
+            }
+        }
     }
 
     /// The identity of a backend: with a version or a hash, so that other answers are another configuration. Reads
@@ -55,25 +72,45 @@ impl ToolSets {
     /// Why not, for people.
     pub fn verify(&self, planned: &ToolBackend) -> Result<(), String> {
         let ToolBackend { tool, backend, version } = planned;
+        let named = self.permitted(planned).map_err(|error| error.to_string())?;
         let here = identify(tool, without_hash(backend))
             .map_err(|error| format!("tool {tool}={backend} is not here: {error}"))?;
+        // What is here is not reported: whoever plans a run could learn from it what files hold.
         if here.version != *version || here.backend != *backend {
+            let why = match here.version == *version {
+                true => "its files or its server differ".to_owned(),
+                false => format!("here it is version {}", here.version),
+            };
             return Err(format!(
-                "tool {tool}={backend} version {version} on this host is not what the run was planned with: \
-                 here it is {} version {}",
-                here.backend, here.version
+                "tool {tool}={backend} version {version} on this host is not what the run was planned with: {why}"
             ));
         }
         if backend == "wolfram" {
             WolframSettings::from_environment()
                 .map_err(|error| format!("tool {tool}={backend} cannot be asked from this host: {error}"))?;
         }
-        let named = Named::parse_planned(tool, backend).map_err(|error| error.to_string())?;
+        if named == Named::MySql {
+            MySqlSettings::named(without_hash(backend))
+                .map_err(|error| format!("tool {tool}={backend} cannot be used from this host: {error}"))?;
+        }
         if let Some(browser) = named.browser() {
             Browsers::check(browser)
                 .map_err(|error| format!("tool {tool}={backend} cannot be used on this host: {error}"))?;
         }
         Ok(())
+    }
+
+    /// What a backend's name means, if it may be used here.
+    fn permitted(&self, planned: &ToolBackend) -> Result<Named, ToolSetError> {
+        let ToolBackend { tool, backend, .. } = planned;
+        let named = Named::parse_planned(tool, backend)?;
+        let backend = without_hash(backend);
+        named.check(backend, &self.access).map_err(|refusal| ToolSetError::NotAllowed {
+            tool: tool.clone(),
+            backend: backend.to_owned(),
+            refusal,
+        })?;
+        Ok(named)
     }
 
     /// The tools of a configuration; what is not set up yet is set up.
@@ -95,6 +132,7 @@ impl ToolSets {
     /// # Errors
     /// If it cannot be set up.
     pub async fn backend(&self, planned: &ToolBackend) -> Result<Arc<dyn Tools>, ToolSetError> {
+        self.permitted(planned)?;
         let key = (planned.tool.clone(), planned.backend.clone());
         let cell = {
             let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,6 +175,7 @@ fn build(planned: &ToolBackend, browsers: &Browsers) -> Result<Arc<dyn Tools>, T
             let wiki = LiveWiki::new(settings).map_err(ToolSetError::Live)?;
             Arc::new(Remembering::new(Arc::new(wiki)))
         }
+        Named::Samples => Arc::new(Corpus::samples().map_err(unreadable)?),
         Named::Corpus(file) => Arc::new(Corpus::read(&file).map_err(unreadable)?),
         Named::Web => Arc::new(WebPages),
         Named::Recorded(file) => Arc::new(RecordedTools::read(&file).map_err(unreadable)?),
@@ -155,4 +194,62 @@ fn build(planned: &ToolBackend, browsers: &Browsers) -> Result<Arc<dyn Tools>, T
             Arc::new(BrowserPages::new(pool, screenshots))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_run_uses_only_the_files_and_hosts_that_are_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        for path in [data.join("pages.jsonl"), folder.path().join("secret.jsonl")] {
+            std::fs::write(path, "{\"title\": \"A\", \"text\": \"b\"}\n").unwrap();
+        }
+        let access = AccessPolicy::only(&["grid.example:4444".to_owned()], &[data]).unwrap();
+        let tools = ToolSets::default().restricted_to(access);
+        let planned = |tool: &str, backend: &str| ToolBackend {
+            tool: tool.to_owned(),
+            backend: backend.to_owned(),
+            version: 0,
+        };
+        let root = folder.path().display();
+        for (tool, backend) in [
+            ("wiki", format!("corpus:{root}/secret.jsonl")),
+            ("wiki", format!("corpus:{root}/absent.jsonl")),
+            ("wiki", format!("corpus:{root}/data/../secret.jsonl")),
+            ("wiki", format!("recorded:{root}/secret.jsonl")),
+            ("rank", format!("dpr:{root}/secret")),
+            ("rank", format!("cross-encoder:{root}/secret")),
+            ("sql", format!("sqlite:{root}")),
+            ("shop", format!("memory:{root}/secret")),
+            ("shop", format!("memory,nouns={root}/secret.jsonl")),
+            ("shop", format!("chromedriver:{root}/secret")),
+            ("sql", "mysql://attacker.example:3306".to_owned()),
+            ("web", "http://attacker.example:4444".to_owned()),
+            ("web", "http://grid.example:4445".to_owned()),
+            ("shop", "http://169.254.169.254/latest".to_owned()),
+        ] {
+            let planned = planned(tool, &format!("{backend}#0123456789ab"));
+            let refused = tools.verify(&planned).unwrap_err();
+            let is_path = backend.contains(&*folder.path().to_string_lossy());
+            let flag = if is_path { "--allow-path <PATH>" } else { "--allow-host <HOST[:PORT]>" };
+            assert!(refused.contains("does not allow") && refused.contains(flag), "{refused}");
+            assert!(!refused.contains('#'), "no hash: {refused}");
+            // Nor is it set up for whoever does not verify it before.
+            let error = tools.backend(&planned).await.err().unwrap();
+            assert!(matches!(error, ToolSetError::NotAllowed { .. }), "{error}");
+        }
+        let allowed = tools.identify("wiki", &format!("corpus:{root}/data/pages.jsonl")).unwrap();
+        tools.verify(&allowed).unwrap();
+        tools.backend(&allowed).await.unwrap();
+        // What is allowed and differs is not described.
+        let hash = allowed.backend.split('#').nth(1).unwrap().to_owned();
+        let other = planned("wiki", &format!("corpus:{root}/data/pages.jsonl#0123456789ab"));
+        let refused = tools.verify(&ToolBackend { version: allowed.version, ..other }).unwrap_err();
+        assert!(refused.contains("is not what the run was planned with"), "{refused}");
+        assert!(!refused.contains(&hash), "{refused}");
+    }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backon::{ExponentialBuilder, Retryable};
 use lumos_tasks::{MathsReply, ToolCall, ToolReply};
+use reqwest::redirect::Policy;
 use reqwest::{Client, StatusCode, Url};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -12,6 +13,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::set::not_mine;
 use super::{ToolFault, Tools, pace};
+use crate::access::is_private;
 
 /// How the service is asked.
 #[derive(Clone)]
@@ -95,12 +97,21 @@ impl Wolfram {
     /// Sets a client up.
     ///
     /// # Errors
-    /// If the endpoint is no address or the client cannot be built.
+    /// If the endpoint is not a valid address, if the key would be sent there unencrypted, or if the client cannot be built.
     pub fn new(settings: WolframSettings) -> Result<Self, String> {
         let endpoint = Url::parse(&settings.endpoint)
             .map_err(|error| format!("{} is no address: {error}", settings.endpoint))?;
+        if !is_private(&endpoint) {
+            let host = endpoint.host_str().unwrap_or_default();
+            return Err(format!(
+                "the app id would be sent unencrypted to `{host}`; hint: set LUMOS_WOLFRAM_ENDPOINT to an https:// address"
+            ));
+        }
         let client = Client::builder()
             .timeout(settings.timeout)
+            // The key is part of the address: neither that nor a referrer goes to another host.
+            .redirect(Policy::none())
+            .referer(false)
             .user_agent(concat!("lumos-eval/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| error.to_string())?;

@@ -9,11 +9,11 @@ use std::time::Duration;
 use lumos_worker::browser::{BrowserError, BrowserPool};
 use tokio::task::JoinSet;
 
-use crate::support::{Site, TestPool, gone, missing, processes, settings};
+use crate::support::{Site, TestPool, gone, processes, settings};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_browser_and_a_killed_driver_are_faults_and_are_replaced() {
-    if missing("a_killed_browser_and_a_killed_driver_are_faults_and_are_replaced") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     let site = Site::start().await;
@@ -43,7 +43,7 @@ async fn a_killed_browser_and_a_killed_driver_are_faults_and_are_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_who_ask_for_two_wait_in_order() {
-    if missing("fifty_who_ask_for_two_wait_in_order") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     let site = Arc::new(Site::start().await);
@@ -98,7 +98,7 @@ async fn child_with_browsers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_worker_leaves_behind_is_ended_by_the_next() {
-    if missing("what_a_killed_worker_leaves_behind_is_ended_by_the_next") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -13,19 +13,6 @@ use axum::routing::get;
 use lumos_worker::browser::{BrowserFault, BrowserName, BrowserPool, BrowserSettings, Lease};
 use serde::Deserialize;
 
-/// Whether there are browsers; says so if not.
-pub(crate) fn missing(test: &str) -> bool {
-    let found = |name: &str| {
-        let paths = std::env::var_os("PATH").unwrap_or_default();
-        std::env::split_paths(&paths).any(|folder| folder.join(name).is_file())
-    };
-    let missing = !(found("chromium") && found("chromedriver"));
-    if missing {
-        eprintln!("{test} skipped: chromium and chromedriver are not installed");
-    }
-    missing
-}
-
 /// A pool whose browsers are given little time.
 pub(crate) struct TestPool {
     pub(crate) pool: BrowserPool,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use lumos_queue::nats::{Change, NatsError};
-use lumos_tasks::fleet::{RunState, WorkMessage};
+use lumos_tasks::fleet::{PROTOCOL, RunState, WorkMessage};
 use lumos_worker::Runs;
 use lumos_worker::fleet::catalogue::{Catalogue, Unpacking};
 use tokio_util::sync::CancellationToken;
@@ -89,11 +89,11 @@ fn a_cancelled_run_is_over_and_may_be_taken_up_again() {
 fn other_protocols_and_nonsense_are_left_alone() {
     let (_folder, mut run) = run();
     let catalogue = Catalogue::default();
-    run.notice.protocol = 2;
+    run.notice.protocol = PROTOCOL + 1;
     see(&catalogue, &run);
     catalogue.see(run.token().as_str(), Some(b"{\"protocol\":3,\"name\":17}"));
     catalogue.see(run.token().as_str(), Some(b"\xff\x00 no notice"));
-    run.notice.protocol = 1;
+    run.notice.protocol = PROTOCOL;
     catalogue.see("00000000000000ff", Some(&run.written()));
     assert_eq!(catalogue.state_of(run.token()), None);
     assert!(catalogue.wanted().is_empty() && catalogue.lanes().is_empty());

@@ -116,6 +116,20 @@ async fn models_change_under_a_memory_budget_and_never_under_an_episode() {
 }
 
 #[tokio::test]
+async fn a_lane_that_is_alone_no_longer_is_asked_as_one_of_several_at_once() {
+    let bench = Bench::new(None);
+    let model = identity(&script(bench.folder.path(), "one", 2, 0));
+    let first = bench.run("first", &model, 5, 4).await;
+    // The first claim loads the model, the second finds nothing to choose.
+    for _ in 0..2 {
+        assert_eq!(bench.claim(1).await[0].body().run.as_ref(), Some(first.token()));
+    }
+    let urgent = bench.run("urgent", &model, 0, 1).await;
+    let taken = bench.claim(1).await;
+    assert_eq!(taken[0].body().run.as_ref(), Some(urgent.token()));
+}
+
+#[tokio::test]
 async fn a_lane_without_work_is_not_loaded() {
     let bench = Bench::new(None);
     let names = ["one", "two"].map(|name| script(bench.folder.path(), name, 2, 0));
@@ -140,6 +154,11 @@ async fn a_model_that_is_another_or_not_here_is_refused() {
     assert_eq!(refusals.len(), 2, "{refusals:?}");
     assert!(refusals.iter().any(|one| one.contains("is not what the run was planned with")), "{refusals:?}");
     assert!(refusals.iter().any(|one| one.contains("is not here")), "{refusals:?}");
+    let content = identity(&name).content;
+    assert!(
+        refusals.iter().all(|one| !one.contains(content.short())),
+        "the refusal reveals what the file holds: {refusals:?}"
+    );
     assert!(timeout(Duration::from_millis(300), bench.lanes.claim(8)).await.is_err());
 
     // Another run of the same lane knows the model by a name that is right.
@@ -252,4 +271,29 @@ async fn models_that_may_not_take_turns_are_left_to_others() {
     bench.note(&run).await;
     bench.source.publish(&run.notice.lanes[0], run.message(0, 0)).await;
     assert!(timeout(Duration::from_millis(500), bench.lanes.claim(1)).await.is_err());
+}
+
+/// Earlier versions rounded the rotary frequencies of half-precision folders; what they planned lacks the mark of full precision.
+#[tokio::test]
+async fn a_run_planned_with_rounded_rotary_frequencies_is_not_continued() {
+    let bench = Bench::new(None);
+    let found = models().identify("builtin:tiny", Role::Planner, Formulation::Cot).unwrap().identity;
+    assert_eq!(found.dtype.as_deref(), Some("f32+full-rotary"));
+    let old = ModelIdentity { dtype: Some("f32".to_owned()), ..found.clone() };
+    let planned = |model: &ModelIdentity| {
+        let models = [(Role::Planner, model.clone())].into();
+        Arc::new(Configuration { models, ..(*configuration(model.clone())).clone() })
+    };
+    let (now, before) = (planned(&found), planned(&old));
+    assert_ne!(now.identity(), before.identity(), "recorded results are kept apart");
+    assert_ne!(LaneId::of(&now, 5), LaneId::of(&before, 5));
+    bench.note(&Run::new("now", vec![now.clone()])).await;
+    bench.note(&Run::new("before", vec![before.clone()])).await;
+    let refusals = bench.eligibility.refusals();
+    assert_eq!(refusals.len(), 1, "{refusals:?}");
+    assert!(refusals.iter().all(|why| why.contains("could round rotary frequencies")), "{refusals:?}");
+    // As `lumos resume` asks before anything runs.
+    let error = bench.models.check(&old, Role::Planner, &before).await.unwrap_err().to_string();
+    assert!(error.contains("lumos run --name"), "{error}");
+    bench.models.check(&found, Role::Planner, &now).await.unwrap();
 }

@@ -8,4 +8,5 @@ mod nats_server;
 mod policy;
 mod server;
 mod spool;
+mod stall;
 mod support;

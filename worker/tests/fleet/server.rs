@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lumos_queue::nats::{Access, Connecting, Layout, Server};
 use lumos_queue::{Lease, Queue};
-use lumos_tasks::fleet::{ResultBatch, ResultMessage, WorkMessage, WorkerNotice};
+use lumos_tasks::fleet::{PROTOCOL, ResultBatch, ResultMessage, WorkMessage, WorkerNotice};
 use lumos_tasks::{ContentHash, Ending, FaultKind, ModelIdentity};
 use lumos_worker::Models;
 use lumos_worker::fleet::{FleetError, FleetSettings, FleetSummary, serve_fleet};
@@ -20,6 +20,7 @@ use super::nats_server::NatsServer;
 use super::support::{LONG, Run, configuration, identity, models, script, slow_models};
 
 const PATIENCE: Duration = Duration::from_secs(90);
+const LEASE: Duration = Duration::from_secs(6);
 
 struct Bench {
     nats: NatsServer,
@@ -29,8 +30,12 @@ struct Bench {
 impl Bench {
     /// `None`, and a line that says so, where there is no server.
     async fn start() -> Option<Self> {
+        Self::with_leases_of(LEASE).await
+    }
+
+    async fn with_leases_of(lease: Duration) -> Option<Self> {
         let nats = NatsServer::start()?;
-        let connection = connect(&nats).await;
+        let connection = connect(&nats, lease).await;
         connection.ensure().await.unwrap();
         Some(Self { nats, connection })
     }
@@ -105,8 +110,8 @@ impl Bench {
     }
 }
 
-async fn connect(nats: &NatsServer) -> Server {
-    let layout = Layout { lease: Duration::from_secs(6), ..Layout::default() };
+async fn connect(nats: &NatsServer, lease: Duration) -> Server {
+    let layout = Layout { lease, ..Layout::default() };
     let connecting = Connecting { name: "test".to_owned(), patience: Some(LONG), layout };
     Server::connect(&Access::new(&nats.url()).unwrap(), connecting).await.unwrap()
 }
@@ -122,7 +127,7 @@ struct Serving {
 impl Serving {
     async fn start(nats: &NatsServer, models: Arc<Models>, settings: FleetSettings) -> Self {
         let (drain, stop) = (CancellationToken::new(), CancellationToken::new());
-        let server = connect(nats).await;
+        let server = connect(nats, LEASE).await;
         let task = tokio::spawn(serve_fleet(
             server.clone(),
             settings,
@@ -208,14 +213,14 @@ async fn a_result_outlives_the_server_and_is_sent_after_its_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drained_worker_gives_back_what_it_holds() {
-    let Some(bench) = Bench::start().await else { return };
+    // So that nothing comes back because its lease ran out.
+    let Some(bench) = Bench::with_leases_of(PATIENCE * 10).await else { return };
     let run = bench.run("run", identity(&bench.script("one", 3)), 3).await;
     let settings = FleetSettings { grace: Duration::from_millis(200), ..settings(4) };
     let worker = Serving::start(&bench.nats, slow_models(LONG * 100), settings).await;
     bench.until(|notices| notices.iter().any(|one| one.held.len() == 3 && one.in_use == 3)).await;
     worker.drain().await;
     assert!(bench.notices().await.is_empty());
-    // At once, and not when the leases run out.
     let lane = bench.connection.lane_consumer::<WorkMessage>(&run.notice.lanes[0].to_string()).await.unwrap();
     let mut leases = Vec::new();
     let claiming = async {
@@ -223,7 +228,7 @@ async fn a_drained_worker_gives_back_what_it_holds() {
             leases.extend(lane.claim(3 - leases.len()).await.unwrap());
         }
     };
-    timeout(Duration::from_secs(5), claiming).await.unwrap();
+    timeout(PATIENCE, claiming).await.unwrap();
     let deliveries: Vec<u32> = leases.iter().map(Lease::deliveries).collect();
     assert!(deliveries.iter().all(|count| *count <= 2), "given back and taken again: {deliveries:?}");
 }
@@ -248,14 +253,14 @@ async fn a_worker_waits_for_its_server_to_be_set_up_and_refuses_what_it_must() {
     let name = script(nats.folder(), "one", 2, 0);
     let settings = FleetSettings { idle_exit: Some(Duration::from_secs(3)), ..settings(4) };
     let worker = Serving::start(&nats, models(), settings).await;
-    let connection = connect(&nats).await;
+    let connection = connect(&nats, LEASE).await;
     connection.ensure().await.unwrap();
     let bench = Bench { nats, connection };
 
     let other = ModelIdentity { content: ContentHash::of_bytes(b"other"), ..identity(&name) };
     let refused = bench.run("refused", other, 1).await;
     let mut foreign = Run::new("foreign", vec![configuration(identity(&name))]);
-    foreign.notice.protocol = 2;
+    foreign.notice.protocol = PROTOCOL + 1;
     bench.announce(&foreign).await;
     let run = bench.run("run", identity(&name), 2).await;
     bench.results(&run, 2).await;

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lumos_tasks::families::web::ActionName::{Click, Type};
 use lumos_tasks::families::web::{Carried, Executed, Obstacle};
 
 use crate::stage::{DONE, Stage, step};
-use crate::support::{Site, TestPool, missing, processes};
+use crate::support::{Site, TestPool, processes};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_of_a_page_runs_and_nothing_leaves() {
-    if missing("nothing_of_a_page_runs_and_nothing_leaves") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     let site = Site::start().await;
@@ -32,20 +32,18 @@ async fn nothing_of_a_page_runs_and_nothing_leaves() {
          <form id='body' name='body' backend_node_id='6'><input id='getClientRects' name='matches'/></form></body></html>"
     );
     let stage = Stage::new(vec![step(&page, &["1"])]).await;
-    let begun = Instant::now();
     for element in ["1", "2", "3", "4", "5", "6"] {
         assert_eq!(stage.carry(0, Click, element, None).await.unwrap(), DONE, "{element}");
     }
     let script = "</script><script>while(true);</script>');while(true);//`${1}";
     assert_eq!(stage.carry(0, Type, "5", Some(script)).await.unwrap(), DONE);
-    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert_eq!(site.requests.load(Ordering::SeqCst), 0);
     stage.end();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_beyond_measure_are_refused_and_those_within_are_shown() {
-    if missing("pages_beyond_measure_are_refused_and_those_within_are_shown") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     let around = |inner: &str| format!("<html><body><b backend_node_id='1'>x</b>{inner}</body></html>");
@@ -72,18 +70,15 @@ async fn pages_beyond_measure_are_refused_and_those_within_are_shown() {
     )
     .await;
     for (index, (_, expected)) in (0..).zip(&pages) {
-        let begun = Instant::now();
         let carried = stage.carry(index, Click, "1", None).await;
-        println!("page {index}: {carried:?} in {:?}", begun.elapsed());
         assert_eq!(carried.as_ref(), Ok(expected), "page {index}");
-        assert!(begun.elapsed() < Duration::from_secs(60), "page {index}: {:?}", begun.elapsed());
     }
     stage.end();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_browser_is_a_fault_and_the_next_one_works() {
-    if missing("a_killed_browser_is_a_fault_and_the_next_one_works") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     let stage = Stage::new(vec![step("<a backend_node_id='1'>x</a>", &["1"])]).await;

@@ -1,6 +1,5 @@
 //! The gold actions of the shipped samples and of a real page.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
 use lumos_tasks::families::web::{ActionName, Executed, WebStep};
@@ -8,7 +7,7 @@ use lumos_tasks::{ToolCall, ToolReply, families::web::CandidateScope};
 use serde_json::Value;
 
 use crate::stage::{DONE, Stage};
-use crate::support::{TestPool, missing};
+use crate::support::TestPool;
 
 fn ids(candidates: &Value) -> Vec<String> {
     let ids = candidates.as_array().unwrap().iter();
@@ -25,7 +24,7 @@ fn step(action: &Value) -> WebStep {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_action_of_the_samples_is_carried_out() {
-    if missing("every_action_of_the_samples_is_carried_out") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     let samples = include_str!("../../../benchmarks/samples/mind2web.json");
@@ -51,14 +50,11 @@ async fn every_action_of_the_samples_is_carried_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_page_is_acted_on() {
-    if missing("a_real_page_is_acted_on") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
-    let Some(shared) = std::env::var_os("LUMOS_SHARED").map(PathBuf::from) else {
-        eprintln!("a_real_page_is_acted_on skipped: LUMOS_SHARED is not set");
-        return;
-    };
-    let file = std::fs::read_to_string(shared.join("data/mind2web/step_with_html.json")).unwrap();
+    let Some(path) = lumos_capabilities::shared("data/mind2web/step_with_html.json") else { return };
+    let file = std::fs::read_to_string(path).unwrap();
     let record: Value = serde_json::from_str(&file).unwrap();
     let page = step(&record["action"]);
     let (positive, negatives) = (page.positives[0].clone(), page.negatives.clone());

@@ -6,12 +6,12 @@ use std::time::Duration;
 use lumos_tasks::ToolReply;
 use lumos_worker::browser::BrowserName;
 
-use crate::browsers::{Server, TestPool, missing, processes};
+use crate::browsers::{Server, TestPool, processes};
 use crate::support::{Shops, ask, unit};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_browser_that_dies_is_a_fault_and_the_next_one_goes_on() {
-    if missing("a_browser_that_dies_is_a_fault_and_the_next_one_goes_on") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     let shops = Shops::open(None, TestPool::new(1), None);
@@ -64,7 +64,7 @@ async fn a_browser_that_dies_is_a_fault_and_the_next_one_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pictures_are_kept_by_unit_and_attempt() {
-    if missing("pictures_are_kept_by_unit_and_attempt") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ async fn pictures_are_kept_by_unit_and_attempt() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_elsewhere_serves_as_well() {
-    if missing("a_server_elsewhere_serves_as_well") {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

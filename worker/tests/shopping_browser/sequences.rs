@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use crate::browsers::{TestPool, missing};
+use crate::browsers::TestPool;
 use crate::support::{Shops, ask};
 
 const SEARCHES: [&str; 12] = [
@@ -139,7 +139,7 @@ fn pool() -> TestPool {
 #[tokio::test(flavor = "multi_thread")]
 async fn sequences_in_the_small_catalogue() {
     const TEST: &str = "sequences_in_the_small_catalogue";
-    if missing(TEST) {
+    if !lumos_capabilities::has_browser() {
         return;
     }
     compare(TEST, Shops::open(None, pool(), None)).await;
@@ -148,13 +148,8 @@ async fn sequences_in_the_small_catalogue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn sequences_in_the_real_catalogue() {
     const TEST: &str = "sequences_in_the_real_catalogue";
-    let folder =
-        std::env::var_os("LUMOS_SHARED").map(|folder| std::path::PathBuf::from(folder).join("data/webshop"));
-    let Some(folder) = folder.filter(|folder| folder.is_dir()) else {
-        eprintln!("{TEST}: skipped, LUMOS_SHARED is not set");
-        return;
-    };
-    if missing(TEST) {
+    let Some(folder) = lumos_capabilities::shared("data/webshop") else { return };
+    if !lumos_capabilities::has_browser() {
         return;
     }
     compare(TEST, Shops::open(Some(&folder), pool(), None)).await;

@@ -3,7 +3,8 @@
 use lumos_tasks::SqlReply;
 use lumos_worker::Tools;
 
-use super::support::Episode;
+use super::mariadb::Server;
+use super::support::{self, Episode};
 
 const COUNT: &str = "SELECT COUNT(*) FROM book";
 
@@ -80,4 +81,63 @@ pub(crate) async fn destroyers(tool: &dyn Tools) {
         futures::future::join_all((0..16).map(read)),
     )
     .await;
+}
+
+/// Generated names never reach a model, so that messages are the same in every run.
+pub(crate) async fn generated_names(tool: &dyn Tools) {
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let episode = Episode::open(tool, "library", COUNT).await;
+        let mut messages = vec![episode.rows("SELECT DATABASE(), SUBSTRING_INDEX(USER(), '@', 1)").await];
+        for statement in [
+            "DELETE FROM author WHERE author_id = 1",
+            "INSERT INTO loan VALUES (99, 999, 1, '2020-01-01', NULL)",
+            "SELECT * FROM nowhere",
+            "DROP TABLE nowhere",
+            "SELECT * FROM mysql . user",
+            "SELECT * FROM other.user",
+            "CREATE TABLE library.x (a int)",
+        ] {
+            messages.push(episode.refused(statement).await);
+        }
+        messages.push(episode.rows("SELECT DATABASE(), UPPER(DATABASE()), CURRENT_USER()").await);
+        messages.push(episode.rows("SHOW DATABASES").await);
+        episode.close().await;
+        let all = messages.join("\n");
+        assert!(!all.to_lowercase().contains("lumos_e_"), "{all}");
+        assert!(all.contains("(`library`.`loan`, CONSTRAINT") && all.contains("'library.nowhere'"), "{all}");
+        assert!(all.contains("('library', 'library', 'lumos@%')"), "{all}");
+        seen.push(all);
+    }
+    assert_eq!(seen[0], seen[1]);
+}
+
+/// What an episode writes is bounded in bytes, and temporary tables are as good as others.
+pub(crate) async fn written_bytes(tool: &dyn Tools) {
+    let episode = Episode::open(tool, "library", COUNT).await;
+    assert_eq!(episode.sql("CREATE TEMPORARY TABLE tmp_q (a int)").await, SqlReply::Nothing);
+    assert_eq!(episode.sql("INSERT INTO tmp_q VALUES (4)").await, SqlReply::Nothing);
+    assert_eq!(episode.rows("SELECT a FROM tmp_q").await, "[(4,)]");
+    assert_eq!(episode.sql("CREATE TABLE large (a LONGTEXT)").await, SqlReply::Nothing);
+    let mut last = SqlReply::Nothing;
+    for _ in 0..8 {
+        last =
+            episode.sql("INSERT INTO large SELECT REPEAT('a', 1000000) FROM book a, book b LIMIT 20").await;
+    }
+    assert!(matches!(&last, SqlReply::Error(message) if message.contains("67108864 bytes")), "{last:?}");
+    episode.close().await;
+}
+
+/// Each session has an account of its own, which goes with it; a variable lasts as long as its session.
+pub(crate) async fn accounts(tool: &dyn Tools, server: &Server) {
+    let episodes = [Episode::open(tool, "library", COUNT).await, Episode::open(tool, "library", COUNT).await];
+    let accounts = support::made(server).await;
+    assert_eq!(accounts.len(), 2, "{accounts:?}");
+    assert_eq!(episodes[0].sql("SET @x = 5").await, SqlReply::Nothing);
+    assert_eq!(episodes[0].sql("UPDATE book SET pages = @x WHERE book_id = 1").await, SqlReply::Nothing);
+    assert_eq!(episodes[0].rows("SELECT pages, @x FROM book WHERE book_id = 1").await, "[(5, 5)]");
+    for episode in episodes {
+        episode.close().await;
+    }
+    assert_eq!(support::made(server).await, Vec::<String>::new());
 }

@@ -2,12 +2,20 @@
 //! installed (the tests say when it is not).
 
 mod attacks;
+mod generated;
 mod gold;
 mod isolation;
 mod mariadb;
+mod ownership;
+mod rogue;
+mod rogue_server;
+mod statements;
 mod support;
 
+use std::time::Duration;
+
 use lumos_environments::sql::LIBRARY;
+use lumos_worker::Tools as _;
 use lumos_worker::sessions::sql::{MySqlServer, SqlTool, SqliteFolder, into_mysql, into_sqlite};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -20,6 +28,12 @@ async fn embedded_databases() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_function_takes_longer_than_a_statement_may() {
+    let folder = SqliteFolder::open(None).unwrap().with_longest(Duration::from_secs(2));
+    attacks::costly_functions(&SqlTool::sqlite(folder)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn databases_on_a_server() {
     let Some(server) = mariadb::Server::start() else { return };
     into_mysql(LIBRARY, &support::settings(&server), false).await.unwrap();
@@ -28,7 +42,11 @@ async fn databases_on_a_server() {
     isolation::basics(&tool).await;
     isolation::destroyers(&tool).await;
     attacks::all(&tool, "mariadb").await;
+    generated::canaries(&tool, &server).await;
     isolation::basics(&tool).await;
+    isolation::generated_names(&tool).await;
+    isolation::written_bytes(&tool).await;
+    isolation::accounts(&tool, &server).await;
     let left = support::query(
         &server,
         "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'lumos%'",
@@ -37,15 +55,13 @@ async fn databases_on_a_server() {
     assert!(left.is_empty(), "copies are left behind: {left:?}");
     let accounts = support::query(&server, "SELECT user FROM mysql.user WHERE user NOT LIKE 'lumos%'").await;
     assert!(!accounts.iter().any(|name| ["evil", "admin"].contains(&name.as_str())), "{accounts:?}");
-    drop(tool);
-    // Another process clears away what this one left.
-    let other = SqlTool::mysql(MySqlServer::new(support::settings(&server)));
-    isolation::basics(&other).await;
+    tool.shut_down().await;
+    assert_eq!(support::made(&server).await, Vec::<String>::new(), "accounts stay after a clean end");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn gold_queries_are_worth_one_on_both() {
-    let Some(data) = support::shared("data/intercode_sql") else { return };
+    let Some(data) = lumos_capabilities::shared("data/intercode_sql") else { return };
     let dump = std::fs::read_to_string(data.join("ic_spider_dbs.sql")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let imported = into_sqlite(&dump, folder.path()).unwrap();

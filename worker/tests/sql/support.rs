@@ -1,27 +1,17 @@
 //! Sessions by hand.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use lumos_tasks::{
     Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Setup,
     SqlGrade, SqlReply, Task, ToolCall, ToolReply,
 };
-use lumos_worker::Tools;
 use lumos_worker::sessions::sql::MySqlSettings;
+use lumos_worker::{ToolFault, Tools};
 use sqlx::{Connection, Row};
 
 use super::mariadb::Server;
-
-/// A folder of the recorded data, or `None` (with a note) where `LUMOS_SHARED` is not set.
-pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("LUMOS_SHARED").map(|shared| PathBuf::from(shared).join(folder));
-    if path.is_none() {
-        println!("skipped: LUMOS_SHARED names no folder with `{folder}`");
-    }
-    path
-}
 
 fn unit(database: &str, gold: &str, behaviour: Behaviour) -> EpisodeUnit {
     let configuration = Configuration {
@@ -53,10 +43,28 @@ impl Episode {
         Self(tool.open(&unit(database, gold, Behaviour::Corrected)).await.unwrap().unwrap())
     }
 
-    pub(crate) async fn sql(&self, statement: &str) -> SqlReply {
-        match self.0.call(&ToolCall::Sql { statement: statement.to_owned() }).await.unwrap() {
-            ToolReply::Sql(reply) => reply,
+    /// Opens one, or says why it cannot be had.
+    pub(crate) async fn attempt(tool: &dyn Tools, database: &str) -> Result<Self, ToolFault> {
+        Ok(Self(tool.open(&unit(database, "SELECT 1", Behaviour::Paper)).await?.unwrap()))
+    }
+
+    /// A statement whose answer may be a failure of the infrastructure.
+    pub(crate) async fn try_sql(&self, statement: &str) -> Result<SqlReply, ToolFault> {
+        match self.0.call(&ToolCall::Sql { statement: statement.to_owned() }).await? {
+            ToolReply::Sql(reply) => Ok(reply),
             other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn sql(&self, statement: &str) -> SqlReply {
+        self.try_sql(statement).await.unwrap()
+    }
+
+    /// The message of a statement that is refused.
+    pub(crate) async fn refused(&self, statement: &str) -> String {
+        match self.sql(statement).await {
+            SqlReply::Error(message) => message,
+            other => panic!("{statement}: {other:?}"),
         }
     }
 
@@ -86,9 +94,31 @@ pub(crate) fn settings(server: &Server) -> MySqlSettings {
 }
 
 /// The first column of a query's rows.
-pub(crate) async fn query(server: &Server, query: &'static str) -> Vec<String> {
+pub(crate) async fn query(server: &Server, query: &str) -> Vec<String> {
+    let query = sqlx::AssertSqlSafe(query.to_owned());
     let options: sqlx::mysql::MySqlConnectOptions = server.url().parse().unwrap();
     let mut connection = sqlx::mysql::MySqlConnection::connect_with(&options).await.unwrap();
     let rows = sqlx::raw_sql(query).fetch_all(&mut connection).await.unwrap();
-    rows.iter().map(|row| row.try_get_unchecked(0).unwrap()).collect()
+    rows.iter()
+        .map(|row| row.try_get_unchecked::<Option<String>, _>(0).unwrap().unwrap_or_default())
+        .collect()
+}
+
+/// The databases and accounts that sessions made and nobody dropped yet.
+pub(crate) async fn made(server: &Server) -> Vec<String> {
+    query(
+        server,
+        "SELECT user FROM mysql.user WHERE user LIKE 'lumos\\_e\\_%' \
+         UNION ALL SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'lumos\\_e\\_%'",
+    )
+    .await
+}
+
+/// Waits until something holds; panics when it does not for too long.
+pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let started = std::time::Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < std::time::Duration::from_secs(120), "not in time: {what}");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
 }

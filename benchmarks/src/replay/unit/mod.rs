@@ -49,7 +49,7 @@ pub fn replay_unit(id: &str, row: &UnitRow) -> Verdict {
         .or_else(|| helpers::call(row))
         .or_else(|| answers::call(row));
     match output {
-        None => Verdict::skip(id, format!("there is no function `{}`", row.function)),
+        None => Verdict::skip(id, format!("unknown function `{}`", row.function)),
         Some(output) => Verdict::of(id, output.and_then(|output| check(row, &output))),
     }
 }

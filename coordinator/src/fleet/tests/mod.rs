@@ -155,8 +155,10 @@ async fn a_cancelled_run_ends_and_can_be_started_again() {
     let Some(stage) = Stage::new(20).await else { return };
     let canceller = async {
         let leases = stage.worker("w").claim(1).await;
-        let cancelled = cancel(&stage.server, &stage.run).await.unwrap();
-        assert_eq!(cancelled.name, stage.manifest.spec.name);
+        match cancel(&stage.server, &stage.run).await.unwrap() {
+            Cancellation::Cancelled { name, .. } => assert_eq!(name, stage.manifest.spec.name),
+            ended @ Cancellation::Ended(_) => panic!("{ended:?}"),
+        }
         drop(leases);
     };
     let ((summary, events), ()) = tokio::join!(stage.coordinate(stage.terms(), settings()), canceller);
@@ -172,6 +174,12 @@ async fn a_cancelled_run_ends_and_can_be_started_again() {
     let (summary, _) = stage.coordinate(stage.terms(), settings()).await;
     assert_eq!(summary.unwrap().settled, 40);
     worker.abort();
+    // Its coordinator has ended: nothing is left to cancel, and the run stays what it is.
+    match cancel(&stage.server, &stage.run).await.unwrap() {
+        Cancellation::Ended(status) => assert_eq!((status.settled(), status.planned()), (40, 40)),
+        cancelled @ Cancellation::Cancelled { .. } => panic!("{cancelled:?}"),
+    }
+    assert_eq!(stage.notice().await.state, RunState::Ended);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,11 +243,12 @@ async fn results_of_a_dead_session_are_taken_up_and_missing_workers_told_of() {
     assert_eq!(count(&events, |event| matches!(event, Event::NoWorkers { .. })), 0);
 
     let Some(stage) = Stage::new(1).await else { return };
-    let told = async {
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        stage.drain.cancel();
+    let drain = |event: &Event| {
+        if matches!(event, Event::NoWorkers { .. }) {
+            stage.drain.cancel();
+        }
     };
-    let ((summary, events), ()) = tokio::join!(stage.coordinate(stage.terms(), settings()), told);
+    let (summary, events) = stage.coordinate_with(stage.terms(), settings(), drain).await;
     assert_eq!(summary.unwrap().outstanding(), 2);
     assert_eq!(count(&events, |event| matches!(event, Event::NoWorkers { .. })), 1);
 }

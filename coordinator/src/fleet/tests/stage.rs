@@ -16,7 +16,7 @@ use crate::samples::{configuration, item, manifest_of};
 use crate::spec::FailOnError;
 
 /// Longer than anything here takes; leases last longer still, so that none runs out by itself.
-pub(super) const LONG: Duration = Duration::from_secs(90);
+pub(super) const LONG: Duration = Duration::from_secs(240);
 
 pub(super) struct Stage {
     pub(super) nats: NatsServer,
@@ -63,10 +63,21 @@ impl Stage {
         terms: Terms,
         settings: FleetSettings,
     ) -> (Result<Summary, FleetError>, Vec<Event>) {
+        self.coordinate_with(terms, settings, |_| ()).await
+    }
+
+    /// Coordinates; `react` is called with every event when it comes.
+    pub(super) async fn coordinate_with(
+        &self,
+        terms: Terms,
+        settings: FleetSettings,
+        mut react: impl FnMut(&Event),
+    ) -> (Result<Summary, FleetError>, Vec<Event>) {
         let (events, mut received) = mpsc::channel(64);
         let watching = async {
             let mut seen = Vec::new();
             while let Some(event) = received.recv().await {
+                react(&event);
                 seen.push(event);
             }
             seen
@@ -89,7 +100,7 @@ impl Stage {
     }
 
     pub(super) fn terms(&self) -> Terms {
-        Terms { retry_on_error: 1, fail_on_error: FailOnError::Never, window: 16 }
+        Terms { retry_on_error: 1, fail_on_error: FailOnError::Never, window: 16, at_once: usize::MAX }
     }
 
     pub(super) fn lane(&self) -> String {
@@ -120,7 +131,7 @@ pub(super) fn settings() -> FleetSettings {
         quiet: Duration::from_secs(1),
         status_every: Duration::from_millis(200),
         lonely_after: Duration::from_secs(1),
-        drain_grace: Duration::from_secs(10),
+        drain_grace: Duration::from_secs(60),
         ..FleetSettings::default()
     }
 }
@@ -171,7 +182,10 @@ impl Hand {
         tokio::spawn(async move {
             let (work, results) = self.open().await;
             loop {
-                let Ok(leases) = work.claim(4).await else { continue };
+                let Ok(leases) = work.claim(4).await else {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                };
                 for lease in leases {
                     self.deliver(&results, self.result(lease.body(), fault)).await;
                     // What is not acknowledged comes again, and its second outcome is dropped.
@@ -190,6 +204,7 @@ impl Hand {
         leases
     }
 
+    /// Shows what it holds, several times as a worker does: a watch that is being opened may miss one notice.
     pub(super) async fn show(&self, leases: &[Lease<WorkMessage>]) {
         let held = leases.iter().map(|lease| HeldLease {
             run: self.run.clone(),
@@ -197,7 +212,11 @@ impl Hand {
             token: lease.token().unwrap().to_owned(),
         });
         let notice = serde_json::to_vec(&notice(&self.name, held.collect())).unwrap();
-        self.server.workers().await.unwrap().put(&self.name, &notice).await.unwrap();
+        let workers = self.server.workers().await.unwrap();
+        for _ in 0..3 {
+            workers.put(&self.name, &notice).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::LoadError;
 use crate::fixtures::{Shape, Uniform};
 use crate::load::{self, Opened};
 use crate::model::{LanguageModel, Llama, Runner};
-use crate::options::{DType, ModelSource, RotaryPrecision};
+use crate::options::{DType, ModelSource};
 use crate::request::Sampling;
 use crate::scheduler::{Completion, Limits, Order, Reply, Scheduler, Submission};
 use crate::statistics::Counters;
@@ -230,9 +230,7 @@ fn equals_transformers() {
         let Some(device) = Emulator::start(DType::F32) else { return };
         let mut cases = reference::cases(&folder);
         cases.retain(|case| case.ids.len() < 127);
-        let mut opened = load::open(&ModelSource::Folder(folder)).unwrap();
-        // The cases were computed with a model that was cast as a whole.
-        opened.round_rotary(RotaryPrecision::Stored);
+        let opened = load::open(&ModelSource::Folder(folder)).unwrap();
         let orders = cases.iter().map(|case| order(case.ids.clone(), 4, 768, Sampling::GREEDY)).collect();
         let (model, layout) = on_device(&opened, device, DType::F32, 400);
         let found = run(model, layout, 400, orders);

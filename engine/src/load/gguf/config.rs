@@ -4,7 +4,6 @@ use super::metadata::Metadata;
 use super::{invalid, unsupported};
 use crate::error::LoadError;
 use crate::load::config::{ModelConfig, RopeScaling};
-use crate::options::DType;
 
 /// The only architecture that is computed here: llama.cpp's name for Llama and Mistral.
 const ARCHITECTURE: &str = "llama";
@@ -86,7 +85,6 @@ pub(super) fn config(
         norm_epsilon: metadata.float(norm_epsilon)?.ok_or_else(|| metadata.missing(norm_epsilon))?,
         rope_theta: positive("llama.rope.freq_base", rope_theta)?,
         rope_scaling: scaling(metadata, head_size, factors)?,
-        rope_dtype: DType::F32,
         sliding_window: None,
         tied_embeddings,
         context_length: metadata.required("llama.context_length")?,

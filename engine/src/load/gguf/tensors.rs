@@ -78,11 +78,6 @@ impl GgufTensors {
         self.tensors.get(name).map(|tensor| &tensor.shape[..])
     }
 
-    /// The float type that a tensor is stored in; float32 for what is quantized.
-    pub(crate) fn dtype(&self, name: &str) -> Option<CandleType> {
-        self.tensors.get(name).map(|tensor| float(tensor.dtype).unwrap_or(CandleType::F32))
-    }
-
     /// The values of a tensor, rows in Hugging Face's order: of the type that they are stored in, or as float32 where
     /// they are quantized.
     pub(crate) fn tensor(&self, name: &str) -> candle_core::Result<Option<Tensor>> {

@@ -28,10 +28,21 @@ pub(in crate::shop) fn terms(text: &str, mut with: impl FnMut(&str)) {
     }
 }
 
-/// Whether a segment is a term: one with a letter or a digit, or an emoji.
+/// Whether a segment is a term: one with a letter or a digit, or an emoji. Characters that only extend the one before, such as
+/// the half-width voiced sound marks, are alphabetic to Unicode and make no term of a segment of brackets.
 fn is_term(segment: &str) -> bool {
-    segment.chars().any(|character| character.is_alphabetic() || is_digit(character))
+    let is_letter = |character: char| character.is_alphabetic() && !is_extending(character);
+    segment.chars().any(|character| is_letter(character) || is_digit(character))
         || segment.chars().next().is_some_and(is_emoji)
+}
+
+/// Whether a character has no word boundary before it even after a bracket (Unicode's rule WB4).
+fn is_extending(character: char) -> bool {
+    let mut text = [0; 5];
+    let length = 1 + character.encode_utf8(&mut text[1..]).len();
+    text[0] = b'(';
+    let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
+    !character.is_ascii() && text.split_word_bound_indices().nth(1).is_none()
 }
 
 /// Whether a character is a decimal digit; other numbers (`½`, `²`) are no part of words.
@@ -135,6 +146,13 @@ mod tests {
             "❤️",
         ];
         assert_eq!(all(text), expected);
+    }
+
+    /// U+FF9F extends what it follows, and is alphabetic.
+    #[test]
+    fn extending_characters_alone_are_no_terms() {
+        assert_eq!(all("(\u{ff9f} )\u{ff9e} \u{ff9f} (\u{93e} *\u{ff9f}* a\u{ff9f}"), ["a\u{ff9f}"]);
+        assert_eq!(all("\u{ff76}\u{ff9e} \u{928}\u{93e}"), ["\u{ff76}\u{ff9e}", "\u{928}\u{93e}"]);
     }
 
     #[test]

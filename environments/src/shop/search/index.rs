@@ -9,7 +9,7 @@ use super::analysis::terms;
 use super::norm::decode;
 
 /// What an index begins with.
-pub(super) const MAGIC: [u8; 8] = *b"lumosix1";
+pub(super) const MAGIC: [u8; 8] = *b"lumosix2";
 
 /// Anserini's settings of BM25.
 const K1: f32 = 0.9;

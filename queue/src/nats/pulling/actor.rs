@@ -25,6 +25,8 @@ const EXPIRY: Duration = Duration::from_secs(5);
 const SLACK: Duration = Duration::from_secs(1);
 /// How long a message is kept for a claimer to come.
 const HOLD: Duration = Duration::from_secs(1);
+/// How long the server is given to end the requests of an inbox.
+const WITHDRAWAL: Duration = Duration::from_secs(1);
 /// Messages taken before claimers are woken.
 const SWEEP: usize = 256;
 
@@ -36,11 +38,18 @@ pub(super) struct Actor {
     subscriber: Subscriber,
     chores: JoinSet<Chore>,
     checking: bool,
+    /// Nobody claimed anything when it was looked after last.
+    idle: bool,
     /// The consumer was not there when it was looked for last.
     gone: bool,
     /// Nothing is asked for before.
     pause: Instant,
+    /// Requests in a row that the server did not understand.
+    refused: u32,
 }
+
+/// Requests in a row that the server may refuse before claimers get an error: one may have been damaged on its way.
+const REFUSALS: u32 = 5;
 
 /// What is done beside.
 enum Chore {
@@ -62,13 +71,10 @@ impl Actor {
         source: Source,
         ended: CancellationToken,
     ) -> Result<Self, NatsError> {
-        let inbox = shared.link.client.new_inbox();
-        let subscribed = shared.link.client.subscribe(format!("{inbox}.*"));
-        let subscriber = match timeout(crate::nats::link::PATIENCE, subscribed).await {
-            Ok(Ok(subscriber)) => subscriber,
-            Ok(Err(error)) => return Err(NatsError::Refused(error.to_string())),
+        let (inbox, subscriber) = match timeout(crate::nats::link::PATIENCE, subscribe(&shared)).await {
+            Ok(subscribed) => subscribed?,
             Err(_) => {
-                return Err(NatsError::Unreachable("there is no connection to the NATS server".to_owned()));
+                return Err(NatsError::Unreachable("not connected to the NATS server".to_owned()));
             }
         };
         Ok(Self {
@@ -79,8 +85,10 @@ impl Actor {
             subscriber,
             chores: JoinSet::new(),
             checking: false,
+            idle: false,
             gone: false,
             pause: Instant::now(),
+            refused: 0,
         })
     }
 
@@ -105,7 +113,12 @@ impl Actor {
                     // The client has ended, and with it everything here.
                     None => break,
                 },
-                () = self.shared.wanted.notified() => {}
+                () = self.shared.wanted.notified() => {
+                    self.idle = false;
+                    if self.shared.lock().closed {
+                        break;
+                    }
+                }
                 changed = connection.changed() => {
                     if changed.is_err() {
                         break;
@@ -123,16 +136,51 @@ impl Actor {
                         self.finish(chore);
                     }
                 }
-                () = sleep_until(wake) => self.tidy(),
+                () = sleep_until(wake) => self.tidy().await,
             }
         }
+        self.end().await;
+    }
+
+    /// Gives back everything, what is still on its way included.
+    async fn end(mut self) {
         let held = {
             let mut state = self.shared.lock();
             state.closed = true;
             std::mem::take(&mut state.ready)
         };
-        drop(held);
         self.shared.arrived.notify_waiters();
+        // First the requests end: what is given back would be delivered to them.
+        self.drain().await;
+        drop(held);
+        self.chores.shutdown().await;
+    }
+
+    /// Ends all requests, which the server does when their inbox is gone, and takes what it sent before.
+    async fn drain(&mut self) {
+        if self.shared.lock().demand.outstanding() == 0 {
+            return;
+        }
+        let draining = async {
+            if self.subscriber.drain().await.is_ok() {
+                while let Some(message) = self.subscriber.next().await {
+                    self.receive(message);
+                }
+            }
+        };
+        // A message that is lost here is delivered again when its lease runs out.
+        let _ = timeout(WITHDRAWAL, draining).await;
+        self.shared.lock().demand.forget();
+    }
+
+    /// Ends requests that nobody waits for any more, so that their messages go to others.
+    async fn withdraw(&mut self) {
+        self.drain().await;
+        let ended = self.ended.clone();
+        // If the client has ended, so has the subscription that is left.
+        if let Some(Ok(subscribed)) = ended.run_until_cancelled(subscribe(&self.shared)).await {
+            (self.inbox, self.subscriber) = subscribed;
+        }
     }
 
     /// Asks for what claimers want and nobody has asked for; false if it could not be sent.
@@ -195,6 +243,9 @@ impl Actor {
         if let Some(expiry) = state.demand.next_expiry() {
             look = look.min(expiry);
         }
+        if state.demand.outstanding() > 0 {
+            look = look.min(now + HOLD);
+        }
         if let Some(oldest) = state.ready.front() {
             look = look.min((oldest.since + HOLD).max(now + HOLD / 10));
         }
@@ -209,17 +260,28 @@ impl Actor {
     }
 
     /// Gives back what nobody came for, and what has waited so long that its lease is all but used up.
-    fn tidy(&mut self) {
+    async fn tidy(&mut self) {
         let now = Instant::now();
-        let (unheard, stale): (bool, Vec<Delivery>) = {
+        let (unheard, abandoned) = {
             let mut state = self.shared.lock();
             let unheard = state.demand.expire(now);
+            let idle = state.claimers.is_empty();
+            let was_idle = std::mem::replace(&mut self.idle, idle);
+            let unclaimed = state.ready.front().is_some_and(|oldest| oldest.since + HOLD <= now);
+            (unheard, idle && (was_idle || unclaimed) && state.demand.outstanding() > 0)
+        };
+        if abandoned && self.shared.link.is_connected() {
+            // Before anything is given back: it would be delivered to these requests again, and again.
+            self.withdraw().await;
+        }
+        let stale: Vec<Delivery> = {
+            let mut state = self.shared.lock();
             let patience = if state.claimers.is_empty() { HOLD } else { self.source.term / 2 };
             let (stale, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut state.ready)
                 .into_iter()
                 .partition(|delivery| delivery.since + patience <= now);
             state.ready = kept;
-            (unheard, stale.into())
+            stale.into()
         };
         drop(stale);
         // The server says when it gives up a request, unless the consumer is gone.
@@ -265,12 +327,13 @@ impl Actor {
             lease: Some(lease),
             since: Instant::now(),
         };
+        self.refused = 0;
         let mut state = self.shared.lock();
         state.demand.arrived();
         match (fit, object) {
             (Err(unfit), _) => {
                 drop(state);
-                delivery.dismiss(link, &unfit);
+                delivery.dismiss(&self.shared, &unfit);
             }
             (Ok(()), _) if state.closed => {
                 drop(state);
@@ -300,7 +363,7 @@ impl Actor {
         let said = message.description.as_deref().unwrap_or_default();
         match code {
             // Nothing is there, or nothing came in time.
-            404 | 408 => {}
+            404 | 408 => self.refused = 0,
             // Nobody listens: no such consumer, or JetStream is starting.
             503 => self.check(),
             409 if said.contains("Consumer Deleted") => self.check(),
@@ -311,10 +374,13 @@ impl Actor {
             }
             _ => {
                 self.pause = Instant::now() + HOLD;
-                self.fail(QueueError::Refused(format!(
-                    "pulling from `{}`: {code} {said}",
-                    self.source.consumer
-                )));
+                self.refused += 1;
+                let refusal = format!("pulling from `{}`: {code} {said}", self.source.consumer);
+                if self.refused < REFUSALS {
+                    tracing::warn!("the NATS server refused a request: {refusal}; asking again");
+                } else {
+                    self.fail(QueueError::Refused(refusal));
+                }
             }
         }
     }
@@ -356,13 +422,10 @@ impl Actor {
                 self.pause = Instant::now() + HOLD / 4;
                 match found {
                     Ok(()) => self.gone = false,
-                    Err(NatsError::Missing(_)) => {
+                    Err(NatsError::Missing(what)) => {
                         self.gone = true;
                         self.pause = Instant::now() + HOLD;
-                        let Source { stream, consumer, .. } = &self.source;
-                        self.fail(QueueError::Refused(format!(
-                            "stream `{stream}` has no consumer `{consumer}` any more"
-                        )));
+                        self.fail(QueueError::Gone(what));
                     }
                     Err(error) => tracing::debug!(%error, "looking for a consumer"),
                 }
@@ -372,5 +435,14 @@ impl Actor {
                 self.shared.arrived.notify_waiters();
             }
         }
+    }
+}
+
+/// An inbox of its own, and what comes there.
+async fn subscribe(shared: &Shared) -> Result<(String, Subscriber), NatsError> {
+    let inbox = shared.link.client.new_inbox();
+    match shared.link.client.subscribe(format!("{inbox}.*")).await {
+        Ok(subscriber) => Ok((inbox, subscriber)),
+        Err(error) => Err(NatsError::Refused(error.to_string())),
     }
 }

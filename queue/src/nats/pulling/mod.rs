@@ -8,15 +8,16 @@
 mod actor;
 mod bodies;
 mod demand;
+mod rejected;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_nats::{HeaderMap, Message};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::DropGuard;
 
@@ -28,9 +29,17 @@ use super::link::SharedLink;
 use crate::{Lease, LeaseControl, QueueError};
 use actor::Actor;
 use demand::Demand;
+pub use rejected::Rejected;
 
 /// How long a message of another protocol is left to those who speak it.
 const LEFT_TO_OTHERS: Duration = Duration::from_secs(60);
+
+/// How often a message that is not what was published is delivered before it is given up. What was damaged on its way
+/// from the server, or lags behind in a copy of its store, is whole the next time.
+const TRIES: u32 = 3;
+
+/// When such a message is looked at again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long [`Puller::try_claim`] waits for the server to say that there is nothing.
 const PROBE: Duration = Duration::from_secs(3);
@@ -60,6 +69,8 @@ struct Shared {
     arrived: Notify,
     /// Rung for the task: somebody wants something.
     wanted: Notify,
+    /// Where messages go that no claimer is to see.
+    rejected: OnceLock<mpsc::Sender<Rejected>>,
 }
 
 #[derive(Default)]
@@ -97,14 +108,35 @@ struct Delivery {
 }
 
 impl Delivery {
-    /// Disposes of a message that nobody is to see.
-    fn dismiss(mut self, link: &SharedLink, unfit: &Unfit) {
-        link.complaints.warn(unfit.kind, &self.id, &unfit.why);
-        if let Some(lease) = self.lease.take() {
-            match unfit.kind {
-                Kind::Protocol => lease.give_back_after(LEFT_TO_OTHERS),
-                _ => lease.terminate_later(),
+    /// Disposes of a message that nobody is to see: it is delivered again where that may help, else handed to whoever
+    /// keeps such messages, else left to others or taken out.
+    fn dismiss(mut self, shared: &Shared, unfit: &Unfit) {
+        let Some(lease) = self.lease.take() else { return };
+        let outlet = shared.rejected.get();
+        let may_pass = match unfit.kind {
+            Kind::Damaged | Kind::Body => true,
+            Kind::Protocol => outlet.is_some(),
+            _ => false,
+        };
+        let again = may_pass && self.deliveries < TRIES;
+        let fate = match (again, outlet, unfit.kind) {
+            (true, ..) => "it is delivered again",
+            (false, Some(_), _) => "it is set aside",
+            (false, None, Kind::Protocol) => "it is left to others",
+            (false, None, _) => "it is dropped",
+        };
+        shared.link.complaints.warn(unfit.kind, &self.id, &format!("{}: {fate}", unfit.why));
+        match (again, outlet, unfit.kind) {
+            (true, ..) => lease.give_back_after(AGAIN),
+            (false, Some(outlet), _) => {
+                let body = std::mem::take(&mut self.body);
+                let rejected = Rejected::new(&self.id, &unfit.why, self.headers.as_ref(), body, lease);
+                if let Err(mpsc::error::TrySendError::Full(rejected)) = outlet.try_send(rejected) {
+                    rejected.leave(AGAIN);
+                }
             }
+            (false, None, Kind::Protocol) => lease.give_back_after(LEFT_TO_OTHERS),
+            (false, None, _) => lease.terminate_later(),
         }
     }
 }
@@ -120,10 +152,7 @@ impl Drop for Delivery {
 /// Whether a message is one that may be seen, by all but its body.
 fn fitness(message: &Message, id: &str, source: &Source, protocol: u32) -> Result<(), Unfit> {
     if !message.subject.starts_with(&source.root) || !is_message_id(id) {
-        return Err(Unfit::new(
-            Kind::Undecodable,
-            "a message stands under a subject that is none of ours: dropped",
-        ));
+        return Err(Unfit::new(Kind::Undecodable, "unexpected subject"));
     }
     codec::check_protocol(message.headers.as_ref(), protocol)
 }
@@ -166,7 +195,8 @@ impl Drop for Claimer<'_> {
 }
 
 impl State {
-    /// Gives a claimer what is there for it. With `last`, it does not come again.
+    /// Gives a claimer what is there for it. With `last`, it does not come again. A claimer that is given something wants
+    /// nothing more: if its wish outlasted this step, the task could ask the server for as much once more.
     fn take(&mut self, number: u64, max: usize, last: bool) -> Found {
         if self.closed {
             return Found::Closed;
@@ -179,6 +209,7 @@ impl State {
         };
         if self.ready.len() >= max || (!patient && !self.ready.is_empty()) {
             let count = max.min(self.ready.len());
+            self.claimers.remove(&number);
             return Found::Deliveries(self.ready.drain(..count).collect());
         }
         match &self.failure {
@@ -206,6 +237,7 @@ impl Puller {
             state: Mutex::default(),
             arrived: Notify::new(),
             wanted: Notify::new(),
+            rejected: OnceLock::new(),
         });
         let ended = link.ended.child_token();
         let actor = Actor::new(Arc::clone(&shared), source, ended.clone()).await?;
@@ -218,7 +250,7 @@ impl Puller {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let claimer = self.shared.register(Wish::Await(max));
+        let mut claimer = self.shared.register(Wish::Await(max));
         loop {
             let arrived = self.shared.arrived.notified();
             tokio::pin!(arrived);
@@ -234,7 +266,7 @@ impl Puller {
                         return Ok(leases);
                     }
                     // None of them was fit to be seen; others have to be asked for.
-                    self.shared.wanted.notify_one();
+                    claimer = self.shared.register(Wish::Await(max));
                 }
             }
         }
@@ -274,20 +306,27 @@ impl Puller {
 
     /// Decodes bodies. What is not what it should be is disposed of and not among them.
     fn opened<T: DeserializeOwned>(&self, deliveries: Vec<Delivery>) -> Vec<Lease<T>> {
-        let link = &self.shared.link;
+        let limit = self.shared.link.layout.body_limit;
         let mut leases = Vec::with_capacity(deliveries.len());
         for mut delivery in deliveries {
-            match codec::decoded(delivery.headers.as_ref(), &delivery.body, link.layout.body_limit) {
+            let headers = delivery.headers.as_ref();
+            let whole = codec::check_content(headers, &delivery.id, &delivery.body);
+            match whole.and_then(|()| codec::decoded(headers, &delivery.body, limit)) {
                 Ok(body) => {
                     if let Some(lease) = delivery.lease.take() {
                         let id = std::mem::take(&mut delivery.id);
                         leases.push(Lease::new(id, body, delivery.deliveries, Box::new(lease)));
                     }
                 }
-                Err(unfit) => delivery.dismiss(link, &unfit),
+                Err(unfit) => delivery.dismiss(&self.shared, &unfit),
             }
         }
         leases
+    }
+
+    /// Sends messages that no claimer is to see to `outlet`, instead of taking them out; the first outlet counts.
+    pub(super) fn reject_to(&self, outlet: mpsc::Sender<Rejected>) {
+        let _ = self.shared.rejected.set(outlet);
     }
 
     /// Gives everything back; claims are empty from now on.
@@ -300,5 +339,30 @@ impl Puller {
         drop(held);
         self.shared.arrived.notify_waiters();
         self.shared.wanted.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delivery() -> Delivery {
+        let since = Instant::now();
+        Delivery { id: String::new(), deliveries: 1, headers: None, body: Bytes::new(), lease: None, since }
+    }
+
+    /// The task may look at what is missing at any moment, also before a claimer that took something has returned.
+    #[test]
+    fn what_a_claimer_was_given_is_not_requested_again() {
+        let mut state = State::default();
+        state.claimers.insert(1, Wish::Await(10));
+        let missing = state.missing();
+        state.demand.open(missing, Instant::now() + PROBE);
+        for _ in 0..3 {
+            state.demand.arrived();
+            state.ready.push_back(delivery());
+        }
+        assert!(matches!(state.take(1, 10, false), Found::Deliveries(taken) if taken.len() == 3));
+        assert_eq!((state.missing(), state.demand.outstanding()), (0, 7));
     }
 }

@@ -4,11 +4,12 @@ use crate::call::{MathsReply, ToolCall};
 use crate::configuration::Configuration;
 use crate::episode::Want;
 use crate::formulation::{Behaviour, Formulation};
-use crate::outcome::{Ending, Evidence, Observation, PlanEvidence, Reason, Stage, Step, Value};
+use crate::outcome::{Ending, Evidence, Observation, PlanEvidence, Reason, Step, Value};
 use crate::python::strip;
 use crate::request::Role;
 
 use super::execution::{Executed, Failure, Progress, Results, execute};
+use super::results::NoPrediction;
 use super::{answer, prompts, results};
 
 /// Where an episode stands.
@@ -203,13 +204,16 @@ impl Machine {
     fn end(&mut self, rounds_exhausted: bool) -> Want {
         self.phase = Phase::Ended;
         let failed = self.failure.is_some();
+        let mut raised = None;
         let prediction = match self.failure.take() {
             Some(failure) => Err(failure),
-            None if self.results.is_empty() => Err(Failure {
-                stage: Stage::Planner,
-                detail: "planning stopped before anything was carried out".to_owned(),
-            }),
-            None => results::prediction(&self.results, self.formulation, self.behaviour),
+            None => {
+                let prediction = results::prediction(&self.results, self.formulation, self.behaviour);
+                prediction.map_err(|NoPrediction { failure, exception }| {
+                    raised = (self.behaviour == Behaviour::Paper).then(|| exception.to_owned());
+                    failure
+                })
+            }
         };
         let (ending, prediction) = match prediction {
             Ok(value) => (Ending::Answered, Some(value)),
@@ -223,6 +227,7 @@ impl Machine {
             actions: std::mem::take(&mut self.actions),
             results: (!failed).then(|| std::mem::take(&mut self.results)),
             rounds_exhausted,
+            raised,
         };
         Want::Done { ending, evidence: Evidence::Maths(evidence) }
     }

@@ -100,6 +100,13 @@ fn not_dispatched(name: &str) -> Failure {
     }
 }
 
+/// An episode without a prediction, and the exception that it is in the original.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NoPrediction {
+    pub(super) failure: Failure,
+    pub(super) exception: &'static str,
+}
+
 /// The prediction of an episode: the value of `Output` (Lumos-O, and both in corrected behaviour) or of the
 /// variable with the highest number. The error is what the original raises for a variable of another form;
 /// corrected behaviour passes over such variables.
@@ -107,14 +114,22 @@ pub(super) fn prediction(
     results: &Results,
     formulation: Formulation,
     behaviour: Behaviour,
-) -> Result<Value, Failure> {
+) -> Result<Value, NoPrediction> {
+    if results.is_empty() {
+        let detail = "planning stopped before anything was carried out".to_owned();
+        let failure = Failure { stage: Stage::Planner, detail };
+        return Err(NoPrediction { failure, exception: "IndexError" });
+    }
     let takes_output = formulation == Formulation::OneTime || behaviour == Behaviour::Corrected;
     if let (true, Some(value)) = (takes_output, results.get("Output")) {
         return Ok(value.clone());
     }
-    let no_variable = |variable: &str| Failure {
-        stage: Stage::GrounderUnparsable,
-        detail: format!("`{variable}` is no variable of the form R1, R2, …"),
+    let no_variable = |variable: &str, exception| NoPrediction {
+        failure: Failure {
+            stage: Stage::GrounderUnparsable,
+            detail: format!("invalid variable `{variable}`: expected R1, R2, …"),
+        },
+        exception,
     };
     let mut last: Option<Integer> = None;
     for variable in results.keys() {
@@ -124,12 +139,13 @@ pub(super) fn prediction(
                 last = last.max(Some(number));
             }
             _ if behaviour == Behaviour::Corrected => {}
-            _ => return Err(no_variable(variable)),
+            _ => return Err(no_variable(variable, "ValueError")),
         }
     }
-    let last = last.ok_or_else(|| no_variable(results.keys().next().map_or("", String::as_str)))?;
+    let first = || results.keys().next().map_or("", String::as_str);
+    let last = last.ok_or_else(|| no_variable(first(), "ValueError"))?;
     let variable = format!("R{last}");
-    results.get(&variable).cloned().ok_or_else(|| no_variable(&variable))
+    results.get(&variable).cloned().ok_or_else(|| no_variable(&variable, "KeyError"))
 }
 
 #[cfg(test)]

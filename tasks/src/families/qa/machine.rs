@@ -143,7 +143,9 @@ impl Machine {
     fn planned(&mut self, reply: &str) -> Want {
         if !self.is_one_time() && reply.contains(prompts::STOP_PLANNING) {
             if self.variables.is_empty() {
-                return self.give_up(Stage::Planner, "planning stopped before anything was carried out");
+                let detail = "planning stopped before anything was carried out";
+                return self
+                    .raise("IndexError", Failure { stage: Stage::Planner, detail: detail.to_owned() });
             }
             return self.conclude(Vec::new());
         }
@@ -241,14 +243,12 @@ impl Machine {
                 let failure = self.failure.take();
                 let detail = "no action of the first turn was carried out";
                 let failure = failure.unwrap_or_else(|| Failure::argument(detail));
-                return self.give_up(failure.stage, &failure.detail);
+                return self.raise("UnboundLocalError", failure);
             }
             // HotpotQA's script appends the value to the action as text and ends with an exception on a list.
             Some(Value::List(_)) if self.form == AnswerForm::Entity && self.behaviour == Behaviour::Paper => {
-                return self.give_up(
-                    Stage::GrounderBadArgument,
-                    "the turn's last action gives passages, not a text",
-                );
+                let detail = "the turn's last action gives passages, not a text";
+                return self.raise("TypeError", Failure::argument(detail));
             }
             Some(value) => value,
         };
@@ -298,7 +298,11 @@ impl Machine {
                 self.end()
             }
             Err(Interrupt::Ask(call)) => self.ask_to_conclude(call, answers),
-            Err(Interrupt::Failed(failure)) => self.give_up(failure.stage, &failure.detail),
+            // Outside of an action the original catches nothing: the chat model's exception leaves its run.
+            Err(Interrupt::Failed(failure)) => {
+                let exception = failure.detail.split(':').next().unwrap_or_default().to_owned();
+                self.raise(&exception, failure)
+            }
         }
     }
 
@@ -313,14 +317,24 @@ impl Machine {
                 Ending::Answered,
                 PlanEvidence { prediction: Some(answer.into()), ..PlanEvidence::default() },
             ),
-            None => self.give_up(Stage::Planner, "the reply names no answer"),
+            None => {
+                let detail = "the reply names no answer".to_owned();
+                self.give_up(Failure { stage: Stage::Planner, detail }, None, false)
+            }
         }
     }
 
-    fn give_up(&mut self, stage: Stage, detail: &str) -> Want {
-        let reason = Reason { stage, turn: self.turn, detail: detail.to_owned() };
-        let evidence = self.evidence(None, false);
+    fn give_up(&mut self, failure: Failure, raised: Option<&str>, lost: bool) -> Want {
+        let Failure { stage, detail } = failure;
+        let reason = Reason { stage, turn: self.turn, detail };
+        let raised = raised.filter(|_| self.behaviour == Behaviour::Paper).map(str::to_owned);
+        let evidence = PlanEvidence { raised, ..self.evidence(None, lost) };
         done(Ending::GaveUp(reason), evidence)
+    }
+
+    /// Gives up where an exception ends the original's run.
+    fn raise(&mut self, exception: &str, failure: Failure) -> Want {
+        self.give_up(failure, Some(exception), false)
     }
 
     fn end(&mut self) -> Want {
@@ -342,10 +356,10 @@ impl Machine {
                 let evidence = self.evidence(Some(prediction.into()), lost);
                 done(Ending::Answered, evidence)
             }
-            Err(Failure { stage, detail }) => {
-                let reason = Reason { stage, turn: self.turn, detail };
-                let evidence = self.evidence(None, lost);
-                done(Ending::GaveUp(reason), evidence)
+            Err(failure) => {
+                // StrategyQA's one-time script takes the missing result of such an action apart.
+                let unpacked = lost && self.is_one_time() && self.form == AnswerForm::YesNo;
+                self.give_up(failure, unpacked.then_some("TypeError"), lost)
             }
         }
     }
@@ -360,6 +374,7 @@ impl Machine {
             actions: std::mem::take(&mut self.actions),
             results: (has_modules && !lost).then(|| std::mem::take(&mut self.variables).into_values()),
             rounds_exhausted: self.rounds_exhausted,
+            raised: None,
         }
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn prediction(
     const OUTPUT: &str = "Output";
     let no_variable = |variable: &str| Failure {
         stage: Stage::GrounderUnparsable,
-        detail: format!("`{variable}` is no variable of the form R1, R2, …"),
+        detail: format!("invalid variable `{variable}`: expected R1, R2, …"),
     };
     let takes_output = form == AnswerForm::YesNo || behaviour == Behaviour::Corrected;
     let variable = if takes_output && variables.get(OUTPUT).is_some() {

@@ -131,11 +131,8 @@ mod tests {
     /// The recorded replies, where a folder with them is named by `LUMOS_SHARED`.
     #[test]
     fn recorded_replies() {
-        let Some(shared) = std::env::var_os("LUMOS_SHARED") else {
-            println!("skipped: LUMOS_SHARED is not set, action_parser is not compared");
-            return;
-        };
-        let path = std::path::Path::new(&shared).join("golden/intercode_sql/action_parser.jsonl.gz");
+        let path = lumos_capabilities::shared("golden/intercode_sql/action_parser.jsonl.gz");
+        let Some(path) = path else { return };
         let mut text = String::new();
         let file = std::fs::File::open(path).unwrap();
         std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(file), &mut text).unwrap();

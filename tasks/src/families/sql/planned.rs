@@ -217,6 +217,7 @@ impl Planned {
             actions: std::mem::take(&mut self.actions),
             results: Some(std::mem::take(&mut self.results)),
             rounds_exhausted: self.rounds_exhausted,
+            raised: None,
         };
         Want::Done { ending, evidence: Evidence::Sql(SqlEvidence { plan, tries, turns: self.turn }) }
     }

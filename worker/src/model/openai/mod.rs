@@ -6,6 +6,7 @@
 //! (`docs/fidelity.md`). In the same way servers are told to penalise no token for having been there before, which some do
 //! unless they are told. Which server it is, is part of the model's identity; what weights it has, is not known.
 
+mod check;
 mod explain;
 mod name;
 mod secret;

@@ -7,7 +7,7 @@ use lumos_tasks::ContentHash;
 use reqwest::Url;
 
 /// Where models are that are named without an address, unless `OPENAI_BASE_URL` says otherwise.
-const USUAL: &str = "https://api.openai.com/v1";
+pub(super) const USUAL: &str = "https://api.openai.com/v1";
 
 /// A model of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,13 +54,13 @@ fn address(text: &str) -> Result<Url, String> {
     if !url.username().is_empty() || url.password().is_some() {
         return Err(
             "the address holds a name or a password; names of models are recorded, so keys stand in \
-                    the environment only (OPENAI_API_KEY)"
+                    the environment only (OPENAI_API_KEY_<HOST>)"
                 .to_owned(),
         );
     }
     if url.query().is_some() || url.fragment().is_some() {
         return Err("the address must end before ? and #; keys stand in the environment only \
-                    (OPENAI_API_KEY)"
+                    (OPENAI_API_KEY_<HOST>)"
             .to_owned());
     }
     Ok(url)

@@ -6,18 +6,22 @@ use std::time::Duration;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response, StatusCode, Url};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
 use super::explain::{Explanation, explain};
-use super::settings::{OpenAiSettings, key_variable};
+use super::settings::{OpenAiSettings, key_variable, key_variables};
+use crate::access::is_private;
 use crate::retry_after::retry_after;
 
 /// How long a server that refused the key is not asked again.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 /// Bytes of an error's body that are read.
 const ERROR_BODY: usize = 8 << 10;
+/// How long a server may take to list its models.
+const LISTING: Duration = Duration::from_secs(10);
 /// How long a connection may take to come about.
 const CONNECTING: Duration = Duration::from_secs(20);
 
@@ -56,20 +60,29 @@ impl Server {
     /// Sets a client up.
     ///
     /// # Errors
-    /// If the key cannot stand in a header or the client cannot be built.
+    /// If there is a key and it would be sent unencrypted to another machine, if it cannot stand in a header, or if the
+    /// client cannot be built.
     pub(super) fn new(url: Url, settings: OpenAiSettings) -> Result<Self, String> {
         let mut headers = HeaderMap::new();
         if let Some(key) = &settings.key {
+            if !is_private(&url) {
+                let (server, variable) = (authority(&url), key_variable(&url));
+                return Err(format!(
+                    "the key for `{server}` would be sent unencrypted over http://; hint: write https:// in the model's \
+                     name, or set {variable}= (empty) if the server takes no key"
+                ));
+            }
             let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
                 .map_err(|_| "the key holds characters that no key holds".to_owned())?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
-            let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
-            if url.scheme() == "http" && !local {
-                tracing::warn!(server = authority(&url), "the key is sent unencrypted; use https://");
-            }
         }
-        let client = Client::builder()
+        let mut client = Client::builder();
+        if url.scheme() == "http" && is_private(&url) {
+            // A proxy would get what is meant for this machine, key and prompts, in the clear.
+            client = client.no_proxy();
+        }
+        let client = client
             .timeout(settings.timeout)
             .connect_timeout(settings.timeout.min(CONNECTING))
             .default_headers(headers)
@@ -94,6 +107,26 @@ impl Server {
             return self.read(response, self.settings.largest_answer).await;
         }
         Err(self.judge(status, response).await)
+    }
+
+    /// The models the server lists, by the names it knows them by; `None` where it lists none that could be read. Asked
+    /// once and not again: nothing depends on it.
+    pub(super) async fn models(&self) -> Option<Vec<String>> {
+        #[derive(Deserialize)]
+        struct Listed {
+            data: Vec<Model>,
+        }
+        #[derive(Deserialize)]
+        struct Model {
+            id: String,
+        }
+        let _permit = self.permits.acquire().await.ok()?;
+        let url = format!("{}/models", self.url.as_str().trim_end_matches('/'));
+        let asked = self.client.get(url).timeout(self.settings.timeout.min(LISTING)).send().await;
+        let response = asked.ok().filter(|response| response.status().is_success())?;
+        let body = self.read(response, self.settings.largest_answer).await.ok()?;
+        let listed: Listed = serde_json::from_slice(&body).ok()?;
+        Some(listed.data.into_iter().map(|model| model.id).collect())
     }
 
     /// Waits for the pace and for what the server asked to wait for.
@@ -146,12 +179,9 @@ impl Server {
         let message = format!("{server} answered {status}{explanation}");
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                let variable = key_variable(&self.url);
+                let variables = key_variables(&self.url);
                 let sent = if self.settings.key.is_some() { "refuses the key" } else { "wants a key" };
-                let message = format!(
-                    "{message}: it {sent}; set OPENAI_API_KEY, or {variable} for this server alone, and go on with \
-                     the run"
-                );
+                let message = format!("{message}: it {sent}; hint: set {variables} and resume the run");
                 self.state().refused = Some((Instant::now(), message.clone()));
                 Attempt::Final(message)
             }

@@ -6,7 +6,11 @@ use std::time::Duration;
 use lumos_tasks::NanoDollars;
 use reqwest::Url;
 
+use super::name::USUAL;
 use super::secret::Secret;
+
+/// The key of OpenAI's own service, or of the server that `OPENAI_BASE_URL` names.
+const GENERAL_KEY: &str = "OPENAI_API_KEY";
 
 /// How a server is asked.
 #[derive(Debug, Clone)]
@@ -73,8 +77,10 @@ impl Price {
 
 impl OpenAiSettings {
     /// Settings for the server at an address, from the environment:
-    /// - `OPENAI_API_KEY`, or for one server alone `OPENAI_API_KEY_<HOST>`: the host's name, and its port where the
-    ///   address has one, in capitals and with `_` for all that is no letter and no digit. An empty one means no key.
+    /// - `OPENAI_API_KEY_<HOST>`, the key of one server: the host's name, and its port where the address has one, in
+    ///   capitals and with `_` for every character other than letters and digits. An empty one means no key.
+    /// - `OPENAI_API_KEY`, the key of `api.openai.com` and of the server that `OPENAI_BASE_URL` names. No other server
+    ///   gets it: the address may have been chosen by somebody else.
     /// - `LUMOS_OPENAI_RATE`, requests per second; `LUMOS_OPENAI_CONCURRENCY`, requests in flight;
     ///   `LUMOS_OPENAI_TIMEOUT`, seconds of one request; `LUMOS_OPENAI_RETRIES`.
     /// - `LUMOS_OPENAI_PRICES`, US dollars for a million tokens read and written: `gpt-4=30/60,other=0.5/1.5`.
@@ -91,7 +97,7 @@ impl OpenAiSettings {
         let own = key_variable(url);
         // One of its own that is empty keeps the general key from being sent.
         settings.key = value(&own)
-            .or_else(|| value("OPENAI_API_KEY"))
+            .or_else(|| value(GENERAL_KEY).filter(|_| takes_general_key(url, &value)))
             .map(|key| key.trim().to_owned())
             .filter(|key| !key.is_empty())
             .map(Secret::new);
@@ -123,6 +129,22 @@ impl OpenAiSettings {
         }
         Ok(settings)
     }
+}
+
+/// Whether the general key is for this server: OpenAI's own, or the one that `OPENAI_BASE_URL` names.
+fn takes_general_key(url: &Url, value: &impl Fn(&str) -> Option<String>) -> bool {
+    let base = value("OPENAI_BASE_URL");
+    let known = [Some(USUAL), base.as_deref()].into_iter().flatten();
+    known.filter_map(|known| Url::parse(known).ok()).any(|known| known.origin() == url.origin())
+}
+
+/// Which variables the key of a server can be set with, for people.
+pub(super) fn key_variables(url: &Url) -> String {
+    let own = key_variable(url);
+    if takes_general_key(url, &|name| std::env::var(name).ok()) {
+        return format!("{GENERAL_KEY} or {own}");
+    }
+    format!("{own} ({GENERAL_KEY} is sent to api.openai.com and to the server of OPENAI_BASE_URL only)")
 }
 
 /// The variable that holds the key of one server alone.
@@ -159,6 +181,7 @@ mod tests {
     fn settings_come_from_the_environment() {
         let settings = read(&[
             ("OPENAI_API_KEY", "general"),
+            ("OPENAI_BASE_URL", "http://local-host:8000/"),
             ("LUMOS_OPENAI_RATE", "4"),
             ("LUMOS_OPENAI_CONCURRENCY", "3"),
             ("LUMOS_OPENAI_PRICES", "gpt-4=30/60, a=b=0.5/1.5"),
@@ -171,11 +194,43 @@ mod tests {
     }
 
     #[test]
+    fn the_general_key_is_for_openai_and_the_base_url_only() {
+        let key = |address: &str, base: &str| {
+            let url: Url = address.parse().unwrap();
+            let values = [("OPENAI_API_KEY", "general"), ("OPENAI_BASE_URL", base)];
+            let value = |name: &str| {
+                values.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+            };
+            OpenAiSettings::from_values(&url, value).unwrap().key.is_some()
+        };
+        let base = "https://proxy.example:8443/openai/v1";
+        for address in
+            ["https://api.openai.com/v1", "https://api.openai.com:443/", "https://proxy.example:8443/v2"]
+        {
+            assert!(key(address, base), "{address}");
+        }
+        for address in [
+            "http://api.openai.com/v1",
+            "https://api.openai.com:8443/v1",
+            "https://api.openai.com.evil.example/v1",
+            "https://proxy.example/openai/v1",
+            "http://proxy.example:8443/openai/v1",
+            "http://localhost:8000/v1",
+            "http://attacker.example/v1",
+        ] {
+            assert!(!key(address, base), "{address}");
+            assert!(!key(address, "nothing"), "{address}");
+        }
+    }
+
+    #[test]
     fn a_server_may_have_a_key_of_its_own_or_none() {
         let own = "OPENAI_API_KEY_LOCAL_HOST_8000";
         let key = |value| read(&[("OPENAI_API_KEY", "general"), (own, value)]).unwrap().key;
         assert_eq!(key("special"), Some(Secret::new("special")));
         assert_eq!(key(""), None);
+        let url: Url = "https://local-host:8000/v1".parse().unwrap();
+        assert!(key_variables(&url).starts_with(own), "{}", key_variables(&url));
     }
 
     #[test]

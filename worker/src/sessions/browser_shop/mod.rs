@@ -28,6 +28,7 @@ use super::screenshots::Screenshots;
 use super::shop::{fault, goal_of, staff};
 use super::site::{Site, serve};
 use crate::browser::BrowserPool;
+use crate::http_server::HttpLimits;
 use crate::tools::{ToolFault, Tools};
 
 /// The shop that episodes visit in browsers.
@@ -47,7 +48,7 @@ struct Shared {
 }
 
 /// Serves a site until it is told to stop.
-pub type Serving = BoxFuture<'static, io::Result<()>>;
+pub type Serving = BoxFuture<'static, ()>;
 
 impl BrowserShop {
     /// Opens the shop as a site on a free port, for the browsers of a pool, and what has to run for that until `stop`.
@@ -75,7 +76,7 @@ impl BrowserShop {
         listener.set_nonblocking(true)?;
         let listener = TcpListener::from_std(listener)?;
         let address = format!("http://{host}:{}", listener.local_addr()?.port());
-        let serving = serve(listener, Arc::clone(&site), stop.cancelled_owned()).boxed();
+        let serving = serve(listener, Arc::clone(&site), HttpLimits::default(), stop).boxed();
         Ok((Self { shared: Arc::new(Shared { site, address, pool }), screenshots }, serving))
     }
 }

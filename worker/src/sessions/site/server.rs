@@ -1,21 +1,31 @@
 //! The server.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, Form, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Form, Path, Query, Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use lumos_environments::shop::{Goal, Staff};
 use serde::Deserialize;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use super::render;
 use super::visits::Visits;
+use crate::http_server::{self, HttpLimits};
 
-/// The longest form that is taken, in bytes.
-const LONGEST_FORM: usize = 1 << 20;
+/// The longest form that is taken, in bytes: visits keep what was searched for, twenty times as large.
+const LONGEST_FORM: usize = 32 << 10;
+/// Visits at a time where whoever comes may begin them.
+const MOST_OF_CLIENTS: usize = 400;
+/// Visits at a time where this process begins them, one for each episode at hand.
+const MOST_OF_EPISODES: usize = 10_000;
+/// How long a request may take, from its headers to its answer; a form that is sent byte by byte ends then.
+const REQUEST_TIME: Duration = Duration::from_secs(30);
 
 /// What the site serves: a shop, and the goals that visits may be for.
 #[derive(Debug)]
@@ -26,9 +36,11 @@ pub struct Site {
 }
 
 impl Site {
-    /// The site of a shop.
+    /// The site of a shop. Clients may begin visits for these goals; the visit that was begun first ends where there are
+    /// too many.
     pub fn new(staff: Staff, goals: Vec<Goal>) -> Self {
-        Self { staff, goals, visits: Visits::default() }
+        let most = if goals.is_empty() { MOST_OF_EPISODES } else { MOST_OF_CLIENTS };
+        Self { staff, goals, visits: Visits::at_most(most) }
     }
 
     /// Begins a visit for a goal; its path on the site.
@@ -54,19 +66,18 @@ pub fn router(site: Arc<Site>) -> Router {
         .route("/visits/{visit}/click", get(click).post(click))
         .route("/visits/{visit}/state", get(state))
         .layer(DefaultBodyLimit::max(LONGEST_FORM))
+        .layer(middleware::from_fn(in_time))
         .with_state(site)
 }
 
-/// Serves the site until `until` is ready.
-///
-/// # Errors
-/// If the listener fails.
-pub async fn serve(
-    listener: TcpListener,
-    site: Arc<Site>,
-    until: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    axum::serve(listener, router(site)).with_graceful_shutdown(until).await
+/// Serves the site until `drain` is cancelled and what was asked is answered.
+pub async fn serve(listener: TcpListener, site: Arc<Site>, limits: HttpLimits, drain: CancellationToken) {
+    http_server::serve(listener, router(site), limits, drain).await;
+}
+
+async fn in_time(request: Request, next: Next) -> Response {
+    let late = |_| (StatusCode::REQUEST_TIMEOUT, "the request took too long").into_response();
+    tokio::time::timeout(REQUEST_TIME, next.run(request)).await.unwrap_or_else(late)
 }
 
 /// Why a page is not shown.

@@ -6,9 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lumos_environments::shop::{Goal, Raised, Staff, Visit};
 use rand::Rng;
 
-/// Visits at a time; when there are more the one that was begun first ends.
-const MOST: usize = 10_000;
-
 /// A visit and what became of its actions.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -29,8 +26,9 @@ impl Place {
 }
 
 /// Visits by their names, which nobody can guess.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Visits {
+    most: usize,
     inner: Mutex<Inner>,
 }
 
@@ -41,13 +39,18 @@ struct Inner {
 }
 
 impl Visits {
+    /// None yet; when there are more than so many the one that was begun first ends.
+    pub(super) fn at_most(most: usize) -> Self {
+        Self { most, inner: Mutex::default() }
+    }
+
     /// Begins a visit; its name.
     pub(super) fn begin(&self, staff: &Staff, goal: Goal) -> String {
         let name = format!("{:032x}", rand::rng().random::<u128>());
         let place = Place { visit: Visit::new(staff.clone(), goal), steps: 0, raised: None };
         let place = Arc::new(Mutex::new(place));
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        if inner.visits.len() >= MOST {
+        if inner.visits.len() >= self.most {
             let oldest =
                 inner.visits.iter().min_by_key(|(_, (begun, _))| *begun).map(|(name, _)| name.clone());
             oldest.and_then(|oldest| inner.visits.remove(&oldest));

@@ -6,10 +6,9 @@ use std::path::Path;
 
 use lumos_environments::sql::dump::{self, Build, quoted};
 use rusqlite::Connection;
-use sqlx::Connection as _;
 use thiserror::Error;
 
-use super::server::execute;
+use super::connect::{connect, execute};
 use super::settings::MySqlSettings;
 
 /// Why a dump could not be imported.
@@ -127,11 +126,9 @@ pub async fn into_mysql(
         database: database.to_owned(),
         source,
     };
-    let mut connection = sqlx::mysql::MySqlConnection::connect_with(&settings.options())
-        .await
-        .map_err(|error| failed("", error))?;
+    let mut connection = connect(settings, settings.options()).await.map_err(|error| failed("", error))?;
     let checks = "SET SESSION foreign_key_checks=0, unique_checks=0, sql_mode='NO_AUTO_VALUE_ON_ZERO'";
-    execute(&mut connection, checks.to_owned()).await.map_err(|error| failed("", error))?;
+    execute(&mut connection.sql, checks.to_owned()).await.map_err(|error| failed("", error))?;
     let mut imported = Imported::new();
     let mut database = None;
     for build in dump::read(dump) {
@@ -159,10 +156,10 @@ pub async fn into_mysql(
             Build::Rows(rows) => (database.clone().ok_or(ImportError::NoDatabase)?, vec![rows.to_owned()]),
         };
         for statement in statements {
-            execute(&mut connection, statement).await.map_err(|error| failed(&name, error))?;
+            execute(&mut connection.sql, statement).await.map_err(|error| failed(&name, error))?;
         }
     }
-    let _ = connection.close().await;
+    connection.close().await;
     Ok(imported)
 }
 

@@ -8,6 +8,8 @@ use lumos_environments::sql::{Cell, Row};
 pub(super) const STATEMENT_TIME: Duration = Duration::from_secs(5);
 /// So much longer a server may take to stop by itself before the connection is cut.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
+/// What is said of a statement that takes too long.
+pub(super) const TOO_LONG: &str = "Query execution was interrupted (it takes too long)";
 /// The most rows of a result.
 pub(super) const ROWS: usize = 20_000;
 /// The longest cell, in bytes.
@@ -16,6 +18,8 @@ pub(super) const CELL_BYTES: usize = 256 << 10;
 pub(super) const RESULT_BYTES: usize = 4 << 20;
 /// The most rows that an episode's statements may write.
 pub(super) const WRITTEN_ROWS: u64 = 200_000;
+/// The most bytes that an episode's database on a server may grow by.
+pub(super) const WRITTEN_BYTES: u64 = 64 << 20;
 
 /// Counts a result's rows and bytes as they come.
 #[derive(Debug, Default)]

@@ -4,10 +4,15 @@
 //! `guard::check` first; behind it stand the engine's own limits. What is refused is told to the model, and only what
 //! is no doing of its statements is a fault.
 
+mod budget;
+mod connect;
 mod emulated;
+mod functions;
 mod import;
 mod limits;
 mod mysql;
+mod names;
+mod ownership;
 mod server;
 mod settings;
 mod sqlite;
@@ -55,6 +60,9 @@ pub(crate) trait Databases: Send + Sync {
     /// # Errors
     /// If there is none of that name, or it cannot be had.
     async fn open(&self, name: &str) -> Result<Box<dyn Database>, ToolFault>;
+
+    /// Removes what was made elsewhere, when no episode will come any more.
+    async fn shut_down(&self) {}
 }
 
 /// The tool: it answers nothing itself, its sessions do.
@@ -94,6 +102,10 @@ impl Tools for SqlTool {
             behaviour: unit.configuration.behaviour,
             state: Mutex::new(state),
         })))
+    }
+
+    async fn shut_down(&self) {
+        self.databases.shut_down().await;
     }
 }
 

@@ -1,32 +1,41 @@
 //! One episode's database on a server: the base itself with an account that may only read, until the episode writes; then
-//! a copy with an account that may write there alone.
+//! a copy where the account may write.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::TryStreamExt;
 use lumos_environments::sql::Fetched;
-use sqlx::{AssertSqlSafe, Connection, Either, Executor, SqlSafeStr, Statement};
+use lumos_environments::sql::dump::quoted;
+use lumos_environments::sql::lexer::{Token, located};
+use sqlx::{AssertSqlSafe, Either, Executor, SqlSafeStr, Statement};
 
-use super::limits::{GRACE, Meter, STATEMENT_TIME, WRITTEN_ROWS};
-use super::server::{Account, Connected, Inner, server_fault};
+use super::connect::{SHORT, ServerConnection, bounded, execute};
+use super::limits::{GRACE, Meter, STATEMENT_TIME, TOO_LONG, WRITTEN_BYTES, WRITTEN_ROWS};
+use super::names::Names;
+use super::server::{Account, Inner, is_servers};
 use super::text_row::cells;
 use super::{Database, fault};
 use crate::tools::ToolFault;
 
-/// A copy of the base, made when the episode first writes.
-struct Copy {
-    name: String,
-    account: Account,
-}
+/// How often the size of a copy is looked at while a statement writes there.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// One episode's database.
 pub(super) struct MySqlDatabase {
     server: Arc<Inner>,
-    base: String,
-    session: Option<Connected>,
-    copy: Option<Copy>,
+    account: Account,
+    names: Names,
+    session: Option<ServerConnection>,
+    /// The epoch of ownership in which the session was last known to have its account and copy.
+    epoch: u64,
+    /// Whether the session holds something that a new one would not: a variable, a transaction.
+    has_state: bool,
     written: u64,
+    /// How large the copy may become.
+    most_bytes: u64,
+    is_closed: bool,
 }
 
 /// Why a statement came to nothing.
@@ -35,53 +44,75 @@ enum Stopped {
     Refused(String),
     /// The session is of no use any more, by the statement's doing: told to the model.
     Broken(String),
-    /// The server failed.
-    Fault(ToolFault),
-}
-
-impl From<sqlx::Error> for Stopped {
-    fn from(error: sqlx::Error) -> Self {
-        match error {
-            sqlx::Error::Database(error) => Self::Refused(error.message().to_owned()),
-            error => Self::Fault(server_fault("the server did not answer", &error)),
-        }
-    }
+    /// The session is lost, by no doing of the statement.
+    Lost(ToolFault),
 }
 
 impl MySqlDatabase {
-    pub(super) fn new(server: Arc<Inner>, base: &str, session: Connected) -> Self {
-        Self { server, base: base.to_owned(), session: Some(session), copy: None, written: 0 }
+    /// Makes an account and opens a session of it.
+    pub(super) async fn open(server: Arc<Inner>, base: &str) -> Result<Self, ToolFault> {
+        let account = server.reader(base).await?;
+        let names = Names { base: base.to_owned(), account: account.user.clone(), copy: None };
+        // From here on the account is dropped whatever happens.
+        let mut database = Self {
+            server,
+            account,
+            names,
+            session: None,
+            epoch: 0,
+            has_state: false,
+            written: 0,
+            most_bytes: u64::MAX,
+            is_closed: false,
+        };
+        database.epoch = database.server.epoch().await?;
+        database.session = Some(database.server.connect(&database.account, base).await?);
+        Ok(database)
     }
 
-    /// Goes over to a copy of the base.
+    /// Goes over to a copy of the base, in the same session.
     async fn branch(&mut self) -> Result<(), ToolFault> {
-        if self.copy.is_some() {
+        if self.names.copy.is_some() {
             return Ok(());
         }
-        let (name, account) = self.server.copy(&self.base).await?;
-        let session = self.server.connect(&account, &name, true).await;
-        self.copy = Some(Copy { name, account });
-        if let Some(old) = self.session.replace(session?) {
-            let _ = old.connection.close().await;
-        }
-        Ok(())
+        let copy = self.server.copy(&self.names.base, &self.account).await?;
+        self.names.copy = Some(copy.clone());
+        let size = self.server.size(&copy).await;
+        let size = size.map_err(|error| self.server.fault("the size of a database is not known", &error))?;
+        self.most_bytes = size.saturating_add(WRITTEN_BYTES);
+        let Some(session) = &mut self.session else { return Err(fault("the session is closed")) };
+        let moved = bounded(SHORT, async {
+            // Nothing was written yet; a transaction that began earlier would not see the copy's tables.
+            execute(&mut session.sql, "ROLLBACK".to_owned()).await?;
+            execute(&mut session.sql, format!("USE {}", quoted(&copy))).await
+        });
+        moved.await.map_err(|error| self.server.fault("a session cannot go over to its copy", &error))
     }
 
-    async fn carry_out(&mut self, statement: &str) -> Result<Fetched, Stopped> {
-        let Some(Connected { connection, .. }) = self.session.as_mut() else {
-            return Err(Stopped::Fault(fault("the session is closed")));
+    async fn execute(&mut self, statement: &str, writes: bool) -> Result<Fetched, Stopped> {
+        let Some(session) = self.session.as_mut() else {
+            return Err(Stopped::Lost(fault("the session is closed")));
         };
+        let server = Arc::clone(&self.server);
+        let failed = |error: sqlx::Error| match error {
+            sqlx::Error::Database(ref refused) if !is_servers(&error) => {
+                Stopped::Refused(refused.message().to_owned())
+            }
+            error => Stopped::Lost(server.fault("a statement was not answered", &error)),
+        };
+        let connection = &mut session.sql;
+        execute(connection, server.variables(writes || self.names.copy.is_some())).await.map_err(failed)?;
         // The server itself sees that there is one statement, and says whether it has a result.
-        let prepared = (&mut *connection).prepare(AssertSqlSafe(statement.to_owned()).into_sql_str()).await?;
-        let has_result = !prepared.columns().is_empty();
+        let prepared = (&mut *connection).prepare(AssertSqlSafe(statement.to_owned()).into_sql_str()).await;
+        let has_result = !prepared.map_err(failed)?.columns().is_empty();
         let mut results = sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).fetch_many(&mut *connection);
         let mut meter = Meter::default();
         let mut rows = Vec::new();
-        while let Some(result) = results.try_next().await? {
+        while let Some(result) = results.try_next().await.map_err(failed)? {
             match result {
                 Either::Left(done) => self.written += if has_result { 0 } else { done.rows_affected() },
                 Either::Right(row) => {
-                    let row = cells(&row)?;
+                    let row = cells(&row).map_err(failed)?;
                     // The rest of the result is on its way: the session is given up with it.
                     meter.take(&row).map_err(Stopped::Broken)?;
                     rows.push(row);
@@ -91,67 +122,185 @@ impl MySqlDatabase {
         Ok(if has_result { Fetched::Rows(rows) } else { Fetched::Nothing })
     }
 
+    /// Carries a statement out within its time and its share of the disk.
+    async fn carry_out(&mut self, statement: &str, writes: bool) -> Result<Fetched, Stopped> {
+        let server = Arc::clone(&self.server);
+        let grown = grown(server, self.names.copy.clone().filter(|_| writes), self.most_bytes);
+        let done = bounded(STATEMENT_TIME + GRACE, async { Ok(self.execute(statement, writes).await) });
+        tokio::select! {
+            biased;
+            done = done => match done {
+                Ok(done) => done,
+                Err(sqlx::Error::Io(_)) => Err(Stopped::Broken(TOO_LONG.to_owned())),
+                Err(error) => Err(Stopped::Lost(self.server.fault("a statement was not answered", &error))),
+            },
+            () = grown => Err(Stopped::Broken(too_large())),
+        }
+    }
+
     /// Opens a new session on the same database in the place of a broken one.
     async fn renew(&mut self) -> Result<(), ToolFault> {
         // Dropped without a farewell, which would wait for the rest of the result.
-        if let Some(Connected { id, .. }) = self.session.take() {
+        if let Some(ServerConnection { id, .. }) = self.session.take() {
             self.server.kill(id).await;
         }
-        let session = match &self.copy {
-            Some(copy) => self.server.connect(&copy.account, &copy.name, true).await?,
-            None => {
-                let account = self.server.reader(&self.base).await?;
-                self.server.connect(&account, &self.base, false).await?
-            }
-        };
-        self.session = Some(session);
+        let database = self.names.copy.as_ref().unwrap_or(&self.names.base);
+        self.session = Some(self.server.connect(&self.account, database).await?);
         Ok(())
+    }
+
+    /// Reads on in a new session after the old one was lost. Only where nothing was in it: a copy may have lost changes.
+    async fn read_again(&mut self, statement: &str) -> Result<Fetched, Stopped> {
+        self.session = None;
+        let renewed = async {
+            if !self.server.still_has(&self.names).await? {
+                self.account = self.server.reader(&self.names.base).await?;
+                self.names.account.clone_from(&self.account.user);
+            }
+            self.renew().await
+        };
+        renewed.await.map_err(Stopped::Lost)?;
+        self.carry_out(statement, false).await
+    }
+
+    /// Whether an error may be believed: not where the process was cut off and its accounts and copies are gone.
+    async fn check_owned(&mut self) -> Result<(), ToolFault> {
+        let epoch = self.server.epoch().await?;
+        if epoch != self.epoch {
+            if !self.server.still_has(&self.names).await? {
+                return Err(fault(
+                    "the episode's account and database were removed while the server was out of reach",
+                ));
+            }
+            self.epoch = epoch;
+        }
+        Ok(())
+    }
+
+    async fn fetched(&mut self, statement: &str, writes: bool) -> Result<Fetched, ToolFault> {
+        let mut done = self.carry_out(statement, writes).await;
+        let is_fresh = self.names.copy.is_none() && !self.has_state;
+        if is_fresh && matches!(done, Err(Stopped::Lost(_))) {
+            done = self.read_again(statement).await;
+        }
+        self.has_state |= writes || !is_stateless(statement);
+        match done {
+            Ok(fetched) => Ok(fetched),
+            Err(Stopped::Refused(message)) => {
+                self.check_owned().await?;
+                Ok(Fetched::Failed { message })
+            }
+            Err(Stopped::Broken(message)) => {
+                self.renew().await?;
+                Ok(Fetched::Failed { message })
+            }
+            Err(Stopped::Lost(fault)) => Err(fault),
+        }
+    }
+}
+
+/// Whether a reading statement leaves nothing behind in its session.
+fn is_stateless(statement: &str) -> bool {
+    match lumos_environments::sql::lexer::tokens(statement).find(|token| *token != Token::Symbol('(')) {
+        Some(Token::Word(word)) => {
+            ["SELECT", "SHOW", "DESC", "DESCRIBE", "EXPLAIN", "WITH", "VALUES", "TABLE"]
+                .iter()
+                .any(|known| word.eq_ignore_ascii_case(known))
+                && !statement.contains('@')
+        }
+        _ => false,
+    }
+}
+
+/// Waits until a copy is larger than it may be.
+async fn grown(server: Arc<Inner>, copy: Option<String>, most_bytes: u64) {
+    let Some(copy) = copy else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(LOOK).await;
+        if server.size(&copy).await.is_ok_and(|size| size > most_bytes) {
+            return;
+        }
+    }
+}
+
+fn too_large() -> String {
+    format!("The episode has written more than {WRITTEN_BYTES} bytes")
+}
+
+/// A statement with `TEMPORARY` left out of `CREATE`, `DROP` and `ALTER`: a copy ends with its episode, as a temporary table
+/// would, and its tables have files of their own, whose size is known.
+fn lasting(statement: &str) -> String {
+    let mut pieces = located(statement);
+    let is_definition = matches!(
+        pieces.next(),
+        Some((_, Token::Word(word))) if ["CREATE", "DROP", "ALTER"].iter().any(|known| word.eq_ignore_ascii_case(known))
+    );
+    match pieces.next() {
+        Some((at, Token::Word(word))) if is_definition && word.eq_ignore_ascii_case("TEMPORARY") => {
+            let (before, rest) = statement.split_at(at);
+            format!("{before}{}", rest.get(word.len()..).unwrap_or_default())
+        }
+        _ => statement.to_owned(),
     }
 }
 
 #[async_trait]
 impl Database for MySqlDatabase {
     async fn run(&mut self, statement: &str, writes: bool) -> Result<Fetched, ToolFault> {
-        if writes {
-            self.branch().await?;
-            if self.written > WRITTEN_ROWS {
-                let message = format!("The episode has written more than {WRITTEN_ROWS} rows");
-                return Ok(Fetched::Failed { message });
+        if !writes {
+            let fetched = self.fetched(statement, false).await?;
+            return Ok(self.names.restored(fetched));
+        }
+        self.branch().await?;
+        if self.written > WRITTEN_ROWS {
+            let message = format!("The episode has written more than {WRITTEN_ROWS} rows");
+            return Ok(Fetched::Failed { message });
+        }
+        if let Some(copy) = &self.names.copy {
+            let size = self.server.size(copy).await;
+            let size =
+                size.map_err(|error| self.server.fault("the size of a database is not known", &error))?;
+            if size > self.most_bytes {
+                return Ok(Fetched::Failed { message: too_large() });
             }
         }
-        let limit = STATEMENT_TIME + GRACE;
-        let stopped = match tokio::time::timeout(limit, self.carry_out(statement)).await {
-            Ok(Ok(fetched)) => return Ok(fetched),
-            Ok(Err(stopped)) => stopped,
-            Err(_) => Stopped::Broken("Query execution was interrupted (it takes too long)".to_owned()),
-        };
-        match stopped {
-            Stopped::Refused(message) => Ok(Fetched::Failed { message }),
-            Stopped::Broken(message) => {
-                self.renew().await?;
-                Ok(Fetched::Failed { message })
-            }
-            Stopped::Fault(fault) => Err(fault),
-        }
+        let fetched = self.fetched(&lasting(statement), true).await?;
+        Ok(self.names.restored(fetched))
     }
 
     async fn close(&mut self) {
         if let Some(session) = self.session.take() {
-            let _ = session.connection.close().await;
+            session.close().await;
         }
-        if let Some(copy) = self.copy.take() {
-            self.server.drop_copy(&copy.name, &copy.account).await;
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.server.drop_all(&self.names).await;
         }
     }
 }
 
 impl Drop for MySqlDatabase {
-    /// An episode that was broken off leaves no copy behind, as long as somebody can still drop it.
+    /// What an episode that was broken off had is dropped a little later.
     fn drop(&mut self) {
-        drop(self.session.take());
-        if let (Some(copy), Ok(runtime)) = (self.copy.take(), tokio::runtime::Handle::try_current()) {
-            let server = Arc::clone(&self.server);
-            runtime.spawn(async move { server.drop_copy(&copy.name, &copy.account).await });
+        if !self.is_closed {
+            self.server.abandon(&self.names);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_tables_become_tables_of_the_copy() {
+        assert_eq!(lasting("create /* a */ temporary table t (a int)"), "create /* a */  table t (a int)");
+        assert_eq!(lasting("DROP TEMPORARY TABLE t"), "DROP  TABLE t");
+        assert_eq!(lasting("CREATE TABLE temporary (a int)"), "CREATE TABLE temporary (a int)");
+    }
+
+    #[test]
+    fn statements_that_leave_nothing_in_a_session() {
+        assert!(is_stateless("(SELECT 1) UNION (SELECT 2)") && is_stateless("show tables"));
+        assert!(!is_stateless("SET @x = 1") && !is_stateless("SELECT @x := 1") && !is_stateless("BEGIN"));
     }
 }

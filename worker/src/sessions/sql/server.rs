@@ -1,38 +1,45 @@
-//! A MySQL or MariaDB server and what this process makes there: accounts that may only read one database, and copies of
-//! a database for episodes that write, each with an account that may write there and nowhere else.
+//! A MySQL or MariaDB server and what this process makes there: for each session an account that may only read one
+//! database, and for sessions that write a copy of it, where the account may write and nowhere else.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use lumos_environments::sql::dump::quoted;
 use rand::Rng;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
-use sqlx::{AssertSqlSafe, Connection, Row};
-use tokio::sync::{Mutex, OnceCell};
+use sqlx::mysql::MySqlConnection;
+use sqlx::{AssertSqlSafe, Row};
+use tokio::sync::OnceCell;
 
+use super::connect::{SHORT, ServerConnection, bounded, connect, execute, texts};
 use super::limits::STATEMENT_TIME;
 use super::mysql::MySqlDatabase;
+use super::names::{Names, PREFIX};
+use super::ownership::{GRACE, Leftover, Leftovers, Ownership};
 use super::settings::MySqlSettings;
 use super::{Database, Databases, fault};
 use crate::tools::ToolFault;
 
-/// What the names of our databases and accounts start with.
-const PREFIX: &str = "lumos_e_";
+/// How long a server that is away is waited for: as long as a restart takes.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest time of copying a database.
+const COPY_TIME: Duration = Duration::from_secs(300);
+/// Connections of the administrator that are kept for later.
+const IDLE: usize = 4;
+
+/// Errors of a server that say something about the server, not about a statement: too many connections, no disk, no memory,
+/// shutdown, connection killed or cut, statement killed.
+pub(super) const SERVER_ERRORS: [u16; 16] =
+    [1021, 1037, 1038, 1040, 1041, 1053, 1077, 1078, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927];
 
 /// An account of this process's making.
 #[derive(Clone)]
 pub(super) struct Account {
     pub(super) user: String,
     password: String,
-}
-
-/// A session, and the number the server knows it by.
-pub(super) struct Connected {
-    pub(super) connection: MySqlConnection,
-    pub(super) id: u64,
 }
 
 /// The server.
@@ -45,29 +52,51 @@ pub(super) struct Inner {
     settings: MySqlSettings,
     /// Tells this process's databases and accounts from others'.
     token: String,
+    grace: Duration,
+    patience: Duration,
     next: AtomicU64,
     started: OnceCell<Started>,
-    /// Accounts that read, by database.
-    readers: Mutex<HashMap<String, Account>>,
+    /// When the server was last given up before it had answered for the first time, and why.
+    given_up: Mutex<Option<(Instant, ToolFault)>>,
+    /// Whether the server is gone, so that it is said once.
+    is_gone: AtomicBool,
+    /// Connections of the account in the settings that nobody uses.
+    idle: Mutex<Vec<ServerConnection>>,
+    leftovers: Leftovers,
 }
 
 /// What is known once the server was asked.
 struct Started {
     is_mariadb: bool,
-    /// Holds the lock that says that this process lives.
-    _holder: Mutex<MySqlConnection>,
+    ownership: Ownership,
 }
+
+/// What the administrator does with a connection; done again where the connection is lost.
+type Work<'w, T> =
+    &'w (dyn for<'c> Fn(&'c mut MySqlConnection) -> BoxFuture<'c, Result<T, sqlx::Error>> + Sync);
 
 impl MySqlServer {
     /// A server that is asked when the first episode comes.
     pub fn new(settings: MySqlSettings) -> Self {
+        Self::with_limits(settings, GRACE, PATIENCE)
+    }
+
+    /// A server on which things of other processes are dropped that have been without an owner for `grace` [default:
+    /// 20 s], and that is waited for when it is away, for `patience` [default: 60 s]. The own lock is looked at ten
+    /// times as often as `grace`.
+    pub fn with_limits(settings: MySqlSettings, grace: Duration, patience: Duration) -> Self {
         let token = format!("{:012x}", rand::rng().random_range(0..1u64 << 48));
         let inner = Inner {
             settings,
             token,
+            grace,
+            patience,
             next: AtomicU64::new(0),
             started: OnceCell::new(),
-            readers: Mutex::default(),
+            given_up: Mutex::default(),
+            is_gone: AtomicBool::new(false),
+            idle: Mutex::default(),
+            leftovers: Leftovers::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -79,15 +108,18 @@ impl Databases for MySqlServer {
         if name.is_empty() || !name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_') {
             return Err(fault(format!("`{name}` is no name of a database")));
         }
-        let account = self.inner.reader(name).await?;
-        let connection = self.inner.connect(&account, name, false).await?;
-        Ok(Box::new(MySqlDatabase::new(Arc::clone(&self.inner), name, connection)))
+        Ok(Box::new(MySqlDatabase::open(Arc::clone(&self.inner), name).await?))
     }
-}
 
-/// A failure of the server, for people: without accounts' passwords, which messages never hold.
-pub(super) fn server_fault(doing: &str, error: &sqlx::Error) -> ToolFault {
-    fault(format!("{doing}: {error}"))
+    async fn shut_down(&self) {
+        let idle = std::mem::take(&mut *self.inner.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        for connection in idle {
+            connection.close().await;
+        }
+        if let Some(started) = self.inner.started.get() {
+            started.ownership.give_back().await;
+        }
+    }
 }
 
 /// How a name is written in the rights of an account, where `_` and `%` stand for anything.
@@ -95,199 +127,336 @@ fn in_rights(name: &str) -> String {
     quoted(&name.replace('\\', "\\\\").replace('_', "\\_").replace('%', "\\%"))
 }
 
-pub(super) async fn execute(connection: &mut MySqlConnection, statement: String) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await.map(|_| ())
+/// Whether an error means that the connection is of no use any more, or the server is in trouble.
+pub(super) fn is_servers(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Database(error) => error
+            .try_downcast_ref::<sqlx::mysql::MySqlDatabaseError>()
+            .is_some_and(|error| SERVER_ERRORS.contains(&error.number())),
+        _ => true,
+    }
 }
 
-async fn texts(connection: &mut MySqlConnection, query: String) -> Result<Vec<String>, sqlx::Error> {
-    let rows = sqlx::raw_sql(AssertSqlSafe(query)).fetch_all(connection).await?;
-    rows.iter().map(|row| row.try_get_unchecked::<String, _>(0)).collect()
+/// Whether a server that gives this error may answer if it is asked again.
+fn may_pass(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(_)) || matches!(error, sqlx::Error::Database(_)) && is_servers(error)
+}
+
+/// Whether an error means that a server is away that has not answered yet. A refusal of ours (see [`super::connect`]) is
+/// final: this may be no database server at all.
+fn is_away(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(error) => !matches!(error.kind(), ErrorKind::Other | ErrorKind::InvalidData),
+        error => may_pass(error),
+    }
 }
 
 impl Inner {
-    /// A connection of the account that the settings name.
-    pub(super) async fn administrator(&self) -> Result<MySqlConnection, ToolFault> {
-        let address = self.settings.address();
-        connected(&self.settings.options())
-            .await
-            .map_err(|error| server_fault(&format!("{address} cannot be reached"), &error))
+    /// A failure of the server, for people: names the server, and never holds an account's password.
+    pub(super) fn fault(&self, doing: &str, error: &sqlx::Error) -> ToolFault {
+        let why = match error {
+            sqlx::Error::Database(error) => error.message().to_owned(),
+            sqlx::Error::Io(error) => error.to_string(),
+            sqlx::Error::Protocol(why) => why.clone(),
+            other => other.to_string(),
+        };
+        fault(format!("{}: {doing}: {why}", self.settings.address()))
     }
 
-    /// Asks the server who it is, says that this process lives, and clears away what dead ones left.
+    /// Asks the server for what is needed to know and takes this process's lock, once. A server that is away is waited for
+    /// here too. Sessions that wait together are given up together: the next ones wait anew.
     async fn started(&self) -> Result<&Started, ToolFault> {
+        let asked = Instant::now();
         self.started
-            .get_or_try_init(|| async {
-                let mut holder = self.administrator().await?;
-                let begun = self.begin(&mut holder).await;
-                let is_mariadb =
-                    begun.map_err(|error| server_fault("the server cannot be set up", &error))?;
-                Ok(Started { is_mariadb, _holder: Mutex::new(holder) })
+            .get_or_try_init(async || {
+                let given_up = || self.given_up.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some((at, fault)) = &*given_up()
+                    && *at >= asked
+                {
+                    return Err(fault.clone());
+                }
+                let since = Instant::now();
+                loop {
+                    match self.start().await {
+                        Err(error) if is_away(&error) && since.elapsed() < self.patience => {
+                            self.wait_for(&error).await;
+                        }
+                        Err(error) => {
+                            let fault = self.fault("cannot be set up", &error);
+                            *given_up() = Some((Instant::now(), fault.clone()));
+                            return Err(fault);
+                        }
+                        Ok(started) => {
+                            self.is_gone.store(false, Ordering::Relaxed);
+                            return Ok(started);
+                        }
+                    }
+                }
             })
             .await
     }
 
-    /// Takes the lock that says that this process lives, and sweeps; whether the server is MariaDB.
-    async fn begin(&self, holder: &mut MySqlConnection) -> Result<bool, sqlx::Error> {
-        let version = texts(holder, "SELECT VERSION()".to_owned()).await?;
-        execute(holder, "SET SESSION wait_timeout=31536000".to_owned()).await?;
-        texts(holder, format!("SELECT CAST(GET_LOCK('{PREFIX}{}', 0) AS CHAR)", self.token)).await?;
-        sweep(holder, &self.token).await?;
-        Ok(version.iter().any(|version| version.to_ascii_lowercase().contains("mariadb")))
+    async fn start(&self) -> Result<Started, sqlx::Error> {
+        let mut connection = connect(&self.settings, self.settings.options()).await?;
+        let version = bounded(SHORT, texts(&mut connection.sql, "SELECT VERSION()".to_owned())).await?;
+        self.keep(connection);
+        let leftovers = Arc::clone(&self.leftovers);
+        let ownership = Ownership::take(&self.settings, &self.token, self.grace, leftovers).await?;
+        let is_mariadb = version.iter().any(|version| version.to_ascii_lowercase().contains("mariadb"));
+        Ok(Started { is_mariadb, ownership })
     }
 
-    /// The account that reads a database and nothing else.
+    /// The present epoch of ownership: see [`Ownership::epoch`].
+    pub(super) async fn epoch(&self) -> Result<u64, ToolFault> {
+        self.started().await?.ownership.epoch().await
+    }
+
+    fn keep(&self, connection: ServerConnection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE {
+            idle.push(connection);
+        }
+    }
+
+    /// Does something as the account in the settings. A connection that is lost is replaced, and a server that answered
+    /// before is waited for.
+    async fn administer<T>(&self, time: Duration, work: Work<'_, T>) -> Result<T, sqlx::Error> {
+        let since = Instant::now();
+        loop {
+            let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let was_kept = kept.is_some();
+            let done = async {
+                let mut connection = match kept {
+                    Some(connection) => connection,
+                    None => connect(&self.settings, self.settings.options()).await?,
+                };
+                let done = bounded(time, work(&mut connection.sql)).await;
+                if done.as_ref().err().is_none_or(|error| !is_servers(error)) {
+                    self.keep(connection);
+                }
+                done
+            };
+            match done.await {
+                Err(error) if may_pass(&error) && was_kept => {}
+                Err(error) if may_pass(&error) && since.elapsed() < self.patience => {
+                    self.wait_for(&error).await;
+                }
+                done => {
+                    self.is_gone.store(false, Ordering::Relaxed);
+                    return done;
+                }
+            }
+        }
+    }
+
+    /// Lets some time go by before a server is asked again.
+    async fn wait_for(&self, error: &sqlx::Error) {
+        if !self.is_gone.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                server = self.settings.address(),
+                %error,
+                "cannot reach the database server; retrying for up to {} s",
+                self.patience.as_secs()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+
+    /// Makes an account that reads a database and nothing else.
     pub(super) async fn reader(&self, database: &str) -> Result<Account, ToolFault> {
         self.started().await?;
-        let mut readers = self.readers.lock().await;
-        if let Some(account) = readers.get(database) {
-            return Ok(account.clone());
-        }
-        let mut administrator = self.administrator().await?;
         let known =
             format!("SELECT schema_name FROM information_schema.schemata WHERE schema_name = '{database}'");
-        let known = texts(&mut administrator, known).await;
-        if known.map_err(|error| server_fault("the server's databases cannot be listed", &error))?.is_empty()
-        {
-            return Err(fault(format!("{} has no database `{database}`", self.settings.address())));
-        }
-        let rights = [format!("GRANT SELECT, SHOW VIEW ON {}.* TO", in_rights(database))];
-        let account = self.make_account(&mut administrator, 'r', &rights).await?;
-        readers.insert(database.to_owned(), account.clone());
-        let _ = administrator.close().await;
-        Ok(account)
-    }
-
-    async fn make_account(
-        &self,
-        administrator: &mut MySqlConnection,
-        kind: char,
-        rights: &[String],
-    ) -> Result<Account, ToolFault> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let account = Account {
-            user: format!("{PREFIX}{}_{kind}{number}", self.token),
-            password: format!("{:032x}Aa1!", rand::rng().random::<u128>()),
-        };
-        let made = async {
-            execute(
-                administrator,
-                format!("CREATE USER '{}'@'%' IDENTIFIED BY '{}'", account.user, account.password),
-            )
-            .await?;
-            for right in rights {
-                execute(administrator, format!("{right} '{}'@'%'", account.user)).await?;
+        let account =
+            Account { user: self.fresh('u'), password: format!("{:032x}Aa1!", rand::rng().random::<u128>()) };
+        let statements = [
+            format!("CREATE USER IF NOT EXISTS '{}'@'%' IDENTIFIED BY '{}'", account.user, account.password),
+            format!("GRANT SELECT, SHOW VIEW ON {}.* TO '{}'@'%'", in_rights(database), account.user),
+        ];
+        let made = self
+            .administer(SHORT, &|connection| {
+                let (known, statements) = (known.clone(), statements.clone());
+                Box::pin(async move {
+                    if texts(connection, known).await?.is_empty() {
+                        return Ok(false);
+                    }
+                    for statement in statements {
+                        execute(connection, statement).await?;
+                    }
+                    Ok(true)
+                })
+            })
+            .await;
+        match made {
+            Ok(true) => Ok(account),
+            Ok(false) => Err(fault(format!("{} has no database `{database}`", self.settings.address()))),
+            // The statement holds the password: of the server's error only its number is reported.
+            Err(sqlx::Error::Database(error)) => {
+                let code = error.code().map(std::borrow::Cow::into_owned).unwrap_or_default();
+                Err(fault(format!(
+                    "{}: an account cannot be made (error {code}): it takes CREATE USER and GRANT OPTION",
+                    self.settings.address()
+                )))
             }
-            Ok::<(), sqlx::Error>(())
-        };
-        // The statement holds the password: of an error only its kind is told.
-        made.await.map_err(|error| {
-            let code =
-                error.as_database_error().and_then(|error| error.code().map(std::borrow::Cow::into_owned));
-            fault(format!(
-                "an account cannot be made (error {}): it takes CREATE USER and GRANT",
-                code.unwrap_or_default()
-            ))
-        })?;
-        Ok(account)
+            Err(error) => Err(self.fault("an account cannot be made", &error)),
+        }
     }
 
-    /// A session of an account on a database, with the session's limits set.
+    /// A name of this process's own.
+    fn fresh(&self, kind: char) -> String {
+        format!("{PREFIX}{}_{kind}{:08}", self.token, self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A session of an account on a database.
     pub(super) async fn connect(
         &self,
         account: &Account,
         database: &str,
-        writes: bool,
-    ) -> Result<Connected, ToolFault> {
-        let started = self.started().await?;
+    ) -> Result<ServerConnection, ToolFault> {
         let options = self.settings.options_of(&account.user, &account.password).database(database);
-        let unreachable = |error: sqlx::Error| server_fault("a session cannot be opened", &error);
-        let mut connection = connected(&options).await.map_err(unreachable)?;
-        let mut variables = vec![
-            "sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'".to_owned(),
-            "group_concat_max_len=65536".to_owned(),
-            "max_heap_table_size=16777216".to_owned(),
-            "tmp_table_size=16777216".to_owned(),
-            "lock_wait_timeout=2".to_owned(),
-            "innodb_lock_wait_timeout=2".to_owned(),
-        ];
-        let seconds = STATEMENT_TIME.as_secs();
-        if started.is_mariadb {
-            variables.push(format!("max_statement_time={seconds}"));
-            variables.push("max_recursive_iterations=100000".to_owned());
-            variables.push("tmp_disk_table_size=67108864".to_owned());
-        } else {
-            variables.push(format!("max_execution_time={}", seconds * 1000));
-            variables.push("cte_max_recursion_depth=100000".to_owned());
-        }
-        if writes {
-            variables.push("max_join_size=5000000".to_owned());
-        }
-        variables.push("autocommit=0".to_owned());
-        execute(&mut connection, format!("SET SESSION {}", variables.join(", ")))
-            .await
-            .map_err(unreachable)?;
-        let id = texts(&mut connection, "SELECT CAST(CONNECTION_ID() AS CHAR)".to_owned()).await;
-        let id = id.map_err(unreachable)?.first().and_then(|id| id.parse().ok()).unwrap_or_default();
-        Ok(Connected { connection, id })
-    }
-
-    /// Makes a copy of a database and an account that may write there.
-    pub(super) async fn copy(&self, of: &str) -> Result<(String, Account), ToolFault> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{}_{number}", self.token);
-        let mut administrator = self.administrator().await?;
-        let copied = copy_tables(&mut administrator, of, &name).await;
-        let result = match copied {
-            Ok(()) => {
-                let writes = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES, \
-                              CREATE TEMPORARY TABLES";
-                let rights = [
-                    format!("GRANT {writes} ON {}.* TO", in_rights(&name)),
-                    format!("GRANT SELECT, SHOW VIEW ON {}.* TO", in_rights(of)),
-                ];
-                self.make_account(&mut administrator, 'w', &rights).await
+        let since = Instant::now();
+        loop {
+            match connect(&self.settings, options.clone()).await {
+                Ok(connection) => return Ok(connection),
+                Err(error) if may_pass(&error) && since.elapsed() < self.patience => {
+                    self.wait_for(&error).await;
+                }
+                Err(error) => return Err(self.fault("a session cannot be opened", &error)),
             }
-            Err(error) => Err(server_fault("an episode's copy of its database cannot be made", &error)),
-        };
-        if result.is_err() {
-            let _ = execute(&mut administrator, format!("DROP DATABASE IF EXISTS {}", quoted(&name))).await;
         }
-        let _ = administrator.close().await;
-        Ok((name, result?))
     }
 
-    /// Drops a copy and its account.
-    pub(super) async fn drop_copy(&self, name: &str, account: &Account) {
-        let Ok(mut administrator) = self.administrator().await else { return };
-        let dropped = async {
-            execute(&mut administrator, format!("DROP USER IF EXISTS '{}'@'%'", account.user)).await?;
-            execute(&mut administrator, format!("DROP DATABASE IF EXISTS {}", quoted(name))).await
+    /// Sets a session's modes and limits; sent before each statement, so that none lasts longer than one.
+    pub(super) fn variables(&self, writes: bool) -> String {
+        let seconds = STATEMENT_TIME.as_secs();
+        let of_maker = match self.started.get() {
+            Some(Started { is_mariadb: false, .. }) => {
+                format!("max_execution_time={}, cte_max_recursion_depth=100000", seconds * 1000)
+            }
+            _ => format!(
+                "max_statement_time={seconds}, max_recursive_iterations=100000, tmp_disk_table_size=67108864"
+            ),
         };
-        if let Err(error) = dropped.await {
-            tracing::warn!(database = name, %error, "an episode's copy could not be dropped");
+        let most_rows = if writes { "5000000" } else { "DEFAULT" };
+        format!(
+            "SET SESSION sql_mode='STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', group_concat_max_len=65536, \
+             max_heap_table_size=16777216, tmp_table_size=16777216, lock_wait_timeout=2, \
+             innodb_lock_wait_timeout=2, max_join_size={most_rows}, autocommit=0, {of_maker}"
+        )
+    }
+
+    /// Makes a copy of a database where an account may write.
+    pub(super) async fn copy(&self, of: &str, account: &Account) -> Result<String, ToolFault> {
+        let name = self.fresh('d');
+        // No temporary tables: they would grow in a file that all sessions share.
+        let writes = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES";
+        let right = format!("GRANT {writes} ON {}.* TO '{}'@'%'", in_rights(&name), account.user);
+        let made = self
+            .administer(COPY_TIME, &|connection| {
+                let (of, name, right) = (of.to_owned(), name.clone(), right.clone());
+                Box::pin(async move {
+                    copy_tables(connection, &of, &name).await?;
+                    execute(connection, right).await
+                })
+            })
+            .await;
+        match made {
+            Ok(()) => Ok(name),
+            Err(error) => {
+                self.leave(vec![Leftover::Database(name)]);
+                Err(self.fault("an episode's copy of its database cannot be made", &error))
+            }
         }
-        let _ = administrator.close().await;
+    }
+
+    /// How many bytes the files of a database have.
+    pub(super) async fn size(&self, database: &str) -> Result<u64, sqlx::Error> {
+        let files = |table: &str| {
+            format!(
+                "SELECT CAST(COALESCE(SUM(file_size), 0) AS CHAR) FROM information_schema.{table} \
+                 WHERE name LIKE '{}/%'",
+                database.replace('_', "\\_")
+            )
+        };
+        let is_mariadb = self.started.get().is_none_or(|started| started.is_mariadb);
+        let files = files(if is_mariadb { "innodb_sys_tablespaces" } else { "innodb_tablespaces" });
+        // An account without PROCESS sees estimates only.
+        let estimated = format!(
+            "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS CHAR) FROM information_schema.tables \
+             WHERE table_schema = '{database}'"
+        );
+        self.administer(SHORT, &|connection| {
+            let (files, estimated) = (files.clone(), estimated.clone());
+            Box::pin(async move {
+                let size = match texts(connection, files).await {
+                    Err(sqlx::Error::Database(_)) => texts(connection, estimated).await?,
+                    size => size?,
+                };
+                Ok(size.first().and_then(|size| size.parse().ok()).unwrap_or_default())
+            })
+        })
+        .await
+    }
+
+    /// Whether what a session has on the server is still there.
+    pub(super) async fn still_has(&self, names: &Names) -> Result<bool, ToolFault> {
+        let mut parts = vec![format!("EXISTS (SELECT 1 FROM mysql.user WHERE user = '{}')", names.account)];
+        parts.extend(names.copy.iter().map(|copy| {
+            format!("EXISTS (SELECT 1 FROM information_schema.schemata WHERE schema_name = '{copy}')")
+        }));
+        let query = format!("SELECT CAST({} AS CHAR)", parts.join(" AND "));
+        let there = self.administer(SHORT, &|connection| Box::pin(texts(connection, query.clone()))).await;
+        let there = there.map_err(|error| self.fault("it cannot be asked for its accounts", &error))?;
+        Ok(there.iter().all(|there| there == "1"))
+    }
+
+    /// Drops what a session had; what cannot be dropped now is dropped later.
+    pub(super) async fn drop_all(&self, names: &Names) {
+        let leftovers = of(names);
+        let statements: Vec<String> = leftovers.iter().map(Leftover::drop_statement).collect();
+        let dropped = self
+            .administer(SHORT * 3, &|connection| {
+                let statements = statements.clone();
+                Box::pin(async move {
+                    for statement in statements {
+                        execute(connection, statement).await?;
+                    }
+                    Ok(())
+                })
+            })
+            .await;
+        if let Err(error) = dropped {
+            tracing::warn!(account = names.account, %error, "what an episode made could not be dropped; retrying later");
+            self.leave(leftovers);
+        }
+    }
+
+    /// Leaves what a session had to be dropped later.
+    pub(super) fn abandon(&self, names: &Names) {
+        self.leave(of(names));
+    }
+
+    fn leave(&self, leftovers: Vec<Leftover>) {
+        self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(leftovers);
     }
 
     /// Stops what a session is doing.
     pub(super) async fn kill(&self, connection: u64) {
-        if let Ok(mut administrator) = self.administrator().await {
-            let _ = execute(&mut administrator, format!("KILL {connection}")).await;
-            let _ = administrator.close().await;
-        }
+        let statement = format!("KILL {connection}");
+        let _ = self.administer(SHORT, &|connection| Box::pin(execute(connection, statement.clone()))).await;
     }
 }
 
-/// Connects, and gives up after a while.
-async fn connected(options: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
-    match tokio::time::timeout(Duration::from_secs(20), MySqlConnection::connect_with(options)).await {
-        Ok(connection) => connection,
-        Err(_) => Err(sqlx::Error::Io(std::io::Error::from(std::io::ErrorKind::TimedOut))),
-    }
+/// What belongs to a session.
+fn of(names: &Names) -> Vec<Leftover> {
+    let account = Leftover::Account(names.account.clone());
+    std::iter::once(account).chain(names.copy.clone().map(Leftover::Database)).collect()
 }
 
 /// Copies all tables of a database, with their keys and references.
 async fn copy_tables(connection: &mut MySqlConnection, from: &str, to: &str) -> Result<(), sqlx::Error> {
+    // There is half a copy where the connection was lost before.
+    execute(connection, format!("DROP DATABASE IF EXISTS {}", quoted(to))).await?;
     execute(connection, format!("CREATE DATABASE {}", quoted(to))).await?;
     execute(connection, format!("USE {}", quoted(to))).await?;
     execute(connection, "SET SESSION foreign_key_checks=0, unique_checks=0".to_owned()).await?;
@@ -302,36 +471,6 @@ async fn copy_tables(connection: &mut MySqlConnection, from: &str, to: &str) -> 
             .await?;
         execute(connection, definition.try_get_unchecked(1)?).await?;
         execute(connection, format!("INSERT INTO {table} SELECT * FROM {from}.{table}")).await?;
-    }
-    Ok(())
-}
-
-/// Drops databases and accounts of processes that are gone: nobody holds the lock of their token.
-async fn sweep(connection: &mut MySqlConnection, own: &str) -> Result<(), sqlx::Error> {
-    let pattern = PREFIX.replace('_', "\\_");
-    let databases = texts(
-        connection,
-        format!("SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE '{pattern}%'"),
-    )
-    .await?;
-    let users = texts(connection, format!("SELECT user FROM mysql.user WHERE user LIKE '{pattern}%'")).await;
-    let users = users.unwrap_or_default();
-    for (name, is_user) in
-        databases.iter().map(|name| (name, false)).chain(users.iter().map(|name| (name, true)))
-    {
-        let token = name.get(PREFIX.len()..PREFIX.len() + own.len()).unwrap_or_default();
-        if token == own || !token.chars().all(|one| one.is_ascii_hexdigit()) {
-            continue;
-        }
-        let free = texts(connection, format!("SELECT CAST(IS_FREE_LOCK('{PREFIX}{token}') AS CHAR)")).await?;
-        if free.iter().all(|free| free == "1") {
-            let statement = if is_user {
-                format!("DROP USER IF EXISTS '{}'@'%'", name.replace('\'', ""))
-            } else {
-                format!("DROP DATABASE IF EXISTS {}", quoted(name))
-            };
-            execute(connection, statement).await?;
-        }
     }
     Ok(())
 }

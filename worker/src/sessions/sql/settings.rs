@@ -1,15 +1,27 @@
-//! Where a MySQL server is, and who asks it. The password comes by the environment and goes to the server only.
+//! Where a MySQL server is, and who asks it. The password comes by the environment and goes to the server it is for only.
+//!
+//! A run names a server, whoever planned it; credentials are the worker's. So a password goes to loopback and to the
+//! servers that the worker lists itself, and elsewhere only over TLS to a server with a valid certificate.
 
 use std::fmt;
+use std::path::PathBuf;
 
-use sqlx::mysql::MySqlConnectOptions;
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 /// The environment's variable with the whole address, `mysql://user:password@host:port`: for `sql=mysql`.
 pub const URL_VARIABLE: &str = "LUMOS_SQL_URL";
-/// The user's name, for `sql=mysql://host:port`; `root` where it is not set.
+/// The user's name, for `sql=mysql://host:port`; `root` where it is not set. Followed by `_<HOST>`: for one server alone.
 pub const USER_VARIABLE: &str = "LUMOS_SQL_USER";
-/// The password, for `sql=mysql://host:port`.
+/// The password, for `sql=mysql://host:port`. Followed by `_<HOST>`: for one server alone.
 const PASSWORD_VARIABLE: &str = "LUMOS_SQL_PASSWORD";
+/// The servers off loopback that a run may name: `host` or `host:port`, separated by commas.
+const HOSTS_VARIABLE: &str = "LUMOS_SQL_HOSTS";
+/// Whether connections are encrypted: `disabled`, `verify-ca` or `verify-identity`.
+const TLS_VARIABLE: &str = "LUMOS_SQL_TLS";
+/// A file with certificates of authorities, beside those of the system.
+const CA_VARIABLE: &str = "LUMOS_SQL_CA";
+/// The port of MySQL.
+const PORT: u16 = 3306;
 
 /// A server and an account that may make databases and accounts there.
 #[derive(Clone)]
@@ -18,6 +30,8 @@ pub struct MySqlSettings {
     port: u16,
     user: String,
     password: String,
+    tls: MySqlSslMode,
+    ca: Option<PathBuf>,
 }
 
 impl fmt::Debug for MySqlSettings {
@@ -27,14 +41,28 @@ impl fmt::Debug for MySqlSettings {
 }
 
 impl MySqlSettings {
-    /// The server that a backend's name means: `mysql`, or `mysql://host[:port]`.
+    /// The server that a backend's name means, `mysql` or `mysql://host[:port]`, with this process's credentials for it.
     ///
     /// # Errors
-    /// If the name holds a user or a password, or is no address. Never quotes what it was given.
+    /// If the name holds a user or a password, or is not a valid address; or if this process has no credentials for the server.
+    /// Never quotes what it was given, except a host.
     pub fn named(backend: &str) -> Result<Self, String> {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self::from_values(backend, |name| std::env::var(name).ok())
+    }
+
+    /// Whether a backend's name is one, and the address of its server, without user and password.
+    ///
+    /// # Errors
+    /// If the name holds a user or a password, or is not a valid address. Never quotes what it was given.
+    pub fn address_of(backend: &str) -> Result<String, String> {
+        Self::parsed(backend, |name| std::env::var(name).ok()).map(|settings| settings.address())
+    }
+
+    /// The server of a name; credentials only of `LUMOS_SQL_URL`.
+    fn parsed(backend: &str, value: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         if backend == "mysql" {
-            let url = variable(URL_VARIABLE).ok_or_else(|| format!("{URL_VARIABLE} is not set"))?;
+            let url = value(URL_VARIABLE).filter(|url| !url.is_empty());
+            let url = url.ok_or_else(|| format!("{URL_VARIABLE} is not set"))?;
             return Self::of_url(&url)
                 .ok_or_else(|| format!("{URL_VARIABLE} is no address like mysql://user:password@host:port"));
         }
@@ -44,19 +72,86 @@ impl MySqlSettings {
                  {USER_VARIABLE} and {PASSWORD_VARIABLE}, or {URL_VARIABLE} with --tool sql=mysql"
             ));
         }
-        let settings = Self::of_url(backend).ok_or("it is no address like mysql://host:port")?;
-        let user = variable(USER_VARIABLE).unwrap_or(settings.user);
-        Ok(Self { user, password: variable(PASSWORD_VARIABLE).unwrap_or_default(), ..settings })
+        Ok(Self::of_url(backend).ok_or("expected an address like mysql://host:port")?)
     }
 
-    /// Reads `mysql://[user[:password]@]host[:port][/…]`.
+    fn from_values(backend: &str, value: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        let mut settings = Self::parsed(backend, &value)?;
+        let place = settings.place();
+        if backend != "mysql" {
+            // A run may have been planned by anybody: the worker says which servers it knows. Compared whole, because
+            // names of variables do not tell `db.example` from `db-example`.
+            let listed = value(HOSTS_VARIABLE).unwrap_or_default();
+            let mut listed = listed
+                .split(',')
+                .map(str::trim)
+                .filter_map(|entry| Self::of_url(&format!("mysql://{entry}")));
+            if !settings.is_loopback() && !listed.any(|listed| listed.place() == place) {
+                return Err(format!(
+                    "this process has no credentials for `{place}`; hint: export {HOSTS_VARIABLE}={place} and {}",
+                    settings.variable(PASSWORD_VARIABLE, backend)
+                ));
+            }
+            // One of its own that is empty keeps the general one from being sent.
+            let own = |name: &str| value(&settings.variable(name, backend)).or_else(|| value(name));
+            let user =
+                own(USER_VARIABLE).filter(|user| !user.is_empty()).unwrap_or_else(|| settings.user.clone());
+            let password = own(PASSWORD_VARIABLE).unwrap_or_default();
+            (settings.user, settings.password) = (user, password);
+        }
+        settings.tls = match value(TLS_VARIABLE).filter(|mode| !mode.is_empty()).as_deref() {
+            None if settings.is_loopback() => MySqlSslMode::Disabled,
+            None | Some("verify-identity") => MySqlSslMode::VerifyIdentity,
+            Some("disabled") => MySqlSslMode::Disabled,
+            Some("verify-ca") => MySqlSslMode::VerifyCa,
+            Some(other) => {
+                return Err(format!(
+                    "invalid value `{other}` for {TLS_VARIABLE}: expected disabled, verify-ca or verify-identity"
+                ));
+            }
+        };
+        settings.ca = value(CA_VARIABLE).filter(|file| !file.is_empty()).map(PathBuf::from);
+        Ok(settings)
+    }
+
+    /// A variable for this server alone: its host and, where the address has one, its port, in capitals and with `_` for
+    /// every character other than letters and digits.
+    fn variable(&self, name: &str, backend: &str) -> String {
+        let has_port = backend.ends_with(&format!(":{}", self.port));
+        let server = if has_port { self.place() } else { self.host.clone() };
+        let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '_' };
+        format!("{name}_{}", server.to_ascii_uppercase().chars().map(plain).collect::<String>())
+    }
+
+    /// Host and port.
+    fn place(&self) -> String {
+        format!("{}:{}", self.host.to_ascii_lowercase(), self.port)
+    }
+
+    /// Whether the server is on this machine.
+    fn is_loopback(&self) -> bool {
+        self.host.eq_ignore_ascii_case("localhost")
+            || self.host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+    }
+
+    /// Host and port of the server, for a socket.
+    pub(super) fn socket(&self) -> (&str, u16) {
+        (&self.host, self.port)
+    }
+
+    /// Whether the connection is encrypted, so that what passes cannot be looked at.
+    pub(super) fn is_encrypted(&self) -> bool {
+        !matches!(self.tls, MySqlSslMode::Disabled)
+    }
+
+    /// Reads `mysql://[user[:password]@]host[:port][/…]`: encrypted unless the server is on loopback.
     pub fn of_url(url: &str) -> Option<Self> {
         let rest = url.strip_prefix("mysql://")?;
         let (account, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
         let place = rest.split(['/', '?']).next().unwrap_or_default();
         let (host, port) = match place.rsplit_once(':') {
             Some((host, port)) => (host, port.parse().ok()?),
-            None => (place, 3306),
+            None => (place, PORT),
         };
         if host.is_empty() || !host.chars().all(|one| one.is_ascii_alphanumeric() || "-._".contains(one)) {
             return None;
@@ -65,7 +160,12 @@ impl MySqlSettings {
         let decoded =
             |text: &str| percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned();
         let user = if user.is_empty() { "root".to_owned() } else { decoded(user) };
-        Some(Self { host: host.to_owned(), port, user, password: decoded(password) })
+        let (tls, ca) = (MySqlSslMode::VerifyIdentity, None);
+        let mut settings = Self { host: host.to_owned(), port, user, password: decoded(password), tls, ca };
+        if settings.is_loopback() {
+            settings.tls = MySqlSslMode::Disabled;
+        }
+        Some(settings)
     }
 
     /// The server's address without user and password.
@@ -80,7 +180,12 @@ impl MySqlSettings {
 
     /// How another account of the server is connected.
     pub(super) fn options_of(&self, user: &str, password: &str) -> MySqlConnectOptions {
-        MySqlConnectOptions::new()
+        let options = MySqlConnectOptions::new().ssl_mode(self.tls);
+        let options = match &self.ca {
+            Some(file) => options.ssl_ca(file),
+            None => options,
+        };
+        options
             .host(&self.host)
             .port(self.port)
             .username(user)
@@ -108,5 +213,56 @@ mod tests {
         }
         let refused = MySqlSettings::named("mysql://ada:secret@db").unwrap_err();
         assert!(!refused.contains("secret"), "{refused}");
+    }
+
+    fn read(backend: &str, values: &[(&str, &str)]) -> Result<MySqlSettings, String> {
+        MySqlSettings::from_values(backend, |name| {
+            values.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn a_password_goes_to_loopback_and_to_listed_servers_only() {
+        let general = ("LUMOS_SQL_PASSWORD", "general");
+        let password =
+            |backend: &str, values: &[(&str, &str)]| read(backend, values).map(|read| read.password);
+        for loopback in ["mysql://127.0.0.1:4444", "mysql://127.8.8.8", "mysql://localhost"] {
+            assert_eq!(password(loopback, &[general]).as_deref(), Ok("general"), "{loopback}");
+        }
+        let listed = ("LUMOS_SQL_HOSTS", "other:1, db.example, db.example:3307");
+        for foreign in [
+            "mysql://attacker",
+            "mysql://db-example",
+            "mysql://db.example:4444",
+            "mysql://127.0.0.1.attacker",
+            "mysql://localhost.attacker",
+        ] {
+            let refused = password(foreign, &[general, listed, ("LUMOS_SQL_PASSWORD_DB_EXAMPLE", "own")]);
+            assert!(refused.is_err_and(|why| why.contains("hint: export LUMOS_SQL_HOSTS=")), "{foreign}");
+        }
+        assert_eq!(password("mysql://DB.example", &[general, listed]).as_deref(), Ok("general"));
+        let own = [
+            general,
+            listed,
+            ("LUMOS_SQL_PASSWORD_DB_EXAMPLE", ""),
+            ("LUMOS_SQL_PASSWORD_DB_EXAMPLE_3307", "own"),
+        ];
+        assert_eq!(password("mysql://db.example", &own).as_deref(), Ok(""));
+        assert_eq!(password("mysql://db.example:3307", &own).as_deref(), Ok("own"));
+    }
+
+    #[test]
+    fn connections_off_loopback_are_encrypted_unless_that_is_switched_off() {
+        let hosts = ("LUMOS_SQL_HOSTS", "db");
+        let mode = |backend: &str, values: &[(&str, &str)]| {
+            read(backend, &[&[hosts], values].concat()).map(|read| format!("{:?}", read.tls))
+        };
+        assert_eq!(mode("mysql://db", &[]).as_deref(), Ok("VerifyIdentity"));
+        assert_eq!(mode("mysql://db", &[("LUMOS_SQL_TLS", "disabled")]).as_deref(), Ok("Disabled"));
+        assert_eq!(mode("mysql://db", &[("LUMOS_SQL_TLS", "verify-ca")]).as_deref(), Ok("VerifyCa"));
+        assert_eq!(mode("mysql://127.0.0.1", &[]).as_deref(), Ok("Disabled"));
+        let url = ("LUMOS_SQL_URL", "mysql://ada:secret@db.example");
+        assert_eq!(mode("mysql", &[url]).as_deref(), Ok("VerifyIdentity"));
+        assert!(mode("mysql://db", &[("LUMOS_SQL_TLS", "preferred")]).unwrap_err().contains("verify-ca"));
     }
 }

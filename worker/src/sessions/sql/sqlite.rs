@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard, TryLockError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lumos_environments::sql::dump::{self, Build};
@@ -17,21 +17,27 @@ use rusqlite::limits::Limit;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::budget::{Budget, LONGEST, StatementNumber};
 use super::emulated::{Asked, asked};
-use super::limits::{CELL_BYTES, Meter, STATEMENT_TIME};
-use super::{Database, Databases, fault};
+use super::limits::{CELL_BYTES, Meter, TOO_LONG};
+use super::{Database, Databases, fault, functions};
 use crate::model::hash_file;
 use crate::tools::ToolFault;
 
-/// Instructions of SQLite's machine that one statement may take: reached in one to two seconds. Time itself is looked at
-/// only beside it, so that what is refused does not depend on the machine.
-const INSTRUCTIONS: u64 = 60_000_000;
 /// How often the count is looked at, in instructions.
-const EVERY: i32 = 10_000;
+const EVERY: i32 = 100;
+/// The most calls of functions that a statement may be written with, by [`weight`]: between them, in a row of a result, the
+/// count is not looked at.
+const CALLS: u32 = 200;
+/// The longest pattern of `LIKE` and `GLOB`, in bytes.
+pub(super) const PATTERN_BYTES: usize = 200;
 /// The most pages of a database: 64 MiB.
 const PAGES: u32 = 16_384;
 /// The most memory of all databases together, in bytes.
 const HEAP: u64 = 1 << 30;
+
+/// How often a statement that waits to be alone looks whether it is.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Held for reading by every statement; alone by one that runs out of the memory that all share, when it tries again.
 static MEMORY: RwLock<()> = RwLock::new(());
@@ -40,6 +46,7 @@ static MEMORY: RwLock<()> = RwLock::new(());
 pub struct SqliteFolder {
     folder: Option<PathBuf>,
     bases: Mutex<HashMap<String, Arc<Mutex<Connection>>>>,
+    longest: Duration,
 }
 
 impl SqliteFolder {
@@ -51,7 +58,13 @@ impl SqliteFolder {
         if let Some(folder) = &folder {
             std::fs::read_dir(folder)?;
         }
-        Ok(Self { folder, bases: Mutex::default() })
+        Ok(Self { folder, bases: Mutex::default(), longest: LONGEST })
+    }
+
+    /// The same databases; a statement is stopped after `longest` (by default 20 s), whatever it is charged.
+    #[must_use]
+    pub fn with_longest(self, longest: Duration) -> Self {
+        Self { longest, ..self }
     }
 
     /// Hash of the databases in a folder, by name and content. Blocks.
@@ -126,63 +139,59 @@ fn copy(from: &Connection) -> rusqlite::Result<Connection> {
 impl Databases for SqliteFolder {
     async fn open(&self, name: &str) -> Result<Box<dyn Database>, ToolFault> {
         let base = self.base(name)?;
+        let budget = Budget::new(self.longest);
         let copied = tokio::task::spawn_blocking(move || {
             let base = base.lock().unwrap_or_else(PoisonError::into_inner);
-            copy(&base).and_then(guarded)
+            copy(&base).and_then(|copy| guarded(copy, budget))
         });
-        let (connection, instructions) = copied
+        let (connection, counts) = copied
             .await
             .map_err(|error| fault(error.to_string()))?
             .map_err(|error| fault(format!("the database `{name}` cannot be copied: {error}")))?;
         let connection = Arc::new(Mutex::new(connection));
-        Ok(Box::new(SqliteDatabase { name: name.to_owned(), connection: Some(connection), instructions }))
+        Ok(Box::new(SqliteDatabase { name: name.to_owned(), connection: Some(connection), counts }))
     }
 }
 
-/// Counts what a statement takes.
-#[derive(Debug)]
-struct Budget {
-    spent: AtomicU64,
-    started: Mutex<Instant>,
+/// What is counted of a connection's statements.
+struct Counts {
+    budget: Arc<Budget>,
+    /// Calls of functions in the statement, as it is written.
+    calls: Arc<AtomicU32>,
 }
 
-impl Budget {
-    fn start(&self) {
-        self.spent.store(0, Ordering::Relaxed);
-        *self.started.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-    }
-
-    /// Whether the statement must stop.
-    fn is_spent(&self) -> bool {
-        let spent = self.spent.fetch_add(EVERY.unsigned_abs().into(), Ordering::Relaxed);
-        spent >= INSTRUCTIONS
-            || self.started.lock().unwrap_or_else(PoisonError::into_inner).elapsed() > STATEMENT_TIME * 4
-    }
+/// Limits how long a value may be.
+pub(super) fn limit_values(connection: &Connection) -> rusqlite::Result<()> {
+    let most = i32::try_from(CELL_BYTES).unwrap_or(i32::MAX);
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, most)?;
+    let pattern = i32::try_from(PATTERN_BYTES).unwrap_or(i32::MAX);
+    connection.set_limit(Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, pattern).map(|_| ())
 }
 
 /// Sets the limits of a database that a model writes to.
-fn guarded(connection: Connection) -> rusqlite::Result<(Connection, Arc<Budget>)> {
+fn guarded(connection: Connection, budget: Budget) -> rusqlite::Result<(Connection, Counts)> {
     connection.execute_batch(&format!(
         "PRAGMA hard_heap_limit={HEAP}; PRAGMA temp_store=MEMORY; PRAGMA max_page_count={PAGES}; \
          PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON;"
     ))?;
-    let most = i32::try_from(CELL_BYTES).unwrap_or(i32::MAX);
+    limit_values(&connection)?;
     for (limit, value) in [
-        (Limit::SQLITE_LIMIT_LENGTH, most),
         (Limit::SQLITE_LIMIT_SQL_LENGTH, 200_000),
         (Limit::SQLITE_LIMIT_COLUMN, 200),
         (Limit::SQLITE_LIMIT_EXPR_DEPTH, 200),
         (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 100),
         (Limit::SQLITE_LIMIT_FUNCTION_ARG, 100),
         (Limit::SQLITE_LIMIT_ATTACHED, 0),
-        (Limit::SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 200),
         (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 0),
         (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
     ] {
         connection.set_limit(limit, value)?;
     }
+    let counts = Counts { budget: Arc::new(budget), calls: Arc::default() };
+    functions::replace(&connection, &counts.budget)?;
     let mut connection = connection;
-    connection.authorizer(Some(|context: AuthContext<'_>| match context.action {
+    let calls = Arc::clone(&counts.calls);
+    connection.authorizer(Some(move |context: AuthContext<'_>| match context.action {
         AuthAction::Attach { .. }
         | AuthAction::Detach { .. }
         | AuthAction::CreateVtable { .. }
@@ -191,52 +200,95 @@ fn guarded(connection: Connection) -> rusqlite::Result<(Connection, Arc<Budget>)
         | AuthAction::CreateTempTrigger { .. } => Authorization::Deny,
         AuthAction::Pragma { pragma_name, .. } if pragma_name != "table_info" => Authorization::Deny,
         AuthAction::Function { function_name } if is_refused(function_name) => Authorization::Deny,
+        AuthAction::Function { function_name } => {
+            let weight = weight(function_name);
+            let calls = calls.fetch_add(weight, Ordering::Relaxed) + weight;
+            if calls > CALLS { Authorization::Deny } else { Authorization::Allow }
+        }
         _ => Authorization::Allow,
     }))?;
-    let budget = Arc::new(Budget { spent: AtomicU64::new(0), started: Mutex::new(Instant::now()) });
-    let watching = Arc::clone(&budget);
-    connection.progress_handler(EVERY, Some(move || watching.is_spent()))?;
-    Ok((connection, budget))
+    let watching = Arc::clone(&counts.budget);
+    let every = u64::from(EVERY.unsigned_abs());
+    connection.progress_handler(EVERY, Some(move || watching.charge(every)))?;
+    Ok((connection, counts))
 }
 
-/// Functions that load code, or make large values of nothing.
+/// Functions that load code or make large values of nothing, and those whose one call takes seconds on the longest values:
+/// merging objects takes time by the product of their keys, indenting by depth.
 fn is_refused(function: &str) -> bool {
-    ["load_extension", "fts3_tokenizer", "zeroblob", "randomblob"]
-        .iter()
-        .any(|refused| function.eq_ignore_ascii_case(refused))
+    let refused = ["load_extension", "fts3_tokenizer", "zeroblob", "randomblob"];
+    let slow = ["json_patch", "jsonb_patch", "json_pretty"];
+    refused.iter().chain(&slow).any(|refused| function.eq_ignore_ascii_case(refused))
+}
+
+/// As how many calls a call counts: those whose one call may take over 5 ms on the longest values count as several.
+fn weight(function: &str) -> u32 {
+    let is_json = function.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("json"));
+    if is_json {
+        10
+    } else if function.eq_ignore_ascii_case("strftime") {
+        5
+    } else {
+        1
+    }
 }
 
 /// One episode's database.
 struct SqliteDatabase {
     name: String,
     connection: Option<Arc<Mutex<Connection>>>,
-    instructions: Arc<Budget>,
+    counts: Counts,
+}
+
+/// Stops the statement at hand when whoever waits for it goes away.
+struct StopOnDrop(Arc<Budget>, StatementNumber);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel(self.1);
+    }
 }
 
 #[async_trait]
 impl Database for SqliteDatabase {
     async fn run(&mut self, statement: &str, _writes: bool) -> Result<Fetched, ToolFault> {
         let Some(connection) = self.connection.clone() else { return Err(fault("the session is closed")) };
-        let (name, statement, budget) =
-            (self.name.clone(), statement.to_owned(), Arc::clone(&self.instructions));
+        let (name, statement) = (self.name.clone(), statement.to_owned());
+        let (budget, calls) = (Arc::clone(&self.counts.budget), Arc::clone(&self.counts.calls));
+        let number = budget.announce();
+        let _stop = StopOnDrop(Arc::clone(&budget), number);
         let fetched = tokio::task::spawn_blocking(move || {
             let connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             let run = || {
-                budget.start();
-                match asked(&statement) {
+                calls.store(0, Ordering::Relaxed);
+                let fetched = match asked(&statement) {
                     Some(asked) => about_schema(&connection, &name, &asked),
                     None => run(&connection, &statement),
+                };
+                // What comes after a stop means nothing, whether it is a result or an error.
+                if budget.is_stopped() {
+                    Err(Stopped::Refused(TOO_LONG.to_owned()))
+                } else if fetched.is_err() && calls.load(Ordering::Relaxed) > CALLS {
+                    Err(Stopped::Refused(format!(
+                        "Statements with more than {CALLS} calls of functions are refused (a call of json… counts as 10)"
+                    )))
+                } else {
+                    fetched
                 }
             };
             let first = {
                 let _shared = MEMORY.read().unwrap_or_else(PoisonError::into_inner);
+                budget.start(number);
                 run()
             };
             match first {
-                Err(Stopped::Memory) => {
-                    let _alone = MEMORY.write().unwrap_or_else(PoisonError::into_inner);
-                    run()
-                }
+                Err(Stopped::Memory) => match alone(&budget) {
+                    Some(_alone) => {
+                        budget.start_again();
+                        run()
+                    }
+                    None => Err(Stopped::Refused(TOO_LONG.to_owned())),
+                },
                 other => other,
             }
         });
@@ -249,6 +301,18 @@ impl Database for SqliteDatabase {
 
     async fn close(&mut self) {
         self.connection = None;
+    }
+}
+
+/// Waits until no other statement runs; `None` if the statement's time is over before.
+fn alone(budget: &Budget) -> Option<RwLockWriteGuard<'static, ()>> {
+    loop {
+        match MEMORY.try_write() {
+            Ok(alone) => return Some(alone),
+            Err(TryLockError::Poisoned(alone)) => return Some(alone.into_inner()),
+            Err(TryLockError::WouldBlock) if budget.charge(0) => return None,
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+        }
     }
 }
 
@@ -266,7 +330,7 @@ impl From<rusqlite::Error> for Stopped {
                 Self::Memory
             }
             rusqlite::Error::SqliteFailure(failure, _) if failure.code == ErrorCode::OperationInterrupted => {
-                Self::Refused("Query execution was interrupted (it takes too long)".to_owned())
+                Self::Refused(TOO_LONG.to_owned())
             }
             rusqlite::Error::SqliteFailure(_, Some(message)) => Self::Refused(message.clone()),
             rusqlite::Error::SqlInputError { msg, .. } => Self::Refused(msg.clone()),

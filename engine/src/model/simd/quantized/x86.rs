@@ -12,23 +12,27 @@ impl QuantizedLanes for Avx2 {
 
     #[inline(always)]
     unsafe fn zero_integers() -> __m256i {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the processor has AVX2, as the caller promises; only registers are used.
         unsafe { _mm256_setzero_si256() }
     }
 
     #[inline(always)]
     unsafe fn splat_integer(word: *const i32) -> __m256i {
+        // SAFETY: the processor has AVX2 and `word` is one valid number, as the caller promises.
         unsafe { _mm256_set1_epi32(*word) }
     }
 
     #[inline(always)]
     unsafe fn load_bytes(bytes: *const u8) -> __m256i {
+        // SAFETY: the processor has AVX2 and `bytes` has 32 valid bytes, as the caller promises; the load needs no
+        // alignment.
         unsafe { _mm256_loadu_si256(bytes.cast()) }
     }
 
     #[inline(always)]
     unsafe fn dot(sum: __m256i, weights: __m256i, activations: __m256i) -> __m256i {
         // As 16-bit numbers, even and odd bytes apart: products of bytes would saturate.
+        // SAFETY: the processor has AVX2, as the caller promises; only registers are used.
         unsafe {
             let even_weights = _mm256_and_si256(weights, _mm256_set1_epi16(0xff));
             let odd_weights = _mm256_srli_epi16::<8>(weights);
@@ -42,16 +46,19 @@ impl QuantizedLanes for Avx2 {
 
     #[inline(always)]
     unsafe fn low(bytes: __m256i) -> __m256i {
+        // SAFETY: the processor has AVX2, as the caller promises; only registers are used.
         unsafe { _mm256_and_si256(bytes, _mm256_set1_epi8(15)) }
     }
 
     #[inline(always)]
     unsafe fn high(bytes: __m256i) -> __m256i {
+        // SAFETY: the processor has AVX2, as the caller promises; only registers are used.
         unsafe { Self::low(_mm256_srli_epi16::<4>(bytes)) }
     }
 
     #[inline(always)]
     unsafe fn pair(bytes: __m256i, four: usize) -> __m256i {
+        // SAFETY: the processor has AVX2, as the caller promises; only registers are used.
         unsafe {
             let shifted = match four {
                 0 => _mm256_slli_epi16::<4>(bytes),
@@ -65,26 +72,33 @@ impl QuantizedLanes for Avx2 {
 
     #[inline(always)]
     unsafe fn or(left: __m256i, right: __m256i) -> __m256i {
+        // SAFETY: the processor has AVX2, as the caller promises; only registers are used.
         unsafe { _mm256_or_si256(left, right) }
     }
 
     #[inline(always)]
     unsafe fn to_floats(integers: __m256i) -> __m256 {
+        // SAFETY: the processor has AVX2, as the caller promises; only registers are used.
         unsafe { _mm256_cvtepi32_ps(integers) }
     }
 
     #[inline(always)]
     unsafe fn load_unsigned(bytes: *const u8) -> __m256 {
+        // SAFETY: the processor has AVX2 and `bytes` has 8 valid bytes, as the caller promises; the load needs no
+        // alignment.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(bytes.cast()))) }
     }
 
     #[inline(always)]
     unsafe fn load_signed(bytes: *const u8) -> __m256 {
+        // SAFETY: the processor has AVX2 and `bytes` has 8 valid bytes, as the caller promises; the load needs no
+        // alignment.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(bytes.cast()))) }
     }
 
     #[inline(always)]
     unsafe fn multiply(left: __m256, right: __m256) -> __m256 {
+        // SAFETY: the processor has AVX2, as the caller promises; only registers are used.
         unsafe { _mm256_mul_ps(left, right) }
     }
 }
@@ -96,37 +110,44 @@ impl QuantizedLanes for Avx512 {
 
     #[inline(always)]
     unsafe fn zero_integers() -> __m512i {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the processor has AVX-512 with BW and VNNI, as the caller promises; only registers are used.
         unsafe { _mm512_setzero_si512() }
     }
 
     #[inline(always)]
     unsafe fn splat_integer(word: *const i32) -> __m512i {
+        // SAFETY: the processor has AVX-512 with BW and VNNI and `word` is one valid number, as the caller promises.
         unsafe { _mm512_set1_epi32(*word) }
     }
 
     #[inline(always)]
     unsafe fn load_bytes(bytes: *const u8) -> __m512i {
+        // SAFETY: the processor has AVX-512 with BW and VNNI and `bytes` has 64 valid bytes, as the caller promises;
+        // the load needs no alignment.
         unsafe { _mm512_loadu_si512(bytes.cast()) }
     }
 
     #[inline(always)]
     unsafe fn dot(sum: __m512i, weights: __m512i, activations: __m512i) -> __m512i {
+        // SAFETY: the processor has AVX-512 with BW and VNNI, as the caller promises; only registers are used.
         unsafe { _mm512_dpbusd_epi32(sum, weights, activations) }
     }
 
     #[inline(always)]
     unsafe fn low(bytes: __m512i) -> __m512i {
+        // SAFETY: the processor has AVX-512 with BW and VNNI, as the caller promises; only registers are used.
         unsafe { _mm512_and_si512(bytes, _mm512_set1_epi8(15)) }
     }
 
     #[inline(always)]
     unsafe fn high(bytes: __m512i) -> __m512i {
+        // SAFETY: the processor has AVX-512 with BW and VNNI, as the caller promises; only registers are used.
         unsafe { Self::low(_mm512_srli_epi16::<4>(bytes)) }
     }
 
     #[inline(always)]
     unsafe fn pair(bytes: __m512i, four: usize) -> __m512i {
+        // SAFETY: the processor has AVX-512 with BW and VNNI, as the caller promises; only registers are used.
         unsafe {
             let shifted = match four {
                 0 => _mm512_slli_epi16::<4>(bytes),
@@ -140,26 +161,33 @@ impl QuantizedLanes for Avx512 {
 
     #[inline(always)]
     unsafe fn or(left: __m512i, right: __m512i) -> __m512i {
+        // SAFETY: the processor has AVX-512 with BW and VNNI, as the caller promises; only registers are used.
         unsafe { _mm512_or_si512(left, right) }
     }
 
     #[inline(always)]
     unsafe fn to_floats(integers: __m512i) -> __m512 {
+        // SAFETY: the processor has AVX-512 with BW and VNNI, as the caller promises; only registers are used.
         unsafe { _mm512_cvtepi32_ps(integers) }
     }
 
     #[inline(always)]
     unsafe fn load_unsigned(bytes: *const u8) -> __m512 {
+        // SAFETY: the processor has AVX-512 with BW and VNNI and `bytes` has 16 valid bytes, as the caller promises;
+        // the load needs no alignment.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.cast()))) }
     }
 
     #[inline(always)]
     unsafe fn load_signed(bytes: *const u8) -> __m512 {
+        // SAFETY: the processor has AVX-512 with BW and VNNI and `bytes` has 16 valid bytes, as the caller promises;
+        // the load needs no alignment.
         unsafe { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(bytes.cast()))) }
     }
 
     #[inline(always)]
     unsafe fn multiply(left: __m512, right: __m512) -> __m512 {
+        // SAFETY: the processor has AVX-512 with BW and VNNI, as the caller promises; only registers are used.
         unsafe { _mm512_mul_ps(left, right) }
     }
 }

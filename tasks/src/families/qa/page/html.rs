@@ -257,6 +257,13 @@ mod tests {
         assert_eq!(paragraphs("<p>never closed<br>at all"), ["never closedat all"]);
     }
 
+    /// As BeautifulSoup 4.12.2 reads it.
+    #[test]
+    fn the_character_zero_is_kept() {
+        assert_eq!(paragraphs("<p>a&#0;b\0c&#x00;</p>"), ["a\0b\0c\0"]);
+        assert_eq!(paragraphs("<p title='&#0;'>&#128;&#129;&#1114112;</p>"), ["\u{20ac}\u{81}\u{fffd}"]);
+    }
+
     #[test]
     fn what_no_reader_sees_is_no_text() {
         let html =

@@ -25,7 +25,7 @@ pub const MOST_SENTENCES: usize = 40;
 pub const LISTED_SENTENCES: usize = 15;
 
 /// Raised when pages are read otherwise, so that answers under old and new reading are not mixed.
-pub const READING_VERSION: u32 = 1;
+pub const READING_VERSION: u32 = 2;
 
 const MOST_ROWS: usize = 20;
 /// Titles kept of a list of search results.

@@ -19,12 +19,20 @@ pub(super) fn rewrite(html: &str) -> Cow<'_, str> {
     REFERENCE.replace_all(html, |reference: &Captures<'_>| {
         let part = |index: usize| reference.get(index).map_or("", |part| part.as_str());
         match (part(1), part(2), part(3)) {
+            ("", number, "") if is_zero(number) => "\0".to_owned(),
             ("", number, "") if !number.is_empty() => format!("&#{number};"),
             ("", _, _) => format!("&amp;{}", &reference[0][1..]),
             (name, _, _) if is_known(name) => format!("&{name};"),
             (name, _, _) => format!("&amp;{name}"),
         }
     })
+}
+
+/// Whether the digits of a number, with its `x` if it is hexadecimal, stand for U+0000. A browser replaces that character,
+/// the original keeps it.
+fn is_zero(number: &str) -> bool {
+    let digits = number.trim_start_matches(['x', 'X']);
+    !digits.is_empty() && digits.bytes().all(|digit| digit == b'0')
 }
 
 fn is_known(name: &str) -> bool {
@@ -50,6 +58,14 @@ mod tests {
         assert_eq!(
             rewrite("&#65; &#65 &#65debate &#x41g &# &#;"),
             "&#65; &#65; &amp;#65debate &#x41;g &amp;# &amp;#;"
+        );
+    }
+
+    #[test]
+    fn zero_is_the_character_zero() {
+        assert_eq!(
+            rewrite("a&#0;b&#00 c&#x0;d&#X00g &#0debate &#10; &#x;"),
+            "a\0b\0 c\0d\0g &amp;#0debate &#10; &amp;#x;"
         );
     }
 

@@ -1,0 +1,170 @@
+//! Published logs: actions as several versions of the parser read them, what was shown and what that earned, and neither
+//! replies nor gold rows.
+//!
+//! A log is checked against itself. What was shown is read and printed again; where a turn earned 1 its rows stand for the
+//! gold rows, and every turn is graded by them (early logs were not rounded); an error must be one that MySQL gives for the
+//! turn's statement; equal statements show equal rows; the summary follows from the turns.
+
+use std::collections::HashMap;
+
+use lumos_environments::sql::{Observation, World};
+use lumos_tasks::outcome::{SqlEvidence, SqlTry};
+
+use super::statement::{could_fail_with, could_show, is_repeatable};
+use super::{Figures, History, SqlRow, same};
+
+/// How the messages begin that stand for a reply without code. How they go on depends on the run.
+const RETRY: [&str; 2] =
+    ["No SQL code was found in your last response.", "Format your SQL command as follows:"];
+/// The action of a last reply that the parser could not take: it is logged without an observation.
+const BLOCKED: &str = "blocked";
+/// How an error is shown.
+const ERROR: &str = "Error executing query: ";
+
+/// One turn of a log.
+struct Turn<'a> {
+    action: &'a str,
+    shown: &'a str,
+    reward: f64,
+}
+
+impl Turn<'_> {
+    fn has_code(&self) -> bool {
+        !RETRY.iter().any(|retry| self.shown.starts_with(retry))
+    }
+
+    /// What was shown must be what the statement can give, and earn what such a result can.
+    fn check(&self, database: &str) -> Result<Observation, String> {
+        let observation = Observation::of_printed(self.shown);
+        let printed = observation.printed();
+        if printed != self.shown {
+            return Err(format!("shown is {:?}, printed {printed:?}", self.shown));
+        }
+        if !self.has_code() {
+            return if self.reward == 0.0 {
+                Ok(Observation::None)
+            } else {
+                Err(format!("a reply without code earned {}", self.reward))
+            };
+        }
+        match &observation {
+            Observation::Rows(rows) => could_show(self.action, rows)?,
+            Observation::None => {}
+            Observation::Text(text) => {
+                let message = text
+                    .strip_prefix(ERROR)
+                    .ok_or_else(|| format!("shown is neither rows nor an error: {text:?}"))?;
+                could_fail_with(self.action, database, message)?;
+            }
+        }
+        if self.reward != 0.0 && !matches!(observation, Observation::Rows(_)) {
+            return Err(format!("what is not rows earned {}", self.reward));
+        }
+        Ok(observation)
+    }
+}
+
+impl SqlRow {
+    /// Checks a published log.
+    pub(super) fn check_log(&self, history: &History, figures: &Figures) -> Result<(), String> {
+        let turns = self.turns(history)?;
+        let solved = turns.iter().find(|turn| turn.reward == 1.0);
+        let gold = solved.and_then(|turn| match Observation::of_printed(turn.shown) {
+            Observation::Rows(rows) => Some(rows),
+            Observation::None | Observation::Text(_) => None,
+        });
+        let mut evidence = SqlEvidence::default();
+        let mut known: HashMap<&str, Vec<String>> = HashMap::new();
+        for (index, turn) in turns.iter().enumerate() {
+            let place = |difference: String| format!("turn {}: {difference}", index + 1);
+            let observation = turn.check(&self.db).map_err(place)?;
+            if let Observation::Rows(rows) = &observation
+                && is_repeatable(turn.action)
+            {
+                let before = known.entry(turn.action).or_insert_with(|| rows.clone());
+                same("rows of the same statement", before, rows).map_err(place)?;
+            }
+            let mut reward = turn.reward;
+            if let Some(gold) = gold.as_ref().filter(|_| turn.has_code()) {
+                let world = World::showing(observation);
+                let graded = world.grade_printed(&self.gold_sql, gold.clone(), false).reply().reward;
+                let rounded = (reward * 100.0).round_ties_even() / 100.0;
+                if graded != reward && graded != rounded {
+                    return Err(place(format!("logged is {reward}, graded {graded}")));
+                }
+            }
+            if evidence.best().is_some_and(|(_, best)| best == 1.0) {
+                return Err(place("the episode went on after it was solved".to_owned()));
+            }
+            if reward == 0.0 {
+                // Logs hold a negative zero now and then.
+                reward = 0.0;
+            }
+            let (action, observation) = (turn.action.to_owned(), turn.shown.to_owned());
+            evidence.tries.push(SqlTry {
+                action,
+                observation,
+                executed: turn.has_code(),
+                reward,
+                grade: None,
+            });
+        }
+        check_valid(history, &turns)?;
+        let (at, best) = evidence.best().unwrap_or_default();
+        if best != figures.max_reward || at != figures.max_reward_idx {
+            return Err(format!("the best is {best} at {at}, logged {figures:?}"));
+        }
+        // A reply that the parser could not take is a turn that leaves nothing behind, or a word; so is `skip`.
+        let taken = u32::try_from(turns.len()).unwrap_or(u32::MAX);
+        let is_blocked = history.actions.len() > turns.len();
+        let broken_off = best != 1.0 && figures.turns_taken == taken + 1;
+        if (taken != figures.turns_taken || is_blocked) && !broken_off {
+            return Err(format!("{taken} turns were taken, logged {figures:?}"));
+        }
+        if figures.turns_taken > figures.turns_max {
+            return Err(format!("{taken} turns were taken, logged {figures:?}"));
+        }
+        match self.run_turns() {
+            Some(most) if most != figures.turns_max => {
+                Err(format!("the run {:?} has {most} turns, logged {figures:?}", self.run))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The turns of a log: equally many actions, observations and rewards, but for a last reply that was not taken.
+    fn turns<'a>(&self, history: &'a History) -> Result<Vec<Turn<'a>>, String> {
+        let History { actions, observations, rewards, .. } = history;
+        if actions.len() == observations.len() + 1 {
+            same("the last action", &actions.last().map(String::as_str), &Some(BLOCKED))?;
+            same("the last reward", &rewards.get(observations.len()), &Some(&0.0))?;
+        } else {
+            same("actions", &actions.len(), &observations.len())?;
+        }
+        same("rewards", &rewards.len(), &actions.len())?;
+        let turns = actions.iter().zip(observations).zip(rewards);
+        Ok(turns.map(|((action, shown), reward)| Turn { action, shown, reward: *reward }).collect())
+    }
+
+    /// How many turns the run has by its name: `ic_sql_multiturn_gpt-4_10_turns.json`.
+    fn run_turns(&self) -> Option<u32> {
+        let (before, _) = self.run.as_deref()?.split_once("_turns")?;
+        before.rsplit(['_', '-']).next()?.parse().ok()
+    }
+}
+
+/// A statement that gave a result is valid, one that failed is not, and neither is a reply without code; there some
+/// versions of the runner left the value of the turn before.
+fn check_valid(history: &History, turns: &[Turn<'_>]) -> Result<(), String> {
+    let Some(valid) = &history.valid_action else { return Ok(()) };
+    same("valid_action", &valid.len(), &turns.len())?;
+    let mut before = false;
+    for (index, (turn, valid)) in turns.iter().zip(valid).enumerate() {
+        let fits = if turn.has_code() { *valid != turn.shown.starts_with(ERROR) } else { !*valid || before };
+        if !fits {
+            return Err(format!("turn {}: valid_action is {valid}, shown is {:?}", index + 1, turn.shown));
+        }
+        before = *valid;
+    }
+    Ok(())
+}

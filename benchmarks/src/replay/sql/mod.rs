@@ -1,0 +1,326 @@
+//! Replaying episodes of InterCode SQL: of its own runner with recorded statement results, and of its published logs,
+//! which hold what was shown and earned and no results.
+
+mod cells;
+mod item;
+mod log;
+mod statement;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lumos_environments::sql::{Observation, World};
+use lumos_tasks::families::sql::DIALOGUE_LIMIT;
+use lumos_tasks::outcome::SqlEvidence;
+use lumos_tasks::{
+    ChatReply, ContentHash, Ending, Episode, EpisodeUnit, Evidence, Formulation, ItemId, Next, Reply, Setup,
+    SqlGrade, Task, ToolCall, ToolReply,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Verdict;
+use crate::intercode_sql::IntercodeSql;
+
+/// A recorded episode.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SqlRow {
+    /// The row's name.
+    pub id: String,
+    /// Its place in the data set.
+    #[serde(default)]
+    task_id: Option<usize>,
+    db: String,
+    query: String,
+    gold_sql: String,
+    #[serde(default)]
+    max_turns: Option<u32>,
+    #[serde(default)]
+    dialogue_limit: Option<usize>,
+    /// What the model said; the published logs hold actions only.
+    #[serde(default)]
+    replies: Option<Vec<String>>,
+    #[serde(default)]
+    observations_shown_to_policy: Vec<Shown>,
+    #[serde(default)]
+    roles_sent: Vec<Vec<String>>,
+    #[serde(default)]
+    tools: Vec<Statement>,
+    #[serde(default)]
+    expected: Option<Summary>,
+    #[serde(default)]
+    turn_history: Option<History>,
+    #[serde(default)]
+    summary: Option<Figures>,
+    #[serde(default)]
+    error: Option<String>,
+    #[serde(default)]
+    success: Option<bool>,
+    /// Which published run a log belongs to.
+    #[serde(default)]
+    run: Option<String>,
+    /// The folder of the file it stands in.
+    #[serde(skip)]
+    pub(super) folder: PathBuf,
+}
+
+/// What the model was shown after a turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Shown {
+    printed: String,
+    /// How many rows of it, where it is rows.
+    #[serde(default)]
+    rows: Option<usize>,
+    reward: f64,
+}
+
+/// A statement that was sent, and what it gave.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Statement {
+    tool: String,
+    input: String,
+    #[serde(default)]
+    output: Option<Output>,
+    #[serde(default)]
+    error: Option<Failure>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Output {
+    /// The cells, where they were kept.
+    #[serde(default)]
+    rows: Option<Vec<Vec<Value>>>,
+    /// Each row as Python prints it.
+    row_strings: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Failure {
+    msg: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Summary {
+    turn_history: History,
+    summary: Figures,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct History {
+    actions: Vec<String>,
+    observations: Vec<String>,
+    rewards: Vec<f64>,
+    #[serde(default)]
+    valid_action: Option<Vec<bool>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Figures {
+    max_reward: f64,
+    max_reward_idx: usize,
+    turns_taken: u32,
+    turns_max: u32,
+}
+
+impl Statement {
+    /// The recorded cells must print as the recorded rows.
+    fn check(&self) -> Result<(), String> {
+        if self.tool != "sql" {
+            return Err(format!("{:?} was sent to the tool {}", self.input, self.tool));
+        }
+        let Some(Output { rows: Some(rows), row_strings }) = &self.output else { return Ok(()) };
+        let printed = rows.iter().map(|row| cells::printed(row)).collect::<Result<Vec<_>, _>>()?;
+        same("rows", row_strings, &printed)
+    }
+
+    fn observation(&self) -> Observation {
+        match (&self.output, &self.error) {
+            (_, Some(failure)) => Observation::Text(format!("Error executing query: {}", failure.msg)),
+            (Some(output), None) => Observation::Rows(output.row_strings.clone()),
+            (None, None) => Observation::None,
+        }
+    }
+}
+
+/// Where statements' results come from.
+struct Source<'a>(std::slice::Iter<'a, Statement>);
+
+impl Source<'_> {
+    fn statement(&mut self, statement: &str) -> Result<Observation, String> {
+        match self.0.next() {
+            Some(recorded) if recorded.input == statement => {
+                recorded.check()?;
+                Ok(recorded.observation())
+            }
+            Some(recorded) => Err(format!("sent is {statement:?}, recorded is {:?}", recorded.input)),
+            None => Err(format!("sent is {statement:?}, recorded is nothing more")),
+        }
+    }
+
+    fn is_used_up(&mut self) -> Result<(), String> {
+        self.0
+            .next()
+            .map_or(Ok(()), |left| Err(format!("recorded is {:?}, sent is nothing more", left.input)))
+    }
+
+    fn grade(&mut self, world: &World, gold_query: &str) -> Result<SqlGrade, String> {
+        let gold = self.statement(gold_query)?;
+        let is_corrupt = matches!(gold, Observation::Text(_));
+        let rows = if let Observation::Rows(rows) = gold { rows } else { Vec::new() };
+        Ok(world.grade_printed(gold_query, rows, is_corrupt).reply())
+    }
+}
+
+impl SqlRow {
+    /// Replays the row.
+    pub fn replay(&self) -> Verdict {
+        Verdict::of(&self.id, self.check())
+    }
+
+    fn history(&self) -> Option<(&History, &Figures)> {
+        match (&self.expected, &self.turn_history, &self.summary) {
+            (Some(expected), _, _) => Some((&expected.turn_history, &expected.summary)),
+            (None, Some(history), Some(summary)) => Some((history, summary)),
+            _ => None,
+        }
+    }
+
+    fn episode(&self) -> Episode {
+        let mut configuration = super::configuration(&IntercodeSql, Formulation::TryAgain, Vec::new());
+        if let Some(turns) = self.max_turns.or(self.summary.as_ref().map(|summary| summary.turns_max)) {
+            configuration.max_rounds = turns;
+        }
+        let task = Task::Sql { question: self.query.clone(), database: self.db.clone() };
+        let item = ItemId { content: ContentHash::of_json(&task), occurrence: 0 };
+        Episode::start(&EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration)))
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.check_item()?;
+        let Some(replies) = &self.replies else {
+            let (history, figures) = self.history().ok_or("the row holds neither replies nor a history")?;
+            return self.check_log(history, figures);
+        };
+        let mut source = Source(self.statements()?);
+        let mut replies = replies.iter();
+        let mut episode = self.episode();
+        let mut world = World::default();
+        let mut observations = Vec::new();
+        let mut asked = 0;
+        loop {
+            let reply = match episode.next() {
+                Next::Done => break,
+                Next::Generate(_) => return Err("a module is asked".to_owned()),
+                Next::Call(ToolCall::Chat { messages, .. }) => {
+                    let mut roles: Vec<&str> = messages.iter().map(|message| message.role.as_str()).collect();
+                    if self.dialogue_limit != Some(DIALOGUE_LIMIT) {
+                        // The recorded run forgot later, or nothing.
+                        roles = conversation(asked, self.dialogue_limit);
+                    }
+                    same(&format!("conversation {}", asked + 1), &self.roles_sent.get(asked), &Some(&roles))?;
+                    asked += 1;
+                    let reply = replies.next().ok_or("the model is asked more often than recorded")?;
+                    observations.push(None);
+                    ToolReply::Chat(ChatReply::recorded(reply.as_str()))
+                }
+                Next::Call(ToolCall::Sql { statement }) => {
+                    let observation = source.statement(statement)?;
+                    if let Some(last) = observations.last_mut() {
+                        *last = Some(observation.printed());
+                    }
+                    world = World::showing(observation);
+                    ToolReply::Sql(world.observation().reply())
+                }
+                Next::Call(ToolCall::SqlSubmit) => ToolReply::SqlGrade(source.grade(&world, &self.gold_sql)?),
+                Next::Call(call) => return Err(format!("the tool {} is called", call.tool())),
+            };
+            episode.feed(Reply::Tool(reply)).map_err(|misfit| misfit.to_string())?;
+        }
+        if replies.next().is_some() || asked != self.roles_sent.len() {
+            let (replied, sent) = (self.replies.iter().flatten().count(), self.roles_sent.len());
+            return Err(format!(
+                "the model is asked {asked} times; recorded are {replied} replies to {sent} prompts"
+            ));
+        }
+        source.is_used_up()?;
+        let outcome = episode.finish();
+        let Some(Evidence::Sql(evidence)) = outcome.evidence else {
+            return Err("the episode ended without evidence".to_owned());
+        };
+        match (&self.error, &outcome.ending) {
+            // The original's run ends here, ours only the item.
+            (Some(error), Ending::GaveUp(_)) if error == EMPTY_BLOCK => {
+                self.compare_shown(&evidence)?;
+                same("success", &self.success.unwrap_or_default(), &false)
+            }
+            (Some(error), _) => Err(format!("recorded is the exception {error}, got an answer")),
+            (None, _) => self.compare(&evidence, observations),
+        }
+    }
+
+    /// The recorded statements behind the one that chooses the database.
+    fn statements(&self) -> Result<std::slice::Iter<'_, Statement>, String> {
+        let mut statements = self.tools.iter();
+        match statements.next() {
+            Some(first) if first.input == format!("use {}", self.db) => first.check().map(|()| statements),
+            _ => Err("the first statement does not choose the database".to_owned()),
+        }
+    }
+
+    fn compare(&self, evidence: &SqlEvidence, printed: Vec<Option<String>>) -> Result<(), String> {
+        let (history, figures) = self.history().ok_or("the row holds no history")?;
+        let tries = &evidence.tries;
+        same("actions", &history.actions, &tries.iter().map(|one| &one.action).collect::<Vec<_>>())?;
+        let shown = tries.iter().map(|one| one.observation.clone());
+        let whole: Vec<String> =
+            printed.into_iter().zip(shown).map(|(printed, shown)| printed.unwrap_or(shown)).collect();
+        same("observations", &history.observations, &whole)?;
+        same("rewards", &history.rewards, &tries.iter().map(|one| one.reward).collect::<Vec<_>>())?;
+        if let Some(valid) = &history.valid_action {
+            same("valid_action", valid, &tries.iter().map(|one| one.executed).collect::<Vec<_>>())?;
+        }
+        self.compare_shown(evidence)?;
+        let (at, best) = evidence.best().unwrap_or_default();
+        same("max_reward", &figures.max_reward, &best)?;
+        same("max_reward_idx", &figures.max_reward_idx, &at)?;
+        same("turns_taken", &figures.turns_taken, &evidence.turns)?;
+        if let Some(most) = self.max_turns {
+            same("turns_max", &figures.turns_max, &most)?;
+        }
+        self.success.map_or(Ok(()), |recorded| same("success", &recorded, &(best == 1.0)))
+    }
+
+    /// What the model was shown after each turn but the last.
+    fn compare_shown(&self, evidence: &SqlEvidence) -> Result<(), String> {
+        let recorded = &self.observations_shown_to_policy;
+        for (index, (recorded, got)) in recorded.iter().zip(&evidence.tries).enumerate() {
+            let rows = match Observation::of_printed(&got.observation) {
+                Observation::Rows(rows) => Some(rows.len()),
+                Observation::None | Observation::Text(_) => None,
+            };
+            same(&format!("shown {}", index + 1), &recorded.printed, &got.observation)?;
+            same(&format!("rows shown {}", index + 1), &recorded.rows, &rows)?;
+            same(&format!("reward {}", index + 1), &recorded.reward, &got.reward)?;
+        }
+        let turns = usize::try_from(evidence.turns).unwrap_or(usize::MAX);
+        same("times shown", &recorded.len(), &turns.saturating_sub(1))
+    }
+}
+
+/// What the original raises for a reply whose block of code is empty.
+const EMPTY_BLOCK: &str = "IndexError";
+
+/// Who speaks in the conversation that is sent for the turn after `turns` others: the first two messages are kept, and the
+/// last `limit` of the others.
+fn conversation(turns: usize, limit: Option<usize>) -> Vec<&'static str> {
+    let later = (0..2 * turns).map(|index| if index % 2 == 0 { "assistant" } else { "user" });
+    // The original treats a limit of 0 as unlimited.
+    let limit = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+    let forgotten = (2 * turns).saturating_sub(limit);
+    ["system", "user"].into_iter().chain(later.skip(forgotten)).collect()
+}
+
+fn same(field: &str, recorded: &impl std::fmt::Debug, got: &impl std::fmt::Debug) -> Result<(), String> {
+    let (recorded, got) = (format!("{recorded:?}"), format!("{got:?}"));
+    if recorded == got { Ok(()) } else { Err(format!("{field}: recorded is {recorded}, got {got}")) }
+}

@@ -1,0 +1,316 @@
+//! The leaves of recorded cases that cannot matter to a replay.
+
+use serde_json::Value;
+
+/// Leaves that cannot matter, and why.
+pub(crate) struct Exempt {
+    /// What the kind of case starts with; empty for all.
+    kind: &'static str,
+    /// The leaf's path, or how it begins where it ends with `…`.
+    pattern: &'static str,
+    /// Whether that leaf of that case is one of them.
+    when: fn(&Value, &str) -> bool,
+    /// Why it cannot matter.
+    reason: &'static str,
+}
+
+impl Exempt {
+    /// Whether a leaf is one of these.
+    pub(crate) fn covers(&self, kind: &str, pattern: &str, case: &Value, pointer: &str) -> bool {
+        let fits = match self.pattern.strip_suffix('…') {
+            Some(start) => pattern.starts_with(start),
+            None => pattern == self.pattern,
+        };
+        kind.starts_with(self.kind) && fits && (self.when)(case, pointer)
+    }
+
+    /// The leaves and the reason.
+    pub(crate) fn describe(&self) -> String {
+        format!("{} {}: {}", self.kind, self.pattern, self.reason)
+    }
+}
+
+const fn all(kind: &'static str, pattern: &'static str, reason: &'static str) -> Exempt {
+    Exempt { kind, pattern, when: |_, _| true, reason }
+}
+
+const fn some(
+    kind: &'static str,
+    pattern: &'static str,
+    when: fn(&Value, &str) -> bool,
+    reason: &'static str,
+) -> Exempt {
+    Exempt { kind, pattern, when, reason }
+}
+
+/// The place that stands `back` steps before the end of a pointer.
+fn place(pointer: &str, back: usize) -> usize {
+    pointer.rsplit('/').nth(back).unwrap().parse().unwrap()
+}
+
+/// All turns count where nothing else is recorded.
+fn effective_turns(case: &Value) -> usize {
+    case["effective_turns"].as_u64().map_or(usize::MAX, |turns| usize::try_from(turns).unwrap())
+}
+
+/// The original refuses the record before anything is asked.
+fn is_refused(case: &Value, _: &str) -> bool {
+    !case["expected"]["raises"].is_null()
+        && (effective_turns(case) == 0 || case["prompts"]["answer"].as_array().is_some_and(Vec::is_empty))
+}
+
+fn raises(case: &Value, _: &str) -> bool {
+    !case["expected"]["raises"].is_null()
+}
+
+/// An action failed, so that the item's values are lost.
+fn is_failed(case: &Value, _: &str) -> bool {
+    case["expected"].get("results").is_some_and(Value::is_null)
+}
+
+/// One passage was ranked.
+fn is_alone(case: &Value, pointer: &str) -> bool {
+    let (list, _) = pointer.rsplit_once('/').unwrap();
+    case.pointer(list).and_then(Value::as_array).is_some_and(|scores| scores.len() == 1)
+}
+
+/// The turn comes after the last one that counts.
+fn is_behind_the_end(case: &Value, pointer: &str) -> bool {
+    let stops =
+        |reply: &Value| reply.as_str().is_some_and(|reply| reply.contains("Yes, I will stop planning"));
+    let (turns, place) = (effective_turns(case), place(pointer, 0));
+    place >= turns
+        || (pointer.contains("/ground/") && turns == place + 1 && stops(&case["script"]["plan"][place]))
+}
+
+/// The calculator asks again in other words where the service gives a list.
+fn is_asked_again(case: &Value, pointer: &str) -> bool {
+    let (call, _) = pointer.split_once("/output").unwrap();
+    let query = case.pointer(call).unwrap()["input"].as_str().unwrap_or_default();
+    query.starts_with("Expand ") || query.starts_with("Calculate ")
+}
+
+/// The page of a step that no recorded action looked at, or a candidate that the original does not look at.
+fn is_not_looked_at(case: &Value, pointer: &str) -> bool {
+    let mut parts = pointer.split('/').skip(3);
+    let step: u64 = parts.next().unwrap().parse().unwrap();
+    let steps = case["expected"]["steps"].as_array().unwrap();
+    let positives = case["item"]["actions"][step as usize]["pos_candidates"].as_array().unwrap().len();
+    let is_far = parts.next() == Some("neg_candidates")
+        && parts.next().unwrap().parse::<usize>().unwrap() + positives >= 50;
+    is_far || steps.iter().all(|one| one["step"] != step)
+}
+
+/// The gold action of the last step gone through or of a later one: the planner sees the earlier ones.
+fn is_never_told(case: &Value, pointer: &str) -> bool {
+    place(pointer, 0) + 1 >= usize::try_from(case["expected"]["iterations"].as_u64().unwrap()).unwrap()
+}
+
+/// The reply whose action ends the run.
+fn ends_the_run(case: &Value, pointer: &str) -> bool {
+    case["expected"]["error"].is_string() && is_never_told(case, pointer)
+}
+
+/// The original asks on after the item has ended; these prompts are not recorded.
+fn has_no_prompt(case: &Value, pointer: &str) -> bool {
+    let (list, _) = pointer.rsplit_once('/').unwrap();
+    let prompts = case.pointer(&list.replace("/script", "/prompts")).and_then(Value::as_array).unwrap();
+    place(pointer, 0) >= prompts.len()
+}
+
+fn tool<'a>(case: &'a Value, pointer: &str) -> &'a str {
+    let (call, _) = pointer.split_once("/output").unwrap();
+    case.pointer(call).unwrap()["tool"].as_str().unwrap()
+}
+
+fn is_noun(case: &Value, pointer: &str) -> bool {
+    tool(case, pointer) == "pos"
+}
+
+/// No conversation is longer than the limit.
+fn is_never_reached(case: &Value, _: &str) -> bool {
+    let limit = case["dialogue_limit"].as_u64().unwrap();
+    let sent = case["roles_sent"].as_array().unwrap().iter();
+    sent.map(|roles| roles.as_array().unwrap().len() as u64).all(|length| length <= limit + 1)
+}
+
+/// The error of the gold query.
+fn is_of_gold(case: &Value, pointer: &str) -> bool {
+    case.pointer(pointer.split("/error").next().unwrap()).unwrap()["input"] == case["gold_sql"]
+}
+
+/// What was shown after the turn that an action of a log belongs to.
+fn shown<'a>(case: &'a Value, pointer: &str) -> &'a str {
+    case["turn_history"]["observations"][place(pointer, 0)].as_str().unwrap_or_default()
+}
+
+fn gave_rows(case: &Value, pointer: &str) -> bool {
+    shown(case, pointer).starts_with('[')
+}
+
+fn failed(case: &Value, pointer: &str) -> bool {
+    shown(case, pointer).starts_with("Error executing query: ")
+}
+
+fn has_no_code(case: &Value, pointer: &str) -> bool {
+    !gave_rows(case, pointer) && !failed(case, pointer)
+}
+
+fn is_unsolved(case: &Value, _: &str) -> bool {
+    case["summary"]["max_reward"] != 1.0
+}
+
+/// A one-time record shows a failed item's actions to nobody.
+fn is_failed_at_once(case: &Value, pointer: &str) -> bool {
+    is_failed(case, pointer) && case["formulation"] == "onetime"
+}
+
+/// A one-time record shows the last value of a variable only, and the same is calculated again later.
+fn is_overwritten(case: &Value, pointer: &str) -> bool {
+    let tools = case["tools"].as_array().unwrap();
+    let number = place(pointer, 1);
+    let again = tools.iter().skip(number + 1).any(|later| later["input"] == tools[number]["input"]);
+    case["formulation"] == "onetime" && again
+}
+
+/// An address of another site than the encyclopaedia.
+fn is_elsewhere(case: &Value, pointer: &str) -> bool {
+    tool(case, pointer) == "google" && !case.pointer(pointer).unwrap().as_str().unwrap().contains("wikipedia")
+}
+
+fn is_dropped(case: &Value, pointer: &str) -> bool {
+    case["expected"]["outcome"] == "dropped"
+        && place(pointer, 0) + 1 == case["prompts"]["ground"].as_array().unwrap().len()
+}
+
+/// Behind the two products that are read off a page.
+fn is_not_read(case: &Value, pointer: &str) -> bool {
+    tool(case, pointer) == "lucene" && place(pointer, 0) >= 2
+}
+
+fn is_broken_off(case: &Value, _: &str) -> bool {
+    case["error"].is_string()
+}
+
+/// The list.
+pub(crate) const EXEMPT: &[Exempt] = &[
+    all("", "/id", "the name under which the case is reported"),
+    all("", "/tags/*", "says what was disturbed"),
+    some("", "/item…", is_refused, "of a record that is refused only what it is refused for is read"),
+    some("", "/formulation", is_refused, "a refused record is refused in every formulation"),
+    some("", "/script…", is_refused, "of a refused record nothing is asked"),
+    some("", "/prompts…", is_refused, "of a refused record nothing is asked"),
+    some("", "/tools…", is_refused, "of a refused record nothing is asked"),
+    all("hotpotqa", "/item/_id", "the record's name"),
+    all("hotpotqa", "/item/type", "a group of records, which the agent does not see"),
+    all("svamp", "/item/ID", "the record's name"),
+    all("svamp", "/item/Type", "a group of records, which the agent does not see"),
+    all("svamp", "/item/Equation", "the gold answer's derivation, which nobody reads"),
+    some(
+        "",
+        "/item/answer",
+        raises,
+        "a run that ends with an exception compares nothing with the gold answer",
+    ),
+    some(
+        "",
+        "/item/Answer",
+        raises,
+        "a run that ends with an exception compares nothing with the gold answer",
+    ),
+    some("", "/script/plan/*", is_behind_the_end, "the original goes on asking after the end"),
+    some("", "/script/ground/*", is_behind_the_end, "the original goes on asking after the end"),
+    some("", "/prompts/plan/*", is_behind_the_end, "the original goes on asking after the end"),
+    some("", "/prompts/ground/*", is_behind_the_end, "the original goes on asking after the end"),
+    some(
+        "",
+        "/tools…",
+        is_failed,
+        "a failed item keeps no values, and the original goes on calling tools after the failure",
+    ),
+    some("", "/tools…", raises, "a run that ends with an exception shows no values"),
+    some("", "/script/ground/*", raises, "a run that ends with an exception shows no actions"),
+    some("", "/script/ground/*", is_failed_at_once, "a failed item keeps no actions"),
+    some("", "/tools/*/output", is_overwritten, "a later action gives the variable another value"),
+    some("", "/tools/*/output/*", is_elsewhere, "only pages of the encyclopaedia are opened"),
+    some("", "/tools/*/output/*", is_alone, "the ranking of a single passage is the same whatever its score"),
+    all("", "/tools/*/raises", "the original's actions catch every exception alike"),
+    some("", "/tools/*/output/*", is_asked_again, "a list is passed over, whatever it holds"),
+    all("mind2web", "/mutations/*", "says what was disturbed"),
+    all(
+        "mind2web",
+        "/discarded_calls…",
+        "rankings that the original throws away; lumos does not ask for them",
+    ),
+    all("mind2web", "/item/annotation_id", "the task's name"),
+    all("mind2web", "/item/website", "a group of tasks, which the agent does not see"),
+    all("mind2web", "/item/domain", "a group of tasks, which the agent does not see"),
+    all("mind2web", "/item/subdomain", "a group of tasks, which the agent does not see"),
+    all("mind2web", "/item/actions/*/action_uid", "the step's name"),
+    all("mind2web", "/item/actions/*/pos_candidates/*/tag", "the element is found by its id on the page"),
+    all("mind2web", "/item/actions/*/neg_candidates/*/tag", "the element is found by its id on the page"),
+    all(
+        "mind2web",
+        "/item/actions/*/pos_candidates/*/attributes",
+        "the element is found by its id on the page",
+    ),
+    all(
+        "mind2web",
+        "/item/actions/*/neg_candidates/*/attributes",
+        "the element is found by its id on the page",
+    ),
+    some("mind2web", "/item/actions/*…", is_not_looked_at, "no action was carried out there"),
+    some("mind2web", "/item/action_reprs/*", is_never_told, "the planner sees the steps before its own"),
+    some("mind2web", "/script/ground/*", ends_the_run, "any reply without a known variable ends the run"),
+    all("webshop", "/mutation", "says what was disturbed"),
+    some("webshop", "/script…", has_no_prompt, "the original goes on asking after the end"),
+    some(
+        "webshop",
+        "/tools/*/output/*",
+        is_not_read,
+        "two products are read off a page; others count where one is clicked",
+    ),
+    some(
+        "webshop",
+        "/script/ground/*",
+        is_dropped,
+        "an action that cannot be read ends the item, whatever it says",
+    ),
+    some(
+        "webshop",
+        "/tools/*/output/*",
+        is_noun,
+        "the reward's type factor counts nouns in common in coarse steps",
+    ),
+    some("sql episode", "/max_turns", is_broken_off, "the run was broken off before the limit"),
+    some("sql episode", "/dialogue_limit", is_never_reached, "no conversation is as long"),
+    some("sql episode", "/tools/*/error/msg", is_of_gold, "that the gold query fails is shown, not why"),
+    all("sql episode", "/tools/*/error/type", "the driver's class of errors is shown to nobody"),
+    all("sql log", "/run", "the run's name, but for its number of turns, which is compared"),
+    some(
+        "sql log",
+        "/turn_history/actions/*",
+        gave_rows,
+        "the tables that gave the rows are not recorded: only the number of columns is compared",
+    ),
+    some(
+        "sql log",
+        "/turn_history/actions/*",
+        failed,
+        "an error says one thing of a statement; that is compared",
+    ),
+    some("sql log", "/turn_history/actions/*", has_no_code, "a reply without code is logged as it came"),
+    some(
+        "sql log",
+        "/turn_history/observations/*",
+        gave_rows,
+        "the tables that gave the rows are not recorded: compared are their form, the reward they earned in a solved episode, and equal statements",
+    ),
+    some("sql log", "/turn_history/observations/*", failed, "some errors say nothing of the statement"),
+    some(
+        "sql log",
+        "/turn_history/rewards/*",
+        is_unsolved,
+        "without a solved turn the gold rows are not recorded",
+    ),
+];

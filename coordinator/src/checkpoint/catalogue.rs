@@ -1,0 +1,205 @@
+//! Where everything is in the journal, in memory: some sixty bytes for a unit, sixteen of them for its record's place.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lumos_tasks::{ContentHash, ItemId};
+
+use super::error::CheckpointError;
+use super::frame::Kind;
+use super::index::{ENTRY, SettledIndex};
+use super::journal::{Entry, JournalFile, Location, Scanned};
+
+/// What the key of an item has behind its benchmark's name: a zero, position, content, occurrence.
+const ITEM_KEY: usize = 1 + 8 + 32 + 4;
+
+/// The key of an item in the journal.
+pub(super) fn item_key(benchmark: &str, index: u64, id: &ItemId) -> Option<Vec<u8>> {
+    let mut content = [0; 32];
+    hex::decode_to_slice(id.content.as_str(), &mut content).ok()?;
+    let mut key = Vec::with_capacity(benchmark.len() + ITEM_KEY);
+    key.extend_from_slice(benchmark.as_bytes());
+    key.push(0);
+    key.extend_from_slice(&index.to_be_bytes());
+    key.extend_from_slice(&content);
+    key.extend_from_slice(&id.occurrence.to_be_bytes());
+    Some(key)
+}
+
+/// The benchmark and the position in an item's key.
+pub(super) fn parse_item_key(key: &[u8]) -> Option<(&str, u64)> {
+    let (benchmark, rest) = key.split_at_checked(key.len().checked_sub(ITEM_KEY)?)?;
+    let index = rest.get(1..9)?.first_chunk().copied().map(u64::from_be_bytes)?;
+    Some((std::str::from_utf8(benchmark).ok()?, index))
+}
+
+/// The key of a record in the journal: its number, and what the index keeps of it.
+pub(super) fn record_key(number: u32, entry: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(4 + ENTRY);
+    key.extend_from_slice(&number.to_be_bytes());
+    key.extend_from_slice(entry);
+    key
+}
+
+/// The number of a record and what the index keeps of it.
+pub(super) fn parse_record_key(key: &[u8]) -> Option<(u32, &[u8; ENTRY])> {
+    let (number, entry) = key.split_first_chunk::<4>()?;
+    Some((u32::from_be_bytes(*number), entry.try_into().ok()?))
+}
+
+/// The items of one benchmark, by position.
+pub(super) type Places = Arc<Vec<(u64, Location)>>;
+
+/// What a journal holds and where.
+#[derive(Debug, Default)]
+pub(crate) struct Catalogue {
+    pub(super) index: SettledIndex,
+    /// By number.
+    pub(super) records: Vec<Location>,
+    pub(super) items: BTreeMap<String, Places>,
+    pub(super) notes: BTreeMap<Vec<u8>, Location>,
+}
+
+/// A catalogue as it was read, and what did not fit.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    pub(super) catalogue: Catalogue,
+    pub(super) scanned: Scanned,
+    /// Keys of entries whose values are damaged.
+    pub(super) damaged: Vec<(Kind, Vec<u8>)>,
+    /// Records behind a gap, by number.
+    pub(super) behind: BTreeMap<u32, (Location, [u8; ENTRY])>,
+}
+
+impl Loaded {
+    /// Reads what a journal holds.
+    pub(super) fn read(file: &JournalFile) -> Result<Self, CheckpointError> {
+        let mut loaded = Self::default();
+        let mut items: BTreeMap<String, Vec<(u64, Location)>> = BTreeMap::new();
+        let mut strange = 0;
+        let scanned = file.scan(|entry| {
+            if loaded.take(&entry, &mut items).is_none() {
+                strange += 1;
+            }
+        })?;
+        loaded.scanned = Scanned { damaged_entries: scanned.damaged_entries + strange, ..scanned };
+        loaded.catalogue.items = items
+            .into_iter()
+            .map(|(benchmark, mut places)| {
+                if !places.is_sorted_by(|left, right| left.0 < right.0) {
+                    // What was stored again counts in place of what was there.
+                    places.reverse();
+                    places.sort_by_key(|(index, _)| *index);
+                    places.dedup_by_key(|(index, _)| *index);
+                }
+                (benchmark, Arc::new(places))
+            })
+            .collect();
+        Ok(loaded)
+    }
+
+    /// Whether the journal is as it was written.
+    pub(super) fn is_intact(&self) -> bool {
+        self.scanned.is_intact() && self.damaged.is_empty() && self.behind.is_empty()
+    }
+
+    fn take(&mut self, entry: &Entry<'_>, items: &mut BTreeMap<String, Vec<(u64, Location)>>) -> Option<()> {
+        let Entry { kind, key, location, intact } = *entry;
+        if !intact {
+            self.damaged.push((kind, key.to_vec()));
+            return Some(());
+        }
+        match kind {
+            Kind::Item => {
+                let (benchmark, index) = parse_item_key(key)?;
+                match items.get_mut(benchmark) {
+                    Some(places) => places.push((index, location)),
+                    None => {
+                        items.insert(benchmark.to_owned(), vec![(index, location)]);
+                    }
+                }
+            }
+            Kind::Record => {
+                let (number, index_entry) = parse_record_key(key)?;
+                if number == self.catalogue.index.next() {
+                    self.catalogue.index.load(number, index_entry)?;
+                    self.catalogue.records.push(location);
+                } else {
+                    self.behind.insert(number, (location, *index_entry));
+                }
+            }
+            Kind::Note => {
+                self.catalogue.notes.insert(key.to_vec(), location);
+            }
+        }
+        Some(())
+    }
+}
+
+impl Catalogue {
+    /// Takes in where a benchmark's items were stored.
+    pub(super) fn add_items(&mut self, benchmark: &str, mut added: Vec<(u64, Location)>) {
+        let places = self.items.entry(benchmark.to_owned()).or_default();
+        let places = Arc::make_mut(places);
+        added.reverse();
+        added.append(places);
+        added.sort_by_key(|(index, _)| *index);
+        added.dedup_by_key(|(index, _)| *index);
+        *places = added;
+    }
+
+    /// Where an item is.
+    pub(super) fn item(&self, benchmark: &str, index: u64) -> Option<Location> {
+        let places = self.items.get(benchmark)?;
+        let at = places.binary_search_by_key(&index, |(index, _)| *index).ok()?;
+        Some(places[at].1)
+    }
+
+    /// How many items there are, all benchmarks together.
+    pub(super) fn item_count(&self) -> u64 {
+        self.items.values().map(|places| places.len() as u64).sum()
+    }
+}
+
+/// Reads the identities of a benchmark's items, which are in their keys, many at a time.
+pub(super) struct Identities {
+    file: JournalFile,
+    places: Places,
+    next: usize,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+/// Bytes read together.
+const TOGETHER: u64 = 1 << 16;
+
+impl Identities {
+    pub(super) fn new(file: JournalFile, places: Places) -> Self {
+        Self { file, places, next: 0, start: 0, bytes: Vec::new() }
+    }
+
+    fn read(&mut self, location: Location) -> Result<ItemId, CheckpointError> {
+        const ID: usize = 32 + 4;
+        let at = location.offset - ID as u64;
+        if at < self.start || at + ID as u64 > self.start + self.bytes.len() as u64 {
+            let left = self.file.length()?.saturating_sub(at).min(TOGETHER);
+            self.bytes = self.file.bytes_at(at, usize::try_from(left).unwrap_or(usize::MAX).max(ID))?;
+            self.start = at;
+        }
+        let from = usize::try_from(at - self.start).unwrap_or(usize::MAX);
+        let id = &self.bytes[from..from + ID];
+        let content = ContentHash::from_hex(hex::encode(&id[..32]));
+        let occurrence = id[32..].first_chunk().copied().map_or(0, u32::from_be_bytes);
+        Ok(ItemId { content, occurrence })
+    }
+}
+
+impl Iterator for Identities {
+    type Item = Result<(u64, ItemId), CheckpointError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (index, location) = *self.places.get(self.next)?;
+        self.next += 1;
+        Some(self.read(location).map(|id| (index, id)))
+    }
+}

@@ -1,0 +1,230 @@
+//! The first copy of a checkpoint: sled's trees, opened within a bounded time.
+
+use std::fs;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::error::CheckpointError;
+
+/// How long a locked database is waited for. Whoever opens it holds the folder's lock already, so it is locked by an
+/// attempt of this process that sled is still closing, on threads of its own, or by an earlier version of lumos.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long opening may take. A million records take less than a second.
+const LONGEST: Duration = Duration::from_secs(600);
+/// How often it is checked that opening can still succeed.
+const CHECK: Duration = Duration::from_secs(1);
+
+/// Threads that sled starts when it is first used. Without any of them it waits for ever.
+const THREADS: usize = 7;
+
+/// The database with its trees.
+#[derive(Debug, Clone)]
+pub(super) struct Database {
+    pub(super) database: sled::Db,
+    pub(super) items: sled::Tree,
+    pub(super) identities: sled::Tree,
+    pub(super) records: sled::Tree,
+    pub(super) index: sled::Tree,
+    pub(super) meta: sled::Tree,
+}
+
+impl Database {
+    /// Opens the database of a folder, or makes one.
+    pub(super) fn open(folder: &Path) -> Result<Self, CheckpointError> {
+        remove_unfinished_snapshots(folder)?;
+        match Self::open_trees(folder) {
+            Err(CheckpointError::Corrupt { detail, .. }) if set_snapshots_aside(folder)? > 0 => {
+                // A snapshot only saves reading the log.
+                tracing::debug!(detail, "the database is read without its snapshot");
+                Self::open_trees(folder)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_trees(folder: &Path) -> Result<Self, CheckpointError> {
+        let owned = folder.to_owned();
+        bounded(folder, move || {
+            let failed = |error| CheckpointError::of_sled(&owned, &error);
+            let database = open_sled(&owned)?;
+            let tree = |name: &str| database.open_tree(name).map_err(failed);
+            Ok(Self {
+                items: tree("items")?,
+                identities: tree("identities")?,
+                records: tree("log")?,
+                index: tree("index")?,
+                meta: tree("meta")?,
+                database: database.clone(),
+            })
+        })
+    }
+
+    /// Lets go of a database that is damaged, without what sled would do to close it.
+    pub(super) fn abandon(self) {
+        std::mem::forget(self);
+    }
+}
+
+pub(super) fn open_sled(folder: &Path) -> Result<sled::Db, CheckpointError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let opened = sled::Config::new()
+            .path(folder)
+            .cache_capacity(64 * 1024 * 1024)
+            .flush_every_ms(None)
+            .open()
+            .map_err(|error| CheckpointError::of_sled(folder, &error));
+        match opened {
+            Err(CheckpointError::InUse { .. }) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(25));
+            }
+            Err(CheckpointError::InUse { .. }) if !can_start(THREADS) => {
+                return Err(CheckpointError::Memory {
+                    folder: folder.to_owned(),
+                    detail: "the threads that close it cannot be started".to_owned(),
+                });
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Runs something of sled's on a thread of its own. sled waits for ever for threads that could not be started, and
+/// panics at some damage.
+fn bounded<T: Send + 'static>(
+    folder: &Path,
+    open: impl FnOnce() -> Result<T, CheckpointError> + Send + 'static,
+) -> Result<T, CheckpointError> {
+    let memory =
+        |detail: &str| CheckpointError::Memory { folder: folder.to_owned(), detail: detail.to_owned() };
+    let no_threads = "its threads cannot be started";
+    if !can_start(THREADS + 1) {
+        return Err(memory(no_threads));
+    }
+    let (send, receive) = mpsc::sync_channel(1);
+    std::thread::Builder::new()
+        .name("checkpoint-open".to_owned())
+        .spawn(move || {
+            let opened = catch_unwind(AssertUnwindSafe(open));
+            // Whoever gave up waiting needs no answer.
+            let _ = send.send(opened);
+        })
+        .map_err(|_| memory(no_threads))?;
+    let began = Instant::now();
+    loop {
+        match receive.recv_timeout(CHECK) {
+            Ok(Ok(opened)) => return opened,
+            Ok(Err(_)) | Err(RecvTimeoutError::Disconnected) => {
+                return Err(CheckpointError::Corrupt {
+                    folder: folder.to_owned(),
+                    detail: "the database cannot be read".to_owned(),
+                });
+            }
+            Err(RecvTimeoutError::Timeout) if !can_start(1) => return Err(memory(no_threads)),
+            Err(RecvTimeoutError::Timeout) if began.elapsed() > LONGEST => {
+                return Err(CheckpointError::Io {
+                    folder: folder.to_owned(),
+                    detail: format!("it was not open after {} s", LONGEST.as_secs()),
+                });
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                tracing::debug!(folder = %folder.display(), "the checkpoint is still being opened");
+            }
+        }
+    }
+}
+
+/// Whether so many threads can be started at once.
+fn can_start(threads: usize) -> bool {
+    let (hold, held) = mpsc::channel::<()>();
+    let held = std::sync::Arc::new(std::sync::Mutex::new(held));
+    let started: Result<Vec<_>, _> = (0..threads)
+        .map(|_| {
+            let held = std::sync::Arc::clone(&held);
+            std::thread::Builder::new().spawn(move || {
+                // Ends when the other end is dropped.
+                let _ = held.lock().map(|held| held.recv());
+            })
+        })
+        .collect();
+    drop(hold);
+    match started {
+        Ok(threads) => {
+            for thread in threads {
+                let _ = thread.join();
+            }
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// sled's files in a folder.
+fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if ["db", "conf", "blobs"].contains(&&*name) || name.starts_with("snap.") {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// sled makes `snap.*.generating`, fills it and renames it; one that was left behind by a full disk or a killed process
+/// it takes for a snapshot, and the database for damaged.
+pub(super) fn remove_unfinished_snapshots(folder: &Path) -> Result<(), CheckpointError> {
+    let failed = |error: io::Error| CheckpointError::of_io(folder, &error);
+    for file in files(folder).map_err(failed)? {
+        if file.extension().is_some_and(|ending| ending == "generating") {
+            fs::remove_file(&file).map_err(failed)?;
+            tracing::info!(file = %file.display(), "removed a snapshot of the database that was not finished");
+        }
+    }
+    Ok(())
+}
+
+/// Moves snapshots aside; how many there were.
+fn set_snapshots_aside(folder: &Path) -> Result<usize, CheckpointError> {
+    let failed = |error: io::Error| CheckpointError::of_io(folder, &error);
+    let mut files = files(folder).map_err(failed)?;
+    files.retain(|file| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("snap.")));
+    if !files.is_empty() {
+        move_into(&new_place(folder)?, &files).map_err(failed)?;
+    }
+    Ok(files.len())
+}
+
+/// Moves the database's files into a folder of their own.
+pub(super) fn set_aside(folder: &Path, place: &Path) -> Result<(), CheckpointError> {
+    let failed = |error: io::Error| CheckpointError::of_io(folder, &error);
+    move_into(place, &files(folder).map_err(failed)?).map_err(failed)
+}
+
+fn move_into(place: &Path, files: &[PathBuf]) -> io::Result<()> {
+    for file in files {
+        if let Some(name) = file.file_name() {
+            fs::rename(file, place.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a new folder for damaged files.
+pub(super) fn new_place(folder: &Path) -> Result<PathBuf, CheckpointError> {
+    let mut number = 1u32;
+    loop {
+        let place = folder.join(format!("damaged-{number}"));
+        match fs::create_dir(&place) {
+            Ok(()) => return Ok(place),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            Err(error) => return Err(CheckpointError::of_io(&place, &error)),
+        }
+    }
+}

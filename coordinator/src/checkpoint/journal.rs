@@ -1,0 +1,404 @@
+//! The second copy of a checkpoint: one file that is only appended to, and what everything is read from.
+//!
+//! A batch goes into the journal, then into the database, which is flushed, then the journal's header says that it is
+//! committed; only then is it acknowledged. So what lies before the end that the header names is in both copies, and
+//! whatever is missing there was lost. What lies behind it was not acknowledged: a batch of a process that was
+//! killed, perhaps cut short.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::catalogue::Catalogue;
+use super::error::CheckpointError;
+use super::frame::{self, Frame, HEADER, Head, HeadRead, Kind, LONGEST_START, MARKER, PREFIX};
+
+/// The journal's file in a checkpoint's folder.
+pub(super) const FILE_NAME: &str = "journal";
+
+/// Bytes read together while scanning.
+const WINDOW: usize = 1 << 20;
+
+/// Where a value is in the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Location {
+    pub(super) offset: u64,
+    pub(super) length: u32,
+    pub(super) checksum: u32,
+}
+
+impl Location {
+    /// Whether this is the place of a value that reads like this.
+    pub(super) fn matches(&self, value: &[u8]) -> bool {
+        value.len() == self.length as usize && crc32fast::hash(value) == self.checksum
+    }
+}
+
+/// The journal's file, for reading at any place.
+#[derive(Debug, Clone)]
+pub(super) struct JournalFile {
+    path: Arc<Path>,
+    file: Arc<File>,
+}
+
+impl JournalFile {
+    /// Opens a journal for reading; `None` if the folder has no journal.
+    pub(super) fn open(folder: &Path) -> Result<Option<Self>, CheckpointError> {
+        let path = folder.join(FILE_NAME);
+        match File::open(&path) {
+            Ok(file) => Ok(Some(Self { path: path.into(), file: Arc::new(file) })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(CheckpointError::of_io(&path, &error)),
+        }
+    }
+
+    /// Reads a value and compares its checksum.
+    pub(super) fn read(&self, location: Location) -> Result<Vec<u8>, CheckpointError> {
+        let mut value = vec![0; location.length as usize];
+        read_exact_at(&self.file, &mut value, location.offset)
+            .map_err(|error| CheckpointError::of_io(&self.path, &error))?;
+        if location.matches(&value) {
+            Ok(value)
+        } else {
+            Err(self
+                .damaged(format!("the entry at byte {} has changed since it was opened", location.offset)))
+        }
+    }
+
+    /// Reads bytes that have no checksum of their own.
+    pub(super) fn bytes_at(&self, offset: u64, length: usize) -> Result<Vec<u8>, CheckpointError> {
+        let mut bytes = vec![0; length];
+        read_exact_at(&self.file, &mut bytes, offset)
+            .map_err(|error| CheckpointError::of_io(&self.path, &error))?;
+        Ok(bytes)
+    }
+
+    pub(super) fn length(&self) -> Result<u64, CheckpointError> {
+        Ok(self.file.metadata().map_err(|error| CheckpointError::of_io(&self.path, &error))?.len())
+    }
+
+    fn damaged(&self, detail: String) -> CheckpointError {
+        CheckpointError::Corrupt { folder: self.path.parent().unwrap_or(&self.path).to_owned(), detail }
+    }
+
+    /// Goes through all entries and reports each, intact or not.
+    pub(super) fn scan(&self, mut visit: impl FnMut(Entry<'_>)) -> Result<Scanned, CheckpointError> {
+        let failed = |error: io::Error| CheckpointError::of_io(&self.path, &error);
+        // Before the length: what is appended meanwhile lies behind what the header says.
+        let mut header = [0; HEADER as usize];
+        let head = match read_exact_at(&self.file, &mut header, 0) {
+            Ok(()) => Head::decode(&header),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => HeadRead::Damaged,
+            Err(error) => return Err(failed(error)),
+        };
+        let head = match head {
+            HeadRead::Intact(head) => Some(head),
+            HeadRead::Damaged => None,
+            HeadRead::Version(found) => {
+                return Err(CheckpointError::Schema {
+                    folder: self.path.parent().unwrap_or(&self.path).to_owned(),
+                    found: format!("journal {found}"),
+                    known: super::layout::SCHEMA,
+                });
+            }
+        };
+        let mut window = Window { file: &self.file, length: self.length()?, start: 0, bytes: Vec::new() };
+        let mut scanned = Scanned { head, end: HEADER, next: 0, damaged_entries: 0, damaged_bytes: 0 };
+        let mut at = HEADER;
+        while at < window.length {
+            let frame = Frame::decode(window.at(at, LONGEST_START).map_err(failed)?);
+            let length = frame.as_ref().map(Frame::length);
+            let follows = frame.is_some_and(|frame| follows(&frame, scanned.next, at));
+            let Some(length) = length.filter(|length| follows && at + length <= window.length) else {
+                let Some(found) = window.next_entry(at + 1, scanned.next).map_err(failed)? else { break };
+                scanned.damaged_bytes += found - at;
+                at = found;
+                continue;
+            };
+            let bytes = window.at(at, usize::try_from(length).unwrap_or(usize::MAX)).map_err(failed)?;
+            let Some(frame) = Frame::decode(bytes) else { break };
+            let start = PREFIX + frame.key.len();
+            let value = &bytes[start..];
+            let location = Location {
+                offset: at + start as u64,
+                length: frame.value_length,
+                checksum: frame.value_checksum,
+            };
+            scanned.damaged_entries += frame.sequence - scanned.next;
+            scanned.next = frame.sequence + 1;
+            let intact = location.matches(value);
+            scanned.damaged_entries += u64::from(!intact);
+            visit(Entry { kind: frame.kind, key: frame.key, location, intact });
+            at += length;
+            scanned.end = at;
+        }
+        if let Some(head) = scanned.head
+            && head.entries > scanned.next
+        {
+            // Cut off, or unreadable up to the end.
+            scanned.damaged_entries += head.entries - scanned.next;
+        }
+        Ok(scanned)
+    }
+}
+
+/// An entry that a scan has found.
+pub(super) struct Entry<'a> {
+    pub(super) kind: Kind,
+    pub(super) key: &'a [u8],
+    pub(super) location: Location,
+    /// Whether the value is what was written; the key always is.
+    pub(super) intact: bool,
+}
+
+/// What a scan came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Scanned {
+    /// What the header says; `None` if it is damaged.
+    pub(super) head: Option<Head>,
+    /// Where the last entry ends.
+    pub(super) end: u64,
+    /// The sequence number that follows.
+    pub(super) next: u64,
+    /// Committed entries that are missing or damaged.
+    pub(super) damaged_entries: u64,
+    /// Bytes between entries that belong to none.
+    pub(super) damaged_bytes: u64,
+}
+
+impl Scanned {
+    /// Whether all that was committed is there, and the header says what that is.
+    pub(super) fn is_intact(&self) -> bool {
+        self.head.is_some() && self.damaged_entries == 0 && self.damaged_bytes == 0
+    }
+}
+
+/// Whether an entry at a place can have its number: not that of an entry before it, and not more than fit before it.
+fn follows(frame: &Frame<'_>, next: u64, at: u64) -> bool {
+    (next..=(at - HEADER) / PREFIX as u64).contains(&frame.sequence)
+}
+
+/// A part of the file at a time.
+struct Window<'a> {
+    file: &'a File,
+    length: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    /// Up to so many bytes from a place on; fewer at the end of the file.
+    fn at(&mut self, offset: u64, wanted: usize) -> io::Result<&[u8]> {
+        let left = usize::try_from(self.length.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let wanted = wanted.min(left);
+        let within = offset >= self.start && offset + wanted as u64 <= self.start + self.bytes.len() as u64;
+        if !within {
+            self.bytes.resize(wanted.max(WINDOW.min(left)), 0);
+            read_exact_at(self.file, &mut self.bytes, offset)?;
+            self.start = offset;
+        }
+        let from = usize::try_from(offset - self.start).unwrap_or(usize::MAX);
+        Ok(&self.bytes[from..from + wanted])
+    }
+
+    /// The next place where an entry begins.
+    fn next_entry(&mut self, mut from: u64, sequence: u64) -> io::Result<Option<u64>> {
+        while from < self.length {
+            let bytes = self.at(from, LONGEST_START)?;
+            let found = bytes.windows(MARKER.len()).position(|four| four == MARKER);
+            let Some(found) = found else {
+                // A marker may lie across the end of the window.
+                from += (bytes.len() - bytes.len().min(MARKER.len() - 1)).max(1) as u64;
+                continue;
+            };
+            let at = from + found as u64;
+            let frame = Frame::decode(self.at(at, LONGEST_START)?);
+            if frame.is_some_and(|frame| follows(&frame, sequence, at)) {
+                return Ok(Some(at));
+            }
+            from = at + 1;
+        }
+        Ok(None)
+    }
+}
+
+/// The journal's end, for appending.
+#[derive(Debug)]
+pub(super) struct Journal {
+    file: JournalFile,
+    end: u64,
+    next: u64,
+    records: u32,
+    items: u64,
+    notes: BTreeSet<Vec<u8>>,
+    buffer: Vec<u8>,
+    /// Holds the header again, so that the loss of the whole journal can be counted.
+    mirror: Option<File>,
+}
+
+/// What the buffer keeps once it is written.
+const KEPT: usize = 1 << 20;
+
+impl Journal {
+    /// Makes an empty journal in place of whatever has this name.
+    pub(super) fn create(path: &Path) -> Result<Self, CheckpointError> {
+        let failed = |error: io::Error| CheckpointError::of_io(path, &error);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+        let file = JournalFile { path: path.into(), file: Arc::new(file.map_err(failed)?) };
+        let mut journal = Self {
+            file,
+            end: HEADER,
+            next: 0,
+            records: 0,
+            items: 0,
+            notes: BTreeSet::new(),
+            buffer: Vec::new(),
+            mirror: None,
+        };
+        journal.commit()?;
+        Ok(journal)
+    }
+
+    /// Writes the header into this file too from now on.
+    pub(super) fn mirror_in(&mut self, mirror: File) -> Result<(), CheckpointError> {
+        self.mirror = Some(mirror);
+        self.commit()
+    }
+
+    /// Opens the journal in a folder to append behind what a scan found.
+    pub(super) fn open(
+        folder: &Path,
+        scanned: &Scanned,
+        catalogue: &Catalogue,
+    ) -> Result<Self, CheckpointError> {
+        let path = folder.join(FILE_NAME);
+        let failed = |error: io::Error| CheckpointError::of_io(&path, &error);
+        let file = OpenOptions::new().read(true).write(true).open(&path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() > scanned.end {
+            // The rest of an entry that was being written when the process was killed.
+            file.set_len(scanned.end).map_err(failed)?;
+        }
+        let file = JournalFile { path: path.clone().into(), file: Arc::new(file) };
+        Ok(Self {
+            file,
+            end: scanned.end,
+            next: scanned.next,
+            records: catalogue.index.next(),
+            items: catalogue.item_count(),
+            notes: catalogue.notes.keys().cloned().collect(),
+            buffer: Vec::new(),
+            mirror: None,
+        })
+    }
+
+    /// Says how many items there are now.
+    pub(super) fn set_items(&mut self, items: u64) {
+        self.items = items;
+    }
+
+    pub(super) fn file(&self) -> &JournalFile {
+        &self.file
+    }
+
+    /// Adds an entry to what is to be written, and says where it will be.
+    pub(super) fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) -> Result<Location, CheckpointError> {
+        let start = self.buffer.len();
+        let Some(checksum) = frame::push(&mut self.buffer, kind, self.next, key, value) else {
+            self.buffer.truncate(start);
+            return Err(CheckpointError::Io {
+                folder: self.file.path.to_path_buf(),
+                detail: format!("a value of {} bytes is too large for the journal", value.len()),
+            });
+        };
+        self.next += 1;
+        self.records += u32::from(kind == Kind::Record);
+        if kind == Kind::Note && !self.notes.contains(key) {
+            self.notes.insert(key.to_vec());
+        }
+        Ok(Location {
+            offset: self.end + (self.buffer.len() - value.len()) as u64,
+            // `push` has checked that it fits.
+            length: u32::try_from(value.len()).unwrap_or(u32::MAX),
+            checksum,
+        })
+    }
+
+    /// Bytes that wait to be written.
+    pub(super) fn waiting(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Writes what was added behind what is there.
+    pub(super) fn write(&mut self) -> Result<(), CheckpointError> {
+        write_all_at(&self.file.file, &self.buffer, self.end).map_err(|error| self.failed(&error))?;
+        self.end += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.buffer.shrink_to(KEPT);
+        Ok(())
+    }
+
+    /// Says in the header that everything written so far is in both copies.
+    pub(super) fn commit(&mut self) -> Result<(), CheckpointError> {
+        let head = Head {
+            entries: self.next,
+            bytes: self.end,
+            records: self.records,
+            items: self.items,
+            notes: u32::try_from(self.notes.len()).unwrap_or(u32::MAX),
+        };
+        for file in [Some(&*self.file.file), self.mirror.as_ref()].into_iter().flatten() {
+            write_all_at(file, &head.encode(), 0).map_err(|error| self.failed(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is on the disk.
+    pub(super) fn sync(&self) -> Result<(), CheckpointError> {
+        self.file.file.sync_data().map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &io::Error) -> CheckpointError {
+        CheckpointError::of_io(&self.file.path, error)
+    }
+}
+
+/// The name under which a journal is written anew before it takes the old one's place.
+pub(super) fn new_path(folder: &Path) -> PathBuf {
+    folder.join("journal.new")
+}
+
+#[cfg(unix)]
+fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
+}
+
+#[cfg(unix)]
+fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, bytes, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                bytes = &mut bytes[read..];
+                offset += read as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(windows)]
+fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = std::os::windows::fs::FileExt::seek_write(file, bytes, offset)?;
+        bytes = &bytes[written..];
+        offset += written as u64;
+    }
+    Ok(())
+}

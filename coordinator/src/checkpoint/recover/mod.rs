@@ -1,0 +1,284 @@
+//! Brings the journal and the database into agreement when a checkpoint is opened for writing.
+//!
+//! ```text
+//! both intact and equal             → nothing to do
+//! last batch of a killed process    → copied from one to the other silently: it was never acknowledged
+//! one copy lacks entries or differs → that copy is rewritten from both; the damaged files are kept
+//! both lack the same entries        → the rest is rewritten; what is lost is counted and named
+//! no journal (an earlier version)   → a journal is created
+//! ```
+//!
+//! `compare` finds the differences, `merge` writes a new journal from both copies, `fill` writes the database from it.
+
+mod compare;
+mod fill;
+mod merge;
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+
+use super::catalogue::{Catalogue, Loaded};
+use super::codec::decode;
+use super::database::{self, Database};
+use super::error::CheckpointError;
+use super::item_key;
+use super::journal::{FILE_NAME, Journal, JournalFile, new_path};
+use super::layout::{JOURNAL_KEY, Trees};
+use super::lock::FolderLock;
+use super::record::Record;
+use super::recovery::{Recovery, Restored};
+use compare::Compared;
+use fill::{fill, write_identities, write_records};
+use merge::Merging;
+
+/// Entries that are written to the database together.
+const TOGETHER: usize = 1000;
+/// Bytes that are written together: items with pages have megabytes each.
+const BYTES_TOGETHER: usize = 16 << 20;
+
+/// Both copies, equal.
+pub(super) struct Opened {
+    pub(super) database: Database,
+    pub(super) journal: Journal,
+    pub(super) catalogue: Catalogue,
+    pub(super) recovery: Recovery,
+}
+
+/// Opens both copies in a folder whose lock is held.
+pub(super) fn open(folder: &Path) -> Result<Opened, CheckpointError> {
+    let file = JournalFile::open(folder)?;
+    let had_database = ["conf", "db"].iter().any(|name| folder.join(name).is_file())
+        || FolderLock::head(folder).is_some_and(|head| head.entries > 0);
+    let database = match (Database::open(folder), &file) {
+        (Ok(database), _) => Ok(database),
+        (Err(CheckpointError::Corrupt { detail, .. }), Some(_)) => Err(detail),
+        (Err(error), _) => return Err(error),
+    };
+    if let Ok(database) = &database {
+        let brought_up = guarded(|| Trees { folder, database }.bring_up());
+        brought_up
+            .unwrap_or_else(|detail| Err(CheckpointError::Corrupt { folder: folder.to_owned(), detail }))?;
+    }
+    let loaded = file.as_ref().map(Loaded::read).transpose()?;
+    let both = match (file, loaded, database) {
+        (Some(file), Some(loaded), database) => Both { folder, file, loaded, database },
+        (_, _, Ok(database)) => return make_journal(folder, database, had_database),
+        (_, _, Err(detail)) => return Err(CheckpointError::Corrupt { folder: folder.to_owned(), detail }),
+    };
+    both.agree()
+}
+
+/// A folder that has no journal: a new one, one of an earlier version, or one that lost it.
+fn make_journal(folder: &Path, database: Database, had: bool) -> Result<Opened, CheckpointError> {
+    let failed = |error| CheckpointError::of_sled(folder, &error);
+    let lost = database.meta.contains_key(JOURNAL_KEY).map_err(failed)? || FolderLock::head(folder).is_some();
+    if !had {
+        // New, or killed before anything was committed.
+        let journal = Journal::create(&folder.join(FILE_NAME))?;
+        mark(folder, &database)?;
+        let (catalogue, recovery) = (Catalogue::default(), Recovery::default());
+        return Ok(Opened { database, journal, catalogue, recovery });
+    }
+    let new = Journal::create(&new_path(folder))?;
+    let both = Both { folder, file: new.file().clone(), loaded: Loaded::default(), database: Ok(database) };
+    let mut opened = both.write_anew("the journal is missing", &Compared::default())?;
+    if !lost {
+        tracing::info!(folder = %folder.display(), "the checkpoint gets a journal");
+        opened.recovery.journal = None;
+    }
+    Ok(opened)
+}
+
+/// Notes in the database that there is a journal.
+fn mark(folder: &Path, database: &Database) -> Result<(), CheckpointError> {
+    let failed = |error| CheckpointError::of_sled(folder, &error);
+    if database.meta.insert(JOURNAL_KEY, &[1]).map_err(failed)?.is_none() {
+        database.database.flush().map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Runs something that reads a database which may be damaged: sled panics at some of it.
+fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(read)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it cannot be read");
+        text.lines().next().unwrap_or_default().to_owned()
+    })
+}
+
+/// Both copies, as they were found.
+struct Both<'a> {
+    folder: &'a Path,
+    file: JournalFile,
+    loaded: Loaded,
+    /// Or why it cannot be opened.
+    database: Result<Database, String>,
+}
+
+impl Both<'_> {
+    fn agree(self) -> Result<Opened, CheckpointError> {
+        let compared = match &self.database {
+            Err(detail) => Err(detail.clone()),
+            Ok(database) => match guarded(|| self.compare(database)) {
+                Ok(Ok(compared)) => Ok(compared),
+                Ok(Err(CheckpointError::Corrupt { detail, .. })) | Err(detail) => Err(detail),
+                Ok(Err(error)) => return Err(error),
+            },
+        };
+        let compared = match compared {
+            Ok(compared) => compared,
+            Err(detail) => self.all_but(detail),
+        };
+        if !self.loaded.is_intact() || compared.database_is_damaged() {
+            let cause = self.journal_cause();
+            return self.write_anew(&cause, &compared);
+        }
+        self.copy_the_last(&compared)
+    }
+
+    /// What is wrong with the journal, in words.
+    fn journal_cause(&self) -> String {
+        let scanned = &self.loaded.scanned;
+        match (scanned.damaged_entries, scanned.head) {
+            (0, None) => "its header".to_owned(),
+            (0, Some(_)) => format!("{} bytes between its entries", scanned.damaged_bytes),
+            (1, _) => "1 entry".to_owned(),
+            (count, _) => format!("{count} entries"),
+        }
+    }
+
+    /// The copies are intact; what a killed process, or an earlier version, wrote to one of them goes to the other.
+    fn copy_the_last(self, compared: &Compared) -> Result<Opened, CheckpointError> {
+        let folder = self.folder;
+        if compared.journal_lacks() {
+            let mut opened = self.write_anew("", compared)?;
+            let more = compared.more_records + compared.more_items;
+            if more > 0 {
+                tracing::info!(folder = %folder.display(), "{more} entries of the database were added to the journal");
+            }
+            opened.recovery = Recovery::default();
+            return Ok(opened);
+        }
+        let Both { file, loaded, database, .. } = self;
+        let database =
+            database.map_err(|detail| CheckpointError::Corrupt { folder: folder.to_owned(), detail })?;
+        let catalogue = loaded.catalogue;
+        let failed = |error| CheckpointError::of_sled(folder, &error);
+        for (benchmark, index) in &compared.late_items {
+            if let Some(location) = catalogue.item(benchmark, *index) {
+                let value = file.read(location)?;
+                database.items.insert(item_key(benchmark, *index), value).map_err(failed)?;
+            }
+        }
+        for (benchmark, places) in catalogue.items.iter().filter(|_| !compared.late_items.is_empty()) {
+            write_identities(folder, &database, &file, benchmark, places)?;
+        }
+        if let (Some(first), Some(last)) = (compared.late_records.first(), compared.late_records.last()) {
+            write_records(folder, &database, &file, &catalogue, *first..*last + 1)?;
+        }
+        for key in &compared.notes {
+            if let Some(location) = catalogue.notes.get(key) {
+                database.meta.insert(key.as_slice(), file.read(*location)?).map_err(failed)?;
+            }
+        }
+        mark(folder, &database)?;
+        let mut journal = Journal::open(folder, &loaded.scanned, &catalogue)?;
+        let changed = !compared.late_items.is_empty() || !compared.late_records.is_empty();
+        if changed || !compared.notes.is_empty() {
+            database.database.flush().map_err(failed)?;
+        }
+        journal.commit()?;
+        Ok(Opened { database, journal, catalogue, recovery: Recovery::default() })
+    }
+
+    /// Writes the journal anew, from what either copy has, and then the database if that is damaged.
+    fn write_anew(self, cause: &str, compared: &Compared) -> Result<Opened, CheckpointError> {
+        let folder = self.folder;
+        let mut merging = Merging::new(&self)?;
+        let merged = merging.merge();
+        let Merging { journal, catalogue, restored, lost, .. } = merging;
+        if let Err(error) = merged {
+            // The error that brought us here is the one to report.
+            let _ = fs::remove_file(new_path(folder));
+            return Err(error);
+        }
+        let mut recovery = Recovery { lost, ..Recovery::default() };
+        if !self.loaded.is_intact() {
+            recovery.journal = Some(Restored { cause: cause.to_owned(), ..restored });
+        }
+        let renumbered = recovery.lost.outcomes > 0;
+        let database_is_damaged = compared.database_is_damaged();
+        if database_is_damaged {
+            recovery.database = Some(self.restored_in_database(compared)?);
+        }
+        journal.sync()?;
+        let failed = |error: std::io::Error| CheckpointError::of_io(folder, &error);
+        let kept = (recovery.database.is_some() || recovery.journal.is_some())
+            .then(|| database::new_place(folder))
+            .transpose()?;
+        let path = folder.join(FILE_NAME);
+        if let Some(kept) = kept.as_ref().filter(|_| recovery.journal.is_some() && path.exists()) {
+            fs::copy(&path, kept.join(FILE_NAME)).map_err(failed)?;
+        }
+        fs::rename(new_path(folder), &path).map_err(failed)?;
+        let _ = crate::atomic_file::sync_folder(folder);
+        // From here on the journal alone has everything.
+        let database = match (self.database, &kept) {
+            (Ok(database), _) if !database_is_damaged && !renumbered && recovery.lost.items == 0 => {
+                mark(folder, &database)?;
+                database
+            }
+            (database, kept) => {
+                if let Ok(database) = database {
+                    database.abandon();
+                }
+                if let Some(kept) = kept {
+                    database::set_aside(folder, kept)?;
+                }
+                let database = Database::open(folder)?;
+                Trees { folder, database: &database }.bring_up()?;
+                fill(folder, &database, journal.file(), &catalogue)?;
+                mark(folder, &database)?;
+                database
+            }
+        };
+        if let Some(kept) = kept {
+            // Nothing was moved where the journal was missing and the database is intact.
+            let empty = fs::read_dir(&kept).map_err(failed)?.next().is_none();
+            if empty {
+                fs::remove_dir(&kept).map_err(failed)?;
+            } else {
+                recovery.kept = Some(kept);
+            }
+        }
+        Ok(Opened { database, journal, catalogue, recovery })
+    }
+
+    /// What the database lacked and the journal has.
+    fn restored_in_database(&self, compared: &Compared) -> Result<Restored, CheckpointError> {
+        let catalogue = &self.loaded.catalogue;
+        let mut restored = Restored {
+            cause: match &compared.unreadable {
+                Some(cause) => cause.clone(),
+                None if compared.items.is_empty() && compared.records.is_empty() => "its index".to_owned(),
+                None => "parts of it".to_owned(),
+            },
+            items: compared.items.len() as u64,
+            outcomes: compared.records.len() as u64,
+            ..Restored::default()
+        };
+        for (benchmark, index) in &compared.items {
+            restored.named.items.entry(benchmark.clone()).or_default().push(*index);
+        }
+        for number in &compared.records {
+            if let Some(location) = catalogue.records.get(*number as usize) {
+                let record: Record =
+                    decode(&self.file.read(*location)?).map_err(|error| error.at(self.folder))?;
+                restored.named.outcomes.entry(record.configuration).or_default().push(record.item);
+            }
+        }
+        Ok(restored)
+    }
+}

@@ -1,0 +1,254 @@
+//! What a run without progress waits for. Pure: how things stand is handed in, what is said comes out.
+//!
+//! Every wait of a coordinator that nothing in its own process ends is a [`Wait`]: what it is for, and what a person can
+//! do about it. Waits that end by themselves (pauses between attempts, the grace time of a drain) are not among them.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use lumos_tasks::{Reminder, stall_message};
+
+/// How a run without progress stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Situation {
+    /// Whether there is a connection to the server.
+    pub(super) connected: bool,
+    /// Whether the server gives no answer though there is a connection.
+    pub(super) unanswered: bool,
+    /// What the server refuses at present.
+    pub(super) trouble: Option<String>,
+    /// Whether results are on their way to disk.
+    pub(super) recording: bool,
+    /// Units given out and not settled.
+    pub(super) in_flight: usize,
+    /// Workers that show themselves.
+    pub(super) workers: usize,
+    /// Why they cannot take units.
+    pub(super) refusals: String,
+    /// Result messages on the server.
+    pub(super) results: usize,
+    /// Units of the run that workers hold, and those workers.
+    pub(super) held: usize,
+    pub(super) holders: Vec<String>,
+    /// Results that workers have and cannot send.
+    pub(super) spooled: u64,
+    /// Units on the server that nobody holds.
+    pub(super) queued: usize,
+}
+
+/// What a coordinator waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// The server, before the run begins.
+    Beginning { why: String },
+    /// Another coordinator's claim on the run.
+    Claim { host: String, process: u32 },
+    /// A connection.
+    Connection,
+    /// The server, which is connected and does not answer.
+    Answer,
+    /// The server, which refuses.
+    Server { why: String },
+    /// This machine's disk.
+    Disk,
+    /// The delivery of results that are on the server.
+    Results { count: usize },
+    /// Workers that cannot send what they have.
+    Spooled { count: u64 },
+    /// Workers.
+    Workers { queued: usize },
+    /// Workers that can take the units.
+    Capable { refusals: String },
+    /// Workers that hold units.
+    Held { count: usize, holders: Vec<String> },
+    /// Workers that are there and take nothing.
+    Queued { count: usize, workers: usize },
+    /// Units that are nowhere, to be found missing.
+    Nowhere { count: usize },
+}
+
+impl Wait {
+    /// What a run that stands like this waits for: the first of all causes, since the others follow from it.
+    pub(super) fn of(situation: Situation) -> Self {
+        let Situation { connected, unanswered, trouble, recording, in_flight, workers, refusals, .. } =
+            situation;
+        let Situation { results, held, holders, spooled, queued, .. } = situation;
+        match () {
+            () if !connected => Self::Connection,
+            () if recording => Self::Disk,
+            () if unanswered => Self::Answer,
+            () if let Some(why) = trouble => Self::Server { why },
+            () if results > 0 => Self::Results { count: results },
+            () if workers == 0 => Self::Workers { queued },
+            () if spooled > 0 => Self::Spooled { count: spooled },
+            () if held > 0 => Self::Held { count: held, holders },
+            () if !refusals.is_empty() => Self::Capable { refusals },
+            () if queued > 0 => Self::Queued { count: queued, workers },
+            () => Self::Nowhere { count: in_flight },
+        }
+    }
+
+    /// What to do about it.
+    pub(super) fn hint(&self, address: &str) -> String {
+        match self {
+            Self::Beginning { .. } | Self::Connection => {
+                format!("check that the server runs and can be reached: lumos status --queue {address}")
+            }
+            Self::Claim { host, process } => {
+                format!("if it should not run, stop process {process} on {host}; else wait for it to end")
+            }
+            Self::Answer => {
+                "restart the NATS server if this goes on: after its disk was full version 2.9 may not answer \
+                 until it is started again; nothing recorded is lost"
+                    .to_owned()
+            }
+            Self::Server { .. } => {
+                "free disk space on the server or raise max_file_store in its configuration; \
+                 the run goes on by itself then"
+                    .to_owned()
+            }
+            Self::Disk => "check the disk that holds the run folder: df -h, dmesg".to_owned(),
+            Self::Results { .. } => "nothing, if this goes on: the consumer is created again; \
+                 else restart the server, nothing recorded is lost"
+                .to_owned(),
+            Self::Spooled { .. } => {
+                "look at the log of that worker: the server refuses its results or it cannot reach the server"
+                    .to_owned()
+            }
+            Self::Workers { .. } => format!("start workers: lumos worker --queue {address}"),
+            Self::Capable { .. } => format!(
+                "start a worker that has what is missing, or remove the cause: lumos status --queue {address}"
+            ),
+            Self::Held { .. } => {
+                "look at the logs of these workers; a unit whose worker is stopped goes to another \
+                 worker, and --stall-limit of the worker ends an episode without a reply"
+                    .to_owned()
+            }
+            Self::Queued { .. } => {
+                format!("look at the logs of the workers; lumos status --queue {address} shows what they do")
+            }
+            Self::Nowhere { .. } => "nothing: the units are given out again within a minute".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Beginning { why } => write!(formatter, "the NATS server, to begin the run: {why}"),
+            Self::Claim { host, process } => {
+                write!(formatter, "the claim of another coordinator on this run: process {process} on {host}")
+            }
+            Self::Connection => formatter.write_str("a connection to the NATS server"),
+            Self::Answer => {
+                formatter.write_str("an answer of the NATS server, which is connected and gives none")
+            }
+            Self::Server { why } => write!(formatter, "the NATS server, which refuses: {why}"),
+            Self::Disk => formatter.write_str("results to be written to the run folder"),
+            Self::Results { count } => {
+                write!(formatter, "{count} result messages that are on the NATS server and are not delivered")
+            }
+            Self::Spooled { count } => write!(formatter, "{count} results that workers cannot send"),
+            Self::Workers { queued } => {
+                write!(formatter, "workers: none is connected, {queued} units are queued")
+            }
+            Self::Capable { refusals } => {
+                write!(formatter, "workers that can take the units of this run: {refusals}")
+            }
+            Self::Held { count, holders } => {
+                let more = holders.len().saturating_sub(NAMED);
+                let named = holders.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+                write!(formatter, "{count} units that workers hold: {named}")?;
+                if more > 0 { write!(formatter, " and {more} others") } else { Ok(()) }
+            }
+            Self::Queued { count, workers } => {
+                write!(formatter, "{count} queued units that none of {workers} workers takes")
+            }
+            Self::Nowhere { count } => {
+                write!(
+                    formatter,
+                    "{count} units that are neither queued, nor with a worker, nor among the results"
+                )
+            }
+        }
+    }
+}
+
+/// Workers named in a message.
+const NAMED: usize = 4;
+
+/// Warns of a wait if it is time to.
+pub(super) fn remind(reminder: &mut Reminder, silence: Duration, wait: impl FnOnce() -> Wait, address: &str) {
+    if reminder.is_due(silence) {
+        tracing::warn!("{}", message(&wait(), silence, Timestamp::now(), address));
+    }
+}
+
+/// What is said about a wait that began `silence` before `now`.
+pub(super) fn message(wait: &Wait, silence: Duration, now: Timestamp, address: &str) -> String {
+    let since = SignedDuration::try_from(silence).ok().and_then(|silence| now.checked_sub(silence).ok());
+    let since = since.unwrap_or(now).strftime("%H:%M:%S UTC");
+    stall_message(wait, &wait.hint(address), silence, since)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_wait() -> Vec<Wait> {
+        let going_on = Situation { connected: true, in_flight: 12, workers: 3, ..Situation::default() };
+        let of = |change: fn(&mut Situation)| {
+            let mut situation = going_on.clone();
+            change(&mut situation);
+            Wait::of(situation)
+        };
+        let why = "no NATS server can be reached at nats://host:4222".to_owned();
+        vec![
+            Wait::Beginning { why },
+            Wait::Claim { host: "gpu-1".to_owned(), process: 17 },
+            of(|one| one.connected = false),
+            of(|one| (one.unanswered, one.trouble) = (true, Some("no answer within 10 s".to_owned()))),
+            of(|one| one.trouble = Some("the queue is full".to_owned())),
+            of(|one| one.recording = true),
+            of(|one| one.results = 36),
+            of(|one| one.spooled = 4),
+            of(|one| (one.workers, one.queued) = (0, 12)),
+            of(|one| one.refusals = "no model `plan`".to_owned()),
+            of(|one| (one.held, one.holders) = (5, (1..=6).map(|number| format!("gpu-{number}")).collect())),
+            of(|one| one.queued = 12),
+            of(|_| {}),
+        ]
+    }
+
+    /// Each kind once: a new one has to be added to the list above, or this does not compile.
+    fn kind(wait: &Wait) -> usize {
+        match wait {
+            Wait::Beginning { .. } => 0,
+            Wait::Claim { .. } => 1,
+            Wait::Connection => 2,
+            Wait::Answer => 3,
+            Wait::Server { .. } => 4,
+            Wait::Disk => 5,
+            Wait::Results { .. } => 6,
+            Wait::Spooled { .. } => 7,
+            Wait::Workers { .. } => 8,
+            Wait::Capable { .. } => 9,
+            Wait::Held { .. } => 10,
+            Wait::Queued { .. } => 11,
+            Wait::Nowhere { .. } => 12,
+        }
+    }
+
+    #[test]
+    fn every_wait_says_what_for_since_when_and_what_to_do() {
+        let now = Timestamp::from_second(1_795_000_000).unwrap();
+        let waits = every_wait();
+        assert_eq!(waits.iter().map(kind).collect::<Vec<_>>(), (0..13).collect::<Vec<_>>());
+        let said: Vec<String> = waits
+            .iter()
+            .map(|wait| message(wait, Duration::from_secs(60), now, "nats://host:4222"))
+            .collect();
+        insta::assert_snapshot!(said.join("\n\n"));
+    }
+}

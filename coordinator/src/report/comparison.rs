@@ -1,0 +1,97 @@
+//! Whether a figure may be compared with published ones: only over the published items and under the published
+//! settings. The models are what is compared, so any will do.
+
+use lumos_benchmarks::{Benchmark, Scoring};
+use lumos_tasks::{Behaviour, Configuration, GenerationSettings, Sampling};
+
+use crate::ledger::Ledger;
+use crate::manifest::{DataRecord, Manifest};
+use crate::spec::{ItemChoice, ResolvedSpec};
+use crate::words::thousands;
+
+/// What keeps a configuration's figures under a scoring from being compared with published ones, most important first;
+/// empty where nothing does.
+pub(super) fn obstacles(
+    manifest: &Manifest,
+    configuration: &Configuration,
+    benchmark: &dyn Benchmark,
+    scoring: Scoring,
+    ledger: &Ledger,
+) -> Vec<String> {
+    let data = manifest.data_of(&configuration.benchmark);
+    let mut found = items(&manifest.spec, data, benchmark, ledger);
+    found.extend(settings(configuration, benchmark));
+    if scoring != Scoring::Paper {
+        found.push(format!("{scoring} scoring"));
+    }
+    found
+}
+
+/// What differs from the published items.
+fn items(
+    spec: &ResolvedSpec,
+    data: Option<&DataRecord>,
+    benchmark: &dyn Benchmark,
+    ledger: &Ledger,
+) -> Vec<String> {
+    let official = benchmark.downloads().iter().find(|download| download.file == benchmark.data_file());
+    let (Some(published), Some(official), Some(data)) = (benchmark.published_items(), official, data) else {
+        return vec!["the published items have no known checksum".to_owned()];
+    };
+    let count = published.count();
+    let mut found = Vec::new();
+    if ledger.settled() != count {
+        found.push(format!("{} of {} items", thousands(ledger.settled()), thousands(count)));
+    }
+    if data.sha256.as_str() != official.sha256 {
+        let source = if spec.data.is_none() { "built-in samples" } else { "data with another checksum" };
+        found.push(format!("{source} instead of the published file"));
+    }
+    if data.invalid > 0 {
+        found.push(format!("{} malformed records left out", thousands(data.invalid)));
+    }
+    let others = match spec.items.get(benchmark.name()) {
+        Some(ItemChoice::Chosen(chosen)) => chosen.last() != count.checked_sub(1),
+        Some(ItemChoice::All | ItemChoice::First(_)) | None => false,
+    };
+    if found.is_empty() && others {
+        found.push(format!("not the first {} items", thousands(count)));
+    }
+    found
+}
+
+/// What differs from the published settings.
+fn settings(configuration: &Configuration, benchmark: &dyn Benchmark) -> Vec<String> {
+    let Configuration { behaviour, generation, max_rounds, prompts, tools, .. } = configuration;
+    let mut found = Vec::new();
+    if *behaviour != Behaviour::Paper {
+        found.push(format!("{behaviour} behaviour"));
+    }
+    if let Sampling::Random { temperature, .. } = generation.sampling {
+        found.push(format!("sampling at temperature {temperature}"));
+    }
+    let usual = GenerationSettings::default().max_new_tokens;
+    if generation.max_new_tokens != usual {
+        found.push(format!("replies of at most {} tokens instead of {usual}", generation.max_new_tokens));
+    }
+    let rounds = benchmark.max_rounds(Behaviour::Paper);
+    if *max_rounds != rounds {
+        found.push(format!("at most {max_rounds} rounds instead of {rounds}"));
+    }
+    if *prompts != benchmark.prompts_hash() {
+        found.push("other prompts".to_owned());
+    }
+    for tool in tools {
+        // Exact mathematics gives what WolframAlpha gave, SQLite what MySQL gives (`docs/fidelity.md`).
+        let published = match tool.tool.as_str() {
+            "rank" => "dpr",
+            "wiki" => "live",
+            _ => continue,
+        };
+        let backend = tool.backend.split([':', '#']).next().unwrap_or_default();
+        if backend != published {
+            found.push(format!("{}={backend} instead of {}={published}", tool.tool, tool.tool));
+        }
+    }
+    found
+}

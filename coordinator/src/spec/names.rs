@@ -1,0 +1,96 @@
+//! Lists of benchmarks as people write them: names, patterns (`gsm*`) and `all`.
+
+/// What means every benchmark.
+const ALL: &str = "all";
+
+/// The benchmarks that a list means, each once: names, patterns with `*` and `?`, and `all`, with blanks and commas
+/// between them. Patterns and `all` give the known names in their order; a word that matches none stays as it is.
+///
+/// ```
+/// use lumos_coordinator::spec::expand_names;
+///
+/// let known = ["gsm8k", "svamp", "hotpotqa"];
+/// assert_eq!(expand_names(["svamp, gsm*"], &known), ["svamp", "gsm8k"]);
+/// assert_eq!(expand_names(["all"], &known), known);
+/// ```
+pub fn expand_names<'a>(words: impl IntoIterator<Item = &'a str>, known: &[&str]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let words = words.into_iter().flat_map(|word| word.split(',')).map(str::trim);
+    for word in words.filter(|word| !word.is_empty()) {
+        let meant = |name: &&str| word == ALL || matches(word.as_bytes(), name.as_bytes());
+        let found: Vec<&str> = known.iter().copied().filter(meant).collect();
+        let found = if found.is_empty() { vec![word] } else { found };
+        for name in found {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+    }
+    names
+}
+
+/// Whether a pattern matches a whole name: `*` matches any characters, `?` any one. Takes time in proportion to the
+/// product of their lengths at most: of several `*` only the last one is tried again.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at, mut position) = (0, 0);
+    let mut star = None;
+    while position < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, position));
+                at += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == name[position] => {
+                at += 1;
+                position += 1;
+            }
+            _ => match star {
+                Some((stood, from)) => {
+                    star = Some((stood, from + 1));
+                    (at, position) = (stood + 1, from + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [&str; 4] = ["gsm8k", "svamp", "hotpotqa", "strategyqa"];
+
+    fn expand(text: &str) -> Vec<String> {
+        expand_names([text], &KNOWN)
+    }
+
+    #[test]
+    fn lists_hold_names_patterns_and_all() {
+        assert_eq!(expand("gsm8k, svamp"), ["gsm8k", "svamp"]);
+        assert_eq!(expand(" gsm* "), ["gsm8k"]);
+        assert_eq!(expand("*qa"), ["hotpotqa", "strategyqa"]);
+        assert_eq!(expand("all"), KNOWN);
+        assert_eq!(expand("svamp,*,gsm8k"), ["svamp", "gsm8k", "hotpotqa", "strategyqa"]);
+        assert_eq!(expand("gsm9*,,nothing"), ["gsm9*", "nothing"]);
+        assert!(expand(" , ").is_empty());
+    }
+
+    #[test]
+    fn patterns_match_whole_names() {
+        let cases = [
+            ("gsm8k", "gsm8k", true),
+            ("gsm", "gsm8k", false),
+            ("g*k", "gsm8k", true),
+            ("g?m8k", "gsm8k", true),
+            ("*a*b*c", "xaxbxbxc", true),
+            ("*a*b*c", "xaxbxbx", false),
+            ("?", "", false),
+            ("**", "", true),
+        ];
+        for (pattern, name, matched) in cases {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), matched, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Files of recorded cases, read and replayed.
+#![no_main]
+
+use std::path::Path;
+
+use libfuzzer_sys::fuzz_target;
+use lumos_benchmarks::replay::Recorded;
+
+fuzz_target!(|line: &[u8]| {
+    let Ok(value) = serde_json::from_slice(line) else { return };
+    // Data beside the cases is not part of the input.
+    if let Ok(recorded) = Recorded::of(value, Path::new("/nonexistent"), 1) {
+        let _ = recorded.replay();
+    }
+});

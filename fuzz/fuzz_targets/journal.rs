@@ -1,0 +1,28 @@
+//! The journal of a checkpoint, as a reader opens it: intact, or put together from what is left of it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use lumos_coordinator::CheckpointReader;
+use lumos_coordinator::fuzzing::journal_checksums;
+use lumos_fuzz::allow_caught_panics_of_dependencies;
+
+fuzz_target!(init: allow_caught_panics_of_dependencies(), |input: (bool, &[u8])| {
+    let (has_valid_checksums, bytes) = input;
+    let mut journal = bytes.to_vec();
+    if has_valid_checksums {
+        journal_checksums(&mut journal);
+    }
+    let run = tempfile::tempdir().expect("a temporary folder");
+    let folder = run.path().join("checkpoint");
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("journal"), journal).expect("room for the file");
+    let Ok(reader) = CheckpointReader::open(&folder) else { return };
+    let _ = (reader.plan(), reader.seconds(), reader.computing(), reader.workers());
+    for record in reader.records().flatten() {
+        let _ = (reader.status(&record.unit), reader.records_of(&record.unit));
+    }
+    for benchmark in ["gsm8k", "svamp"] {
+        let items = reader.items(benchmark).filter(Result::is_ok).count();
+        assert!(items <= reader.item_ids(benchmark).count());
+    }
+});

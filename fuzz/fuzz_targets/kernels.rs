@@ -1,0 +1,20 @@
+//! Vector kernels against the scalar ones, on any bits.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use lumos_engine::fuzzing::{Product, kernels};
+
+fuzz_target!(|input: (u8, u8, u8, u8, &[u8])| {
+    let (rows, inputs, outputs, format, bits) = input;
+    if bits.is_empty() {
+        return;
+    }
+    kernels(&Product {
+        rows: 1 + usize::from(rows) % 40,
+        // In block formats so many blocks of 256.
+        inputs: if format % 6 < 3 { 1 + 3 * usize::from(inputs) } else { 1 + usize::from(inputs) % 3 },
+        outputs: 1 + usize::from(outputs) % 70,
+        format,
+        bits,
+    });
+});

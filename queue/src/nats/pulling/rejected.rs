@@ -1,0 +1,90 @@
+//! Messages that no claimer is to see, handed to whoever keeps them.
+
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use bytes::Bytes;
+
+use crate::nats::lease::NatsLease;
+use crate::{LeaseControl, QueueError};
+
+/// A message that is not one of this queue: of another protocol, damaged, or not decodable. It stays on the server until
+/// it is [taken out](Rejected::take_out); dropping it gives it back.
+pub struct Rejected {
+    id: String,
+    why: String,
+    headers: Vec<(String, String)>,
+    body: Bytes,
+    lease: Option<NatsLease>,
+}
+
+impl Rejected {
+    pub(super) fn new(
+        id: &str,
+        why: &str,
+        headers: Option<&HeaderMap>,
+        body: Bytes,
+        lease: NatsLease,
+    ) -> Self {
+        let headers = headers.into_iter().flat_map(HeaderMap::iter).flat_map(|(name, values)| {
+            values.iter().map(|value| (name.to_string(), value.as_str().to_owned()))
+        });
+        Self { id: id.to_owned(), why: why.to_owned(), headers: headers.collect(), body, lease: Some(lease) }
+    }
+
+    /// The message's id: the last part of its subject.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Why it is rejected.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+
+    /// Its headers: name and value.
+    pub fn headers(&self) -> &[(String, String)] {
+        &self.headers
+    }
+
+    /// Its body, as it came.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Takes the message off the server.
+    ///
+    /// # Errors
+    /// [`QueueError::LeaseLost`] if it took too long and the message comes again; if the server cannot be reached.
+    pub async fn take_out(mut self) -> Result<(), QueueError> {
+        match self.lease.take() {
+            Some(lease) => lease.bury().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves the message on the server for so long.
+    pub fn leave(mut self, delay: Duration) {
+        if let Some(lease) = self.lease.take() {
+            lease.give_back_after(delay);
+        }
+    }
+}
+
+impl Drop for Rejected {
+    fn drop(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.release();
+        }
+    }
+}
+
+impl std::fmt::Debug for Rejected {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Rejected")
+            .field("id", &self.id)
+            .field("why", &self.why)
+            .finish_non_exhaustive()
+    }
+}

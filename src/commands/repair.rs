@@ -1,0 +1,52 @@
+//! `lumos repair`: checks both copies of a run's checkpoint, and of its judges', and restores what one of them has.
+
+use std::path::{Path, PathBuf};
+
+use lumos_coordinator::checkpoint::Recovery;
+use lumos_coordinator::{Checkpoint, judge};
+
+use crate::cli::RepairArgs;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::session;
+
+pub(crate) async fn run(arguments: &RepairArgs) -> Outcome {
+    let run = &arguments.runs.folder(&arguments.run)?;
+    if !run.join("checkpoint").is_dir() {
+        return Err(
+            Failure::input(format!("no checkpoint in {}", run.display())).hint("list the runs: lumos ls")
+        );
+    }
+    let mut folders: Vec<PathBuf> = vec![run.clone()];
+    folders.extend(judge::pass_folders(run)?);
+    let mut exit = Exit::Complete;
+    for folder in &folders {
+        // Opening it to be written compares both copies and restores; the log says what, and how much.
+        let checkpoint = session::open(folder, Checkpoint::open).await?;
+        println!(
+            "{}: {}; {} items, {} units settled",
+            folder.display(),
+            verdict(checkpoint.recovery()),
+            checkpoint.item_count(),
+            checkpoint.settled()
+        );
+        if checkpoint.recovery().has_lost() {
+            say_what_is_next(run);
+            exit = Exit::Outstanding;
+        }
+        tokio::task::spawn_blocking(move || checkpoint.close()).await??;
+    }
+    lumos_coordinator::remove_left_behind(run)?;
+    Ok(exit)
+}
+
+fn verdict(recovery: &Recovery) -> &'static str {
+    match (recovery.is_empty(), recovery.has_lost()) {
+        (true, _) => "both copies of the checkpoint are intact",
+        (false, false) => "repaired, nothing is lost",
+        (false, true) => "repaired, except for what both copies lost",
+    }
+}
+
+fn say_what_is_next(run: &Path) {
+    eprintln!("hint: `lumos resume {}` runs again what is lost", run.display());
+}

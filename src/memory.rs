@@ -1,0 +1,94 @@
+//! Memory that cannot be had ends the process with a message and exit code 1.
+//!
+//! Without this a failed allocation aborts the process (SIGABRT), which says neither what to do nor that everything
+//! recorded is safe.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::io::Write;
+
+use mimalloc::MiMalloc;
+
+use crate::exit::Exit;
+
+/// A request as large as this is a mistake in some input, not a lack of memory; whoever asks may handle that.
+const ABSURD: usize = 1 << 44;
+
+/// mimalloc: a coordinator makes and drops many small values for every item, for which the system's allocator takes three
+/// times as long.
+pub(crate) struct Allocator;
+
+// SAFETY: every call goes to mimalloc as it is; a null pointer is returned as it is, or the process ends.
+unsafe impl GlobalAlloc for Allocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are those that mimalloc asks for.
+        checked(unsafe { MiMalloc.alloc(layout) }, layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        checked(unsafe { MiMalloc.alloc_zeroed(layout) }, layout.size())
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: as above.
+        checked(unsafe { MiMalloc.realloc(block, layout, size) }, size)
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { MiMalloc.dealloc(block, layout) };
+    }
+}
+
+/// Ends the process in the same way where a thread cannot be started, over which tokio and the standard library panic.
+pub(crate) fn watch_threads() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let said = panic.payload_as_str().unwrap_or_default();
+        if said.contains("spawn") && said.contains("thread") {
+            end(format_args!(
+                "error: not enough memory or threads: {said}\nhint: what was recorded is safe; raise the memory limit \
+                 (`ulimit -v unlimited`) or the thread limit (`ulimit -u`), or the container's, and start the same \
+                 command again\n"
+            ));
+        }
+        usual(panic);
+    }));
+}
+
+#[inline]
+fn checked(block: *mut u8, size: usize) -> *mut u8 {
+    if block.is_null() && size < ABSURD {
+        exhausted(size);
+    }
+    block
+}
+
+/// Writes the message without allocating, and ends the process at once: destructors would want memory too.
+#[cold]
+fn exhausted(size: usize) -> ! {
+    end(format_args!(
+        "error: out of memory: {size} bytes cannot be had\nhint: what was recorded is safe; raise the memory limit \
+         (`ulimit -v unlimited`, or the container's) and start the same command again\n"
+    ))
+}
+
+fn end(message: std::fmt::Arguments<'_>) -> ! {
+    let mut text = [0u8; 512];
+    let mut rest = &mut text[..];
+    // What does not fit is left out.
+    let _ = rest.write_fmt(message);
+    let left = rest.len();
+    let length = text.len() - left;
+    #[cfg(unix)]
+    // SAFETY: the buffer has at least `length` bytes, and `_exit` does not return.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), length);
+        libc::_exit(Exit::Fault as libc::c_int)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = std::io::stderr().write_all(&text[..length]);
+        std::process::exit(Exit::Fault as i32)
+    }
+}

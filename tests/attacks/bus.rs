@@ -1,0 +1,193 @@
+//! What others write on the queue: malformed, huge and countless notices of workers; and a server whose room is all taken.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lumos_queue::nats::{Access, Connecting, Layout, Server};
+use lumos_tasks::fleet::{HeldLease, PROTOCOL, WorkerNotice};
+use lumos_tasks::{ContentHash, RunToken};
+use tokio::runtime::Runtime;
+
+use crate::fleet::{Fleet, Process};
+use crate::nats::{NatsServer, program, programs};
+use crate::record::{Ended, MOST_MEMORY, is_full, line, peak_memory, watched};
+use crate::support::lumos;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A run whose workers need nothing.
+const RUN: [&str; 6] = ["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "4"];
+
+fn status(nats: &NatsServer) -> Ended {
+    watched(lumos().args(["status", "--queue", &nats.url()]))
+}
+
+fn until(process: &mut Process, said: &str) {
+    let began = Instant::now();
+    while !process.said().contains(said) {
+        assert!(process.ended().is_none(), "it ended:\n{}", process.said());
+        assert!(began.elapsed() < PATIENCE, "`{said}` is not said:\n{}", process.said());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn watching(nats: &NatsServer, folder: &Path) -> Process {
+    let mut command = lumos();
+    command.args(["watch", "--interval", "0.1", "--queue", &nats.url()]);
+    Process::start(&mut command, &folder.join("watch.log"))
+}
+
+fn notice(name: &str) -> WorkerNotice {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    WorkerNotice {
+        protocol: PROTOCOL,
+        name: name.to_owned(),
+        host: "host".to_owned(),
+        written_ms: i64::try_from(since.as_millis()).unwrap(),
+        ..WorkerNotice::default()
+    }
+}
+
+fn json(notice: &WorkerNotice) -> Vec<u8> {
+    serde_json::to_vec(notice).unwrap()
+}
+
+/// Sets a server up and writes into the bucket of the workers.
+fn write(runtime: &Runtime, nats: &NatsServer, entries: impl IntoIterator<Item = (String, Vec<u8>)>) {
+    runtime.block_on(async {
+        let layout = Layout { protocol: PROTOCOL, ..Layout::default() };
+        let connecting = Connecting { name: "test".to_owned(), patience: Some(PATIENCE), layout };
+        let server = Server::connect(&Access::new(&nats.url()).unwrap(), connecting).await.unwrap();
+        server.ensure().await.unwrap();
+        let plain = async_nats::connect(nats.url()).await.unwrap();
+        for (key, value) in entries {
+            plain.request(format!("$KV.lumos-2-workers.{key}"), value.into()).await.unwrap();
+        }
+        server.close().await;
+    });
+}
+
+/// A run with a worker, to its end; the most memory of its coordinator, in MiB.
+fn run_beside(nats: &NatsServer, folder: &Path) -> u64 {
+    let fleet = Fleet::new(folder, &nats.url());
+    let _worker = fleet.worker(&["--places", "4"]);
+    let mut coordinator = fleet.coordinator("beside", &RUN);
+    let mut peak = 0;
+    let began = Instant::now();
+    let ended = loop {
+        peak = peak.max(peak_memory(coordinator.id()).unwrap_or(0));
+        if let Some(ended) = coordinator.ended() {
+            break ended;
+        }
+        assert!(began.elapsed() < PATIENCE, "{}", coordinator.said());
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(ended.code(), Some(0), "{}", coordinator.said());
+    peak
+}
+
+/// What a worker may write by the permissions that we ship: anything below its bucket.
+#[test]
+fn v06_a_hostile_writer_of_a_bucket_hides_nothing_and_stops_nobody() {
+    let runtime = Runtime::new().unwrap();
+    for program in programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let nats = NatsServer::with_jetstream(&program);
+        let mut extreme = notice("extreme");
+        extreme.holdings.places = u32::MAX;
+        (extreme.in_use, extreme.finished, extreme.spooled) = (u32::MAX, u64::MAX, u64::MAX);
+        (extreme.started_ms, extreme.written_ms) = (i64::MIN, i64::MIN);
+        extreme.refusals = vec!["\u{1b}[2J\u{1b}]0;owned\u{7}".to_owned()];
+        let written: Vec<(String, Vec<u8>)> = vec![
+            ("w\u{f6}rker".to_owned(), json(&notice("w\u{f6}rker"))),
+            ("a!b".to_owned(), b"{".to_vec()),
+            ("\u{1b}[2J".to_owned(), Vec::new()),
+            ("k".repeat(900), json(&notice("long"))),
+            ("deep".to_owned(), "[".repeat(100_000).into_bytes()),
+            ("binary".to_owned(), vec![0xff; 5000]),
+            ("quoted".to_owned(), b"{\"protocol\": \"\\u001b[2J\"}".to_vec()),
+            ("other".to_owned(), json(&notice("somebody-else"))),
+            ("extreme".to_owned(), json(&extreme)),
+            ("honest".to_owned(), json(&notice("honest"))),
+        ];
+        let count = written.len() - 1;
+        write(&runtime, &nats, written);
+        let Ended { stdout, stderr, .. } = status(&nats).with(0);
+        assert!(stdout.contains("honest") && stdout.contains("extreme"), "{stdout}");
+        assert!(!stdout.contains("somebody-else") && !stdout.contains('\u{1b}'), "{stdout}");
+        for part in ["ignoring malformed keys", "ignoring a malformed notice", "stored under another name"] {
+            assert!(stderr.contains(part), "{part}: {stderr}");
+        }
+        assert!(!stderr.contains('\u{1b}'), "{stderr:?}");
+        let mut watch = watching(&nats, folder.path());
+        until(&mut watch, "honest");
+        run_beside(&nats, folder.path());
+        assert!(watch.ended().is_none(), "{}", watch.said());
+        line(
+            "V6",
+            &format!("{count} bad keys and notices in the workers' bucket"),
+            "skipped with warnings; `status` and `watch` show the others, a run beside them completes",
+        );
+    }
+}
+
+/// Notices as large as the server takes messages, of what takes most memory once it is read.
+#[test]
+fn v06_huge_notices_are_read_within_bounds() {
+    let Some(nats) = NatsServer::start() else { return };
+    let runtime = Runtime::new().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunToken::of(&ContentHash::of_bytes(b"run"));
+    let lease = HeldLease { run, message: String::new(), token: String::new() };
+    let count = if is_full() { 300 } else { 80 };
+    let notices = (0..count).map(|number| {
+        // Sorted behind the honest one.
+        let mut one = notice(&format!("z{number}"));
+        match number % 3 {
+            0 => one.refusals = vec![String::new(); 330_000],
+            1 => one.held = vec![lease.clone(); 20_000],
+            _ => one.holdings.tools = vec![String::new(); 330_000],
+        }
+        (one.name.clone(), json(&one))
+    });
+    let notices: Vec<_> =
+        std::iter::once(("honest".to_owned(), json(&notice("honest")))).chain(notices).collect();
+    let bytes: usize = notices.iter().map(|(_, value)| value.len()).sum();
+    write(&runtime, &nats, notices);
+    let Ended { stdout, stderr, peak, .. } = status(&nats).with(0);
+    assert!(stdout.contains("honest"), "{stdout}");
+    assert!(stderr.contains("the values are too large to be read"), "{stderr}");
+    let of_coordinator = run_beside(&nats, folder.path());
+    assert!(of_coordinator < MOST_MEMORY, "{of_coordinator} MiB");
+    line(
+        "V6",
+        &format!("{count} notices of workers with {} MiB in all", bytes >> 20),
+        &format!(
+            "`status` reads 64 MiB of them and warns, with {peak} MiB; a coordinator has {of_coordinator} MiB"
+        ),
+    );
+}
+
+#[test]
+fn v13_a_store_of_exactly_twenty_gibibytes() {
+    let Some(program) = program() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let nats = NatsServer::configured(&program, "jetstream { max_file_store: 21474836480 }");
+    let peak = run_beside(&nats, folder.path());
+    line(
+        "V13",
+        "a run on a NATS server with room for exactly 20 GiB",
+        &format!("completes; coordinator {peak} MiB"),
+    );
+    let small = NatsServer::configured(&program, "jetstream { max_file_store: 104857600 }");
+    let mut command = lumos();
+    command.args(["run", "--name", "small", "--queue", &small.url()]).args(RUN);
+    let ended = watched(command.args(["--output-path", folder.path().to_str().unwrap()])).with(2);
+    for part in ["has no room for stream", "at least 64 MiB", "max_file_store"] {
+        assert!(ended.stderr.contains(part), "{part}: {}", ended.stderr);
+    }
+    line(
+        "V13",
+        "a run on a NATS server with room for 100 MiB",
+        "refused, with what is needed and what is reserved",
+    );
+}

@@ -1,0 +1,40 @@
+//! The attacks of docs/security.md, each run end to end on the program.
+//!
+//! Every test prints a line for each attack: its row in the table, what was tried, what happened, and the most memory that
+//! the attacked process had (`VmHWM`). `just attacks` runs them on the release build, in full; `LUMOS_PROGRAM` names another
+//! program, and `LUMOS_ATTACKS=full` asks for the long form of those that have a short one.
+
+#![cfg(target_os = "linux")]
+
+mod bus;
+#[path = "../fleet/certificates.rs"]
+mod certificates;
+mod files;
+#[allow(dead_code, reason = "shared with the tests of fleets, which use more of it")]
+#[path = "../fleet/fleet.rs"]
+mod fleet;
+mod http;
+#[path = "../../worker/tests/sql/mariadb.rs"]
+mod mariadb;
+#[path = "../it/model_server.rs"]
+#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
+mod model_server;
+#[path = "../../queue/tests/support/nats_server.rs"]
+mod nats;
+mod record;
+#[path = "../../worker/tests/sql/rogue_server.rs"]
+mod rogue_server;
+mod secrets;
+#[path = "../it/serving.rs"]
+#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
+mod serving;
+mod sql;
+mod sql_agent;
+#[path = "../../worker/tests/sql/statements.rs"]
+mod statements;
+#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
+#[path = "../it/support.rs"]
+mod support;
+mod tls;
+
+use support as program;

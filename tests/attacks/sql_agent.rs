@@ -1,0 +1,109 @@
+//! An agent that sends a model's statements to the database of a run, one after another, and notes what each gave and how
+//! long it took: a model server whose replies are the statements.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::model_server::Server;
+use crate::support::lumos;
+
+/// Statements of an item: one fewer than it has turns, so that the result of each is seen.
+const OF_AN_ITEM: usize = 9;
+/// What stands in a planner's prompt before what a turn gave.
+const RESULT: &str = "The executed result for Subgoal ";
+
+/// What came of a statement.
+#[derive(Debug, Clone)]
+pub(crate) struct Tried {
+    pub(crate) statement: String,
+    /// When it was given to the program.
+    sent: Instant,
+    /// From then to the next request of the program, which holds what came of it.
+    pub(crate) took: Option<Duration>,
+    /// What the model is told.
+    pub(crate) observation: String,
+}
+
+impl Tried {
+    /// The end of the statement, where long ones differ.
+    pub(crate) fn shown(&self) -> String {
+        let left_out = self.statement.chars().count().saturating_sub(120);
+        self.statement.chars().skip(left_out).collect()
+    }
+
+    pub(crate) fn is_refused(&self) -> bool {
+        self.observation.contains("Error executing query: ") || self.observation.contains(" = Error: ")
+    }
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<String>,
+    of_this_item: usize,
+    tried: Vec<Tried>,
+}
+
+/// The agent and its server.
+pub(crate) struct SqlAgent {
+    server: Server,
+    state: Arc<Mutex<State>>,
+    items: usize,
+}
+
+impl SqlAgent {
+    /// An agent that sends these statements.
+    pub(crate) fn sending(statements: impl IntoIterator<Item = String>) -> Self {
+        let waiting: VecDeque<String> = statements.into_iter().collect();
+        let items = waiting.len().div_ceil(OF_AN_ITEM);
+        let state = Arc::new(Mutex::new(State { waiting, ..State::default() }));
+        let shared = Arc::clone(&state);
+        let server =
+            Server::start_listing(Some(&["agent"]), move |_, body| Ok(shared.lock().unwrap().reply(body)));
+        Self { server, state, items }
+    }
+
+    /// A run of as many sample items as the statements need, one at a time.
+    pub(crate) fn command(&self, folder: &Path, name: &str) -> Command {
+        let mut command = lumos();
+        command.args(["run", "--tasks", "intercode_sql", "--formulation", "iterative", "--places", "1"]);
+        command.args(["--model", &format!("openai:agent@{}", self.server.url), "--retry-on-error", "0"]);
+        command.args(["--limit", &self.items.to_string(), "--name", name]);
+        command.args(["--output-path", folder.to_str().unwrap()]);
+        command
+    }
+
+    /// What came of the statements so far.
+    pub(crate) fn tried(&self) -> Vec<Tried> {
+        self.state.lock().unwrap().tried.clone()
+    }
+}
+
+impl State {
+    fn reply(&mut self, body: &Value) -> String {
+        let prompt = body["prompt"].as_str().unwrap();
+        if prompt.contains("Subgoal to be grounded") {
+            let statement = self.waiting.pop_front().expect("a statement for each subgoal");
+            self.of_this_item += 1;
+            let reply = format!("R1 = ExecuteSQL({statement})");
+            let tried = Tried { statement, sent: Instant::now(), took: None, observation: String::new() };
+            self.tried.push(tried);
+            return reply;
+        }
+        match (prompt.rfind(RESULT), self.tried.last_mut()) {
+            (Some(at), Some(last)) if last.took.is_none() => {
+                last.took = Some(last.sent.elapsed());
+                last.observation = prompt[at..].to_owned();
+            }
+            _ => self.of_this_item = 0,
+        }
+        if self.of_this_item == OF_AN_ITEM || self.waiting.is_empty() {
+            return "Yes, I will stop planning.".to_owned();
+        }
+        "Subgoal: Ask the database.".to_owned()
+    }
+}

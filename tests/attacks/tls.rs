@@ -1,0 +1,95 @@
+//! Logins to a database server over TLS: with the authority that signed its certificate, and with none that did.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::certificates::certificates;
+use crate::mariadb::{PASSWORD, Server};
+use crate::record::line;
+use crate::sql_agent::SqlAgent;
+use crate::support::{expect, lumos, text};
+
+/// A folder with an authority's certificate and a server's; `None`, and a line that says so, without openssl.
+fn authority() -> Option<tempfile::TempDir> {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    if certificates(folder.path()) {
+        return Some(folder);
+    }
+    lumos_capabilities::skip(lumos_capabilities::Capability::OpenSsl, "openssl is not installed");
+    None
+}
+
+fn file(folder: &Path, name: &str) -> String {
+    folder.join(name).display().to_string()
+}
+
+/// Runs an item on a server; the exit code and what is said of it.
+fn run(folder: &Path, name: &str, url: &str, settings: &[(&str, &str)]) -> (i32, String) {
+    let agent = SqlAgent::sending(["SELECT COUNT(*) FROM author".to_owned()]);
+    let mut command = agent.command(folder, name);
+    command.args(["--tool", "sql=mysql"]).env("LUMOS_SQL_URL", url).envs(settings.iter().copied());
+    let (code, stdout, stderr) = text(&command.output().unwrap());
+    let (shown, _) = expect(0, &["show", folder.join(name).to_str().unwrap(), "0"]);
+    let said = format!("{shown}\n{stdout}\n{stderr}\n{:?}", agent.tried());
+    assert!(!said.contains(PASSWORD), "{said}");
+    (code, said)
+}
+
+#[test]
+fn v01_tls_to_a_database_server() {
+    let (Some(own), Some(other)) = (authority(), authority()) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    // Whoever does not encrypt is refused by the server itself.
+    let arguments = [
+        format!("--ssl-cert={}", file(own.path(), "certificate.pem")),
+        format!("--ssl-key={}", file(own.path(), "key.pem")),
+        "--require-secure-transport=ON".to_owned(),
+    ];
+    let Some(server) = Server::with_arguments(&arguments) else { return };
+    let url = server.url();
+    let (ca, wrong) = (file(own.path(), "ca.pem"), file(other.path(), "ca.pem"));
+    let with = |tls: &'static str, ca: &str| {
+        vec![("LUMOS_SQL_TLS", tls.to_owned()), ("LUMOS_SQL_CA", ca.to_owned())]
+    };
+    let mut import = lumos();
+    import.args(["data", "import-sql", "samples", "--to", "mysql"]).env("LUMOS_SQL_URL", &url);
+    let (code, stdout, stderr) = text(&import.envs(with("verify-identity", &ca)).output().unwrap());
+    assert_eq!(code, 0, "{stdout}\n{stderr}");
+    let attempt = |name: &str, host: &str, settings: Vec<(&str, String)>| {
+        let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        run(folder.path(), name, &server.url_at(host), &settings)
+    };
+    // The certificate names 127.0.0.1 and localhost. 0.0.0.0 is this machine too, but neither loopback nor in it.
+    for (name, host, settings) in [
+        ("identity", "127.0.0.1", with("verify-identity", &ca)),
+        ("name", "localhost", with("verify-identity", &ca)),
+        ("authority", "0.0.0.0", with("verify-ca", &ca)),
+    ] {
+        let (code, said) = attempt(name, host, settings);
+        assert_eq!(code, 0, "{name}: {said}");
+        assert!(said.contains("(6,)"), "{name}: {said}");
+    }
+    for (name, host, settings, why) in [
+        ("wrong-ca", "127.0.0.1", with("verify-identity", &wrong), "certificate"),
+        ("wrong-ca-only", "127.0.0.1", with("verify-ca", &wrong), "certificate"),
+        ("other-name", "0.0.0.0", with("verify-identity", &ca), "certificate"),
+        ("default", "0.0.0.0", vec![("LUMOS_SQL_CA", ca.clone())], "certificate"),
+        ("plain", "127.0.0.1", Vec::new(), "access denied"),
+    ] {
+        let (code, said) = attempt(name, host, settings);
+        assert_eq!(code, 5, "{name}: {said}");
+        assert!(said.to_lowercase().contains(why), "{name}: {said}");
+    }
+    // A server off loopback that has no TLS to offer gets neither name nor password.
+    drop(server);
+    let Some(plain) = Server::with_arguments(&["--skip-ssl".to_owned()]) else { return };
+    let (code, said) = run(folder.path(), "off-loopback", &plain.url_at("0.0.0.0"), &[]);
+    assert_eq!(code, 5, "{said}");
+    assert!(said.contains("does not support TLS"), "{said}");
+    line(
+        "V1",
+        "logins to MariaDB over TLS: 3 with the authority, 4 with another or another name, 2 without TLS",
+        "3 succeed, 6 are refused",
+    );
+}

@@ -1,0 +1,157 @@
+//! A coordinator or a worker: a process that is started again whenever it ends, as a service manager does.
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::fleet::Process;
+
+/// Seconds until a process that ended is started again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Within how long a process ends that was asked to (its grace time is 5 s).
+const ENDS: Duration = Duration::from_secs(30);
+
+pub(crate) struct Actor {
+    pub(crate) name: String,
+    pub(crate) process: Option<Process>,
+    log: PathBuf,
+    /// Bytes of the log that belong to earlier processes.
+    earlier: u64,
+    /// Bytes of the log whose events are counted.
+    read: u64,
+    /// Faults that keep it from being started.
+    pub(crate) held: u32,
+    /// The most bytes it may map.
+    pub(crate) limit: Option<u64>,
+    /// When it was asked to end.
+    asked: Option<Instant>,
+    due: Instant,
+    /// It has ended with exit code 0: its run is complete.
+    pub(crate) done: Option<Instant>,
+    /// Units, each as often as it was reported recorded, with the time.
+    pub(crate) settled: Vec<(Instant, String)>,
+    /// How its processes ended that ended by themselves.
+    pub(crate) exits: Vec<String>,
+    /// What none of them may do.
+    pub(crate) problems: Vec<String>,
+}
+
+impl Actor {
+    pub(crate) fn new(name: &str, folder: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            process: None,
+            log: folder.join(format!("{name}.log")),
+            earlier: 0,
+            read: 0,
+            held: 0,
+            limit: None,
+            asked: None,
+            due: Instant::now(),
+            done: None,
+            settled: Vec::new(),
+            exits: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_coordinator(&self) -> bool {
+        !self.name.starts_with("worker")
+    }
+
+    /// Notices an end, and starts the process if it is not running and nothing keeps it from running.
+    pub(crate) fn supervise(&mut self, command: impl FnOnce(&Self) -> Command) {
+        self.count();
+        if let Some(status) = self.process.as_mut().and_then(Process::ended) {
+            self.process = None;
+            self.count();
+            self.ended(status);
+        }
+        if self.process.is_none() && self.held == 0 && self.done.is_none() && Instant::now() >= self.due {
+            self.earlier = fs::metadata(&self.log).map_or(0, |file| file.len());
+            let mut command = command(self);
+            self.process = Some(Process::start(&mut command, &self.log));
+        }
+    }
+
+    fn ended(&mut self, status: ExitStatus) {
+        self.due = Instant::now() + AGAIN;
+        let said = self.said_since(self.earlier);
+        let reason = said.lines().rev().find(|line| line.starts_with("error")).unwrap_or_default();
+        let (code, signal) = (status.code(), status.signal());
+        let how = code
+            .map_or_else(|| format!("signal {}", signal.unwrap_or(0)), |code| format!("exit code {code}"));
+        self.exits.push(format!("{how} {reason}").trim_end().to_owned());
+        let asked = self.asked.take();
+        if said.contains("panicked at") {
+            self.problems.push(format!("{} panicked", self.name));
+        }
+        match code {
+            Some(0) if self.is_coordinator() => self.done = Some(Instant::now()),
+            Some(0 | 130) if asked.is_some() => {}
+            Some(code) if code != 0 && !reason.is_empty() => {}
+            // 5: items are outstanding or faulted, which the table of the run says.
+            Some(5) => {}
+            None if self.limit.is_some() => {}
+            _ => self.problems.push(format!("{} ended with {how} and without a stated reason", self.name)),
+        }
+        if let Some(asked) = asked.filter(|asked| asked.elapsed() > ENDS) {
+            self.problems.push(format!("{} took {:.0} s to end", self.name, asked.elapsed().as_secs_f64()));
+        }
+    }
+
+    pub(crate) fn signal(&self, name: &str) -> bool {
+        self.process.as_ref().inspect(|process| process.signal(name)).is_some()
+    }
+
+    /// Asks it to end.
+    pub(crate) fn stop(&mut self) -> bool {
+        self.asked = self.process.is_some().then(Instant::now);
+        self.signal("-TERM")
+    }
+
+    pub(crate) fn kill(&mut self) -> bool {
+        self.due = Instant::now();
+        self.asked = None;
+        let killed = self.process.take().map(|mut process| process.kill()).is_some();
+        self.count();
+        killed
+    }
+
+    /// Bytes it has written so far.
+    pub(crate) fn written(&self) -> u64 {
+        fs::metadata(&self.log).map_or(0, |file| file.len())
+    }
+
+    /// What it has written from some byte on.
+    pub(crate) fn said_since(&self, byte: u64) -> String {
+        let mut said = Vec::new();
+        let read = fs::File::open(&self.log).and_then(|mut file| {
+            file.seek(SeekFrom::Start(byte))?;
+            file.read_to_end(&mut said)
+        });
+        let _ = read;
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    /// Counts the events that were written since.
+    fn count(&mut self) {
+        if !self.is_coordinator() || self.written() == self.read {
+            return;
+        }
+        let said = self.said_since(self.read);
+        let Some(end) = said.rfind('\n') else { return };
+        for line in said[..end].lines().filter(|line| line.starts_with("{\"event\":\"settled\"")) {
+            let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
+            let unit = event["unit"].as_str().unwrap_or_default().to_owned();
+            self.settled.push((Instant::now(), unit));
+        }
+        self.read += end as u64 + 1;
+    }
+}

@@ -1,0 +1,194 @@
+//! The fault campaign: a mixed run of all seven benchmarks, over and over, while processes die and freeze, networks
+//! fail, disks fill, streams vanish, files are damaged, memory runs out and clocks jump. After each round every
+//! sample, result and unit is compared with the undisturbed run.
+//!
+//! `just campaign --rounds 200 --seed 1` runs the long form, `just campaign --seed 1 --round 17` one round again. A
+//! short form with a fixed seed runs with the other tests.
+//!
+//! A round ([`round`]) has two coordinators (`worlds`: all benchmarks under scripted agents, SQL on a real MariaDB, in
+//! some rounds shop and pages in a real browser; `engine`: the shipped agent in two formulations) and two workers over
+//! a real nats-server, of one generation in even rounds and of another in odd ones. Its faults are drawn from the
+//! seed ([`schedule`]), injected by [`inject`] into what takes part ([`stage`]), whose processes are started again
+//! whenever they end ([`actor`]). [`report`] puts the rounds together.
+
+mod actor;
+mod compare;
+#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
+#[path = "../it/disk.rs"]
+mod disk;
+#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
+#[path = "../fleet/fleet.rs"]
+mod fleet;
+mod inject;
+#[path = "../../worker/tests/sql/mariadb.rs"]
+mod mariadb;
+#[path = "../../queue/tests/support/nats_server.rs"]
+mod nats;
+#[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
+#[path = "../it/support.rs"]
+mod program;
+#[path = "../../queue/tests/support/proxy.rs"]
+mod proxy;
+mod report;
+mod round;
+mod schedule;
+#[path = "../fleet/scripts.rs"]
+mod scripts;
+mod stage;
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use clap::Parser;
+use lumos_capabilities::{Capability, skip_part};
+
+use crate::report::Report;
+use crate::schedule::{Kind, Plan};
+use crate::world::World;
+
+/// The short form that runs with the tests.
+const SHORT: (u64, u64) = (1, 2);
+
+/// Runs the fault campaign.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Rounds to run.
+    #[arg(long, default_value_t = SHORT.1)]
+    rounds: u64,
+    /// What faults are drawn from.
+    #[arg(long, default_value_t = SHORT.0)]
+    seed: u64,
+    /// Run this round alone.
+    #[arg(long)]
+    round: Option<u64>,
+    /// The first round.
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Rounds at once.
+    #[arg(long, default_value_t = 1)]
+    jobs: u64,
+    /// Only faults whose names contain one of these, comma-separated.
+    #[arg(long, value_delimiter = ',')]
+    faults: Vec<String>,
+    /// Use no browser; faults of browsers are skipped.
+    #[arg(long)]
+    no_browser: bool,
+    /// Where all rounds are written as JSON.
+    #[arg(long, default_value = concat!(env!("CARGO_TARGET_TMPDIR"), "/campaign.json"))]
+    json: PathBuf,
+    /// Keep the folders of good rounds as well.
+    #[arg(long)]
+    keep: bool,
+    /// Names of tests, as `cargo test -- NAME` passes them.
+    filters: Vec<String>,
+    #[command(flatten)]
+    harness: Harness,
+}
+
+/// What `cargo test` passes to every test program.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Accepted and ignored")]
+#[allow(clippy::struct_excessive_bools, reason = "flags of the test harness")]
+struct Harness {
+    #[arg(long)]
+    nocapture: bool,
+    #[arg(long, short)]
+    quiet: bool,
+    #[arg(long)]
+    exact: bool,
+    #[arg(long)]
+    ignored: bool,
+    #[arg(long)]
+    list: bool,
+    #[arg(long)]
+    test_threads: Option<usize>,
+    #[arg(long)]
+    skip: Vec<String>,
+}
+
+impl Arguments {
+    /// Whether the campaign is among the tests that are asked for.
+    fn is_selected(&self) -> bool {
+        let named = |name: &String| "campaign".contains(name.as_str());
+        let selected = self.filters.is_empty() || self.filters.iter().any(named);
+        selected && !self.harness.ignored && !self.harness.list && !self.harness.skip.iter().any(named)
+    }
+
+    fn kinds(&self) -> Vec<Kind> {
+        let named = |kind: &Kind| self.faults.iter().any(|name| kind.name().contains(name.as_str()));
+        Kind::ALL.into_iter().filter(|kind| self.faults.is_empty() || named(kind)).collect()
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if !arguments.is_selected() {
+        return ExitCode::SUCCESS;
+    }
+    let servers: Vec<(PathBuf, String)> = nats::programs()
+        .into_iter()
+        .map(|program| (version(&program), program))
+        .map(|(version, program)| (program, version))
+        .collect();
+    if servers.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    say_what_is_missing();
+    let rounds = match arguments.round {
+        Some(round) => round..round + 1,
+        None => arguments.first..arguments.first + arguments.rounds,
+    };
+    let kinds = arguments.kinds();
+    assert!(!kinds.is_empty(), "no fault has such a name");
+    let plans: Vec<Plan> = rounds.map(|round| Plan::draw(arguments.seed, round, &kinds)).collect();
+    let browser = world::has_browser() && !arguments.no_browser && plans.iter().any(|plan| plan.browser);
+    let making = Mutex::new(());
+    let (next, report) = (AtomicU64::new(0), Mutex::new(Report::new(arguments.seed)));
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.jobs.clamp(1, plans.len() as u64) {
+            scope.spawn(|| {
+                let mut world = {
+                    let _one_at_a_time = making.lock();
+                    World::new(browser)
+                };
+                while let Some(plan) =
+                    plans.get(usize::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap_or(usize::MAX))
+                {
+                    let plan = Plan { browser: plan.browser && browser, ..plan.clone() };
+                    let server = &servers[usize::try_from(plan.round).unwrap_or(0) % servers.len()];
+                    let folder = tempfile::Builder::new().prefix("lumos-campaign-").tempdir().unwrap();
+                    let (round, began) =
+                        round::perform(&mut world, &plan, (&server.0, &server.1), folder.path());
+                    let kept = (!round.is_good() || arguments.keep).then(|| folder.keep());
+                    let mut report = report.lock().unwrap();
+                    report.add(&round, began, kept.as_deref());
+                    report.write(&arguments.json);
+                }
+            });
+        }
+    });
+    let report = report.into_inner().unwrap();
+    report.print();
+    println!("all rounds: {}", arguments.json.display());
+    if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn say_what_is_missing() {
+    if stage::faketime().is_none() {
+        skip_part(Capability::Faketime, "clock jumps: libfaketime is not installed (Debian: faketime)");
+    }
+    if !world::has_browser() {
+        skip_part(Capability::Browser, "faults of browsers: chromium and chromedriver are not installed");
+    }
+}
+
+/// What a server calls itself.
+fn version(program: &Path) -> String {
+    let output = std::process::Command::new(program).arg("--version").output();
+    let text =
+        output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    text.rsplit(' ').next().unwrap_or_default().trim_start_matches('v').to_owned()
+}

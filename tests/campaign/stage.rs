@@ -1,0 +1,220 @@
+//! Everything that takes part in a round: server, proxies, disks, coordinators and workers.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::actor::Actor;
+use crate::disk::SmallDisk;
+use crate::nats::NatsServer;
+use crate::program::lumos;
+use crate::proxy::Proxy;
+use crate::schedule::{Kind, Plan};
+use crate::world::{RUNS, World};
+
+pub(crate) const WORKERS: usize = 2;
+
+/// Seconds a lease lasts: short, so that a frozen worker outlives its own.
+const LEASE: &str = "3";
+
+/// Disks of a round, by what is on them.
+pub(crate) const DISKS: [&str; 3] = ["runs", "store", "spool"];
+
+pub(crate) struct Stage<'a> {
+    pub(crate) world: &'a mut World,
+    pub(crate) folder: PathBuf,
+    browser: bool,
+    clocks: Option<PathBuf>,
+    /// Before the server, which keeps its store there.
+    pub(crate) nats: NatsServer,
+    /// Faults that keep the server from being started.
+    pub(crate) nats_held: u32,
+    /// Those of the coordinators and of each worker.
+    pub(crate) proxies: Vec<Proxy>,
+    /// The coordinators, then the workers.
+    pub(crate) actors: Vec<Actor>,
+    /// In the order of [`DISKS`]; none where they cannot be mounted.
+    pub(crate) disks: Vec<SmallDisk>,
+}
+
+/// The library that changes what a process takes for the time.
+pub(crate) fn faketime() -> Option<PathBuf> {
+    let folders = fs::read_dir("/usr/lib").ok()?.flatten();
+    folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1")).find(|file| file.is_file())
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn new(world: &'a mut World, plan: &Plan, program: &Path, folder: &Path) -> Self {
+        let mut disks = Vec::new();
+        for name in DISKS {
+            let folder = folder.join(name);
+            match SmallDisk::mount(&folder, 48 << 10) {
+                Some(disk) => disks.push(disk),
+                // The folder is there all the same.
+                None => fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap(),
+            }
+        }
+        fs::create_dir(folder.join("tmp")).unwrap();
+        let store = folder.join("store");
+        // The server is to find the disk full, and not to set aside what fits.
+        let configuration = folder.join("nats.conf");
+        fs::write(&configuration, "jetstream { max_file_store: 100GB }\n").unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let (configuration, store) = (configuration.display().to_string(), store.display().to_string());
+        let nats = NatsServer::with_arguments(program, &["-c", &configuration, "-sd", &store]);
+        let proxies = (0..=WORKERS).map(|_| Proxy::before(nats.address())).collect();
+        let mut actors: Vec<_> = RUNS.iter().map(|name| Actor::new(name, folder)).collect();
+        actors.extend((0..WORKERS).map(|index| Actor::new(&format!("worker-{index}"), folder)));
+        let clocks = faketime().filter(|_| plan.has(Kind::JumpClock));
+        let stage = Self {
+            world,
+            folder: folder.to_owned(),
+            browser: plan.browser,
+            clocks,
+            nats,
+            nats_held: 0,
+            proxies,
+            actors,
+            disks,
+        };
+        for actor in &stage.actors {
+            stage.set_clock(&actor.name, 0);
+        }
+        stage
+    }
+
+    pub(crate) fn coordinators(&self) -> &[Actor] {
+        &self.actors[..RUNS.len()]
+    }
+
+    fn clock(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("clock-{name}"))
+    }
+
+    /// Sets a process's clock ahead of or behind the machine's.
+    pub(crate) fn set_clock(&self, name: &str, seconds: i64) {
+        fs::write(self.clock(name), format!("{seconds:+}")).unwrap();
+    }
+
+    /// Whether a process's clock can be set.
+    pub(crate) fn has_clock(&self, actor: &Actor) -> bool {
+        // Browsers would take the library over from their worker.
+        self.clocks.is_some() && (actor.is_coordinator() || !self.browser)
+    }
+
+    /// The checkpoint of a run.
+    pub(crate) fn checkpoint(&self, name: &str) -> PathBuf {
+        self.run(name).join("checkpoint")
+    }
+
+    pub(crate) fn run(&self, name: &str) -> PathBuf {
+        self.folder.join(DISKS[0]).join(name)
+    }
+
+    /// Starts what has ended and is not kept from running.
+    pub(crate) fn supervise(&mut self) {
+        if self.nats_held == 0 && !self.nats.is_running() {
+            self.nats.try_restart();
+        }
+        let mut actors = std::mem::take(&mut self.actors);
+        for (index, actor) in actors.iter_mut().enumerate() {
+            actor.supervise(|actor| self.command(index, actor));
+        }
+        self.actors = actors;
+    }
+
+    fn command(&self, index: usize, actor: &Actor) -> Command {
+        let mut program = self.program(actor.limit);
+        if self.has_clock(actor) {
+            let library = self.clocks.as_ref().expect("there is one");
+            program.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", self.clock(&actor.name));
+            program.env("FAKETIME_CACHE_DURATION", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        self.world.set(&mut program).env("TMPDIR", self.folder.join("tmp"));
+        let path = |name: &str| self.folder.join(name).display().to_string();
+        if actor.is_coordinator() {
+            program.arg("run").args(self.world.arguments(&actor.name, self.browser)).args([
+                "--output-path",
+                &path(DISKS[0]),
+                "--name",
+                &actor.name,
+                "--queue",
+                &self.proxies[0].url(),
+                "--json",
+            ]);
+            program.args(["--lease", LEASE, "--grace", "5", "--stall-warning", "5"]);
+        } else {
+            let number = index - RUNS.len();
+            program.args(["worker", "--queue", &self.proxies[1 + number].url(), "--places", "3"]);
+            program.args(["--allow-path", &self.world.folder().display().to_string()]);
+            program.args(["--spool", &path(&format!("{}/{number}", DISKS[2]))]);
+            program.args([
+                "--script-latency",
+                "150",
+                "--stall-limit",
+                "30",
+                "--stall-warning",
+                "5",
+                "--grace",
+                "5",
+            ]);
+            program.env("LUMOS_BROWSER_SESSIONS", "1");
+        }
+        program
+    }
+
+    /// The program, perhaps with a limit on its memory.
+    fn program(&self, limit: Option<u64>) -> Command {
+        let plain = lumos();
+        let Some(limit) = limit else { return plain };
+        let mut limited = Command::new("prlimit");
+        limited.arg(format!("--as={limit}")).arg(plain.get_program());
+        for (name, value) in plain.get_envs() {
+            match value {
+                Some(value) => limited.env(name, value),
+                None => limited.env_remove(name),
+            };
+        }
+        limited
+    }
+}
+
+/// The running processes below some others, with their names.
+pub(crate) fn descendants(ancestors: &[u32]) -> Vec<(u32, String)> {
+    let mut found: Vec<(u32, String)> = Vec::new();
+    let all: Vec<(u32, u32, String)> = processes().filter_map(parent_and_name).collect();
+    let mut waiting = ancestors.to_vec();
+    while let Some(parent) = waiting.pop() {
+        for (process, _, name) in all.iter().filter(|(_, of, _)| *of == parent) {
+            found.push((*process, name.clone()));
+            waiting.push(*process);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The processes whose environment names a folder: what a killed worker has left.
+pub(crate) fn left_in(folder: &Path) -> Vec<u32> {
+    let text = folder.as_os_str().as_encoded_bytes().to_vec();
+    let names = |process: &u32| {
+        let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
+        environment.windows(text.len()).any(|window| window == text)
+    };
+    processes().filter(names).collect()
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+fn parent_and_name(process: u32) -> Option<(u32, u32, String)> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let (start, rest) = stat.rsplit_once(')')?;
+    let mut rest = rest.split_whitespace();
+    let ended = rest.next()? == "Z";
+    let parent = rest.next()?.parse().ok()?;
+    (!ended).then(|| (process, parent, start.split_once('(').map_or("", |(_, name)| name).to_owned()))
+}

@@ -1,0 +1,115 @@
+//! Wall clocks that are set forwards and back while a run is in progress. A library between the program and the system
+//! (libfaketime) stands for the clock; time that only runs forwards is left alone, as it is by the system.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use lumos_capabilities::{Capability, skip};
+
+use crate::faults::Rehearsed;
+use crate::fleet::{Fleet, settled};
+use crate::nats::NatsServer;
+use crate::program::lumos;
+use crate::runs::{drained, ends_well};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Debian's place for the library (package `libfaketime`); `None`, and the test is skipped, if it is missing.
+fn library() -> Option<PathBuf> {
+    let folders = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
+    let found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|file| file.is_file());
+    if found.is_none() {
+        skip(Capability::Faketime, "libfaketime is not installed (Debian: faketime)");
+    }
+    found
+}
+
+/// The wall clock of a process.
+struct Clock(PathBuf);
+
+impl Clock {
+    fn new(folder: &Path, name: &str) -> Self {
+        let clock = Self(folder.join(name));
+        clock.set("+0");
+        clock
+    }
+
+    /// How far it is from the true time, such as `+5h`.
+    fn set(&self, offset: &str) {
+        let written = self.0.with_extension("new");
+        fs::write(&written, format!("{offset}\n")).unwrap();
+        fs::rename(written, &self.0).unwrap();
+    }
+
+    /// The program by this clock.
+    fn program(&self, library: &Path) -> Command {
+        let mut command = lumos();
+        command
+            .env("LD_PRELOAD", library)
+            .env("FAKETIME_TIMESTAMP_FILE", &self.0)
+            .env("FAKETIME_NO_CACHE", "1")
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .env("NO_FAKE_STAT", "1");
+        command
+    }
+}
+
+/// A clock that jumps must not look like silence. On a machine with too much to do a worker may be silent for real, but
+/// not at each of the jumps.
+fn assert_not_taken_for_silence(said: &str) {
+    assert!(!said.contains("no progress for"), "{said}");
+    let lost = said.matches("stopped responding").count();
+    assert!(lost < JUMPS.len(), "{lost} workers were lost:\n{said}");
+}
+
+/// The clocks of the coordinator and of two workers: forwards and back, alone and together.
+const JUMPS: [[&str; 3]; 5] = [
+    ["+5h", "+0", "+0"],
+    ["+0", "+5h", "-5h"],
+    ["-26h", "-26h", "+9000h"],
+    ["+9000h", "-1h", "+1h"],
+    ["-1h", "-1h", "-1h"],
+];
+
+#[test]
+fn clocks_that_are_set_by_hours_in_mid_run_change_nothing() {
+    let Some(library) = library() else { return };
+    let rehearsed = Rehearsed::new(400);
+    let folder = rehearsed.folder.path();
+    let Some(nats) = NatsServer::start() else { return };
+    let clocks = ["coordinator", "first", "second"].map(|name| Clock::new(folder, name));
+    let fleet = Fleet::new(folder, &nats.url());
+    let places = ["--places", "4", "--script-latency", "40", "--stall-warning", "600"];
+    let workers = [1, 2].map(|one| fleet.worker_with(clocks[one].program(&library), &places));
+    let arguments = rehearsed.arguments(&["--stall-warning", "600", "--lease", "5"]);
+    let mut coordinator = fleet.coordinator_with(clocks[0].program(&library), "clocks", &arguments);
+    for (step, offsets) in JUMPS.iter().enumerate() {
+        let reached = 60 * (step as u64 + 1);
+        fleet.until("results", PATIENCE, |status| settled(status) >= reached);
+        for (clock, offset) in clocks.iter().zip(offsets) {
+            clock.set(offset);
+        }
+    }
+    ends_well(&mut coordinator);
+    rehearsed.assert_undisturbed("clocks");
+    let status = fleet.status().unwrap();
+    assert_eq!(settled(&status), 400, "{status}");
+    assert_not_taken_for_silence(&coordinator.said());
+    for worker in workers {
+        assert_not_taken_for_silence(&drained(worker));
+    }
+    // The clocks did jump: episodes began in another year.
+    let years: std::collections::BTreeSet<i64> =
+        started(&folder.join("clocks")).map(|ms| ms / 31_557_600_000).collect();
+    assert!(years.len() > 1, "{years:?}");
+}
+
+/// When the episodes of a run began, by the clocks of their workers.
+fn started(run: &Path) -> impl Iterator<Item = i64> {
+    let rows = crate::program::files(run, "samples_", ".jsonl");
+    let text = fs::read_to_string(&rows[0]).unwrap();
+    let rows: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    rows.into_iter().map(|row| row["telemetry"]["started_ms"].as_i64().unwrap())
+}

@@ -1,0 +1,121 @@
+//! Which wait a worker of a queue is in. The decision is pure: how things stand is handed in; `Watch` reads how they
+//! stand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lumos_queue::nats::Server;
+use lumos_tasks::Reminder;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::catalogue::Catalogue;
+use super::eligibility::Eligibility;
+use super::held::Held;
+use super::meter::Meter;
+use super::spool::Spool;
+use crate::activity::{Activity, Source};
+use crate::model::Models;
+use crate::stall::{LOOK, Wait, remind};
+
+/// How a worker stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Situation {
+    /// Whether there is a connection to the server.
+    pub connected: bool,
+    /// Results that wait to be sent, and why.
+    pub spooled: u64,
+    /// What the server said about them.
+    pub refused: Option<String>,
+    /// Work messages at hand.
+    pub held: Vec<String>,
+    /// Where their replies have to come from.
+    pub sources: Vec<(Source, usize)>,
+    /// Runs that are to be served.
+    pub runs: usize,
+    /// Whether the configurations of some of them have not come yet.
+    pub unknown: bool,
+    /// Lanes of these runs.
+    pub lanes: usize,
+    /// Whether models are being looked for or verified.
+    pub looking: bool,
+    /// Why lanes are refused.
+    pub refusals: Vec<String>,
+}
+
+impl Situation {
+    /// What a worker that stands like this waits for: the first of all causes, since the others follow from it.
+    pub fn wait(self) -> Wait {
+        let Self { connected, spooled, refused, held, sources, runs, unknown, lanes, looking, refusals } =
+            self;
+        match () {
+            () if !connected => Wait::Connection,
+            () if spooled > 0 => {
+                let why = refused.unwrap_or_else(|| "no answer".to_owned());
+                Wait::Results { count: spooled, why }
+            }
+            () if !held.is_empty() => Wait::Replies { units: held, sources },
+            () if runs == 0 => Wait::Runs,
+            () if unknown => Wait::Configurations,
+            () if looking => Wait::Models,
+            () if !refusals.is_empty() => Wait::Capability { refusals },
+            () => Wait::Units { lanes },
+        }
+    }
+}
+
+/// Watches a worker, and warns when it has had no progress for long.
+pub(super) struct Watch {
+    pub(super) limit: Duration,
+    pub(super) server: Server,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) eligibility: Arc<Eligibility>,
+    pub(super) models: Arc<Models>,
+    pub(super) held: Arc<Held>,
+    pub(super) meter: Arc<Meter>,
+    pub(super) spool: Arc<Spool>,
+    pub(super) activity: Activity,
+}
+
+impl Watch {
+    /// Watches until `ended`.
+    pub(super) async fn watch(self, ended: CancellationToken) {
+        let mut reminder = Reminder::new(self.limit);
+        let mut known = self.signature();
+        let mut since = Instant::now();
+        let watching = async {
+            loop {
+                sleep(LOOK).await;
+                let now = self.signature();
+                if now != known {
+                    (known, since) = (now, Instant::now());
+                }
+                let last = Some(since.max(self.activity.last())).max(self.models.went_on());
+                let silence = last.map_or(Duration::ZERO, |last| last.elapsed());
+                remind(&mut reminder, silence, || self.situation().wait());
+            }
+        };
+        ended.run_until_cancelled(watching).await;
+    }
+
+    /// What changes with every unit that is claimed, ended or sent.
+    fn signature(&self) -> (u64, u64, u64, usize) {
+        let claims = *self.held.changes().borrow();
+        (self.meter.units(), claims, self.spool.waiting(), self.catalogue.active())
+    }
+
+    fn situation(&self) -> Situation {
+        Situation {
+            connected: self.server.is_connected(),
+            spooled: self.spool.waiting(),
+            refused: self.spool.refused(),
+            held: self.held.messages(),
+            sources: self.activity.sources(),
+            runs: self.catalogue.active(),
+            unknown: !self.catalogue.wanted().is_empty(),
+            lanes: self.catalogue.lanes().len(),
+            looking: self.eligibility.is_looking(),
+            refusals: self.eligibility.refusals(),
+        }
+    }
+}

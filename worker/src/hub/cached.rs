@@ -1,0 +1,113 @@
+//! Which models the cache of the hub holds.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::layout::Layout;
+use super::name::{HubName, is_commit, is_gguf};
+
+/// A revision of a model in the cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CachedModel {
+    /// `owner/name`.
+    pub id: String,
+    /// The branch or tag it was downloaded as, or its commit.
+    pub revision: String,
+    /// The folder of its files.
+    pub folder: PathBuf,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// Whether the engine has what it needs of it.
+    pub usable: bool,
+}
+
+/// The models in a cache, by name; empty without a cache.
+///
+/// # Errors
+/// If the cache cannot be read. Other folders are left out.
+pub fn cached(cache: &Path) -> io::Result<Vec<CachedModel>> {
+    let mut models = Vec::new();
+    for name in names(cache)? {
+        let Some(id) = name.strip_prefix("models--").map(|id| id.replacen("--", "/", 1)) else { continue };
+        if id.parse::<HubName>().is_err() {
+            continue;
+        }
+        let layout = Layout::new(cache, &id);
+        let root = cache.join(&name);
+        let branches = names(&root.join("refs"))?;
+        for commit in names(&root.join("snapshots"))?.into_iter().filter(|commit| is_commit(commit)) {
+            let folder = layout.snapshot(&commit);
+            let files = names(&folder)?;
+            let is_branch = |branch: &&String| layout.noted(branch).as_deref() == Some(&*commit);
+            models.push(CachedModel {
+                usable: layout.usable(&commit).is_some() || files.iter().any(|file| is_gguf(file)),
+                bytes: files
+                    .iter()
+                    .filter_map(|file| Some(fs::metadata(folder.join(file)).ok()?.len()))
+                    .sum(),
+                revision: branches.iter().find(is_branch).cloned().unwrap_or(commit),
+                id: id.clone(),
+                folder,
+            });
+        }
+    }
+    models.sort_by(|left, right| (&left.id, &left.revision).cmp(&(&right.id, &right.revision)));
+    Ok(models)
+}
+
+/// The names in a folder, sorted; empty if the folder does not exist.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry?.file_name().into_string());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+    const OTHER: &str = "1123456789abcdef0123456789abcdef01234567";
+
+    #[test]
+    fn models_are_listed_with_branch_size_and_whether_they_are_whole() {
+        let cache = tempfile::tempdir().unwrap();
+        assert_eq!(cached(&cache.path().join("none")).unwrap(), []);
+        let write = |path: &str, content: &str| {
+            let path = cache.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        };
+        for (file, content) in
+            [("config.json", "{}"), ("tokenizer.json", "{}"), ("model.safetensors", "weights")]
+        {
+            write(&format!("models--org--whole/snapshots/{COMMIT}/{file}"), content);
+        }
+        write("models--org--whole/refs/main", COMMIT);
+        write(&format!("models--org--whole/snapshots/{OTHER}/config.json"), "{}");
+        write(&format!("models--org--quantized/snapshots/{COMMIT}/a.gguf"), "12345");
+        write("datasets--org--data/refs/main", COMMIT);
+        write("models--.hidden/refs/main", COMMIT);
+        write("models--org--whole/snapshots/elsewhere/config.json", "{}");
+        let found = cached(cache.path()).unwrap();
+        let told: Vec<_> =
+            found.iter().map(|model| (&*model.id, &*model.revision, model.bytes, model.usable)).collect();
+        let expected = [
+            ("org/quantized", COMMIT, 5, true),
+            ("org/whole", OTHER, 2, false),
+            ("org/whole", "main", 11, true),
+        ];
+        assert_eq!(told, expected);
+    }
+}

@@ -1,0 +1,56 @@
+//! Whether a server has a model, asked before anything runs: a name that it does not know would fail every unit.
+
+use lumos_tasks::{Input, Message, Request, Role, Sampling, Stop};
+use reqwest::StatusCode;
+
+use super::OpenAiBackend;
+use super::server::Attempt;
+use super::wire::{self, Dialect};
+
+/// Models that are named where the one asked for is not among them.
+const NAMED: usize = 10;
+
+impl OpenAiBackend {
+    /// Asks the server for its models. One that it does not list is asked for one token, for servers answer to names that
+    /// they do not list: aliases, names without a tag, or any name at all. A server that lists no models, or cannot be
+    /// reached at the moment, is taken at its word when the run asks it.
+    ///
+    /// # Errors
+    /// If the server neither lists the model nor answers under its name; in words.
+    pub(in crate::model) async fn check(&self, role: Role) -> Result<(), String> {
+        let Some(listed) = self.server.models().await else { return Ok(()) };
+        if listed.contains(&self.model) {
+            return Ok(());
+        }
+        let request = one_token(role);
+        let plain = Dialect { extensions: [false; 3], ..Dialect::default() };
+        let body = wire::body(&self.model, &request, plain);
+        let Err(Attempt::Rejected { status, explanation }) =
+            self.server.post(wire::path(&request), &body).await
+        else {
+            return Ok(());
+        };
+        // A server may refuse something else of the request, which the run will not ask for.
+        if status != StatusCode::NOT_FOUND && !explanation.names(&self.model) {
+            return Ok(());
+        }
+        let mut known: Vec<String> =
+            listed.iter().take(NAMED).map(|name| format!("`{}`", self.server.clean(name))).collect();
+        if listed.len() > NAMED {
+            known.push(format!("and {} more", listed.len() - NAMED));
+        }
+        let known = if known.is_empty() { "no models".to_owned() } else { known.join(", ") };
+        Err(format!("the server has no model `{}` ({status}{explanation}); it lists {known}", self.model))
+    }
+}
+
+/// The least that a role can ask.
+fn one_token(role: Role) -> Request {
+    let input = match role {
+        Role::Qa | Role::Judge => {
+            Input::Chat(vec![Message { role: "user".to_owned(), content: "Hello".to_owned() }])
+        }
+        Role::Planner | Role::Grounder | Role::Answerer => Input::Raw("Hello".to_owned()),
+    };
+    Request { role, input, stop: Stop::Never, max_new_tokens: 1, sampling: Sampling::Greedy, seed: 0 }
+}

@@ -1,0 +1,478 @@
+//! Templates of untrusted model folders, rendered within limits: steps (minijinja's fuel), and bytes.
+//!
+//! minijinja counts steps only, and one step can double a text (`x ~ x`), multiply it (`replace`, `indent`, `join`, `*`) or
+//! copy a literal of a loop's body. [`Template`] therefore charges every value that a template builds, and every text that it
+//! writes, to a [budget](FREE_BYTES): the compiled instructions are rewritten so that each one that builds a value is followed
+//! by a charge, and operations whose result can be much larger than their operands are estimated before they run. Values
+//! nested too deep are refused as well, since printing or dropping them would exhaust the stack.
+//!
+//! The rewriting uses minijinja's unstable machinery, so `Cargo.toml` names its exact version.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use minijinja::machinery::{
+    CompiledTemplate, Instruction, Instructions, TemplateConfig, Token, eval, make_string_output, tokenize,
+};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, State, Value, context, escape_formatter, filters,
+};
+use minijinja_contrib::pycompat;
+
+/// Bytes that a call would build, from its arguments.
+type Estimate = fn(&[Value]) -> Result<u64, Error>;
+
+/// Steps that a rendering may take.
+const FUEL: u64 = 1_000_000;
+/// Bytes that a rendering may build whatever it is given.
+const FREE_BYTES: u64 = 8 << 20;
+/// Bytes that it may build for each byte that it is given.
+const BYTES_PER_INPUT: u64 = 32;
+/// Bytes of the longest template; published ones have less than 32 KiB.
+const LONGEST: usize = 1 << 20;
+/// What a value counts beside its text.
+const VALUE_BYTES: u64 = 16;
+/// What a value counts that is shared with another one.
+const SHARED_BYTES: u64 = 4;
+/// Lists within lists.
+const DEEPEST: usize = 64;
+
+/// Names that no template can write: filters and functions of its own cannot take their place.
+const CHARGE: &str = "+charge";
+const CHARGE_SHARED: &str = "+charge-shared";
+const MULTIPLY: &str = "*";
+
+/// A filter that is looked up by name each time.
+const BY_NAME: u8 = !0;
+
+thread_local! {
+    /// The budget of the rendering that runs on this thread, and what is left of it.
+    static BUDGET: Cell<u64> = const { Cell::new(0) };
+    static LEFT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A template that is rendered within limits.
+#[derive(Debug)]
+pub(super) struct Template {
+    environment: Environment<'static>,
+    source: String,
+    syntax: SyntaxConfig,
+}
+
+impl Template {
+    /// Checks a template in the dialect of Hugging Face's tokenizers.
+    ///
+    /// # Errors
+    /// If it is too long, or is not a template.
+    pub(super) fn new(source: String) -> Result<Self, Error> {
+        let invalid = |reason: String| Err(Error::new(ErrorKind::SyntaxError, reason));
+        if source.len() > LONGEST {
+            return invalid(format!("{} bytes of template; at most {LONGEST} are read", source.len()));
+        }
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
+        if multiplies_constants(&source, &syntax) {
+            return invalid("a text or list is multiplied with `*`, which is not supported".to_owned());
+        }
+        let mut environment = Environment::new();
+        environment.set_fuel(Some(FUEL));
+        environment.set_formatter(|out, state, value| {
+            charge(value)?;
+            escape_formatter(out, state, value)
+        });
+        environment.set_unknown_method_callback(method);
+        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, message))
+        });
+        environment.add_filter(CHARGE, |value: Value| charge(&value).map(|()| value));
+        environment.add_filter(CHARGE_SHARED, |value: Value| charge_shared(&value).map(|()| value));
+        environment.add_filter(MULTIPLY, multiply);
+        let guards: [(&'static str, Value, Estimate); 6] = [
+            ("replace", Value::from_function(filters::replace), replaced),
+            ("join", Value::from_function(filters::join), |args| match args {
+                [items, separator, ..] => joined(items, separator),
+                _ => Ok(0),
+            }),
+            ("indent", Value::from_function(filters::indent), indented),
+            ("format", Value::from_function(filters::format), formatted),
+            ("batch", Value::from_function(filters::batch), filled),
+            ("slice", Value::from_function(filters::slice), filled),
+        ];
+        for (name, filter, estimate) in guards {
+            environment.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| {
+                let args = args.into_values();
+                fits(estimate(&args)?)?;
+                filter.call(state, &args)
+            });
+        }
+        let template = Self { environment, source, syntax };
+        template.compile()?;
+        Ok(template)
+    }
+
+    /// The text for a context that holds `input_bytes` of text.
+    ///
+    /// # Errors
+    /// If the template fails, or exceeds a limit.
+    pub(super) fn render(&self, context: Value, input_bytes: usize) -> Result<String, Error> {
+        let CompiledTemplate { instructions, blocks, .. } = self.compile()?;
+        let blocks: BTreeMap<_, _> =
+            blocks.iter().map(|(name, instructions)| (*name, metered(instructions))).collect();
+        let mut text = String::new();
+        let budget = FREE_BYTES.saturating_add(BYTES_PER_INPUT.saturating_mul(input_bytes as u64));
+        BUDGET.set(budget);
+        LEFT.set(budget);
+        let mut output = make_string_output(&mut text);
+        eval(&self.environment, &metered(&instructions), context, &blocks, &mut output, AutoEscape::None)?;
+        Ok(text)
+    }
+
+    fn compile(&self) -> Result<CompiledTemplate<'_>, Error> {
+        let config = TemplateConfig {
+            syntax_config: self.syntax.clone(),
+            default_auto_escape: Arc::new(|_| AutoEscape::None),
+        };
+        CompiledTemplate::new("chat", &self.source, &config)
+    }
+}
+
+/// Whether an operand of `*` is a constant text or list, or may be one: the compiler would multiply it before any limit counts.
+fn multiplies_constants(source: &str, syntax: &SyntaxConfig) -> bool {
+    let tokens: Vec<Token<'_>> =
+        tokenize(source, false, syntax.clone()).map_while(Result::ok).map(|(token, _)| token).collect();
+    let text = |token: &Token<'_>| matches!(token, Token::Str(_) | Token::String(_));
+    tokens.windows(3).any(|window| {
+        let [left, Token::Mul, right] = window else { return false };
+        let left_constant = text(left) || matches!(left, Token::ParenClose | Token::BracketClose);
+        // Behind `(` and `,` it unpacks arguments.
+        let unpacks = matches!(left, Token::ParenOpen | Token::Comma);
+        let right_constant = text(right) || matches!(right, Token::ParenOpen | Token::BracketOpen);
+        left_constant || (right_constant && !unpacks)
+    })
+}
+
+/// The instructions with a charge behind each one that builds a value; texts of the template are written as values.
+fn metered<'s>(found: &Instructions<'s>) -> Instructions<'s> {
+    let instructions: Vec<&Instruction<'s>> = (0..).map_while(|index| found.get(index)).collect();
+    // Where each instruction goes, and the end.
+    let mut places = vec![0];
+    let mut written = Vec::with_capacity(instructions.len());
+    for instruction in instructions {
+        let index = written.len() as u32;
+        let line = found.get_line(index).unwrap_or(0);
+        let replaced = replacement(instruction);
+        places.push(places[places.len() - 1] + replaced.len() as u32);
+        written.push((line, replaced));
+    }
+    let mut metered = Instructions::new(found.name(), found.source());
+    for (line, replaced) in written {
+        for mut instruction in replaced {
+            if let Instruction::Iterate(target)
+            | Instruction::Jump(target)
+            | Instruction::JumpIfFalse(target)
+            | Instruction::JumpIfFalseOrPop(target)
+            | Instruction::JumpIfTrueOrPop(target)
+            | Instruction::BuildMacro(_, target, _) = &mut instruction
+            {
+                *target = places.get(*target as usize).copied().unwrap_or(*target);
+            }
+            metered.add_with_line(instruction, u16::try_from(line).unwrap_or(u16::MAX));
+        }
+    }
+    metered
+}
+
+/// What stands in an instruction's place.
+fn replacement<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
+    let charge = Instruction::ApplyFilter(CHARGE, Some(1), BY_NAME);
+    let charge_shared = Instruction::ApplyFilter(CHARGE_SHARED, Some(1), BY_NAME);
+    match instruction {
+        Instruction::EmitRaw(text) => {
+            vec![Instruction::LoadConst(Value::from_safe_string((*text).to_owned())), Instruction::Emit]
+        }
+        Instruction::Mul => vec![Instruction::ApplyFilter(MULTIPLY, Some(2), BY_NAME), charge],
+        // What is in the list that these build was there before.
+        Instruction::Add
+        | Instruction::Slice
+        | Instruction::BuildMap(_)
+        | Instruction::BuildList(_)
+        | Instruction::BuildTuple(_) => vec![instruction.clone(), charge_shared],
+        Instruction::StringConcat
+        | Instruction::ApplyFilter(..)
+        | Instruction::CallFunction(..)
+        | Instruction::CallMethod(..)
+        | Instruction::CallObject(_) => vec![instruction.clone(), charge],
+        _ => vec![instruction.clone()],
+    }
+}
+
+fn too_much() -> Error {
+    Error::new(
+        ErrorKind::OutOfFuel,
+        format!("it builds more than {} MiB of text and values", FREE_BYTES >> 20),
+    )
+}
+
+/// Takes bytes from what is left.
+fn spend(bytes: u64) -> Result<(), Error> {
+    LEFT.set(LEFT.get().checked_sub(bytes).ok_or_else(too_much)?);
+    Ok(())
+}
+
+/// Charges a value with everything in it.
+fn charge(value: &Value) -> Result<(), Error> {
+    spend(weight(value)?)
+}
+
+/// Charges a text as it is, and a list or map without the texts in it, which were charged when they were built.
+fn charge_shared(value: &Value) -> Result<(), Error> {
+    let size = Size::of(value)?;
+    spend(if value.as_bytes().is_some() { size.bytes } else { SHARED_BYTES * size.values })
+}
+
+/// The bytes of a value with everything in it; an error where that is more than the whole budget.
+fn weight(value: &Value) -> Result<u64, Error> {
+    Ok(Size::of(value)?.bytes)
+}
+
+/// What a value consists of.
+#[derive(Default)]
+struct Size {
+    values: u64,
+    bytes: u64,
+}
+
+impl Size {
+    fn of(value: &Value) -> Result<Self, Error> {
+        let mut size = Self::default();
+        size.add(value, 0)?;
+        Ok(size)
+    }
+
+    fn add(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
+        if depth > DEEPEST {
+            return Err(Error::new(ErrorKind::InvalidOperation, "values are nested too deep"));
+        }
+        self.values += 1;
+        self.bytes += VALUE_BYTES + value.as_bytes().map_or(0, <[u8]>::len) as u64;
+        if self.bytes > BUDGET.get() {
+            return Err(too_much());
+        }
+        match value.kind() {
+            ValueKind::Seq | ValueKind::Iterable => {
+                for item in value.try_iter()? {
+                    self.add(&item, depth + 1)?;
+                }
+            }
+            ValueKind::Map => {
+                for key in value.try_iter()? {
+                    self.add(&value.get_item(&key)?, depth + 1)?;
+                    self.add(&key, depth + 1)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a result that would be larger than what is left.
+fn fits(estimate: u64) -> Result<(), Error> {
+    if estimate > LEFT.get() { Err(too_much()) } else { Ok(()) }
+}
+
+/// `left * right`, as minijinja has it.
+#[allow(clippy::needless_pass_by_value)] // what a filter takes
+fn multiply(state: &mut State, left: Value, right: Value) -> Result<Value, Error> {
+    let estimate = |of: &Value, times: &Value| match of.kind() {
+        ValueKind::Number | ValueKind::Bool => Ok(0),
+        _ => Ok::<_, Error>(weight(of)?.saturating_mul(times.as_usize().unwrap_or(0) as u64)),
+    };
+    fits(estimate(&left, &right)?.max(estimate(&right, &left)?))?;
+    state.env().compile_expression("left * right")?.eval(context! { left, right })
+}
+
+/// Methods of Python's texts and maps.
+fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    let with_value = || [std::slice::from_ref(value), args].concat();
+    fits(match (name, args) {
+        ("replace", _) => replaced(&with_value())?,
+        ("format", _) => formatted(&with_value())?,
+        ("join", [items, ..]) => joined(items, value)?,
+        _ => 0,
+    })?;
+    pycompat::unknown_method_callback(state, value, name, args)
+}
+
+fn replaced(args: &[Value]) -> Result<u64, Error> {
+    let [value, from, to, ..] = args else { return Ok(0) };
+    let count = match (value.as_str(), from.as_str()) {
+        (Some(value), Some(from)) => value.matches(from).count() as u64,
+        _ => weight(value)?,
+    };
+    Ok(weight(value)?.saturating_add(count.saturating_mul(weight(to)?)))
+}
+
+fn joined(items: &Value, separator: &Value) -> Result<u64, Error> {
+    let all = weight(items)?;
+    let count = items.len().map_or(all, |count| count as u64);
+    Ok(all.saturating_add(count.saturating_mul(weight(separator)?)))
+}
+
+fn indented(args: &[Value]) -> Result<u64, Error> {
+    let [value, options @ ..] = args else { return Ok(0) };
+    let lines = match value.as_str() {
+        Some(text) => 1 + text.matches('\n').count() as u64,
+        None => weight(value)?,
+    };
+    Ok(weight(value)?.saturating_add(lines.saturating_mul(largest(options)?)))
+}
+
+/// Chunks are filled up to a count of values.
+fn filled(args: &[Value]) -> Result<u64, Error> {
+    let [value, options @ ..] = args else { return Ok(0) };
+    Ok(weight(value)?.saturating_add(VALUE_BYTES.saturating_mul(largest(options)?)))
+}
+
+/// Widths are numbers in the format, or arguments where it has `*` or nested braces.
+fn formatted(args: &[Value]) -> Result<u64, Error> {
+    let [format, values @ ..] = args else { return Ok(0) };
+    let Some(format) = format.as_str() else { return weight(format) };
+    let places = format.matches(['%', '{']).count() as u64;
+    let numbers = format.split(|character: char| !character.is_ascii_digit()).filter(|text| !text.is_empty());
+    let widths = numbers.fold(0u64, |sum, digits| sum.saturating_add(digits.parse().unwrap_or(u64::MAX)));
+    let given = if format.contains('*') || format.contains(":{") { largest(values)? } else { 0 };
+    let mut all = given;
+    for value in values {
+        all = all.saturating_add(weight(value)?);
+    }
+    Ok((format.len() as u64).saturating_add(widths).saturating_add(places.saturating_mul(all)))
+}
+
+/// The largest number among arguments, named ones included.
+fn largest(options: &[Value]) -> Result<u64, Error> {
+    let mut largest = 0;
+    for option in options {
+        let number = match option.kind() {
+            ValueKind::Map => {
+                let keys = option.try_iter()?;
+                let named = keys.map(|key| option.get_item(&key)).collect::<Result<Vec<_>, _>>()?;
+                named.iter().filter_map(Value::as_usize).max()
+            }
+            _ => option.as_usize(),
+        };
+        largest = largest.max(number.unwrap_or(0) as u64);
+    }
+    Ok(largest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(source: &str) -> Result<String, Error> {
+        Template::new(source.to_owned())?.render(context! { x => "ab", list => [1, 2, 3] }, 2)
+    }
+
+    #[test]
+    fn rewritten_templates_render_as_before() {
+        for source in [
+            "a{{ x }}b{% for i in list %}{{ loop.index }}:{{ i * 2 }},{% else %}none{% endfor %}",
+            "{% for i in [] %}x{% else %}none{% endfor %}{% if x and list %}{{ x ~ '-' ~ list }}{% endif %}",
+            "{% macro m(a, b=3) %}[{{ a }}{{ b }}{{ caller and caller() }}]{% endmacro %}{{ m(1) + m(2, b=4) }}",
+            "{% macro m() %}<{{ caller() }}>{% endmacro %}{% call m() %}in{% endcall %}",
+            "{% set ns = namespace(text='') %}{% for i in list %}{% set ns.text = ns.text + x %}{% endfor %}{{ ns.text }}",
+            "{% set y %}raw {{ x }}{% endset %}{{ y | upper }}{% filter upper %}q{{ x }}{% endfilter %}",
+            "{{ x.replace('a', 'cc') }}{{ x | replace('b', '') }}{{ list | join('-') }}{{ ', '.join(['a', 'b']) }}",
+            "{{ 'a\\nb' | indent(3, true) }}{{ 'a\\nb' | indent(width=2) }}{{ '%s-%5d' | format(x, 7) }}",
+            "{{ list | batch(2, 0) | list }}{{ list | slice(2) | list }}{{ list[1:] }}{{ {'a': 1}.items() | list }}",
+            "{% for i in list %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{% if i == 3 %}{% break %}{% endif %}{% endfor %}",
+            "{% for i in [[1], [2, [3]]] recursive %}{{ loop(i) if i is iterable else i }}{% endfor %}",
+            "{% autoescape true %}<b>{{ '<' }}{% endautoescape %}{{ x is defined and 'y' or 'n' }}{{ 1 < 2 <= 3 }}",
+            "{% with y = x ~ 1 %}{{ y }}{% endwith %}{% block b %}in {{ x }}{% endblock %}{{ dict(a=1)['a'] }}",
+        ] {
+            let mut plain = Environment::new();
+            let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().unwrap();
+            plain.set_syntax(syntax);
+            plain.set_unknown_method_callback(pycompat::unknown_method_callback);
+            let expected = plain.render_str(source, context! { x => "ab", list => [1, 2, 3] });
+            let found = render(source);
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{source}"),
+                (found, expected) => panic!("{source}: {found:?} instead of {expected:?}"),
+            }
+        }
+    }
+
+    /// Each would build gigabytes within its steps.
+    #[test]
+    fn templates_that_build_too_much_are_stopped() {
+        let doubling = |step: &str| {
+            format!(
+                "{{% set ns = namespace(x='aaaaaaaa', l=['a']) %}}{{% for i in range(40) %}}{step}{{% endfor %}}{{{{ ns.x }}}}"
+            )
+        };
+        let literal = "y".repeat(10_000);
+        for source in [
+            doubling("{% set ns.x = ns.x ~ ns.x %}"),
+            doubling("{% set ns.x = ns.x + ns.x %}"),
+            doubling("{% set ns.x = [ns.x, ns.x] | join %}"),
+            doubling("{% set ns.x = ns.x | replace('a', 'aa') %}"),
+            doubling("{% set ns.x = ns.x.replace('a', ns.x) %}"),
+            doubling("{% set ns.x = ns.x.replace('', ns.x) %}"),
+            doubling("{% set ns.x = ns.x.join(['', '', ns.x]) %}"),
+            doubling("{% set ns.x = '{0}{0}'.format(ns.x) %}"),
+            doubling("{% set ns.x = '%s%s' | format(ns.x, ns.x) %}"),
+            doubling("{% set ns.l = ns.l + ns.l %}{% set ns.x = ns.l | join %}"),
+            doubling("{% set ns.l = [ns.l, ns.l] %}{% set ns.x = ns.l ~ '' %}"),
+            doubling("{% set ns.l = [ns.l, ns.l] %}{{ ns.l | length }}"),
+            doubling("{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}"),
+            doubling("{% set n = 99999999 %}{% set ns.x = ns.x * n %}"),
+            doubling("{% set n = 99999999 %}{% set ns.l = ns.l * n %}{{ ns.l | list }}"),
+            doubling("{% set ns.l = ns.l | list + [ns.x[:], ns.x[:]] %}{% set ns.x = ns.l | join %}"),
+            "{{ 'a\nb' | indent(4000000000) }}".to_owned(),
+            "{{ 'a\nb' | indent(width=4000000000) }}".to_owned(),
+            "{{ '%4000000000d' | format(1) }}".to_owned(),
+            "{{ '%*d' | format(4000000000, 1) }}".to_owned(),
+            "{{ [1] | batch(4000000000, 0) | list }}".to_owned(),
+            "{{ [1] | slice(4000000000, 0) | list }}".to_owned(),
+            "{{ 'aaaaaaaa' * 99999999 }}".to_owned(),
+            "{{ 99999999 * ('aaaa' ~ 'aaaa') }}".to_owned(),
+            "{{ ([1] * 99999999) | list }}".to_owned(),
+            format!("{{% for i in range(100000) %}}{literal}{{% endfor %}}"),
+            format!("{{% set z %}}{{% for i in range(100000) %}}{literal}{{% endfor %}}{{% endset %}}"),
+            "{% macro m(s, n) %}{% if n %}{{ m(s ~ s, n - 1) }}{% else %}{{ s }}{% endif %}{% endmacro %}{{ m('aaaa', 40) }}"
+                .to_owned(),
+            "{% set ns = namespace() %}{% set ns.x = ns %}{{ ns }}".to_owned(),
+            "{% set ns = namespace(x=[]) %}{% for i in range(90000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x }}".to_owned(),
+            "x".repeat(LONGEST + 1),
+        ] {
+            let error = render(&source).err().unwrap_or_else(|| panic!("{source}"));
+            let told = error.to_string();
+            assert!(!told.contains("not iterable") && !told.contains("unknown"), "{source}: {told}");
+        }
+    }
+
+    /// A long conversation whose messages are collected one by one, as some templates do.
+    #[test]
+    fn lists_that_share_what_is_in_them_are_cheap() {
+        let template = "{% set ns = namespace(kept=[]) %}{% for m in messages %}{% set ns.kept = ns.kept + [m] %}{% endfor %}\
+                        {% for m in ns.kept %}{{ '<' + m.role + '>' + m.content | trim + '\n' }}{% endfor %}";
+        let template = Template::new(template.to_owned()).unwrap();
+        let content = "word ".repeat(200);
+        let message = context! { role => "user", content => content };
+        let messages = vec![message; 500];
+        let text = template.render(context! { messages }, 500 * 1000).unwrap();
+        assert_eq!(text.len(), 500 * (7 + 999));
+    }
+
+    #[test]
+    fn the_budget_grows_with_the_input() {
+        let template = Template::new("{% set y = x ~ x ~ x %}{{ y }}".to_owned()).unwrap();
+        let long = "a".repeat(4 << 20);
+        assert!(template.render(context! { x => &long }, 0).is_err());
+        assert_eq!(template.render(context! { x => &long }, long.len()).unwrap().len(), 12 << 20);
+    }
+}

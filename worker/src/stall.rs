@@ -1,0 +1,210 @@
+//! What a worker without progress waits for, be it one of a queue or the one in this process. Pure but for the two loops
+//! at the end, which read how things stand.
+//!
+//! Every wait of a worker that nothing in its own process ends is a [`Wait`]: what it is for, and what a person can do
+//! about it. That nothing is to be done at present is one of them. [`crate::fleet::watch`] decides for a worker of a
+//! queue which of them it is.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use lumos_tasks::{Reminder, stall_message};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::activity::{Activity, Source};
+use crate::model::Models;
+
+/// How often it is looked whether there was progress.
+pub(crate) const LOOK: Duration = Duration::from_millis(500);
+
+/// What a worker waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wait {
+    /// A coordinator that sets the server up.
+    SetUp {
+        /// What is missing.
+        why: String,
+    },
+    /// A connection.
+    Connection,
+    /// The server, to take results.
+    Results {
+        /// How many.
+        count: u64,
+        /// What it said.
+        why: String,
+    },
+    /// Replies of models or tools.
+    Replies {
+        /// The units' messages, where they came from a queue.
+        units: Vec<String>,
+        /// Where the replies have to come from, and for how many episodes.
+        sources: Vec<(Source, usize)>,
+    },
+    /// The configurations of a run.
+    Configurations,
+    /// Models to be verified.
+    Models,
+    /// A run that this worker can serve.
+    Capability {
+        /// Why it cannot serve those there are.
+        refusals: Vec<String>,
+    },
+    /// Units of the runs there are.
+    Units {
+        /// Their lanes.
+        lanes: usize,
+    },
+    /// A run.
+    Runs,
+    /// Data and models of a run that is being planned.
+    Planning,
+    /// Models and tools of a run that is about to begin.
+    Loading,
+    /// The run folder of this process's run.
+    RunFolder,
+}
+
+impl Wait {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        let hint = match self {
+            Self::SetUp { .. } => {
+                "start a coordinator of the same version with this --queue: lumos run --queue URL …"
+            }
+            Self::Connection => "check that the server runs and can be reached: lumos status --queue URL",
+            Self::Results { .. } => {
+                "free disk space on the server or raise max_file_store in its configuration, and restart it if it gives \
+                 no answer then; the results are kept and sent"
+            }
+            Self::Replies { units, sources } => {
+                let hint = sources.first().map_or_else(
+                    || "check the model server or the tools that these episodes use".to_owned(),
+                    |(source, _)| source.hint(),
+                );
+                let limit = if units.is_empty() {
+                    "--time-limit ends an episode that takes longer"
+                } else {
+                    "--stall-limit ends an episode without a reply"
+                };
+                return format!("{hint}; {limit}");
+            }
+            Self::Configurations => "check that the coordinator of the run is running: it stores them again",
+            Self::Models => "nothing: large models take minutes to verify",
+            Self::Capability { .. } => {
+                "bring what is missing to this machine (--model-at names where a model lies), or leave these runs to \
+                 other workers"
+            }
+            Self::Units { .. } => "nothing: other workers have the units, or the run is about to end",
+            Self::Runs => "start one: lumos run --queue URL …",
+            Self::Planning => {
+                "nothing: large files take minutes to read, and models of the hub are downloaded"
+            }
+            Self::Loading => {
+                "nothing: large models take minutes to load; check the servers and the browser that the run uses"
+            }
+            Self::RunFolder => "check the disk that holds the run folder: df -h, dmesg",
+        };
+        hint.to_owned()
+    }
+}
+
+/// Units and refusals named in a message.
+const NAMED: usize = 4;
+
+/// The first of some names, and how many there are beyond.
+fn named(names: &[String]) -> String {
+    let first = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NAMED) {
+        0 => first,
+        more => format!("{first} and {more} others"),
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SetUp { why } => write!(formatter, "the NATS server to be set up: {why}"),
+            Self::Connection => formatter.write_str("a connection to the NATS server"),
+            Self::Results { count, why } => {
+                write!(formatter, "the NATS server to take {count} results: {why}")
+            }
+            Self::Replies { units, sources } => {
+                let waiting: usize = sources.iter().map(|(_, count)| count).sum();
+                let episodes = if units.is_empty() { waiting } else { units.len() };
+                let noun = if episodes == 1 { "episode" } else { "episodes" };
+                write!(formatter, "replies to {episodes} {noun}")?;
+                let mut before = ": ";
+                if !units.is_empty() {
+                    let short: Vec<String> =
+                        units.iter().map(|unit| unit.chars().take(12).collect()).collect();
+                    write!(formatter, "{before}units {}", named(&short))?;
+                    before = "; ";
+                }
+                if !sources.is_empty() {
+                    let from: Vec<String> =
+                        sources.iter().map(|(source, count)| format!("{count} from {source}")).collect();
+                    write!(formatter, "{before}{}", named(&from))?;
+                }
+                Ok(())
+            }
+            Self::Configurations => formatter.write_str("the configurations of a run"),
+            Self::Models => formatter.write_str("models to be found and verified"),
+            Self::Capability { refusals } => {
+                write!(formatter, "a run that this worker can serve: {}", named(refusals))
+            }
+            Self::Units { lanes } => write!(formatter, "units in {lanes} lanes, which are empty"),
+            Self::Runs => formatter.write_str("a run: none is active on this queue"),
+            Self::Planning => formatter.write_str("the data and the models of the run to be read"),
+            Self::Loading => formatter.write_str("the models and tools of the run to be loaded"),
+            Self::RunFolder => formatter.write_str("outcomes to be recorded in the run folder"),
+        }
+    }
+}
+
+/// What is said about a wait that began `silence` before `now`.
+pub fn message(wait: &Wait, silence: Duration, now: Timestamp) -> String {
+    let since = SignedDuration::try_from(silence).ok().and_then(|silence| now.checked_sub(silence).ok());
+    stall_message(wait, &wait.hint(), silence, since.unwrap_or(now).strftime("%H:%M:%S UTC"))
+}
+
+/// Does something, and warns when it takes long.
+pub async fn reminded<T>(limit: Duration, wait: Wait, work: impl Future<Output = T>) -> T {
+    let mut reminder = Reminder::new(limit);
+    let began = Instant::now();
+    let mut work = pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            () = sleep(LOOK) => remind(&mut reminder, began.elapsed(), || wait.clone()),
+        }
+    }
+}
+
+/// Watches the episodes of this process's run until `ended`, and warns when none has made progress for long.
+pub async fn watch_here(limit: Duration, activity: Activity, models: Arc<Models>, ended: CancellationToken) {
+    let mut reminder = Reminder::new(limit);
+    let watching = async {
+        loop {
+            sleep(LOOK).await;
+            let last = Some(activity.last()).max(models.went_on());
+            let silence = last.map_or(Duration::ZERO, |last| last.elapsed());
+            remind(&mut reminder, silence, || match activity.sources() {
+                sources if sources.is_empty() => Wait::RunFolder,
+                sources => Wait::Replies { units: Vec::new(), sources },
+            });
+        }
+    };
+    ended.run_until_cancelled(watching).await;
+}
+
+/// Warns of a wait if it is time to.
+pub(crate) fn remind(reminder: &mut Reminder, silence: Duration, wait: impl FnOnce() -> Wait) {
+    if reminder.is_due(silence) {
+        tracing::warn!("{}", message(&wait(), silence, Timestamp::now()));
+    }
+}
