@@ -149,8 +149,9 @@ pub(crate) fn perform(
         restarts: drama.restarts,
     };
     let _ = std::fs::write(folder.join("nats-server.log"), stage.nats.log());
+    let temporary = stage.temporary.path().to_owned();
     drop(stage);
-    for process in left_in(folder) {
+    for process in [folder, &temporary].into_iter().flat_map(left_in) {
         let _ = std::process::Command::new("kill").args(["-KILL", &process.to_string()]).status();
     }
     (round, began)

@@ -24,6 +24,8 @@ pub(crate) const DISKS: [&str; 3] = ["runs", "store", "spool"];
 pub(crate) struct Stage<'a> {
     pub(crate) world: &'a mut World,
     pub(crate) folder: PathBuf,
+    /// For temporary files. Its path is short: browsers make sockets below it.
+    pub(crate) temporary: tempfile::TempDir,
     browser: bool,
     clocks: Option<PathBuf>,
     /// Before the server, which keeps its store there.
@@ -55,7 +57,6 @@ impl<'a> Stage<'a> {
                 None => fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap(),
             }
         }
-        fs::create_dir(folder.join("tmp")).unwrap();
         let store = folder.join("store");
         // The server is to find the disk full, and not to set aside what fits.
         let configuration = folder.join("nats.conf");
@@ -70,6 +71,7 @@ impl<'a> Stage<'a> {
         let stage = Self {
             world,
             folder: folder.to_owned(),
+            temporary: tempfile::tempdir_in("/tmp").unwrap(),
             browser: plan.browser,
             clocks,
             nats,
@@ -131,7 +133,7 @@ impl<'a> Stage<'a> {
             program.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", self.clock(&actor.name));
             program.env("FAKETIME_CACHE_DURATION", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
-        self.world.set(&mut program).env("TMPDIR", self.folder.join("tmp"));
+        self.world.set(&mut program).env("TMPDIR", self.temporary.path());
         let path = |name: &str| self.folder.join(name).display().to_string();
         if actor.is_coordinator() {
             program.arg("run").args(self.world.arguments(&actor.name, self.browser)).args([

@@ -187,7 +187,8 @@ impl Worker {
         let assignment = lease.body();
         if self.terms.max_deliveries.is_some_and(|limit| lease.deliveries() > limit) {
             let message = format!(
-                "delivered {} times and never finished: whoever works on it dies or loses its connection",
+                "delivered {} times and never finished: each worker that held it was stopped or killed, or lost its \
+                 connection",
                 lease.deliveries()
             );
             tracing::warn!(unit = lease.id(), "{message}");

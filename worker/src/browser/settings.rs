@@ -1,7 +1,7 @@
 //! Which browser, how many, and how long they are waited for.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ pub struct BrowserSettings {
 impl BrowserSettings {
     /// Usual settings: this machine's address is the only host; 100 leases a session; 30 s to start, 30 s for a page, 20 s
     /// for other commands; windows of 1280 × 1024; pages of up to 8 MiB; programs as the shell finds them; profiles
-    /// in the system's folder for temporary files.
+    /// in the system's folder for temporary files, or in `/tmp` where that folder's path is too long for Chromium.
     pub fn new(browser: BrowserName) -> Self {
         Self {
             browser,
@@ -108,7 +108,7 @@ impl BrowserSettings {
             most_html: 8 << 20,
             chromedriver: PathBuf::from("chromedriver"),
             chromium: None,
-            folder: std::env::temp_dir().join(format!("lumos-browsers-{}", user())),
+            folder: folder_below(&std::env::temp_dir()),
         }
     }
 
@@ -144,6 +144,21 @@ impl BrowserSettings {
     }
 }
 
+/// The longest path of a folder that browsers start in, in bytes. Chromium makes a socket 72 bytes below it
+/// (`/pool-XXXXXX/session-XXXXXX/org.chromium.Chromium.XXXXXX/SingletonSocket`) and ends where the socket's path is
+/// longer than the system allows: 107 bytes on Linux, 103 on macOS.
+const LONGEST_FOLDER: usize = if cfg!(target_os = "linux") { 107 - 72 } else { 103 - 72 };
+
+/// The folder of this user's browsers below the folder for temporary files.
+fn folder_below(temporary: &Path) -> PathBuf {
+    let name = format!("lumos-browsers-{}", user());
+    let folder = temporary.join(&name);
+    if cfg!(unix) && folder.as_os_str().len() > LONGEST_FOLDER {
+        return Path::new("/tmp").join(name);
+    }
+    folder
+}
+
 #[cfg(unix)]
 fn user() -> u32 {
     rustix::process::geteuid().as_raw()
@@ -157,6 +172,18 @@ fn user() -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn folders_leave_room_for_the_path_of_a_socket() {
+        let short = folder_below(Path::new("/var/tmp"));
+        assert!(short.starts_with("/var/tmp"), "{}", short.display());
+        let long = folder_below(Path::new("/scratch/jobs/2026-11-23/1234567/tmp"));
+        assert_eq!(long, Path::new("/tmp").join(format!("lumos-browsers-{}", user())));
+        for folder in [short, long] {
+            assert!(folder.as_os_str().len() <= LONGEST_FOLDER, "{}", folder.display());
+        }
+    }
 
     #[test]
     fn names_of_browsers() {

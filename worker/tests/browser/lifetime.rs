@@ -41,6 +41,24 @@ async fn a_killed_browser_and_a_killed_driver_are_faults_and_are_replaced() {
     assert!(pool.left().is_empty());
 }
 
+/// 35 bytes are what [`BrowserSettings::new`] goes up to on Linux before it takes `/tmp`.
+///
+/// [`BrowserSettings::new`]: lumos_worker::browser::BrowserSettings::new
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_starts_in_the_longest_folder() {
+    if !lumos_capabilities::has_browser() {
+        return;
+    }
+    let site = Site::start().await;
+    let short = tempfile::tempdir_in("/tmp").unwrap();
+    let longest = short.path().join("x".repeat(35 - short.path().as_os_str().len() - 1));
+    let pool = TestPool::with(1, |settings| settings.folder = longest);
+    pool.session().await.unwrap().goto(&site.page("/")).await.unwrap();
+    assert!(pool.left().is_empty());
+    assert!(gone(short.path()).is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_who_ask_for_two_wait_in_order() {
     if !lumos_capabilities::has_browser() {
