@@ -3,7 +3,7 @@
 //! sample, result and unit is compared with the undisturbed run.
 //!
 //! `just campaign --rounds 200 --seed 1` runs the long form, `just campaign --seed 1 --round 17` one round again. A
-//! short form with a fixed seed runs with the other tests.
+//! short form with a fixed seed and without browsers runs with the other tests.
 //!
 //! A round ([`round`]) has two coordinators (`worlds`: all benchmarks under scripted agents, SQL on a real MariaDB, in
 //! some rounds shop and pages in a real browser; `engine`: the shipped agent in two formulations) and two workers over
@@ -49,17 +49,17 @@ use crate::report::Report;
 use crate::schedule::{Kind, Plan};
 use crate::world::World;
 
-/// The short form that runs with the tests.
-const SHORT: (u64, u64) = (1, 2);
+/// Rounds of the short form that runs with the tests, without browsers: a round with them takes minutes.
+const SHORT: u64 = 2;
 
 /// Runs the fault campaign.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Rounds to run.
-    #[arg(long, default_value_t = SHORT.1)]
-    rounds: u64,
+    /// Rounds to run; by default two without browsers.
+    #[arg(long)]
+    rounds: Option<u64>,
     /// What faults are drawn from.
-    #[arg(long, default_value_t = SHORT.0)]
+    #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Run this round alone.
     #[arg(long)]
@@ -117,6 +117,11 @@ impl Arguments {
         selected && !self.harness.ignored && !self.harness.list && !self.harness.skip.iter().any(named)
     }
 
+    /// Whether browsers may take part.
+    fn has_browsers(&self) -> bool {
+        !self.no_browser && (self.rounds.is_some() || self.round.is_some())
+    }
+
     fn kinds(&self) -> Vec<Kind> {
         let named = |kind: &Kind| self.faults.iter().any(|name| kind.name().contains(name.as_str()));
         Kind::ALL.into_iter().filter(|kind| self.faults.is_empty() || named(kind)).collect()
@@ -136,15 +141,15 @@ fn main() -> ExitCode {
     if servers.is_empty() {
         return ExitCode::SUCCESS;
     }
-    say_what_is_missing();
+    say_what_is_missing(&arguments);
     let rounds = match arguments.round {
         Some(round) => round..round + 1,
-        None => arguments.first..arguments.first + arguments.rounds,
+        None => arguments.first..arguments.first + arguments.rounds.unwrap_or(SHORT),
     };
     let kinds = arguments.kinds();
     assert!(!kinds.is_empty(), "no fault has such a name");
     let plans: Vec<Plan> = rounds.map(|round| Plan::draw(arguments.seed, round, &kinds)).collect();
-    let browser = world::has_browser() && !arguments.no_browser && plans.iter().any(|plan| plan.browser);
+    let browser = world::has_browser() && arguments.has_browsers() && plans.iter().any(|plan| plan.browser);
     let making = Mutex::new(());
     let (next, report) = (AtomicU64::new(0), Mutex::new(Report::new(arguments.seed)));
     std::thread::scope(|scope| {
@@ -176,11 +181,11 @@ fn main() -> ExitCode {
     if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn say_what_is_missing() {
+fn say_what_is_missing(arguments: &Arguments) {
     if stage::faketime().is_none() {
         skip_part(Capability::Faketime, "clock jumps: libfaketime is not installed (Debian: faketime)");
     }
-    if !world::has_browser() {
+    if arguments.has_browsers() && !world::has_browser() {
         skip_part(Capability::Browser, "faults of browsers: chromium and chromedriver are not installed");
     }
 }
