@@ -272,7 +272,7 @@ fn a_coordinator_and_a_worker_without_progress_say_what_they_wait_for() {
     let quick = fleet.worker(&["--places", "8", "--stall-warning", "2"]);
     worker.signal("-KILL");
     ends_well(&mut coordinator);
-    until_said(&quick, "waiting for a run: none is active on this queue\nhint: start one: lumos run");
+    until_said(&quick, "waiting for a run: none is active on this queue\nhint: start a run: lumos run");
     drained(quick);
 
     // A worker without a server, and one whose server nobody has set up.

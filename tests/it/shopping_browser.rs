@@ -111,7 +111,7 @@ fn what_is_missing_is_said_before_anything_runs() {
     assert!(!folder.join("without").exists(), "nothing is left behind");
 
     for (browser, said) in [
-        ("firefox", "`firefox` is no browser; known are chromedriver"),
+        ("firefox", "unknown browser `firefox`: expected `chromedriver`"),
         ("http://user:word@127.0.0.1:4444", "without user, password and query"),
         ("http://127.0.0.1:9", "the WebDriver server http://127.0.0.1:9/"),
     ] {

@@ -189,18 +189,19 @@ impl Source {
     /// What to do about it.
     pub(crate) fn hint(&self) -> String {
         match self {
-            Self::SetUp => "nothing: large models and corpora take minutes to load".to_owned(),
+            Self::SetUp => "no action needed: large models and corpora take minutes to load".to_owned(),
             Self::ModelServer { name } => {
                 let url = name.split_once('@').map_or("URL", |(_, url)| url.trim_end_matches('/'));
                 format!("check that the model server answers: curl {url}/models")
             }
             Self::Model { .. } => {
-                "nothing if the processor or the GPU is busy (top, nvidia-smi): long prompts take minutes"
+                "no action needed if the processor or the GPU is busy (top, nvidia-smi): long prompts take \
+                 minutes"
                     .to_owned()
             }
             Self::Browser { .. } => "check the browser: chromedriver --version, lumos doctor".to_owned(),
             Self::Database { .. } => {
-                "check that the database server of LUMOS_SQL_URL runs and takes connections".to_owned()
+                "check that the database server of LUMOS_SQL_URL runs and accepts connections".to_owned()
             }
             Self::Tool { .. } => "check that the tool's service can be reached from this machine".to_owned(),
         }

@@ -78,8 +78,8 @@ impl Wait {
             }
             Self::Connection => "check that the server runs and can be reached: lumos status --queue URL",
             Self::Results { .. } => {
-                "free disk space on the server or raise max_file_store in its configuration, and restart it if it gives \
-                 no answer then; the results are kept and sent"
+                "free disk space on the server or raise max_file_store in its configuration, and restart it \
+                 if it still does not respond; the results are kept and sent later"
             }
             Self::Replies { units, sources } => {
                 let hint = sources.first().map_or_else(
@@ -93,19 +93,24 @@ impl Wait {
                 };
                 return format!("{hint}; {limit}");
             }
-            Self::Configurations => "check that the coordinator of the run is running: it stores them again",
-            Self::Models => "nothing: large models take minutes to verify",
-            Self::Capability { .. } => {
-                "bring what is missing to this machine (--model-at names where a model lies), or leave these runs to \
-                 other workers"
+            Self::Configurations => {
+                "check that the coordinator of the run is running: it stores the configurations again"
             }
-            Self::Units { .. } => "nothing: other workers have the units, or the run is about to end",
-            Self::Runs => "start one: lumos run --queue URL …",
+            Self::Models => "no action needed: large models take minutes to verify",
+            Self::Capability { .. } => {
+                "copy the missing files to this machine (pass the location of a model with --model-at \
+                 <NAME=NAME>), or leave these runs to other workers"
+            }
+            Self::Units { .. } => {
+                "no action needed: other workers have the units, or the run is about to end"
+            }
+            Self::Runs => "start a run: lumos run --queue URL …",
             Self::Planning => {
-                "nothing: large files take minutes to read, and models of the hub are downloaded"
+                "no action needed: large files take minutes to read, and models are downloaded from the hub"
             }
             Self::Loading => {
-                "nothing: large models take minutes to load; check the servers and the browser that the run uses"
+                "large models take minutes to load; otherwise check the servers and the browser that the run \
+                 uses"
             }
             Self::RunFolder => "check the disk that holds the run folder: df -h, dmesg",
         };
@@ -131,7 +136,7 @@ impl fmt::Display for Wait {
             Self::SetUp { why } => write!(formatter, "the NATS server to be set up: {why}"),
             Self::Connection => formatter.write_str("a connection to the NATS server"),
             Self::Results { count, why } => {
-                write!(formatter, "the NATS server to take {count} results: {why}")
+                write!(formatter, "the NATS server to accept {count} results: {why}")
             }
             Self::Replies { units, sources } => {
                 let waiting: usize = sources.iter().map(|(_, count)| count).sum();

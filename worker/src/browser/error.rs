@@ -27,7 +27,7 @@ pub struct BrowserFault {
 }
 
 impl BrowserFault {
-    #[expect(clippy::needless_pass_by_value, reason = "errors and texts alike are handed over")]
+    #[expect(clippy::needless_pass_by_value, reason = "errors and strings are passed")]
     pub(super) fn new(doing: &'static str, reason: impl ToString) -> Self {
         let mut reason = reason.to_string();
         // Drivers append their own stack.
@@ -57,19 +57,19 @@ pub enum Refusal {
     #[error("the element is no longer on the page")]
     Gone,
     /// The element is there, but a person could not use it so: hidden, covered, disabled.
-    #[error("the element cannot be used: {reason}")]
+    #[error("element not usable: {reason}")]
     NotUsable {
         /// What the driver says.
         reason: String,
     },
     /// The address is none that may be visited, or the page led to such a one.
-    #[error("{address} is not allowed")]
+    #[error("address `{address}` is not allowed")]
     NotAllowed {
         /// The address.
         address: String,
     },
     /// The page, or the text to be typed, is larger than what is taken.
-    #[error("{bytes} bytes are more than {most}")]
+    #[error("{bytes} bytes exceed the limit of {most} bytes")]
     TooLarge {
         /// Its size.
         bytes: usize,

@@ -44,7 +44,7 @@ impl Owner {
     /// Ends what other processes have left behind that were killed since. Blocks.
     pub(super) fn end_leftovers(&self) {
         if let Err(error) = enter(&self.base, GATE).and_then(|_gate| sweep(&self.base)) {
-            tracing::debug!(%error, "what other processes left behind was not ended");
+            tracing::debug!(%error, "failed to end browsers left by other processes");
         }
     }
 
@@ -72,7 +72,7 @@ fn enter(base: &Path, patience: Duration) -> io::Result<File> {
             }
             Err(TryLockError::WouldBlock) => {
                 let held = format!(
-                    "{} is locked by another process, which may be stopped: fuser {0}",
+                    "{} is locked by another process; hint: list the process with `fuser {0}`",
                     base.join("gate").display()
                 );
                 return Err(io::Error::new(io::ErrorKind::TimedOut, held));
@@ -133,11 +133,11 @@ fn sweep(base: &Path) -> io::Result<()> {
         thread::sleep(Duration::from_millis(20));
     }
     if ended > 0 {
-        tracing::warn!(processes = ended, "browsers that a killed process left behind were ended");
+        tracing::warn!(processes = ended, "ended browsers left by a killed process");
     }
     for folder in dead {
         if let Err(error) = fs::remove_dir_all(&folder) {
-            tracing::debug!(folder = %folder.display(), %error, "a browser's folder stays");
+            tracing::debug!(folder = %folder.display(), %error, "failed to remove a browser's folder");
         }
     }
     Ok(())

@@ -65,7 +65,9 @@ impl Lease {
     }
 
     fn session(&mut self) -> Result<&mut Session, BrowserFault> {
-        self.session.as_mut().ok_or_else(|| BrowserFault::new("using a browser", "it was given back"))
+        self.session.as_mut().ok_or_else(|| {
+            BrowserFault::new("using a browser", "the session was already returned to the pool")
+        })
     }
 
     /// Loads a page and waits until it is loaded.
@@ -253,15 +255,15 @@ impl Lease {
     pub async fn screenshot(&mut self) -> Result<Vec<u8>, BrowserError> {
         let session = self.session()?;
         let client = session.client();
-        session.command("taking a picture", client.screenshot()).await
+        session.command("taking a screenshot", client.screenshot()).await
     }
 
     /// Clicks and keys do nothing to a disabled element, and nobody says so.
     async fn require_enabled(&mut self, element: &Element) -> Result<(), BrowserError> {
         const BODY: &str = "return arguments[0].matches(':disabled, [aria-disabled=\"true\"]');";
-        let is_disabled = self.script("looking at an element", BODY, vec![element.argument()]).await?;
+        let is_disabled = self.script("checking an element", BODY, vec![element.argument()]).await?;
         if is_disabled == Value::Bool(true) {
-            return Err(Refusal::NotUsable { reason: "it is disabled".to_owned() }.into());
+            return Err(Refusal::NotUsable { reason: "the element is disabled".to_owned() }.into());
         }
         Ok(())
     }
@@ -280,11 +282,11 @@ impl Lease {
         let client = session.client();
         let answer = session.loading(doing, client.execute(&wrapped, arguments)).await?;
         let Value::Array(parts) = answer else {
-            return Err(BrowserFault::new(doing, "the page does not say where it is").into());
+            return Err(BrowserFault::new(doing, "the script returned no address").into());
         };
         let mut parts = parts.into_iter();
         let (Some(Value::String(place)), value) = (parts.next(), parts.next()) else {
-            return Err(BrowserFault::new(doing, "the page does not say where it is").into());
+            return Err(BrowserFault::new(doing, "the script returned no address").into());
         };
         self.check_place(doing, &place).await?;
         Ok(value.unwrap_or_default())
@@ -310,7 +312,7 @@ impl Lease {
             Err(refusal) => refusal,
             Ok(_) if is_offline => Refusal::NotAllowed { address: place },
             Ok(_) if failed => {
-                return Err(BrowserFault::new(doing, format!("{place} could not be loaded")).into());
+                return Err(BrowserFault::new(doing, format!("failed to load {place}")).into());
             }
             Ok(_) => return Ok(()),
         };

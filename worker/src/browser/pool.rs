@@ -43,7 +43,7 @@ impl BrowserPool {
             BrowserName::Remote(_) => None,
             BrowserName::Chromedriver => Some(Owner::new(&settings.folder).map_err(|error| {
                 let reason = format!("{}: {error}", settings.folder.display());
-                BrowserFault::new("making a folder for browsers", reason)
+                BrowserFault::new("creating the folder for browsers", reason)
             })?),
         };
         let size = settings.sessions.unwrap_or_else(capacity::sessions).clamp(1, Semaphore::MAX_PERMITS);
@@ -69,8 +69,12 @@ impl BrowserPool {
         if let Some(mut used) = used {
             match used.refresh().await {
                 Ok(()) => return Ok(self.lend(used, place)),
-                Err(BrowserError::Fault(fault)) => tracing::info!(%fault, "a browser is replaced"),
-                Err(BrowserError::Refused(refusal)) => tracing::info!(%refusal, "a browser is replaced"),
+                Err(BrowserError::Fault(fault)) => {
+                    tracing::info!(%fault, "failed to reset a browser; replacing it")
+                }
+                Err(BrowserError::Refused(refusal)) => {
+                    tracing::info!(%refusal, "failed to reset a browser; replacing it")
+                }
             }
         }
         let mut attempt = 1;
@@ -79,7 +83,7 @@ impl BrowserPool {
             match Session::start(&self.shared.settings, self.shared.owner.as_ref()).await {
                 Ok(session) => return Ok(self.lend(session, place)),
                 Err(fault) if attempt == ATTEMPTS => return Err(fault),
-                Err(fault) => tracing::warn!(%fault, "a browser did not start; trying again"),
+                Err(fault) => tracing::warn!(%fault, "failed to start a browser; retrying"),
             }
             attempt += 1;
         }
@@ -94,7 +98,7 @@ impl BrowserPool {
             }
         });
         if let Err(error) = ending.await {
-            tracing::debug!(%error, "what other processes left behind was not ended");
+            tracing::debug!(%error, "failed to end browsers left by other processes");
         }
     }
 

@@ -24,11 +24,14 @@ pub enum BrowserName {
 pub enum UnknownBrowser {
     /// There is no such one.
     #[error(
-        "`{0}` is no browser; known are chromedriver and the address of a WebDriver server, http://host:port"
+        "unknown browser `{0}`: expected `chromedriver` or the address of a WebDriver server such as \
+         http://host:4444"
     )]
     Name(String),
     /// Its address may hold a secret, and names of browsers are written into files. Not quoted.
-    #[error("the address of a WebDriver server is http://host:port here, without user, password and query")]
+    #[error(
+        "invalid address of a WebDriver server: expected http://host:port without user, password and query"
+    )]
     Secret,
 }
 
@@ -132,9 +135,12 @@ impl BrowserSettings {
         }
         if let Some(sessions) = set("LUMOS_BROWSER_SESSIONS") {
             let number = sessions.to_str().and_then(|text| text.parse().ok()).filter(|number| *number > 0);
-            settings.sessions = Some(
-                number.ok_or_else(|| format!("LUMOS_BROWSER_SESSIONS: {sessions:?} is no number above 0"))?,
-            );
+            settings.sessions = Some(number.ok_or_else(|| {
+                format!(
+                    "invalid value `{}` for LUMOS_BROWSER_SESSIONS: expected a positive integer",
+                    sessions.to_string_lossy()
+                )
+            })?);
         }
         if let Some(program) = set("LUMOS_CHROMEDRIVER") {
             settings.chromedriver = program.into();

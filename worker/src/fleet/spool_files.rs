@@ -55,7 +55,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<ResultMessage>> {
             let aside = path.with_extension(DAMAGED);
             tracing::warn!(
                 file = %path.display(),
-                "a spooled result is damaged ({error}): set aside as {}; its unit is done again",
+                "corrupt spooled result ({error}); renamed it to {}; its unit is executed again",
                 aside.display()
             );
             fs::rename(path, aside)?;
@@ -69,7 +69,7 @@ fn parse(bytes: &[u8]) -> Result<ResultMessage, String> {
         Some(end) if bytes.first() != Some(&b'{') => {
             let (claimed, text) = (&bytes[..end], &bytes[end + 1..]);
             if claimed != ContentHash::of_bytes(text).as_str().as_bytes() {
-                return Err("its content does not match its checksum".to_owned());
+                return Err("checksum mismatch".to_owned());
             }
             text
         }

@@ -51,7 +51,7 @@ impl Situation {
         match () {
             () if !connected => Wait::Connection,
             () if spooled > 0 => {
-                let why = refused.unwrap_or_else(|| "no answer".to_owned());
+                let why = refused.unwrap_or_else(|| "no acknowledgement from the server".to_owned());
                 Wait::Results { count: spooled, why }
             }
             () if !held.is_empty() => Wait::Replies { units: held, sources },

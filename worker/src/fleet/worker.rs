@@ -111,13 +111,13 @@ pub enum FleetError {
     #[error(transparent)]
     Nats(#[from] NatsError),
     /// The name cannot be used on a server.
-    #[error("`{0}` cannot be a worker's name: letters, digits, `-` and `_` can stand in it")]
+    #[error("invalid worker name `{0}`: expected letters, digits, `-` and `_`")]
     Name(String),
     /// Serving failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// The spool folder cannot be used.
-    #[error("the spool folder {} cannot be used: {source}", path.display())]
+    #[error("failed to open the spool folder {}: {source}", path.display())]
     Spool {
         /// The folder.
         path: PathBuf,
@@ -228,7 +228,7 @@ pub async fn serve_fleet(
     // What earlier workers did is not to be done again by this one.
     let left = spool.leftovers().await;
     if !left.is_empty() {
-        tracing::info!(results = left.len(), "earlier workers left results");
+        tracing::info!(results = left.len(), "found results left by earlier workers");
         let (sender, sent) = tokio::sync::oneshot::channel();
         let (spool, catalogue) = (Arc::clone(&spool), Arc::clone(&catalogue));
         background.spawn(send_leftovers(spool, catalogue, left, sender, ended.clone()));
@@ -306,7 +306,7 @@ async fn prepare(server: &Server, stall_warning: Duration) -> Result<Prepared, N
             Ok(prepared) => return Ok(prepared),
             Err(error @ (NatsError::Missing(_) | NatsError::Unreachable(_))) => {
                 if !said {
-                    tracing::warn!("{error}; waiting");
+                    tracing::warn!("{error}; retrying");
                     said = true;
                 } else {
                     remind(&mut reminder, began.elapsed(), || Wait::SetUp { why: error.to_string() });
@@ -375,7 +375,7 @@ async fn watch_idleness(
             if held.count() > 0 {
                 let _ = changes.changed().await;
             } else if timeout(limit, changes.changed()).await.is_err() && !eligibility.is_looking() {
-                tracing::info!("nothing to do for {} s", limit.as_secs());
+                tracing::info!("idle for {} s; stopping", limit.as_secs());
                 idle.cancel();
                 return;
             }
