@@ -68,9 +68,9 @@ fn a_memory_that_is_too_small_is_refused_with_sizes_and_a_way_out() {
     let refused = |more: &[&str]| expect(2, &[&arguments(runs, "small", "2")[..], more].concat()).1;
     let never = refused(&["--memory", ONE_FITS, "--swap", "never"]);
     assert!(never.contains("planner builtin:tiny") && never.contains("grounder builtin:tiny"), "{never}");
-    assert!(never.contains("each fits alone, so leave --swap never out"), "{never}");
+    assert!(never.contains("omit `--swap never` (each model fits alone)"), "{never}");
     let neither = refused(&["--memory", "8MB"]);
-    assert!(neither.contains("of weights and at least") && neither.contains("raise --memory"), "{neither}");
+    assert!(neither.contains("for weights and at least") && neither.contains("raise --memory"), "{neither}");
     assert!(!folder.path().join("small").exists(), "what cannot run leaves nothing behind");
     let (stdout, _) =
         expect(0, &[&arguments(runs, "small", "2")[..], &["--memory", "40MB", "--swap", "never"]].concat());

@@ -71,13 +71,15 @@ impl Hub {
             let fetching = scope.spawn(|| {
                 let runtime =
                     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-                        HubError::Settings { message: format!("no thread for the hub: {error}") }
+                        HubError::Settings {
+                            message: format!("failed to start a runtime for the hub: {error}"),
+                        }
                     })?;
                 runtime.block_on(fetch(site, name))
             });
             fetching.join()
         });
-        ran.unwrap_or_else(|_| Err(HubError::Settings { message: "the download was cut short".to_owned() }))
+        ran.unwrap_or_else(|_| Err(HubError::Settings { message: "the download thread panicked".to_owned() }))
     }
 
     fn site(&self) -> Result<&Site, HubError> {
@@ -117,7 +119,7 @@ async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
         Ok(body) => body,
         Err(error @ HubError::Unreachable { .. }) => {
             let Some(model) = kept() else { return Err(error) };
-            tracing::warn!("{error}; taking {} as the cache has it", model.name);
+            tracing::warn!("{error}; using the cached copy of {}", model.name);
             return Ok(model);
         }
         Err(error) => return Err(error),

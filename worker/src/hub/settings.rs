@@ -65,7 +65,8 @@ impl HubSettings {
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some())
             .filter(|url| url.username().is_empty() && url.password().is_none() && url.query().is_none())
             .ok_or_else(|| {
-                let message = "HF_ENDPOINT is no address of the form https://host, without names and keys";
+                let message = "invalid value for HF_ENDPOINT: expected an address like https://host, without \
+                    user, password and query";
                 HubError::Settings { message: message.to_owned() }
             })?;
         let home = set("HF_HOME").map(PathBuf::from).or_else(|| {
@@ -75,7 +76,7 @@ impl HubSettings {
         });
         let cache = set("HF_HUB_CACHE").map(PathBuf::from);
         let cache = cache.or_else(|| home.as_ref().map(|home| home.join("hub"))).ok_or_else(|| {
-            let message = "it is not known where models are kept; set HF_HOME to a folder";
+            let message = "no folder for downloaded models; hint: set HF_HOME to a folder";
             HubError::Settings { message: message.to_owned() }
         })?;
         let file = set("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| home.map(|home| home.join("token")));

@@ -26,7 +26,8 @@ pub enum IdentifyError {
     },
     /// The model has nothing for this role.
     #[error(
-        "{name} has no {role}; use it for planner and grounder (formulations iterative, onetime, integrated)"
+        "model {name} cannot be used as {role}; hint: use it as planner and grounder (formulations \
+         iterative, onetime, integrated)"
     )]
     NoSuchRole {
         /// The model's name.
@@ -35,7 +36,10 @@ pub enum IdentifyError {
         role: Role,
     },
     /// A file cannot be read.
-    #[error("model {name}: cannot read {}: {source}; check that it is there and that you may read it", path.display())]
+    #[error(
+        "model {name}: failed to read {}: {source}; hint: check that it exists and that its permissions \
+         allow reading"
+    , path.display())]
     Unreadable {
         /// The model's name.
         name: String,
@@ -61,7 +65,9 @@ pub enum IdentifyError {
         source: Box<LocateError>,
     },
     /// The folder is no model's.
-    #[error("model {name}: {} holds no weights; copy *.safetensors, pytorch_model*.bin or a *.gguf into it", path.display())]
+    #[error(
+        "model {name}: no weights in {}; hint: copy *.safetensors, pytorch_model*.bin or a *.gguf into it"
+    , path.display())]
     NoWeights {
         /// The model's name.
         name: String,

@@ -371,7 +371,7 @@ impl Models {
         let place = match self.name_of(identity)? {
             ModelName::BuiltinTiny => {
                 let source = builtin::source(role, formulation);
-                Place::Known(source.ok_or_else(|| failed(format!("it has no {role}")))?)
+                Place::Known(source.ok_or_else(|| failed(format!("unsupported role {role}")))?)
             }
             ModelName::Candle(path) => Place::Path(path),
             ModelName::Lumos(pair) => {
@@ -379,7 +379,7 @@ impl Models {
                 Place::Path(asked.to_string().into())
             }
             ModelName::Script(_) | ModelName::OpenAi(_) => {
-                return Err(failed("no engine computes it".to_owned()));
+                return Err(failed("not a model of the engine".to_owned()));
             }
         };
         Ok(EngineLoad {
@@ -486,7 +486,7 @@ pub(super) enum Blocking {
     Located(#[from] LocateError),
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("loading was cut short: {0}")]
+    #[error("loading was interrupted: {0}")]
     Join(#[from] tokio::task::JoinError),
 }
 

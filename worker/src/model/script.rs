@@ -89,9 +89,11 @@ impl ModelBackend for ScriptBackend {
                     ..Completion::recorded(reply.text)
                 }),
                 Ok(ToolReply::Raised { message }) => {
-                    Err(ModelError::Failed(format!("recorded is: {message}")))
+                    Err(ModelError::Failed(format!("recorded exception: {message}")))
                 }
-                Ok(_) => Err(ModelError::Failed("the script's reply is none of a chat model".to_owned())),
+                Ok(_) => {
+                    Err(ModelError::Failed("the script's reply is not a reply of a chat model".to_owned()))
+                }
                 Err(error) => Err(ModelError::Failed(error.to_string())),
             };
         }

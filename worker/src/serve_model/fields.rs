@@ -17,7 +17,7 @@ impl Fields {
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => Ok(Self::of(fields)),
             Ok(_) => Err(wrong("The body of the request must be a JSON object".to_owned())),
-            Err(error) => Err(wrong(format!("The body of the request is no JSON: {error}"))),
+            Err(error) => Err(wrong(format!("The body of the request is not valid JSON: {error}"))),
         }
     }
 

@@ -101,7 +101,7 @@ impl OpenAiBackend {
                 Attempt::Again { after, .. } => pause.map(|pause| pause.max(after.unwrap_or_default())),
                 _ => pause,
             })
-            .notify(|error, pause| tracing::debug!(?error, ?pause, "asking a server again"))
+            .notify(|error, pause| tracing::debug!(?error, ?pause, "retrying a request"))
             .await
     }
 
@@ -116,7 +116,7 @@ impl OpenAiBackend {
             .find(|extension| dialect.has(*extension) && explanation.names(extension.field()));
         let simpler = if let Some(extension) = extension {
             let (field, risk) = (extension.field(), extension.risk());
-            tracing::warn!(model = self.model, "the server knows no `{field}`: {risk}");
+            tracing::warn!(model = self.model, "the server does not support `{field}`: {risk}");
             dialect.without(extension)
         } else if explanation.names("max_completion_tokens") && dialect.max_tokens && wire::is_chat(request) {
             Dialect { max_tokens: false, ..dialect }
@@ -161,20 +161,20 @@ impl OpenAiBackend {
         match attempt {
             Attempt::Again { message, .. } | Attempt::Final(message) => ModelError::Failed(message),
             Attempt::Rejected { explanation, .. } if explanation.is_about_the_prompt() => {
-                ModelError::Refused(format!("the server refuses the prompt{explanation}"))
+                ModelError::Refused(format!("the server rejected the prompt{explanation}"))
             }
             Attempt::Rejected { status, explanation } => {
                 let hint = match status {
                     StatusCode::NOT_FOUND if !wire::is_chat(request) => {
-                        "; planner, grounder and answerer need a server with /completions, a chat model does for \
-                         qa and judge only"
+                        "; hint: planner, grounder and answerer need a server with /completions; a chat \
+                         model works for qa and judge only"
                     }
-                    StatusCode::NOT_FOUND => "; check the address and the model's name",
+                    StatusCode::NOT_FOUND => "; hint: check the address and the model name",
                     _ => "",
                 };
                 let model = &self.model;
                 ModelError::Failed(format!(
-                    "the server takes no such request of {model} ({status}){explanation}{hint}"
+                    "the server rejected the request for {model} ({status}){explanation}{hint}"
                 ))
             }
         }
