@@ -107,7 +107,7 @@ fn what_is_missing_is_said_before_anything_runs() {
     let mut without = command(folder, "without", &["--browser", "chromedriver"]);
     let (code, _, stderr) = text(&without.env("LUMOS_CHROMEDRIVER", "/no/chromedriver").output().unwrap());
     assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("/no/chromedriver not found; install chromedriver"), "{stderr}");
+    assert!(stderr.contains("/no/chromedriver not found; hint: install chromedriver"), "{stderr}");
     assert!(!folder.join("without").exists(), "nothing is left behind");
 
     for (browser, said) in [

@@ -61,7 +61,11 @@ pub(super) fn from_environment(variable: &str) -> Result<Option<Duration>, Strin
         .filter(|rate| *rate > 0.0)
         .and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok())
         .map(Some)
-        .ok_or_else(|| format!("{variable}={rate} is no number of requests per second"))
+        .ok_or_else(|| {
+            format!(
+                "invalid value `{rate}` for {variable}: expected a positive number of requests per second"
+            )
+        })
 }
 
 #[cfg(test)]

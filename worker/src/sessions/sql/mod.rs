@@ -85,7 +85,7 @@ impl SqlTool {
 #[async_trait]
 impl Tools for SqlTool {
     async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        Err(fault("a statement came outside of an episode's session"))
+        Err(fault("statement outside of an episode's session"))
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
@@ -178,7 +178,7 @@ impl Tools for Session {
         match call {
             ToolCall::Sql { statement } => self.statement(statement).await.map(ToolReply::Sql),
             ToolCall::SqlSubmit => self.submit().await.map(ToolReply::SqlGrade),
-            _ => Err(fault("a call of another tool came")),
+            _ => Err(fault("unexpected call of another tool")),
         }
     }
 

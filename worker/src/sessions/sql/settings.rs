@@ -63,13 +63,17 @@ impl MySqlSettings {
         if backend == "mysql" {
             let url = value(URL_VARIABLE).filter(|url| !url.is_empty());
             let url = url.ok_or_else(|| format!("{URL_VARIABLE} is not set"))?;
-            return Self::of_url(&url)
-                .ok_or_else(|| format!("{URL_VARIABLE} is no address like mysql://user:password@host:port"));
+            return Self::of_url(&url).ok_or_else(|| {
+                format!(
+                    "invalid value for {URL_VARIABLE}: expected an address like \
+                     mysql://user:password@host:port"
+                )
+            });
         }
         if backend.contains('@') {
             return Err(format!(
-                "user and password are not written there, where logs and reports would keep them; set \
-                 {USER_VARIABLE} and {PASSWORD_VARIABLE}, or {URL_VARIABLE} with --tool sql=mysql"
+                "user and password are not allowed in a backend name, because logs and reports record it; \
+                 hint: set {USER_VARIABLE} and {PASSWORD_VARIABLE}, or {URL_VARIABLE} with --tool sql=mysql"
             ));
         }
         Ok(Self::of_url(backend).ok_or("expected an address like mysql://host:port")?)
