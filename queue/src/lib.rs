@@ -32,13 +32,13 @@ pub enum QueueError {
     #[error("the lease of message `{0}` is no longer held")]
     LeaseLost(String),
     /// The server cannot be reached, or did not answer in time: whether a message arrived is not known.
-    #[error("the queue cannot be reached: {0}")]
+    #[error("cannot reach the queue: {0}")]
     Unreachable(String),
     /// The queue holds as much as it may; the same message may find room later.
     #[error("the queue is full")]
     Full,
     /// The message is larger than any the queue takes.
-    #[error("message `{id}` has {bytes} bytes, and {limit} are allowed")]
+    #[error("message `{id}` is too large: {bytes} bytes, limit {limit} bytes")]
     TooLarge {
         /// The message.
         id: String,
@@ -51,7 +51,7 @@ pub enum QueueError {
     #[error("{0}")]
     Gone(String),
     /// The server refused: permissions, a setting it does not know.
-    #[error("the queue's server refused: {0}")]
+    #[error("the queue server rejected the request: {0}")]
     Refused(String),
 }
 

@@ -281,10 +281,10 @@ fn a_coordinator_and_a_worker_without_progress_say_what_they_wait_for() {
     let waiting = early.worker(&["--stall-warning", "1"]);
     until_said(
         &waiting,
-        "waiting for the NATS server to be set up: the NATS server has no stream `KV_lumos-2-runs`",
+        "waiting for the NATS server to be set up: stream `KV_lumos-2-runs` not found on the NATS server",
     );
     let mut command = lumos();
     command.args(["worker", "--queue", "nats://127.0.0.1:1"]);
     let alone = Process::start(&mut command, &rehearsed.folder.path().join("alone.log"));
-    until_said(&alone, "no NATS server can be reached at nats://127.0.0.1:1");
+    until_said(&alone, "cannot reach a NATS server at nats://127.0.0.1:1");
 }

@@ -28,7 +28,7 @@ pub enum NatsError {
     #[error("{0}")]
     Missing(String),
     /// The server refused: permissions, limits, or settings that differ.
-    #[error("the NATS server refused: {0}")]
+    #[error("the NATS server rejected the request: {0}")]
     Refused(String),
     /// What came back is not what was stored.
     #[error("{0}")]
@@ -40,10 +40,10 @@ pub enum NatsError {
 #[non_exhaustive]
 pub enum KeyValueError {
     /// Somebody else wrote the key in the meantime, or it is there already.
-    #[error("`{0}` was changed by someone else")]
+    #[error("`{0}` was changed by another process")]
     Conflict(String),
     /// The key holds something else than letters, digits, `-`, `_`, `=`, `/` and inner dots.
-    #[error("`{0}` cannot be a key")]
+    #[error("invalid key `{0}`")]
     Key(String),
     /// Anything else.
     #[error(transparent)]

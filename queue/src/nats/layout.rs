@@ -80,7 +80,10 @@ impl Layout {
     /// Whether the names can stand in subjects.
     pub(super) fn checked(&self) -> Result<(), NatsError> {
         if !is_token(&self.prefix) {
-            return Err(NatsError::Address(format!("`{}` cannot begin names on a NATS server", self.prefix)));
+            return Err(NatsError::Address(format!(
+                "invalid prefix `{}` of names on a NATS server: expected letters, digits, `_` and `-`",
+                self.prefix
+            )));
         }
         Ok(())
     }
@@ -219,7 +222,8 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) fn parse(text: &str) -> Result<Self, NatsError> {
-        let wrong = || NatsError::Address(format!("`{text}` is no lane: write <needs>.<priority 0 to 9>"));
+        let wrong =
+            || NatsError::Address(format!("invalid lane `{text}`: expected <needs>.<priority 0 to 9>"));
         let (needs, priority) = text.split_once('.').ok_or_else(wrong)?;
         let priority = match priority.as_bytes() {
             [digit @ b'0'..=b'9'] => digit - b'0',
@@ -255,7 +259,7 @@ pub(super) fn is_message_id(text: &str) -> bool {
 }
 
 pub(super) fn check_run(run: &str) -> Result<(), NatsError> {
-    if is_token(run) { Ok(()) } else { Err(NatsError::Address(format!("`{run}` is no token of a run"))) }
+    if is_token(run) { Ok(()) } else { Err(NatsError::Address(format!("invalid run token `{run}`"))) }
 }
 
 #[cfg(test)]

@@ -47,7 +47,9 @@ impl End {
         match &self.way {
             _ if self.closed.load(Ordering::Relaxed) => Err(QueueError::Closed),
             Way::In(publisher) => Ok(publisher),
-            Way::Out(_) => Err(QueueError::Refused("this is the claiming end of the queue".to_owned())),
+            Way::Out(_) => {
+                Err(QueueError::Refused("cannot publish: this end of the queue only claims".to_owned()))
+            }
         }
     }
 }
@@ -85,7 +87,9 @@ impl<T> NatsQueue<T> {
     fn puller(&self) -> Result<&Puller, QueueError> {
         match &self.end.way {
             Way::Out(puller) => Ok(puller),
-            Way::In(_) => Err(QueueError::Refused("this is the publishing end of the queue".to_owned())),
+            Way::In(_) => {
+                Err(QueueError::Refused("cannot claim: this end of the queue only publishes".to_owned()))
+            }
         }
     }
 }

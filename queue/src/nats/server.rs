@@ -208,7 +208,7 @@ impl Server {
     pub async fn give_up(&self, stream: &str) -> Result<(), NatsError> {
         let layout = &self.link.layout;
         if stream != layout.work_stream() && stream != layout.results_stream() {
-            return Err(NatsError::Refused(format!("stream `{stream}` is not one of work or results")));
+            return Err(NatsError::Refused(format!("stream `{stream}` is not a stream of work or results")));
         }
         self.link
             .api::<serde_json::Value>(&format!("STREAM.DELETE.{stream}"), &serde_json::Value::Null)
@@ -244,7 +244,7 @@ impl Server {
     pub async fn recall(&self, token: &str) -> Result<(), NatsError> {
         if !self.link.layout.is_lease_token(token) {
             return Err(NatsError::Address(
-                "what is to be recalled is no lease of this server's queues".to_owned(),
+                "invalid lease token: not a lease of the queues of this server".to_owned(),
             ));
         }
         Ok(self.link.tell(token, GIVE_BACK).await?)
@@ -405,7 +405,9 @@ impl Server {
     /// If the name cannot stand in a subject, or the server cannot be reached.
     pub async fn tell_claims(&self, worker: &str, payload: Vec<u8>) -> Result<(), NatsError> {
         if !is_token(worker) {
-            return Err(NatsError::Address(format!("`{worker}` cannot be a worker's name")));
+            return Err(NatsError::Address(format!(
+                "invalid worker name `{worker}`: expected letters, digits, `-` and `_`"
+            )));
         }
         Ok(self.link.tell(&self.link.layout.claims_of(worker), payload.into()).await?)
     }

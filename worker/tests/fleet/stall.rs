@@ -14,7 +14,7 @@ fn every_wait() -> Vec<Wait> {
         situation.wait()
     };
     vec![
-        Wait::SetUp { why: "the NATS server has no stream `lumos-2-work`".to_owned() },
+        Wait::SetUp { why: "stream `lumos-2-work` not found on the NATS server".to_owned() },
         of(|one| one.connected = false),
         of(|one| (one.spooled, one.refused) = (3, Some("the queue is full".to_owned()))),
         of(|one| one.held = (0..6).map(|number| format!("{number}{}-1", "a".repeat(63))).collect()),
@@ -55,7 +55,7 @@ fn every_wait_says_what_for_since_when_and_what_to_do() {
     let said: Vec<String> = waits.iter().map(|wait| message(wait, Duration::from_secs(60), now)).collect();
     let begin = "no progress for 60 s (since 11:05:40 UTC): waiting for ";
     let expected = [
-        "the NATS server to be set up: the NATS server has no stream `lumos-2-work`\n\
+        "the NATS server to be set up: stream `lumos-2-work` not found on the NATS server\n\
          hint: start a coordinator of the same version with this --queue: lumos run --queue URL …",
         "a connection to the NATS server\n\
          hint: check that the server runs and can be reached: lumos status --queue URL",

@@ -120,9 +120,9 @@ impl Delivery {
         };
         let again = may_pass && self.deliveries < TRIES;
         let fate = match (again, outlet, unfit.kind) {
-            (true, ..) => "it is delivered again",
+            (true, ..) => "it is redelivered",
             (false, Some(_), _) => "it is set aside",
-            (false, None, Kind::Protocol) => "it is left to others",
+            (false, None, Kind::Protocol) => "it is returned for other consumers",
             (false, None, _) => "it is dropped",
         };
         shared.link.complaints.warn(unfit.kind, &self.id, &format!("{}: {fate}", unfit.why));
@@ -294,7 +294,7 @@ impl Puller {
                 Found::Deliveries(deliveries) => return Ok(self.opened(deliveries)),
                 Found::Nothing if late => {
                     return Err(QueueError::Unreachable(
-                        "the NATS server did not say what it has".to_owned(),
+                        "timed out waiting for messages from the NATS server".to_owned(),
                     ));
                 }
                 Found::Nothing => {
