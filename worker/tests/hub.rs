@@ -441,7 +441,7 @@ async fn base_and_adapter_are_known_by_their_commits() {
         (format!("candle:{here}"), ["/scratch/base", "candle:<base>+<adapter>"]),
         (format!("candle:model.gguf+{here}"), ["model.gguf", "float checkpoint"]),
         ("candle:org/model/q8.gguf@main+org/adapter".to_owned(), ["org/model/q8.gguf", "float checkpoint"]),
-        ("candle:org/model+adapter.gguf".to_owned(), ["adapter.gguf", "from a folder"]),
+        ("candle:org/model+adapter.gguf".to_owned(), ["adapter.gguf", "must be a folder"]),
         (format!("candle:{here}+{here}"), ["no weights in", "safetensors"]),
     ] {
         let error = identify(&models, &name).unwrap_err().to_string();

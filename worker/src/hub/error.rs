@@ -30,8 +30,9 @@ pub enum HubError {
     /// Only the cache may be used, and the model is not in it.
     #[error(
         "neither a folder `{id}` nor a model of that name in {} found, and HF_HUB_OFFLINE is set; hint: \
-         unset HF_HUB_OFFLINE to download the model"
-    , cache.display())]
+         unset HF_HUB_OFFLINE to download the model",
+        cache.display()
+    )]
     Offline {
         /// The model.
         id: String,
@@ -135,8 +136,9 @@ pub enum HubError {
     },
     /// It is not clear which file is meant.
     #[error(
-        "{id} has several GGUF files ({}); hint: name one: candle:{id}/{}"
-    , files.join(", "), files.first().map_or("", String::as_str))]
+        "{id} has several GGUF files ({}); hint: name one: candle:{id}/{}",
+        files.join(", "), files.first().map_or("", String::as_str)
+    )]
     SeveralModels {
         /// The model.
         id: String,

@@ -38,8 +38,9 @@ pub enum IdentifyError {
     /// A file cannot be read.
     #[error(
         "model {name}: failed to read {}: {source}; hint: check that it exists and that its permissions \
-         allow reading"
-    , path.display())]
+         allow reading",
+        path.display()
+    )]
     Unreadable {
         /// The model's name.
         name: String,
@@ -66,8 +67,9 @@ pub enum IdentifyError {
     },
     /// The folder is no model's.
     #[error(
-        "model {name}: no weights in {}; hint: copy *.safetensors, pytorch_model*.bin or a *.gguf into it"
-    , path.display())]
+        "model {name}: no weights in {}; hint: copy *.safetensors, pytorch_model*.bin or a *.gguf into it",
+        path.display()
+    )]
     NoWeights {
         /// The model's name.
         name: String,
