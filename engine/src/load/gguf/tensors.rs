@@ -58,7 +58,7 @@ impl GgufTensors {
             let head = (turned != Turned::No).then_some(config.head_size);
             if head.is_some_and(|size| !shape[0].is_multiple_of(size)) {
                 let reason =
-                    format!("tensor {name} has {} rows, which is not a multiple of the head size", shape[0]);
+                    format!("tensor {name} has {} rows, which cannot be divided into heads", shape[0]);
                 return Err(invalid(&path, &reason));
             }
             tensors.insert(name, Stored { dtype: info.ggml_dtype, shape, place, head });
