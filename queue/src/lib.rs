@@ -1,7 +1,7 @@
-//! Queues with leases: one trait, one contract that every queue passes.
+//! Queues with leases: one trait, and one contract test suite that every implementation passes.
 //!
-//! A message is delivered at least once. Who claims it holds a [`Lease`]; acknowledging ends the message,
-//! dropping the lease (by intent, by a panic, by a task that was cancelled) gives it back.
+//! A message is delivered at least once. Claiming a message gives a [`Lease`]. Acknowledging the lease removes the
+//! message; dropping the lease (on purpose, in a panic, or when a task is cancelled) returns the message to the queue.
 //!
 //! [`MemoryQueue`] serves one process; [`nats`] serves many machines.
 

@@ -1,4 +1,4 @@
-//! The queue of a single machine: a bounded list in memory.
+//! The queue of a single process: a bounded list in memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! Driving one episode from its start to its record.
+//! Executes one episode from its start to its record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The worker's loop: claim as many units as there are free places, drive them side by side, publish what came
-//! of each, then acknowledge.
+//! The worker's loop: claim as many units as there are free slots, execute them concurrently, publish each outcome,
+//! then acknowledge the unit.
 
 use std::convert::Infallible;
 use std::future::pending;

@@ -1,9 +1,8 @@
-//! What a worker without progress waits for, be it one of a queue or the one in this process. Pure but for the two loops
-//! at the end, which read how things stand.
+//! What a worker without progress is waiting for, both a worker of a queue and the one in this process. Pure except for
+//! the two loops at the end, which read the current state.
 //!
-//! Every wait of a worker that nothing in its own process ends is a [`Wait`]: what it is for, and what a person can do
-//! about it. That nothing is to be done at present is one of them. [`crate::fleet::watch`] decides for a worker of a
-//! queue which of them it is.
+//! Every wait of a worker that is not ended by its own process is a [`Wait`]: its cause, and a hint for the user; for
+//! some waits the hint is that no action is needed. [`crate::fleet::watch`] selects the wait of a worker of a queue.
 
 use std::fmt;
 use std::pin::pin;

@@ -1,4 +1,4 @@
-//! What a worker keeps to: for how long it holds a lease, and what holds for the episodes of a run.
+//! The settings of a worker's loop: lease duration, and limits for the episodes of a run.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Where the servers are and who asks.
+//! Addresses of the servers, and the credentials to connect with.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

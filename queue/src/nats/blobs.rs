@@ -1,4 +1,4 @@
-//! Bytes under their hash.
+//! A content-addressed store: bytes under their SHA-256.
 
 use sha2::{Digest, Sha256};
 

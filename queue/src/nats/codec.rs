@@ -1,4 +1,4 @@
-//! Bodies on the wire: JSON, compressed when long.
+//! Encoding of message bodies: JSON, compressed when long, with a checksum and a protocol number.
 
 use std::cell::RefCell;
 use std::io::{self, Read};

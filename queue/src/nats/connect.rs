@@ -1,4 +1,4 @@
-//! Gets a connection, or says why there is none.
+//! Opens a connection, or explains why it failed.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Why NATS did not do it.
+//! Errors of operations on a NATS server.
 
 use thiserror::Error;
 

@@ -1,9 +1,8 @@
 //! Small values under keys, with compare-and-swap.
 //!
-//! The buckets are what NATS' own tools call key-value buckets: streams named `KV_<bucket>` that keep the last
-//! message of every key. They are made and written by hand, since the client's own way of making them fails with
-//! nats-server 2.9, and read from the stream's leader, since whoever owns a run must not be read from a copy that
-//! lags behind.
+//! The buckets are NATS key-value buckets: streams named `KV_<bucket>` that keep the last message of every key. This
+//! module creates and writes them with plain requests, because creating them with the client fails with nats-server
+//! 2.9. It reads from the stream's leader, because the owner of a run must not be read from a replica that lags behind.
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, kv};

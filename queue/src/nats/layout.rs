@@ -1,4 +1,4 @@
-//! What everything is called on the server, and how large it may grow.
+//! Names of streams, subjects, buckets and consumers on the server, and their size limits.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Leases: what is said to the server about a delivery, to the subject the delivery names as its reply.
+//! Leases: acknowledgements, extensions and returns, sent to the reply subject of a delivery.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The connection as everything here uses it: requests that survive a reconnection, and JetStream's own interface.
+//! The connection that all parts of this module share: requests that survive a reconnection, and the JetStream API.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! Bytes above the message limit, in the form NATS' own tools call an object store: chunks under
-//! `$O.<bucket>.C.<number>`, and one description under `$O.<bucket>.M.<name>`.
+//! Bytes above the message limit, in the format of the NATS object store: chunks under `$O.<bucket>.C.<number>`, and
+//! one description under `$O.<bucket>.M.<name>`.
 //!
-//! Objects are read with plain requests instead of a consumer: nothing to be left behind, no permission to make
-//! consumers, and a reconnection only repeats one request.
+//! Objects are read with plain requests instead of a consumer: no consumer can be left behind, no permission to create
+//! consumers is needed, and a reconnection repeats one request only.
 
 use async_nats::HeaderMap;
 use base64::Engine;

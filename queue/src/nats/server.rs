@@ -1,4 +1,4 @@
-//! A connection to NATS, and what is asked of the server as a whole.
+//! A connection to NATS, and operations on the server as a whole.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Makes what has to be on the server, and finds out whether it is.
+//! Creates the streams, buckets and consumers on the server, and checks whether they exist.
 
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! What goes wrong with a browser, and whose doing it is.
+//! Errors of browsers: refusals by a page, and faults of the infrastructure.
 
 use fantoccini::error::{CmdError, ErrorStatus};
 use thiserror::Error;

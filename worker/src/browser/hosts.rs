@@ -1,4 +1,4 @@
-//! Where browsers may go.
+//! The hosts that browsers may visit.
 
 use url::{Host, Url};
 

@@ -1,9 +1,9 @@
-//! What browsers of this process are known by, and the end of those whose process was killed.
+//! Marks the browsers of this process, and ends those whose process was killed.
 //!
-//! A pool has a folder of its own with a file that it keeps locked as long as it lives; the system gives the lock up
-//! when the process dies, however it does. Drivers carry the folder's path in their environment, and browsers in
-//! their command lines. A pool looks into the folders beside its own when it is made and before it starts a browser:
-//! where the file can be locked, nobody is left to end what that folder's processes are, and they are killed.
+//! A pool has its own folder with a file that stays locked as long as the pool exists; the system releases the lock
+//! when the process ends for any reason. Drivers have the folder's path in their environment, and browsers in their
+//! command lines. A pool checks the folders of other pools when it is created and before it starts a browser: where the
+//! file can be locked, the owner has ended, and the processes of that folder are killed.
 
 use std::fs::{self, File, TryLockError};
 use std::io;

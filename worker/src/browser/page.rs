@@ -1,4 +1,4 @@
-//! What can be done with a browser.
+//! The commands of a browser session.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! As many browsers as the machine carries, lent one by one.
+//! A pool of browsers, leased one by one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! Which browser, how many, and how long they are waited for.
+//! Settings of browsers: which browser, how many sessions, and time limits.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The runs there are: followed in their bucket, with what their units share fetched once.
+//! The active runs: watched in their bucket, with the inputs that their units share fetched once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::pin;

@@ -1,5 +1,5 @@
-//! Whether this worker can serve a lane: its models must be here and be what the run was planned with, its tools
-//! likewise. Verified once, away from the threads that drive episodes: hashing weights takes a while.
+//! Checks whether this worker can serve a lane: its models and tools must be available here and be those that the run
+//! was planned with. The check runs once per lane, on a blocking thread, because hashing weights takes long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};

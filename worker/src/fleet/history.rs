@@ -1,4 +1,4 @@
-//! What lanes answered when they were asked: all that the policy knows of what waits in them.
+//! Results of recent pulls from each lane, the only information that the policy has about queued work.
 
 use std::collections::BTreeMap;
 

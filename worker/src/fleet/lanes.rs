@@ -1,5 +1,5 @@
-//! The lanes of all runs as one queue of assignments: asked in the policy's order, with models changed when the
-//! policy says so and a lane turns out to have work.
+//! The lanes of all runs as one queue of assignments: pulled in the policy's order, with models switched when the
+//! policy decides so and the lane has work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What a worker got done, and how fast it is of late.
+//! The throughput of a worker: totals, and the current rate.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,9 +1,10 @@
-//! Which lanes a worker asks for work, and when it changes the models it holds. Pure: what is known goes in, a
+//! Decides which lanes a worker pulls from, and when it changes the models it has loaded. Pure: state goes in, a
 //! decision comes out.
 //!
-//! Lanes whose models are loaded are asked first, by priority. Loading costs time, and pays only if there is nothing
-//! to do without it: a lane that is not loaded gets its models once every loaded lane has been dry for as long as
-//! the loading takes. Two lanes that trickle in turn so cost one switch per patience and not one per unit.
+//! Lanes whose models are loaded are pulled first, by priority. Loading takes time, and pays off only if there is no
+//! work without it: the models of another lane are loaded once every loaded lane has been empty for as long as the
+//! loading takes. Two lanes that receive units slowly in turn therefore cost one switch per waiting period instead of
+//! one per unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

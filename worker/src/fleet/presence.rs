@@ -1,5 +1,5 @@
-//! How others see this worker: a notice that is written again and again, and vanishes when it is not; in between, a
-//! word about every claim.
+//! The presence of this worker on the server: a notice that is written periodically and expires when it is not, and a
+//! message about every claim in between.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,13 +1,13 @@
-//! The way of results to the server. A result that cannot be sent is kept in a file beside being tried again, so that
-//! neither an absent server nor the end of this process loses it.
+//! Sends results to the server. A result that cannot be sent is written to a file while sending is retried, so that
+//! neither an unreachable server nor the end of this process loses it.
 //!
-//! Publishing answers only once the server has the result, however long that takes: the unit's place and lease stay
-//! taken until then, and its work is acknowledged after that, never before. A server that is away gives no other work,
-//! so nothing is missed; one whose results are full is to be given none. Were the work acknowledged when the result
-//! is merely in a file, a disk that is lost would take a result with it that nobody would ever do again; as it is, the
-//! file only spares that the unit is done twice when this process ends before the server is back.
+//! Publishing returns only once the server has the result, however long that takes: the unit keeps its slot and its
+//! lease until then, and its work is acknowledged after that, never before. An unreachable server hands out no other
+//! work, so the worker misses nothing; a server whose results stream is full should not hand out more. If the work were
+//! acknowledged when the result is only in a file, the loss of a disk would lose a result that is never computed again.
+//! The file only avoids that the unit is executed twice when this process ends before the server is back.
 //!
-//! Results that end while an earlier message is on its way leave together, as one message: see `line`.
+//! Results that finish while an earlier message is being sent are sent together, as one message: see `line`.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,5 +1,5 @@
-//! The files of a spool folder: one per result, there in full or not at all. The first line is the SHA-256 of the second,
-//! which is the result as JSON. Files of earlier versions have no such line.
+//! The files of a spool folder: one per result, written completely or not at all. The first line is the SHA-256 of the
+//! second, which is the result as JSON. Files of earlier versions do not have the first line.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};

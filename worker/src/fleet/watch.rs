@@ -1,5 +1,5 @@
-//! Which wait a worker of a queue is in. The decision is pure: how things stand is handed in; `Watch` reads how they
-//! stand.
+//! Determines what a worker of a queue is waiting for. The decision is a pure function of the current state; `Watch`
+//! reads that state.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The whole of it: a worker that registers, follows runs and serves until it is told to stop.
+//! The main loop of a worker: registers, follows runs and serves units until it is stopped.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

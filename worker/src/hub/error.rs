@@ -1,4 +1,4 @@
-//! Why a model of the hub is not to be had, and what to do about it. Messages hold no token.
+//! Errors of models of the hub, with hints. Messages never contain a token.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What a model of the hub holds, and which of it the engine needs.
+//! The files of a model on the hub, and which of them the engine needs.
 
 use serde::Deserialize;
 

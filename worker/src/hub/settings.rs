@@ -1,4 +1,4 @@
-//! Where the hub is, who asks, and where files are kept: by the variables that Hugging Face's own tools read
+//! Address, token and cache folder of the hub, from the variables that Hugging Face's own tools read
 //! (<https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables>).
 
 use std::path::PathBuf;

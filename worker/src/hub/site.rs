@@ -1,4 +1,4 @@
-//! The hub over HTTP: what its answers mean, and when another attempt may help.
+//! The HTTP interface of the hub: the meaning of its responses, and when a request is retried.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

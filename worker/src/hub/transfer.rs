@@ -1,4 +1,4 @@
-//! One content, downloaded by one process of the host: resumed where it broke off, verified before it takes its place.
+//! Downloads one file, by one process of the host: resumed where it stopped, and verified before it enters the cache.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};

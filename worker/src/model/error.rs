@@ -1,4 +1,4 @@
-//! Why a model is not to be had.
+//! Errors of finding and loading a model.
 
 use std::io;
 use std::path::PathBuf;

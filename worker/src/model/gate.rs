@@ -1,5 +1,5 @@
-//! Models that take turns in one memory, each as a backend of its own. What is decided is in [`super::phases`]; here
-//! it happens: turns wait, models are loaded and unloaded.
+//! Models that share one memory and are loaded in turn, each as its own backend. [`super::phases`] decides; this module
+//! makes requests wait, and loads and unloads models.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

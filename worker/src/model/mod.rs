@@ -1,4 +1,4 @@
-//! Model backends: who answers an episode's requests.
+//! Model backends: the implementations that complete the requests of an episode.
 
 mod arrangement;
 mod builtin;

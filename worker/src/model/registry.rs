@@ -1,4 +1,4 @@
-//! Models by content: named once, loaded once, kept.
+//! Models by content: identified once, loaded once, and kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;

@@ -1,8 +1,8 @@
 //! Recorded replies as a model backend: `script:<cases file>`.
 //!
-//! A reply is found by benchmark, formulation, role and exact prompt, so the order in which episodes ask does not
-//! matter. Where several cases share a prompt, the first one's reply is given. What a chat model is asked is found among
-//! the recorded tool calls, by its messages.
+//! A reply is found by benchmark, formulation, role and exact prompt, so the order of requests does not matter. Where
+//! several cases share a prompt, the reply of the first one is returned. Replies of a chat model are found among the
+//! recorded tool calls, by the messages.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! The fields of a request's object, taken out one by one, so that what is left over is known not to be understood.
+//! The fields of a request object, removed one by one, so that unsupported fields remain and can be reported.
 
 use axum::http::StatusCode;
 use serde::de::DeserializeOwned;

@@ -1,4 +1,4 @@
-//! The key that clients must show.
+//! The API key that clients must send.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The bounds of a server.
+//! The limits of a server.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Pictures of an episode's steps.
+//! Screenshots of the steps of an episode.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! So many requests a second and no more.
+//! A limit of requests per second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

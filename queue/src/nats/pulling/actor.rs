@@ -1,4 +1,4 @@
-//! The task that asks the server for messages and takes what comes.
+//! The task that requests messages from the server and receives them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Bodies that do not come with their message.
+//! Bodies that are stored apart from their message.
 
 use super::{AGAIN, Delivery, Shared};
 use crate::nats::NatsError;

@@ -1,9 +1,9 @@
 //! The claiming end of a queue.
 //!
-//! Claimers say how much they want; one task per end asks the server for it and puts what comes into a small
-//! buffer, from which claimers take what they are given in one step, without awaiting anything in between. So a claim
-//! can be dropped at any point and loses nothing: what was asked for in its name goes to the next claim, and is given
-//! back when there is none.
+//! Claimers register how many messages they need. One task per end requests them from the server and puts them into a
+//! small buffer, from which each claimer takes its messages in one step without awaiting. A claim can therefore be
+//! dropped at any point without losing messages: those requested for it go to the next claim, and are returned if there
+//! is none.
 
 mod actor;
 mod bodies;

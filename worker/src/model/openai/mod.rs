@@ -2,9 +2,9 @@
 //!
 //! Chats go to `/chat/completions`, raw text and token ids to `/completions`
 //! (<https://platform.openai.com/docs/api-reference/completions>). Lumos modules take raw text without BOS, which that
-//! interface cannot ask for; servers that know vLLM's `add_special_tokens` are told, others are asked without it
-//! (`docs/fidelity.md`). In the same way servers are told to penalise no token for having been there before, which some do
-//! unless they are told. Which server it is, is part of the model's identity; what weights it has, is not known.
+//! interface cannot request. Servers with vLLM's `add_special_tokens` get that field, others a request without it
+//! (`docs/fidelity.md`). In the same way servers get fields that disable penalties for repeated tokens, which some
+//! apply by default. The server is part of the model's identity; its weights are unknown.
 
 mod check;
 mod explain;

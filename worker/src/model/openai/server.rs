@@ -1,4 +1,4 @@
-//! One server: who may ask when, and what its answers mean below the level of models.
+//! One server: rate limits, retries and the meaning of its responses, below the level of models.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! How servers are asked: from the environment, so that keys stand nowhere else.
+//! Settings of OpenAI-compatible servers, from environment variables, so that keys are stored nowhere else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A customer of the site: what a person would do with keyboard and mouse.
+//! Controls a page of the shop with keyboard and mouse.
 
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! The shop as web pages in a browser: `--tool shop=chromedriver`, `shop=http://grid:4444`.
 //!
-//! The site of `sessions::site` is served to the browsers; each episode has a visit of its own there, whose address
-//! nobody can guess. A call borrows a browser, opens the visit's page, types and clicks as a person would, and reads the
-//! reply from the page. Between calls the visit waits on the site, so that a browser serves many episodes while models
-//! think. The replies are those of the shop in memory, to the letter.
+//! The site of `sessions::site` is served to the browsers; each episode has its own visit there, with an unguessable
+//! address. A call leases a browser, opens the page of the visit, types and clicks, and reads the reply from the page.
+//! Between calls the visit stays on the site, so that one browser serves many episodes while models generate. The
+//! replies are identical to those of the shop in memory.
 
 mod customer;
 mod page;

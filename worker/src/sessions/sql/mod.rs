@@ -1,8 +1,8 @@
 //! Databases of episodes: `sql=sqlite`, `sql=sqlite:<folder>`, `sql=mysql`, `sql=mysql://<host>[:<port>]`.
 //!
-//! Each episode has a database of its own: whatever a model writes, no other episode sees it. A statement passes
-//! `guard::check` first; behind it stand the engine's own limits. What is refused is told to the model, and only what
-//! is no doing of its statements is a fault.
+//! Each episode has its own database: no other episode sees what a model writes. A statement is checked by
+//! `guard::check` first; the engine's own limits apply after it. A refusal is returned to the model as an observation;
+//! only failures that the statements did not cause are faults.
 
 mod budget;
 mod connect;

@@ -1,7 +1,9 @@
-//! Where a MySQL server is, and who asks it. The password comes by the environment and goes to the server it is for only.
+//! Address and credentials of a MySQL server. The password comes from the environment and is sent only to the server
+//! that it belongs to.
 //!
-//! A run names a server, whoever planned it; credentials are the worker's. So a password goes to loopback and to the
-//! servers that the worker lists itself, and elsewhere only over TLS to a server with a valid certificate.
+//! A run names a server, and may have been planned by anyone; credentials belong to the worker. A password is therefore
+//! sent to loopback and to the servers that the worker lists itself, and to others only over TLS with a valid
+//! certificate.
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! One document over HTTP: at the pace set, tried again where that may help, from allowed hosts only, of bounded size.
+//! Fetches one document over HTTP: rate-limited, with retries, from allowed hosts only, and limited in size.
 
 use std::time::Duration;
 

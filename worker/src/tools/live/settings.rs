@@ -1,4 +1,4 @@
-//! How the site is asked.
+//! Settings of the live encyclopaedia.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Which addresses are asked. Queries are a model's output, so an address may be anything: only the site's own hosts
-//! are ever spoken to.
+//! The addresses that may be requested. Queries are a model's output, so an address may be anything: only the site's
+//! own hosts are contacted.
 
 use lumos_environments::retrieval::{is_stop_word, words};
 use lumos_tasks::{Behaviour, WikiRequest};
