@@ -69,7 +69,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// What to do about it.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         let hint = match self {
             Self::SetUp { .. } => {

@@ -59,7 +59,7 @@ impl Access {
     /// of one hold for all.
     ///
     /// # Errors
-    /// If it is no URL of NATS servers.
+    /// If it is not a valid URL of NATS servers.
     pub fn new(url: &str) -> Result<Self, NatsError> {
         let mut access = Self {
             url: String::new(),

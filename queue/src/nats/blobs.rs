@@ -57,7 +57,7 @@ impl Blobs {
     /// The bytes of a hash, verified.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody stored them, [`NatsError::Damaged`] if they are not those of the hash.
+    /// [`NatsError::Missing`] if they were not stored, [`NatsError::Damaged`] if they do not match the hash.
     pub async fn get(&self, hash: &str) -> Result<Vec<u8>, NatsError> {
         let bytes = self.objects.get(hash, self.limit).await?;
         if hex::encode(Sha256::digest(&bytes)) != hash {

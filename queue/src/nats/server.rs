@@ -237,10 +237,10 @@ impl Server {
         self.link.check().await
     }
 
-    /// Gives a message back for a holder that is gone, by its lease's token.
+    /// Returns a message whose holder is gone, by its lease token.
     ///
     /// # Errors
-    /// If the token is none, or the server cannot be reached.
+    /// If the token is invalid, or the server cannot be reached.
     pub async fn recall(&self, token: &str) -> Result<(), NatsError> {
         if !self.link.layout.is_lease_token(token) {
             return Err(NatsError::Address(
@@ -271,7 +271,7 @@ impl Server {
     /// The claiming end of a lane, for all runs. Does not make the lane's consumer.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has made the lane.
+    /// [`NatsError::Missing`] if the lane does not exist.
     pub async fn lane_consumer<T>(&self, lane: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -286,7 +286,7 @@ impl Server {
     /// The publishing end of a run's results.
     ///
     /// # Errors
-    /// If the run's token is none.
+    /// If the run's token is invalid.
     pub async fn results_publisher<T>(&self, run: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -386,7 +386,7 @@ impl Server {
     /// Run token → notice of the run.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has set the server up.
+    /// [`NatsError::Missing`] if the server has not been set up.
     pub async fn runs(&self) -> Result<KeyValue, NatsError> {
         self.bucket(Bucket::Runs).await
     }
@@ -394,7 +394,7 @@ impl Server {
     /// Worker name → notice of the worker; vanishes when it is not written again.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has set the server up.
+    /// [`NatsError::Missing`] if the server has not been set up.
     pub async fn workers(&self) -> Result<KeyValue, NatsError> {
         self.bucket(Bucket::Workers).await
     }
@@ -428,7 +428,7 @@ impl Server {
     /// Run token → claim of the coordinator that owns it; vanishes when it is not written again.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has set the server up.
+    /// [`NatsError::Missing`] if the server has not been set up.
     pub async fn owners(&self) -> Result<KeyValue, NatsError> {
         self.bucket(Bucket::Owners).await
     }
@@ -436,7 +436,7 @@ impl Server {
     /// Run token → how the run stands.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has set the server up.
+    /// [`NatsError::Missing`] if the server has not been set up.
     pub async fn status(&self) -> Result<KeyValue, NatsError> {
         self.bucket(Bucket::Status).await
     }
@@ -444,7 +444,7 @@ impl Server {
     /// What runs share, by hash.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has set the server up.
+    /// [`NatsError::Missing`] if the server has not been set up.
     pub async fn shared(&self) -> Result<Blobs, NatsError> {
         self.there(&format!("OBJ_{}", self.link.layout.shared())).await?;
         Ok(Blobs::new(self.link.clone()))

@@ -25,7 +25,7 @@ impl AllowedHosts {
     /// Allows another one.
     ///
     /// # Errors
-    /// If it is no `host` or `host:port`.
+    /// If it is not `host` or `host:port`.
     pub fn allow(&mut self, host: &str) -> Result<(), String> {
         let bad = || format!("invalid value `{host}`: expected `host` or `host:port`");
         let url = Url::parse(&format!("http://{host}/")).map_err(|_| bad())?;

@@ -119,7 +119,7 @@ impl Lease {
     /// `title`.
     ///
     /// # Errors
-    /// Refused if there is none.
+    /// Refused if no element matches.
     pub async fn find_by_role_and_text(&mut self, role: &str, text: &str) -> Result<Element, BrowserError> {
         let found = self.find_all(role, Some(text)).await?;
         let what = || format!("visible {role} named {text:?}");
@@ -147,7 +147,7 @@ impl Lease {
     /// The first element that a CSS selector names, visible or not.
     ///
     /// # Errors
-    /// Refused if there is none.
+    /// Refused if no element matches.
     pub async fn find_by_css(&mut self, selector: &str) -> Result<Element, BrowserError> {
         let session = self.session()?;
         let client = session.client();
@@ -172,7 +172,7 @@ impl Lease {
     /// form.
     ///
     /// # Errors
-    /// Refused if it is no field that can be written into, or if the text is longer than 10,000 bytes.
+    /// Refused if the element is not an editable field, or if the text is longer than 10,000 bytes.
     pub async fn type_text(&mut self, element: &Element, text: &str) -> Result<(), BrowserError> {
         const DOING: &str = "typing";
         if text.len() > MOST_TYPED {
@@ -211,7 +211,7 @@ impl Lease {
     /// Chooses the option of a select element that has this text or, if none has, this value.
     ///
     /// # Errors
-    /// Refused if there is none, or if it is no select element.
+    /// Refused if the option does not exist, or if the element is not a select element.
     pub async fn select(&mut self, element: &Element, option: &str) -> Result<(), BrowserError> {
         const DOING: &str = "choosing an option";
         self.require_enabled(element).await?;
@@ -243,7 +243,7 @@ impl Lease {
     /// It must return at once: promises are not waited for.
     ///
     /// # Errors
-    /// Refused if the page is none that is allowed; a fault if the script fails or does not end.
+    /// Refused if the page is not allowed; a fault if the script fails or does not end.
     pub async fn execute(&mut self, body: &str, arguments: Vec<Value>) -> Result<Value, BrowserError> {
         self.script("running a script", body, arguments).await
     }

@@ -19,16 +19,16 @@ pub enum BrowserName {
     Remote(Url),
 }
 
-/// A name of a browser that is none.
+/// An invalid name of a browser.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnknownBrowser {
-    /// There is no such one.
+    /// The browser is unknown.
     #[error(
         "unknown browser `{0}`: expected `chromedriver` or the address of a WebDriver server such as \
          http://host:4444"
     )]
     Name(String),
-    /// Its address may hold a secret, and names of browsers are written into files. Not quoted.
+    /// The address may contain a secret, and names of browsers are written into files. The message does not quote it.
     #[error(
         "invalid address of a WebDriver server: expected http://host:port without user, password and query"
     )]
@@ -115,8 +115,8 @@ impl BrowserSettings {
         }
     }
 
-    /// The same, with what the environment says: `LUMOS_BROWSER_HOSTS` (separated by commas, added to this machine's),
-    /// `LUMOS_BROWSER_SESSIONS`, `LUMOS_BROWSER_OWN_HOST`, `LUMOS_CHROMEDRIVER`, `LUMOS_CHROMIUM`.
+    /// The same, with the settings of the environment: `LUMOS_BROWSER_HOSTS` (separated by commas, added to this
+    /// machine's), `LUMOS_BROWSER_SESSIONS`, `LUMOS_BROWSER_OWN_HOST`, `LUMOS_CHROMEDRIVER`, `LUMOS_CHROMIUM`.
     ///
     /// # Errors
     /// If one of these cannot be read.

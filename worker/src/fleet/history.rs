@@ -6,7 +6,7 @@ use lumos_tasks::fleet::LaneId;
 
 use super::policy::Moment;
 
-/// What one lane answered of late.
+/// Recent results of pulls from one lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answers {
     /// When it last gave work.

@@ -35,7 +35,7 @@ const UNKNOWN: Duration = Duration::from_secs(5);
 pub struct LanesSettings {
     /// Bytes that may be filled with models; `None` for no limit.
     pub memory: Option<u64>,
-    /// Tools beside those that every worker has.
+    /// Tools in addition to those that every worker has.
     pub tools: BTreeSet<String>,
     /// For how long a lease holds.
     pub lease: Duration,

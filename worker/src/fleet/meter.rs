@@ -29,7 +29,7 @@ impl Meter {
     }
 }
 
-/// Rates of late, from readings of a meter.
+/// Current rates, from readings of a meter.
 #[derive(Debug, Default)]
 pub struct Rates {
     readings: VecDeque<(Instant, u64, u64)>,

@@ -40,7 +40,7 @@ pub struct Lane {
     pub id: LaneId,
     /// The models it needs, and their bytes.
     pub models: BTreeMap<ModelKey, u64>,
-    /// The tools it needs beside those that every worker has.
+    /// The tools it needs in addition to those that every worker has.
     pub tools: BTreeSet<String>,
     /// This worker cannot serve it: a model is not here, or is another.
     pub refused: bool,
@@ -61,7 +61,7 @@ pub struct Holding {
     pub loaded: BTreeMap<ModelKey, u64>,
     /// Models that episodes at hand need.
     pub in_use: BTreeSet<ModelKey>,
-    /// Tools beside those that every worker has.
+    /// Tools in addition to those that every worker has.
     pub tools: BTreeSet<String>,
     /// When models were last changed.
     pub last_switch: Option<Moment>,

@@ -42,7 +42,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Reads a result; `None` if it is none: it is set aside then, or it was sent by another process meanwhile.
+/// Reads a result; `None` if it is corrupt (the file is renamed), or was sent by another process meanwhile.
 pub(super) fn read(path: &Path) -> io::Result<Option<ResultMessage>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,

@@ -51,7 +51,7 @@ pub struct FleetSettings {
     pub memory: Option<u64>,
     /// Whether models that do not fit into it together take turns.
     pub swap: Swap,
-    /// Tools beside those that every worker has.
+    /// Tools in addition to those that every worker has.
     pub tools: BTreeSet<String>,
     /// When models are changed.
     pub policy: PolicySettings,
@@ -104,10 +104,10 @@ pub struct FleetSummary {
     pub idle: bool,
 }
 
-/// Why a worker did not go on.
+/// Errors that end a worker.
 #[derive(Debug, Error)]
 pub enum FleetError {
-    /// The server refuses for good.
+    /// A permanent error of the server.
     #[error(transparent)]
     Nats(#[from] NatsError),
     /// The name cannot be used on a server.

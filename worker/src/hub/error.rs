@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a model of the hub is not to be had.
+/// Errors of a model of the hub.
 #[derive(Debug, Error)]
 pub enum HubError {
-    /// A variable of the environment is wrong.
+    /// An environment variable is invalid.
     #[error("{message}")]
     Settings {
         /// Which, and what it must be.
@@ -39,7 +39,7 @@ pub enum HubError {
         /// Where it was looked for.
         cache: PathBuf,
     },
-    /// There is no such model, or not for everybody.
+    /// The model does not exist, or is private.
     #[error(
         "neither a folder `{id}` nor a model of that name on {host} found; hint: check the spelling, or set \
          HF_TOKEN if the model is private"
@@ -60,7 +60,7 @@ pub enum HubError {
         /// The revision or file.
         what: String,
     },
-    /// The model is given to those only who agreed to something.
+    /// The model is gated: access must be requested.
     #[error(
         "{id} is a gated model ({status}); hint: request access at {address} and set HF_TOKEN to a token of \
          an account with access"
@@ -73,7 +73,7 @@ pub enum HubError {
         /// Its page.
         address: String,
     },
-    /// The hub does not take the token.
+    /// The hub rejected the token.
     #[error("{host} rejected the token for {id} ({status}); hint: set HF_TOKEN to a valid token")]
     Refused {
         /// The model.
@@ -83,7 +83,7 @@ pub enum HubError {
         /// What the hub answered.
         status: String,
     },
-    /// The hub answers something else than it should.
+    /// The hub sent an unexpected response.
     #[error("{host}: {message}; hint: try again later, or set HF_ENDPOINT to a mirror")]
     Answer {
         /// The hub.
@@ -91,7 +91,7 @@ pub enum HubError {
         /// What it answered.
         message: String,
     },
-    /// A file is not what the hub says it is.
+    /// A file does not match the hash that the hub announced.
     #[error(
         "checksum mismatch: {file} of {id} was downloaded twice with sha256 {found}, expected {expected}; \
          the file was not kept"
@@ -106,7 +106,7 @@ pub enum HubError {
         /// What the hub announces.
         expected: String,
     },
-    /// There is no space left.
+    /// No disk space is left.
     #[error(
         "no space left for {} ({bytes} bytes); hint: free disk space, or set HF_HOME to a folder on another \
          disk; the download resumes where it stopped",
@@ -126,7 +126,7 @@ pub enum HubError {
         /// What the system said.
         source: io::Error,
     },
-    /// There are no weights that the engine reads.
+    /// The model has no weights that the engine supports.
     #[error(
         "unsupported model {id}: no weights as safetensors, pytorch_model*.bin or GGUF, and no LoRA adapter"
     )]
@@ -134,7 +134,7 @@ pub enum HubError {
         /// The model.
         id: String,
     },
-    /// It is not clear which file is meant.
+    /// The name is ambiguous: several GGUF files.
     #[error(
         "{id} has several GGUF files ({}); hint: name one: candle:{id}/{}",
         files.join(", "), files.first().map_or("", String::as_str)

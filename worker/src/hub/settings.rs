@@ -17,7 +17,7 @@ const USUAL: &str = "https://huggingface.co";
 pub struct HubSettings {
     /// The hub or a mirror of it.
     pub endpoint: Url,
-    /// For models that not everybody may have. Sent to the endpoint and to nobody else.
+    /// The token for gated and private models. Sent to the endpoint only.
     pub token: Option<Secret>,
     /// Folder of the cache that all of Hugging Face's tools share.
     pub cache: PathBuf,
@@ -49,7 +49,7 @@ impl HubSettings {
     /// `HF_HUB_CACHE`, `HF_HOME/hub` or `~/.cache/huggingface/hub`; `HF_HUB_OFFLINE`.
     ///
     /// # Errors
-    /// If `HF_ENDPOINT` is no address, or it is not known where the cache is.
+    /// If `HF_ENDPOINT` is not a valid address, or no cache folder can be determined.
     pub fn from_environment() -> Result<Self, HubError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }

@@ -40,7 +40,7 @@ const HUB: [&str; 4] = ["hf", "huggingface", "hub", "transformers"];
 /// What addresses of the hub's pages begin with.
 const PAGES: [&str; 2] = ["https://huggingface.co/", "https://hf.co/"];
 
-/// A name that names no model.
+/// An invalid model name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("invalid model name `{name}`: {why}{}; expected one of {FORMS}", meant(suggestion.as_deref()))]
 pub struct NameError {

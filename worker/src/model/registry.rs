@@ -55,7 +55,7 @@ pub enum Pricing {
     Free,
     /// Its price is set.
     Known,
-    /// It may cost something, and nobody said what.
+    /// Possibly priced, but no price is configured.
     Unknown {
         /// What its server calls it.
         model: String,
@@ -228,7 +228,7 @@ impl Models {
     /// Whether it is known what a model costs.
     ///
     /// # Errors
-    /// If the name is none, or what its server is asked by.
+    /// If the name or the settings of its server are invalid.
     pub fn pricing(&self, name: &str) -> Result<Pricing, IdentifyError> {
         let ModelName::OpenAi(here) = self.settings.here(name).parse()? else { return Ok(Pricing::Free) };
         let (name, model) = (here.to_string(), here.model.clone());

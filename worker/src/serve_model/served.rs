@@ -22,7 +22,7 @@ impl ServedModel {
     /// Loads a model. Blocks: weights are read and converted.
     ///
     /// # Errors
-    /// As [`Engine::load`], and if the folder's chat template is none.
+    /// As [`Engine::load`], and if the folder's chat template is invalid.
     pub fn load(
         id: impl Into<String>,
         source: ModelSource,

@@ -53,7 +53,7 @@ impl Corpus {
     /// Reads and indexes a file, compressed or not. Blocks.
     ///
     /// # Errors
-    /// If it cannot be read, a line is no page, or there is none.
+    /// If it cannot be read, a line is not a page, or it has no pages.
     pub fn read(path: &Path) -> io::Result<Self> {
         Self::of_lines(recorded_lines(path)?)
     }

@@ -43,7 +43,7 @@ pub fn backends(tool: &str) -> &'static [&'static str] {
     }
 }
 
-/// Why a tool's backend could not be set up.
+/// Errors of setting up a tool's backend.
 #[derive(Debug, Error)]
 pub enum ToolSetError {
     /// The tool has no such backend.

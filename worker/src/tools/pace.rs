@@ -53,7 +53,7 @@ impl Pace {
 /// The time between two requests that a variable of the environment sets as requests per second.
 ///
 /// # Errors
-/// If it is no positive number.
+/// If it is not a positive number.
 pub(super) fn from_environment(variable: &str) -> Result<Option<Duration>, String> {
     let Some(rate) = std::env::var(variable).ok().filter(|rate| !rate.is_empty()) else { return Ok(None) };
     rate.parse::<f64>()

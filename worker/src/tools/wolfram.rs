@@ -58,7 +58,7 @@ impl WolframSettings {
     /// `LUMOS_WOLFRAM_ENDPOINT`, another rate from `LUMOS_WOLFRAM_RATE` (requests/s).
     ///
     /// # Errors
-    /// If no key is set or the rate is no positive number.
+    /// If no key is set or the rate is not a positive number.
     pub fn from_environment() -> Result<Self, String> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let app_id = set("WOLFRAM_APP_ID").or_else(|| set("WOLFRAM_API_KEY")).ok_or(

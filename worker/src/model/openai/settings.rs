@@ -86,7 +86,7 @@ impl OpenAiSettings {
     /// - `LUMOS_OPENAI_PRICES`, US dollars for a million tokens read and written: `gpt-4=30/60,other=0.5/1.5`.
     ///
     /// # Errors
-    /// If a value is none. No message shows the key.
+    /// If a value is invalid. No message contains the key.
     pub fn from_environment(url: &Url) -> Result<Self, String> {
         Self::from_values(url, |name| std::env::var(name).ok())
     }

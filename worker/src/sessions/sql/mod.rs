@@ -58,7 +58,7 @@ pub(crate) trait Databases: Send + Sync {
     /// A fresh database of this name.
     ///
     /// # Errors
-    /// If there is none of that name, or it cannot be had.
+    /// If no database has that name, or it cannot be opened.
     async fn open(&self, name: &str) -> Result<Box<dyn Database>, ToolFault>;
 
     /// Removes what was made elsewhere, when no episode will come any more.

@@ -53,7 +53,7 @@ impl SqliteFolder {
     /// Databases of the files `<name>.sqlite` in a folder; without one, the database of the shipped samples.
     ///
     /// # Errors
-    /// If there is no such folder.
+    /// If the folder does not exist.
     pub fn open(folder: Option<PathBuf>) -> io::Result<Self> {
         if let Some(folder) = &folder {
             std::fs::read_dir(folder)?;

@@ -46,7 +46,7 @@ impl LiveWiki {
     /// Sets a client up.
     ///
     /// # Errors
-    /// If the endpoint is no address of a site or the client cannot be built.
+    /// If the endpoint is not a valid address of a site, or the client cannot be built.
     pub fn new(settings: WikiSettings) -> Result<Self, String> {
         let site = Site::new(&settings.endpoint)?;
         Ok(Self { client: Client::new(site.clone(), settings)?, site })
