@@ -70,10 +70,10 @@ impl BrowserPool {
             match used.refresh().await {
                 Ok(()) => return Ok(self.lend(used, place)),
                 Err(BrowserError::Fault(fault)) => {
-                    tracing::info!(%fault, "failed to reset a browser; replacing it")
+                    tracing::info!(%fault, "failed to reset a browser; replacing it");
                 }
                 Err(BrowserError::Refused(refusal)) => {
-                    tracing::info!(%refusal, "failed to reset a browser; replacing it")
+                    tracing::info!(%refusal, "failed to reset a browser; replacing it");
                 }
             }
         }
