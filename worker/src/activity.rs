@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lumos_tasks::{Configuration, Role};
 use tokio::time::Instant;
 
-/// The latest progress of some episodes, and their waits. Cloning gives another handle to the same.
+/// The latest progress of a set of episodes, and their waits. Cloning gives another handle to the same state.
 #[derive(Debug, Clone)]
 pub struct Activity(Arc<Mutex<State>>);
 
@@ -28,12 +28,12 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// There is progress now.
+    /// Records progress.
     pub fn mark(&self) {
         self.lock().last = Instant::now();
     }
 
-    /// When there was progress last.
+    /// Time of the latest progress.
     pub fn last(&self) -> Instant {
         self.lock().last
     }
@@ -48,7 +48,7 @@ impl Activity {
         Waiting { activity: self.clone(), number }
     }
 
-    /// What is waited for at present, with the number of episodes; the most frequent first.
+    /// What episodes currently wait for, with the number of episodes; the most frequent first.
     pub fn sources(&self) -> Vec<(Source, usize)> {
         let mut counts: BTreeMap<Source, usize> = BTreeMap::new();
         for (what, configuration) in self.lock().waits.values() {
@@ -122,7 +122,7 @@ pub(crate) enum Awaited {
     Tool(&'static str),
 }
 
-/// Where a reply has to come from, for people.
+/// What a reply is awaited from, for messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// Models and tools that are being set up.

@@ -39,9 +39,9 @@ pub struct Worker {
     pub models: Arc<Models>,
     /// Tools by backend.
     pub tools: Arc<ToolSets>,
-    /// What holds for the runs it serves.
+    /// Limits and cancellation of the runs it serves.
     pub runs: Arc<dyn Runs>,
-    /// How it deals with leases.
+    /// How it handles leases.
     pub terms: LeaseTerms,
 }
 
@@ -49,11 +49,11 @@ pub struct Worker {
 type Claim<'a> = OptionFuture<BoxFuture<'a, Result<Vec<Lease<Assignment>>, QueueError>>>;
 
 impl Worker {
-    /// Serves until the work queue is closed and empty, or until `drain` is cancelled and the episodes at hand
-    /// have ended or used up their grace; what is left then is given back.
+    /// Serves until the work queue is closed and empty, or until `drain` is cancelled and the episodes in progress have
+    /// ended or the grace period is over; unfinished units are then returned to the queue.
     ///
     /// # Errors
-    /// If a queue fails; leases at hand are given back then.
+    /// If a queue fails; unfinished units are then returned.
     pub async fn serve(
         self: Arc<Self>,
         work: Arc<dyn Queue<Assignment>>,
@@ -236,7 +236,7 @@ impl Worker {
     }
 }
 
-/// Takes a message of a cancelled run out; its coordinator does so too.
+/// Removes a message of a cancelled run; its coordinator does the same.
 async fn bury(lease: Lease<Assignment>) -> Result<(), ServeError> {
     if let Err(error) = lease.bury().await {
         tracing::debug!(%error, "failed to remove a cancelled unit from the queue");

@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::{Activity, Source};
 use crate::model::Models;
 
-/// How often it is looked whether there was progress.
+/// How often progress is checked.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
 
-/// What a worker waits for.
+/// What a worker is waiting for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wait {
     /// A coordinator that sets the server up.
@@ -30,18 +30,18 @@ pub enum Wait {
     },
     /// A connection.
     Connection,
-    /// The server, to take results.
+    /// The server, to accept results.
     Results {
         /// How many.
         count: u64,
-        /// What it said.
+        /// Its error.
         why: String,
     },
     /// Replies of models or tools.
     Replies {
-        /// The units' messages, where they came from a queue.
+        /// Ids of the units, if they came from a queue.
         units: Vec<String>,
-        /// Where the replies have to come from, and for how many episodes.
+        /// The models and tools that have not replied, with the number of episodes.
         sources: Vec<(Source, usize)>,
     },
     /// The configurations of a run.
@@ -50,10 +50,10 @@ pub enum Wait {
     Models,
     /// A run that this worker can serve.
     Capability {
-        /// Why it cannot serve those there are.
+        /// Why it cannot serve the active runs.
         refusals: Vec<String>,
     },
-    /// Units of the runs there are.
+    /// Units of the active runs.
     Units {
         /// Their lanes.
         lanes: usize,
@@ -176,7 +176,7 @@ pub fn message(wait: &Wait, silence: Duration, now: Timestamp) -> String {
     stall_message(wait, &wait.hint(), silence, since.unwrap_or(now).strftime("%H:%M:%S UTC"))
 }
 
-/// Does something, and warns when it takes long.
+/// Runs `work`, and warns when it takes long.
 pub async fn reminded<T>(limit: Duration, wait: Wait, work: impl Future<Output = T>) -> T {
     let mut reminder = Reminder::new(limit);
     let began = Instant::now();

@@ -32,7 +32,7 @@ impl fmt::Debug for Secret {
 /// How to reach NATS servers and how to authenticate. Printing it shows no secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// The servers, separated by commas: `nats://host:4222`; `tls://…` demands TLS. Holds no secret.
+    /// The servers, separated by commas: `nats://host:4222`; `tls://…` requires TLS. Contains no secret.
     pub url: String,
     /// The user.
     pub user: Option<String>,
@@ -40,11 +40,11 @@ pub struct Access {
     pub password: Option<Secret>,
     /// A token, instead of user and password.
     pub token: Option<Secret>,
-    /// A file that holds an nkey seed (`SU…`).
+    /// A file with an nkey seed (`SU…`).
     pub nkey_seed: Option<PathBuf>,
     /// A credentials file (`.creds`: a JWT and its seed).
     pub credentials: Option<PathBuf>,
-    /// Certificates (PEM) of the authorities that may vouch for the server, instead of the system's.
+    /// Certificates (PEM) of the trusted authorities, instead of the system's.
     pub tls_ca: Option<PathBuf>,
     /// This client's certificate (PEM).
     pub tls_certificate: Option<PathBuf>,
@@ -96,7 +96,7 @@ impl Access {
         Ok(access)
     }
 
-    /// The servers, for people; holds no secret.
+    /// The servers, for messages; contains no secret.
     pub fn url(&self) -> &str {
         &self.url
     }

@@ -4,30 +4,31 @@ use std::time::Duration;
 
 use super::NatsError;
 
-/// Names, limits and terms on the server. Everyone who shares a server's queues must agree on prefix and protocol.
-/// The limits hold for whoever sets the server up first; what is there keeps its own.
+/// Names, limits and durations on the server. All processes that share the queues of a server must use the same prefix
+/// and protocol. Limits apply when streams are created; existing streams keep theirs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// What every name begins with: letters, digits, `_` and `-`.
     pub prefix: String,
-    /// Part of every name, so that parties of different protocols never take each other's messages.
+    /// Protocol number, part of every name, so that processes of different protocols never receive each other's
+    /// messages.
     pub protocol: u32,
     /// Copies that a cluster keeps.
     pub replicas: usize,
-    /// Bytes the results stream may hold; -1 for no limit. Results are refused beyond it, never dropped. A server
-    /// with less room gets less.
+    /// Size limit of the results stream in bytes; -1 for no limit. Beyond it results are rejected, never dropped. A
+    /// server with less space gets a smaller stream.
     pub results_max_bytes: i64,
-    /// Messages the results stream may hold; -1 for no limit.
+    /// Limit of messages in the results stream; -1 for no limit.
     pub results_max_messages: i64,
-    /// Bytes the work stream may hold; -1 for no limit. A server with less room gets less.
+    /// Size limit of the work stream in bytes; -1 for no limit. A server with less space gets a smaller stream.
     pub work_max_bytes: i64,
-    /// How long a lease holds without being extended.
+    /// How long a lease lasts without an extension.
     pub lease: Duration,
     /// Bytes a message may have once it is decompressed.
     pub body_limit: usize,
-    /// How long a worker's notice stays when it is not written again.
+    /// How long a worker's notice lasts when it is not written again.
     pub workers_max_age: Duration,
-    /// How long an owner's claim stays when it is not written again.
+    /// How long an owner's claim lasts when it is not written again.
     pub owners_max_age: Duration,
 }
 

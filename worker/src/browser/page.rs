@@ -31,7 +31,8 @@ const MOST_TYPED: usize = 10_000;
 const CONTAINED: &str = "<!DOCTYPE html><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
                          style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'\">";
 
-/// A browser that is lent. Dropping it gives it back; one whose last command failed, or was broken off, ends instead.
+/// A leased browser. Dropping it returns the browser to the pool, or ends it if its last command failed or was
+/// cancelled.
 #[derive(Debug)]
 pub struct Lease {
     session: Option<Session>,
@@ -40,7 +41,7 @@ pub struct Lease {
     _place: OwnedSemaphorePermit,
 }
 
-/// An element of a page, known until the page changes.
+/// An element of a page, valid until the page changes.
 #[derive(Debug, Clone)]
 pub struct Element(fantoccini::elements::Element);
 
@@ -258,7 +259,7 @@ impl Lease {
         session.command("taking a screenshot", client.screenshot()).await
     }
 
-    /// Clicks and keys do nothing to a disabled element, and nobody says so.
+    /// Clicks and keys have no effect on a disabled element, without an error.
     async fn require_enabled(&mut self, element: &Element) -> Result<(), BrowserError> {
         const BODY: &str = "return arguments[0].matches(':disabled, [aria-disabled=\"true\"]');";
         let is_disabled = self.script("checking an element", BODY, vec![element.argument()]).await?;

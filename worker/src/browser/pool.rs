@@ -33,8 +33,8 @@ pub(super) struct Shared {
 }
 
 impl BrowserPool {
-    /// Makes a pool; browsers start when they are asked for. For browsers of this machine, those that a killed process
-    /// of the same user has left behind are ended first. Blocks for the time that takes, at most some seconds.
+    /// Creates a pool; browsers start on demand. For local browsers, those that a killed process of the same user left
+    /// behind are ended first, which blocks for at most a few seconds.
     ///
     /// # Errors
     /// If the folder for profiles cannot be used.
@@ -52,13 +52,13 @@ impl BrowserPool {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Sessions that there may be at once.
+    /// The maximum number of concurrent sessions.
     pub fn size(&self) -> usize {
         self.shared.size
     }
 
-    /// A browser with an empty page and nothing kept of earlier leases. Where all are lent, waits for one in the order
-    /// of asking.
+    /// Leases a browser with an empty page and no state of earlier leases. If all are leased, waits for one in order of
+    /// the requests.
     ///
     /// # Errors
     /// If no browser can be started.
@@ -102,12 +102,12 @@ impl BrowserPool {
         }
     }
 
-    /// The name or address by which browsers elsewhere reach this machine, where one is set.
+    /// The name or address by which remote browsers reach this machine, if set.
     pub fn own_host(&self) -> Option<&str> {
         self.shared.settings.own_host.as_deref()
     }
 
-    /// Ends the browsers that are not lent, and waits until servers elsewhere know. Those that are lent end with the
+    /// Ends the browsers that are not leased, and waits for remote servers to confirm. Leased browsers end with the
     /// pool.
     pub async fn close(&self) {
         let idle = std::mem::take(&mut *self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner));

@@ -35,21 +35,21 @@ const RETRY: Duration = Duration::from_secs(2);
 /// How long serving waits for what earlier workers left to be sent.
 const LEFTOVERS: Duration = Duration::from_secs(10);
 
-/// How a worker takes part.
+/// Settings of a worker of a fleet.
 #[derive(Debug, Clone)]
 pub struct FleetSettings {
-    /// Its name, unlike any other's: letters, digits, `-` and `_`. See [`worker_name`].
+    /// Its unique name: letters, digits, `-` and `_`. See [`worker_name`].
     pub name: String,
-    /// The program's version, for people.
+    /// The program's version, shown in status reports.
     pub version: String,
     /// Where it computes: `cpu`, `cuda:0`.
     pub device: String,
-    /// Episodes driven side by side.
+    /// Episodes executed concurrently.
     pub places: usize,
-    /// Bytes that may be filled with models; `None` for no limit. Counted as in memory: weights in their type, and keys and
-    /// values of one sequence of full length.
+    /// Memory limit for models in bytes; `None` for no limit. Counts weights in their dtype, and keys and values of one
+    /// sequence of full length.
     pub memory: Option<u64>,
-    /// Whether models that do not fit into it together take turns.
+    /// Whether models that do not fit together are swapped.
     pub swap: Swap,
     /// Tools in addition to those that every worker has.
     pub tools: BTreeSet<String>,
@@ -57,17 +57,17 @@ pub struct FleetSettings {
     pub policy: PolicySettings,
     /// How long an episode may go without a reply.
     pub stall: Duration,
-    /// A unit that was delivered more often is not worked on.
+    /// A unit that was delivered more often is not executed.
     pub max_deliveries: u32,
-    /// For how long a draining worker lets episodes go on.
+    /// How long a draining worker waits for episodes in progress.
     pub grace: Duration,
-    /// How often it tells that it is there.
+    /// Interval of its notices.
     pub heartbeat: Duration,
-    /// Where results are kept that cannot be sent; in memory only where `None`. Workers may share it.
+    /// Folder for results that cannot be sent; `None` keeps them in memory only. Workers may share it.
     pub spool: Option<PathBuf>,
-    /// Ends after so long without work.
+    /// Time without work after which the worker ends.
     pub idle_exit: Option<Duration>,
-    /// How long there may be no progress before it is said what is waited for; never if zero.
+    /// Time without progress after which a warning names the cause; zero disables it.
     pub stall_warning: Duration,
 }
 
@@ -93,14 +93,14 @@ impl Default for FleetSettings {
     }
 }
 
-/// What a worker did.
+/// Summary of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetSummary {
     /// The worker.
     pub name: String,
-    /// Units whose results the server has.
+    /// Units whose results the server has stored.
     pub finished: u64,
-    /// It ended because there was nothing to do.
+    /// Whether it ended because it was idle.
     pub idle: bool,
 }
 
@@ -137,11 +137,12 @@ fn host() -> String {
     gethostname::gethostname().to_string_lossy().into_owned()
 }
 
-/// Serves all runs on a server until `drain` is cancelled and what is at hand has ended or used up its grace, or
-/// until `stop` is cancelled: what is at hand is given back then. Absences of the server are waited out.
+/// Serves all runs on a server until `drain` is cancelled and the episodes in progress have ended or the grace period
+/// is over, or until `stop` is cancelled, which returns unfinished units to the queue. While the server cannot be
+/// reached, the worker waits.
 ///
 /// # Errors
-/// If the server refuses for good, or the spool folder cannot be used.
+/// On a permanent error of the server, or if the spool folder cannot be used.
 pub async fn serve_fleet(
     server: Server,
     settings: FleetSettings,

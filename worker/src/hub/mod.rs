@@ -42,22 +42,22 @@ impl HubModel {
     }
 }
 
-/// The hub, as the environment says unless settings are given.
+/// The hub, with settings from the environment unless others are given.
 #[derive(Debug, Default)]
 pub struct Hub {
     settings: Option<HubSettings>,
     site: OnceLock<Site>,
-    /// One download at a time: they share the line.
+    /// One download at a time: they share the network connection.
     turn: Mutex<()>,
 }
 
 impl Hub {
-    /// A hub with settings of its own; by the environment where there are none.
+    /// A hub with the given settings, or those of the environment.
     pub fn new(settings: Option<HubSettings>) -> Self {
         Self { settings, ..Self::default() }
     }
 
-    /// Has a model here: downloads what is not in the cache. Blocks, from any thread.
+    /// Provides a model on this host: downloads what is not in the cache. Blocks; may be called from any thread.
     ///
     /// A commit that is here needs no network. A branch is asked for anew, and taken as it was last where the hub cannot
     /// be reached.

@@ -48,16 +48,16 @@ impl Identified {
     }
 }
 
-/// Whether it is known what a model costs.
+/// Whether the price of a model is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pricing {
-    /// It costs nothing: it runs here.
+    /// Free: it runs in this process.
     Free,
     /// Its price is set.
     Known,
     /// Possibly priced, but no price is configured.
     Unknown {
-        /// What its server calls it.
+        /// Its name on the server.
         model: String,
     },
 }
@@ -68,7 +68,7 @@ pub(super) type Key = (ContentHash, Option<String>, Device);
 /// A model that is loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedModel {
-    /// What it is, under the name by which it was first asked for.
+    /// Its identity, with the name by which it was first requested.
     pub identity: ModelIdentity,
     /// Bytes of its weights as they are stored.
     pub bytes: u64,

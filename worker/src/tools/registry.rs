@@ -32,7 +32,7 @@ pub struct ToolSets {
 }
 
 impl ToolSets {
-    /// Tools that keep a picture of every step in a browser below a folder, if one is named.
+    /// Tools that store a screenshot of every step in a browser below `folder`, if given.
     pub fn with_screenshots(folder: Option<PathBuf>) -> Self {
         Self { browsers: Arc::new(Browsers::new(folder)), ..Self::default() }
     }
@@ -43,7 +43,7 @@ impl ToolSets {
         Self { access, ..self }
     }
 
-    /// Ends what would outlive the process: sessions of WebDriver servers elsewhere, accounts on servers of databases.
+    /// Ends what would outlive the process: sessions of remote WebDriver servers, accounts on database servers.
     pub async fn close(&self) {
         self.browsers.close().await;
         let built: Vec<Built> = {
@@ -66,7 +66,7 @@ impl ToolSets {
         identify(tool, backend)
     }
 
-    /// Whether a backend that a run was planned with is here and would answer the same. Reads files, so it blocks.
+    /// Checks that a backend that a run was planned with is available here and is the same. Reads files, so it blocks.
     ///
     /// # Errors
     /// Why not, for people.
