@@ -144,6 +144,7 @@ fn device_error(device: DeviceName, error: &crate::cuda::DeviceError) -> LoadErr
 
 #[cfg(not(feature = "cuda"))]
 fn not_built(device: DeviceName) -> LoadError {
-    let reason = "this build was made without the feature `cuda`; build it with that, or use the device cpu";
+    let reason = "this build does not include the feature `cuda`; hint: build with `--features cuda`, or use \
+        the device cpu";
     LoadError::Device { device, reason: reason.to_owned() }
 }

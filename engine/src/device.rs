@@ -50,10 +50,10 @@ pub struct Gpu {
 #[non_exhaustive]
 pub enum NoGpu {
     /// The program cannot use one.
-    #[error("this build was made without the feature `cuda`")]
+    #[error("this build does not include the feature `cuda`")]
     NotBuilt,
     /// A library is not where the system looks for libraries.
-    #[error("{library} was not found; install {remedy}, or name its folder in LD_LIBRARY_PATH")]
+    #[error("{library} not found; hint: install {remedy}, or add its folder to LD_LIBRARY_PATH")]
     LibraryMissing {
         /// Its name.
         library: &'static str,
@@ -61,7 +61,7 @@ pub enum NoGpu {
         remedy: &'static str,
     },
     /// The driver is there and does not work, or knows no GPU.
-    #[error("the CUDA driver says: {0}")]
+    #[error("CUDA driver error: {0}")]
     Driver(String),
 }
 
@@ -91,7 +91,7 @@ impl FromStr for DeviceName {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let unknown =
-            || format!("unknown device {text:?}; known are auto, cpu and cuda:N, where N counts from 0");
+            || format!("unknown device {text:?}: expected auto, cpu or cuda:N, where N counts from 0");
         match text {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),

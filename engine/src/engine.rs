@@ -299,7 +299,7 @@ pub(crate) fn check(options: &LoadOptions) -> Result<(), LoadError> {
     if page_size_is_supported(options.page_size) {
         return Ok(());
     }
-    let reason = format!("page_size is {}; it may be 1, 2, 4, 8 or a multiple of {TILE}", options.page_size);
+    let reason = format!("page_size is {}: expected 1, 2, 4, 8 or a multiple of {TILE}", options.page_size);
     Err(LoadError::InvalidOption { reason })
 }
 

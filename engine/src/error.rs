@@ -11,7 +11,8 @@ use crate::device::DeviceName;
 pub enum LoadError {
     /// The folder does not exist.
     #[error(
-        "model folder {} does not exist; give the folder that holds config.json, the weights and the tokenizer",
+        "model folder {} does not exist; hint: pass the folder with config.json, the weights and the \
+         tokenizer",
         folder.display()
     )]
     FolderMissing {
@@ -19,7 +20,10 @@ pub enum LoadError {
         folder: PathBuf,
     },
     /// The path exists but cannot be listed.
-    #[error("cannot read model folder {}: {source}; check that it is a folder and its permissions", folder.display())]
+    #[error(
+        "failed to read model folder {}: {source}; hint: check that it is a folder, and its permissions",
+        folder.display()
+    )]
     FolderUnreadable {
         /// The folder asked for.
         folder: PathBuf,
@@ -27,7 +31,7 @@ pub enum LoadError {
         source: io::Error,
     },
     /// A file that the model needs is not there.
-    #[error("{} has no {expected}; {remedy}", folder.display())]
+    #[error("{} has no {expected}; hint: {remedy}", folder.display())]
     FileMissing {
         /// The model's folder.
         folder: PathBuf,
@@ -37,7 +41,7 @@ pub enum LoadError {
         remedy: String,
     },
     /// A folder holds several models.
-    #[error("{} holds several GGUF files ({}); name the one you mean", folder.display(), files.join(", "))]
+    #[error("{} has several GGUF files ({}); hint: name one of them", folder.display(), files.join(", "))]
     SeveralModels {
         /// The folder.
         folder: PathBuf,
@@ -45,7 +49,7 @@ pub enum LoadError {
         files: Vec<String>,
     },
     /// A file is there but cannot be read.
-    #[error("cannot read {}: {source}; check its permissions", file.display())]
+    #[error("failed to read {}: {source}; hint: check its permissions", file.display())]
     FileUnreadable {
         /// The file.
         file: PathBuf,
@@ -53,7 +57,10 @@ pub enum LoadError {
         source: io::Error,
     },
     /// A file cannot be written.
-    #[error("cannot write {}: {source}; check its permissions and the space that is left", file.display())]
+    #[error(
+        "failed to write {}: {source}; hint: check its permissions and the free disk space",
+        file.display()
+    )]
     FileNotWritten {
         /// The file or its folder.
         file: PathBuf,
@@ -61,7 +68,10 @@ pub enum LoadError {
         source: io::Error,
     },
     /// A JSON file does not parse.
-    #[error("{} is not valid: {reason}; copy the file again from where the model was published", file.display())]
+    #[error(
+        "{} is not valid: {reason}; hint: copy the file again from where the model was published",
+        file.display()
+    )]
     InvalidJson {
         /// The file.
         file: PathBuf,
@@ -69,7 +79,7 @@ pub enum LoadError {
         reason: String,
     },
     /// The configuration parses but makes no sense.
-    #[error("{}: {reason}; compare it with the published config.json of this model", file.display())]
+    #[error("{}: {reason}; hint: compare it with the published config.json of this model", file.display())]
     InvalidConfig {
         /// The file.
         file: PathBuf,
@@ -77,7 +87,10 @@ pub enum LoadError {
         reason: String,
     },
     /// A model of a kind that this engine does not compute.
-    #[error("{}: {reason}; supported are Llama and Mistral models without biases", file.display())]
+    #[error(
+        "unsupported model {}: {reason}; Llama and Mistral models without biases are supported",
+        file.display()
+    )]
     Unsupported {
         /// The configuration file.
         file: PathBuf,
@@ -86,7 +99,8 @@ pub enum LoadError {
     },
     /// An adapter of a kind that is not merged here.
     #[error(
-        "{}: {reason}; merge it with peft (merge_and_unload, then save_pretrained) and give the folder that it writes",
+        "{}: {reason}; hint: merge the adapter with peft (merge_and_unload, then save_pretrained) and pass \
+         the folder that peft writes",
         file.display()
     )]
     UnsupportedAdapter {
@@ -97,7 +111,7 @@ pub enum LoadError {
     },
     /// An adapter whose configuration, weights and base do not fit each other.
     #[error(
-        "{}: {reason}; the adapter belongs to another base model, or its files do not belong together",
+        "{}: {reason}; the adapter belongs to another base model, or its files do not match each other",
         file.display()
     )]
     InvalidAdapter {
@@ -107,7 +121,7 @@ pub enum LoadError {
         reason: String,
     },
     /// A weight file is cut off or damaged.
-    #[error("{}: {reason}; the file is damaged or incomplete, copy it again", file.display())]
+    #[error("{}: {reason}; the file is damaged or incomplete; hint: copy it again", file.display())]
     InvalidWeights {
         /// The file.
         file: PathBuf,
@@ -116,7 +130,7 @@ pub enum LoadError {
     },
     /// A tensor that the configuration asks for is in none of the weight files.
     #[error(
-        "tensor {name} is missing from {}; the weights do not belong to this configuration or a shard is missing",
+        "tensor {name} not found in {}; the weights do not match this configuration, or a shard is missing",
         file.display()
     )]
     MissingTensor {
@@ -127,8 +141,8 @@ pub enum LoadError {
     },
     /// A tensor has another shape than the configuration says.
     #[error(
-        "{}: tensor {name} has shape {found:?} but the configuration asks for {expected:?}; \
-         configuration and weights do not belong together",
+        "{}: tensor {name} has shape {found:?}, but the configuration requires {expected:?}; configuration \
+         and weights do not match",
         file.display()
     )]
     WrongShape {
@@ -142,7 +156,10 @@ pub enum LoadError {
         found: Vec<usize>,
     },
     /// The tokenizer file does not parse or cannot be used.
-    #[error("{}: {reason}; copy the tokenizer again from where the model was published", file.display())]
+    #[error(
+        "{}: {reason}; hint: copy the tokenizer again from where the model was published",
+        file.display()
+    )]
     InvalidTokenizer {
         /// The file.
         file: PathBuf,
@@ -171,8 +188,8 @@ pub enum LoadError {
     },
     /// The weights or the cache do not fit into the memory budget.
     #[error(
-        "the model's {what} take {needed} bytes, but of the memory budget of {total} bytes only {free} are free; \
-         raise the budget, unload another model, or choose a smaller type or cache"
+        "the model's {what} need {needed} bytes, but only {free} of {total} bytes of the memory budget are \
+         free; hint: raise the budget, unload another model, or choose a smaller dtype or cache"
     )]
     TooLargeForMemory {
         /// Weights or cache.
@@ -185,7 +202,7 @@ pub enum LoadError {
         total: u64,
     },
     /// The device cannot be used.
-    #[error("cannot compute on {device}: {reason}")]
+    #[error("cannot use device {device}: {reason}")]
     Device {
         /// The device asked for.
         device: DeviceName,
@@ -194,7 +211,8 @@ pub enum LoadError {
     },
     /// Threads could not be started.
     #[error(
-        "cannot start the engine's threads: {reason}; lower --threads, or raise the limits of memory and processes"
+        "failed to start the engine's threads: {reason}; hint: lower --threads, or raise the limits of \
+         memory and processes"
     )]
     Thread {
         /// What the system said.
@@ -223,7 +241,9 @@ pub enum GenerateError {
     #[error("the prompt is empty; a model without a beginning-of-sequence token needs at least one token")]
     EmptyPrompt,
     /// The prompt leaves no room for a token.
-    #[error("the prompt has {tokens} tokens, the model takes fewer than {limit}; shorten the prompt")]
+    #[error(
+        "the prompt has {tokens} tokens, but the model accepts fewer than {limit}; hint: shorten the prompt"
+    )]
     PromptTooLong {
         /// Tokens of the prompt.
         tokens: usize,
@@ -232,8 +252,8 @@ pub enum GenerateError {
     },
     /// Even alone the sequence would not fit into the cache.
     #[error(
-        "the sequence may grow to {needed} bytes of keys and values, the cache has {budget}; \
-         lower max_new_tokens, shorten the prompt or raise the cache's memory"
+        "the sequence may need {needed} bytes of keys and values, but the cache has {budget}; hint: lower \
+         max_new_tokens, shorten the prompt or raise the memory of the cache"
     )]
     TooLargeForMemory {
         /// Bytes of prompt and completion at full length.
@@ -256,7 +276,7 @@ pub enum GenerateError {
     #[error("invalid stop condition: {0}")]
     InvalidStop(String),
     /// The tokenizer refused the text.
-    #[error("cannot encode or decode the text: {0}")]
+    #[error("failed to encode or decode the text: {0}")]
     Tokenizer(String),
     /// The deadline passed before the sequence was finished.
     #[error("the deadline passed after {completion_tokens} generated tokens")]

@@ -56,7 +56,7 @@ impl FromStr for DType {
             "f32" | "float32" => Ok(Self::F32),
             "bf16" | "bfloat16" => Ok(Self::Bf16),
             "f16" | "float16" | "half" => Ok(Self::F16),
-            other => Err(format!("unknown dtype {other:?}; known are f32, bf16 and f16")),
+            other => Err(format!("unknown dtype {other:?}: expected f32, bf16 or f16")),
         }
     }
 }

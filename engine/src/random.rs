@@ -159,7 +159,7 @@ impl FromStr for RandomShape {
     fn from_str(text: &str) -> Result<Self, String> {
         Self::ALL.into_iter().find(|shape| shape.name() == text).ok_or_else(|| {
             let known: Vec<&str> = Self::ALL.into_iter().map(Self::name).collect();
-            format!("unknown shape {text:?}; known are {}", known.join(", "))
+            format!("unknown shape {text:?}: expected one of {}", known.join(", "))
         })
     }
 }

@@ -209,13 +209,13 @@ fn faults_are_named() {
         (&narrow, &["layers.0.self_attn.v_proj.lora_B.weight", "[8, 4]", "[16, 4]", other]),
         (
             &module("model.layers.9.self_attn.q_proj"),
-            &["layers.9.self_attn.q_proj.weight", "base lacks", other],
+            &["layers.9.self_attn.q_proj.weight", "missing in the base", other],
         ),
-        (&module("model.layers.0.self_attn.qkv"), &["self_attn.qkv.weight", "base lacks", other]),
-        (&module("model.norm"), &["model.norm.weight", "no matrix", remedy]),
+        (&module("model.layers.0.self_attn.qkv"), &["self_attn.qkv.weight", "missing in the base", other]),
+        (&module("model.norm"), &["model.norm.weight", "not a matrix", remedy]),
         (&module("model.embed_tokens"), &["model.embed_tokens", "embedding", remedy]),
         (&whole("lm_head.weight", &[200, 48]), &["lm_head.weight", "[200, 48]", "[300, 48]", other]),
-        (&whole("score.weight", &[2, 48]), &["score.weight", "base lacks", other]),
+        (&whole("score.weight", &[2, 48]), &["score.weight", "missing in the base", other]),
         (
             &whole("model.layers.0.mlp.up_proj.lora_magnitude_vector", &[100]),
             &["lora_magnitude_vector", remedy],
@@ -260,8 +260,8 @@ fn faults_of_files_are_named() {
         (message(weights, None), [weights, "adapter_model.bin"]),
         (message("adapter_config.json", Some(b"{".to_vec())), ["adapter_config.json", "not valid"]),
         (message(weights, Some(b"no tensors".to_vec())), [weights, "damaged"]),
-        (message(weights, Some(alone("lora_A"))), ["lora_B.weight", "no lora_A beside it"]),
-        (message(weights, Some(alone("lora_B"))), ["lora_A.weight", "no lora_B beside it"]),
+        (message(weights, Some(alone("lora_A"))), ["lora_B.weight", "no matching lora_A"]),
+        (message(weights, Some(alone("lora_B"))), ["lora_A.weight", "no matching lora_B"]),
     ] {
         assert!(words.iter().all(|word| message.contains(word)), "{message:?} lacks one of {words:?}");
     }

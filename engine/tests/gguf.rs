@@ -253,7 +253,7 @@ fn a_folder_with_one_file_is_that_file() {
     let error = ModelSource::of_path(folder.path()).unwrap_err();
     assert!(matches!(error, LoadError::SeveralModels { .. }), "{error}");
     assert!(
-        error.to_string().contains("a.gguf, b.gguf") && error.to_string().contains("name the one"),
+        error.to_string().contains("a.gguf, b.gguf") && error.to_string().contains("name one of them"),
         "{error}"
     );
     Shape::tiny().files(1).write(folder.path());
@@ -335,5 +335,5 @@ fn faults_are_named() {
         assert!(error.contains(word) && error.contains("model.gguf"), "{error}");
     }
     let missing = Engine::load(ModelSource::Gguf(Path::new("no.gguf").to_owned()), LoadOptions::default());
-    assert!(missing.unwrap_err().to_string().contains("cannot read no.gguf"));
+    assert!(missing.unwrap_err().to_string().contains("failed to read no.gguf"));
 }

@@ -183,9 +183,9 @@ fn faults_are_named() {
         std::fs::write(folder.join("tokenizer.model"), b"\xff\xff").unwrap();
     };
     let cases: [Fault<'_>; 20] = [
-        (&no_folder, &["does not exist", "give the folder"]),
-        (&file_for_folder, &["cannot read model folder", "check"]),
-        (&folder_for_file, &["config.json", "cannot read"]),
+        (&no_folder, &["does not exist", "pass the folder"]),
+        (&file_for_folder, &["failed to read model folder", "check"]),
+        (&folder_for_file, &["config.json", "failed to read"]),
         (&remove("config.json"), &["config.json", "copy it"]),
         (&remove("tokenizer.json"), &["tokenizer.json or tokenizer.model", "copy the tokenizer"]),
         (&remove("model.safetensors"), &["model.safetensors", "pytorch_model.bin", "copy the weight"]),

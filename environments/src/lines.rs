@@ -62,7 +62,8 @@ impl<R: Read> Read for Expanding<R> {
         self.left = self.left.checked_sub(read as u64).ok_or_else(|| {
             let Self { length, most, .. } = self;
             invalid(format!(
-                "{length} compressed bytes expand to more than {most}; decompress the file first if it is trusted"
+                "{length} compressed bytes expand to more than {most} bytes; hint: decompress the file first \
+                 if it is trusted"
             ))
         })?;
         Ok(read)

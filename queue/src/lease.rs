@@ -7,22 +7,22 @@ use crate::QueueError;
 /// What a queue does when a lease ends. Implemented by each queue.
 #[async_trait]
 pub trait LeaseControl: Send + Sync {
-    /// Ends the message.
+    /// Removes the message as done.
     async fn acknowledge(&self) -> Result<(), QueueError>;
-    /// Asks for more time.
+    /// Extends the lease.
     async fn extend(&self) -> Result<(), QueueError>;
-    /// Gives the message back for another delivery.
+    /// Returns the message for redelivery.
     fn release(&self);
-    /// Takes the message out without its having been worked on: it can never succeed.
+    /// Removes the message without an acknowledgement: it can never succeed.
     async fn bury(&self) -> Result<(), QueueError>;
-    /// What others can give the message back by when its holder is gone.
+    /// A token with which other processes can return the message when its holder is gone.
     fn token(&self) -> Option<&str> {
         None
     }
 }
 
-/// One delivery of a message. Dropping it gives the message back.
-#[must_use = "dropping a lease gives its message back to the queue"]
+/// One delivery of a message. Dropping it returns the message to the queue.
+#[must_use = "dropping a lease returns its message to the queue"]
 pub struct Lease<T> {
     id: String,
     body: T,
@@ -30,7 +30,7 @@ pub struct Lease<T> {
     control: Duty,
 }
 
-/// The duty to answer a delivery. Gives the message back when it is dropped unanswered.
+/// The obligation to settle a delivery. Returns the message when it is dropped unsettled.
 struct Duty(Option<Box<dyn LeaseControl>>);
 
 impl Drop for Duty {
@@ -62,7 +62,7 @@ impl<T> Lease<T> {
         self.deliveries
     }
 
-    /// What others can give the message back by when this holder is gone, where the queue knows such a thing.
+    /// A token with which other processes can return the message when this holder is gone, if the queue supports it.
     pub fn token(&self) -> Option<&str> {
         self.control.0.as_deref().and_then(LeaseControl::token)
     }
@@ -70,7 +70,7 @@ impl<T> Lease<T> {
     /// The same lease of another view of the message.
     ///
     /// # Errors
-    /// What `view` fails with; the lease comes back with it, so that its holder decides what becomes of it.
+    /// The error of `view`, together with the lease.
     pub fn try_map<U, E>(self, view: impl FnOnce(&T) -> Result<U, E>) -> Result<Lease<U>, (Self, E)> {
         match view(&self.body) {
             Ok(body) => Ok(Lease { id: self.id, body, deliveries: self.deliveries, control: self.control }),
@@ -84,7 +84,7 @@ impl<T> Lease<T> {
         (body, Lease { id, body: (), deliveries, control })
     }
 
-    /// Asks for more time.
+    /// Extends the lease.
     ///
     /// # Errors
     /// If the lease is no longer held.
@@ -95,7 +95,7 @@ impl<T> Lease<T> {
         }
     }
 
-    /// Ends the message: it was worked on, and what came of it is safe.
+    /// Acknowledges the message: it was executed, and its result is stored.
     ///
     /// # Errors
     /// If the lease is no longer held; the message may be delivered again then.
@@ -106,7 +106,7 @@ impl<T> Lease<T> {
         }
     }
 
-    /// Gives the message back at once.
+    /// Returns the message at once.
     pub fn release(self) {
         drop(self);
     }

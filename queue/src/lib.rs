@@ -1,7 +1,7 @@
-//! Queues with leases: one trait, one contract that every queue passes.
+//! Queues with leases: one trait, and one contract test suite that every implementation passes.
 //!
-//! A message is delivered at least once. Who claims it holds a [`Lease`]; acknowledging ends the message,
-//! dropping the lease (by intent, by a panic, by a task that was cancelled) gives it back.
+//! A message is delivered at least once. Claiming a message gives a [`Lease`]. Acknowledging the lease removes the
+//! message; dropping the lease (on purpose, in a panic, or when a task is cancelled) returns the message to the queue.
 //!
 //! [`MemoryQueue`] serves one process; [`nats`] serves many machines.
 
@@ -21,24 +21,24 @@ use thiserror::Error;
 pub use lease::{Lease, LeaseControl};
 pub use memory::MemoryQueue;
 
-/// Why a queue refused.
+/// Errors of a queue.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum QueueError {
-    /// The queue takes no more messages.
+    /// The queue was closed and accepts no more messages.
     #[error("the queue is closed")]
     Closed,
-    /// The lease is no longer held: it ran out, or the message was settled by someone else.
+    /// The lease is no longer held: it expired, or the message was settled by another holder.
     #[error("the lease of message `{0}` is no longer held")]
     LeaseLost(String),
-    /// The server cannot be reached, or did not answer in time: whether a message arrived is not known.
-    #[error("the queue cannot be reached: {0}")]
+    /// The server cannot be reached, or did not respond in time. A published message may have arrived.
+    #[error("cannot reach the queue: {0}")]
     Unreachable(String),
-    /// The queue holds as much as it may; the same message may find room later.
+    /// The queue is at its size limit; publishing the same message may succeed later.
     #[error("the queue is full")]
     Full,
-    /// The message is larger than any the queue takes.
-    #[error("message `{id}` has {bytes} bytes, and {limit} are allowed")]
+    /// The message is larger than the queue accepts.
+    #[error("message `{id}` is too large: {bytes} bytes, limit {limit} bytes")]
     TooLarge {
         /// The message.
         id: String,
@@ -47,26 +47,26 @@ pub enum QueueError {
         /// The limit.
         limit: usize,
     },
-    /// What is claimed from was deleted on the server. It may be made anew; claiming then goes on.
+    /// The stream or consumer was deleted on the server. Claiming works again once it was created again.
     #[error("{0}")]
     Gone(String),
-    /// The server refused: permissions, a setting it does not know.
-    #[error("the queue's server refused: {0}")]
+    /// The server rejected the request: missing permissions, or an unsupported setting.
+    #[error("the queue server rejected the request: {0}")]
     Refused(String),
 }
 
 /// A queue of messages of one type.
 #[async_trait]
 pub trait Queue<T>: Send + Sync {
-    /// Puts a message into the queue; waits while it is full. A message whose id is queued or leased already is
-    /// dropped silently: publishing twice is harmless.
+    /// Publishes a message; waits while the queue is full. Has no effect if a message with the same id is queued or
+    /// leased.
     ///
     /// # Errors
     /// If the queue is closed.
     async fn publish(&self, id: &str, body: T) -> Result<(), QueueError>;
 
-    /// Publishes several messages, ids first. Where one fails, those before it are in the queue and those behind it
-    /// may be; publishing all of them again is harmless.
+    /// Publishes several messages, as pairs of id and body. If one fails, those before it are in the queue and those
+    /// after it may be; publishing all of them again is safe.
     ///
     /// # Errors
     /// The first failure.
@@ -80,13 +80,13 @@ pub trait Queue<T>: Send + Sync {
         Ok(())
     }
 
-    /// Claims up to `max` messages, oldest first; waits until there is one. Empty once the queue is closed and
-    /// holds no more.
+    /// Claims up to `max` messages, oldest first; waits until there is at least one. Returns an empty list once the
+    /// queue is closed and empty.
     ///
     /// # Errors
-    /// If the queue cannot be reached; the in-memory one always can.
+    /// If the queue cannot be reached. The in-memory queue never fails.
     async fn claim(&self, max: usize) -> Result<Vec<Lease<T>>, QueueError>;
 
-    /// Takes no more messages. Those it holds can still be claimed.
+    /// Closes the queue for publishing. Messages in it can still be claimed.
     fn close(&self);
 }

@@ -1,4 +1,4 @@
-//! The queue of a single machine: a bounded list in memory.
+//! The queue of a single process: a bounded list in memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,8 @@ use crate::{Queue, QueueError};
 
 /// A bounded queue within one process. Cloning gives another handle to the same queue.
 ///
-/// A lease lasts as long as its holder: within one process a holder cannot vanish without dropping it, so
-/// leases do not run out and [`Lease::extend`] has nothing to do.
+/// A lease lasts as long as its holder: within one process a holder cannot disappear without dropping it, so leases
+/// do not expire and [`Lease::extend`] has no effect.
 pub struct MemoryQueue<T> {
     shared: Arc<Shared<T>>,
 }

@@ -36,7 +36,7 @@ pub enum Reply {
 
 /// A reply of a kind the episode did not ask for: a mistake of the driver.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("the episode was fed {got} but asked for {asked}")]
+#[error("the episode received {got}, but requested {asked}")]
 pub struct Misfit {
     asked: &'static str,
     got: &'static str,
@@ -235,7 +235,7 @@ impl Episode {
             Some((ending, evidence)) => Outcome { ending, evidence: Some(evidence), steps: self.steps },
             None => self.abandon(Fault {
                 kind: crate::outcome::FaultKind::Worker,
-                message: "the episode was not driven to its end".to_owned(),
+                message: "the episode was not executed to its end".to_owned(),
             }),
         }
     }

@@ -30,7 +30,7 @@ pub struct RunToken(String);
 
 /// A text that is no token.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is no token: sixteen hexadecimal digits are")]
+#[error("invalid run token `{0}`: expected sixteen hexadecimal digits")]
 pub struct TokenError(String);
 
 impl RunToken {
@@ -177,10 +177,10 @@ pub enum UnitMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MessageError {
     /// Its configuration is not among the run's.
-    #[error("the run has no configuration {0}")]
+    #[error("configuration {0} not found in the run")]
     UnknownConfiguration(ContentHash),
     /// Its id is not that of its content.
-    #[error("the unit calls itself {claimed} and is {found}")]
+    #[error("unit id mismatch: claimed {claimed}, computed {found}")]
     WrongIdentity {
         /// What it says.
         claimed: UnitId,

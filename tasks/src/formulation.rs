@@ -83,7 +83,7 @@ impl Behaviour {
 
 /// A word that names no variant.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("unknown {what} `{word}`; known are {known}")]
+#[error("unknown {what} `{word}`: expected one of {known}")]
 pub struct UnknownName {
     /// What was being named: `formulation`, `behaviour`.
     pub what: &'static str,

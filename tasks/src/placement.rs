@@ -66,18 +66,16 @@ pub struct Placement {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlacementError {
     /// No device is called so.
-    #[error("unknown device `{0}`; known are cpu, auto, and cuda:0, cuda:1, … for graphics processors")]
+    #[error("unknown device `{0}`: expected cpu, auto, or cuda:0, cuda:1, … for a GPU")]
     Device(String),
     /// No role is called so.
-    #[error(
-        "`{0}` is no role; devices are given by planner, grounder, answerer, qa or judge: planner=cuda:0"
-    )]
+    #[error("unknown role `{0}`: expected planner, grounder, answerer, qa or judge, as in planner=cuda:0")]
     Role(String),
     /// A role, or all the others, have two devices.
-    #[error("the device of {0} is given twice; give each role one")]
+    #[error("duplicate device of {0}: expected one device per role")]
     Repeated(String),
     /// There is nothing between two commas, or nothing at all.
-    #[error("a device is missing; write cpu, or planner=cuda:0,grounder=cuda:1")]
+    #[error("missing device: expected cpu, or planner=cuda:0,grounder=cuda:1")]
     Missing,
 }
 
@@ -177,7 +175,7 @@ impl FromStr for Swap {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = [Self::Auto, Self::Always, Self::Never];
         let found = known.into_iter().find(|swap| swap.to_string() == text);
-        found.ok_or_else(|| format!("models are swapped `auto`, `always` or `never`, not `{text}`"))
+        found.ok_or_else(|| format!("unknown swap mode `{text}`: expected auto, always or never"))
     }
 }
 
@@ -250,17 +248,17 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_what_would_be_right() {
         for (text, said) in [
-            ("gpu", "unknown device `gpu`; known are cpu, auto, and cuda:0"),
+            ("gpu", "unknown device `gpu`: expected cpu, auto, or cuda:0"),
             ("cuda", "unknown device `cuda`"),
             ("cuda:", "unknown device `cuda:`"),
             ("cuda:-1", "unknown device `cuda:-1`"),
             ("cuda:00", "unknown device `cuda:00`"),
             ("planner=", "unknown device ``"),
-            ("planer=cpu", "`planer` is no role; devices are given by planner, grounder"),
-            ("planner=cpu,planner=cuda:0", "the device of the planner is given twice"),
-            ("cpu,cuda:0", "the device of the others is given twice"),
-            ("planner=cpu,,cpu", "a device is missing"),
-            ("", "a device is missing; write cpu"),
+            ("planer=cpu", "unknown role `planer`: expected planner, grounder"),
+            ("planner=cpu,planner=cuda:0", "duplicate device of the planner"),
+            ("cpu,cuda:0", "duplicate device of the others"),
+            ("planner=cpu,,cpu", "missing device"),
+            ("", "missing device: expected cpu"),
         ] {
             let error = text.parse::<Placement>().unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");

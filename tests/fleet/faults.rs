@@ -272,7 +272,7 @@ fn a_coordinator_and_a_worker_without_progress_say_what_they_wait_for() {
     let quick = fleet.worker(&["--places", "8", "--stall-warning", "2"]);
     worker.signal("-KILL");
     ends_well(&mut coordinator);
-    until_said(&quick, "waiting for a run: none is active on this queue\nhint: start one: lumos run");
+    until_said(&quick, "waiting for a run: none is active on this queue\nhint: start a run: lumos run");
     drained(quick);
 
     // A worker without a server, and one whose server nobody has set up.
@@ -281,10 +281,10 @@ fn a_coordinator_and_a_worker_without_progress_say_what_they_wait_for() {
     let waiting = early.worker(&["--stall-warning", "1"]);
     until_said(
         &waiting,
-        "waiting for the NATS server to be set up: the NATS server has no stream `KV_lumos-2-runs`",
+        "waiting for the NATS server to be set up: stream `KV_lumos-2-runs` not found on the NATS server",
     );
     let mut command = lumos();
     command.args(["worker", "--queue", "nats://127.0.0.1:1"]);
     let alone = Process::start(&mut command, &rehearsed.folder.path().join("alone.log"));
-    until_said(&alone, "no NATS server can be reached at nats://127.0.0.1:1");
+    until_said(&alone, "cannot reach a NATS server at nats://127.0.0.1:1");
 }

@@ -49,7 +49,7 @@ fn an_adapter_is_named_behind_its_base_or_alone() {
     }
     let wrong = |model: &str| text(&run(&["complete", "--model", model, "a"]));
     for (model, words) in [
-        (named("base", "nowhere"), ["nowhere does not exist", "give the folder"]),
+        (named("base", "nowhere"), ["nowhere does not exist", "pass the folder"]),
         (named("attention", "patterns"), ["attention has no config.json", "base"]),
         (named("base", "base"), ["base has no adapter_config.json", "peft"]),
         (named("model.gguf", "attention"), ["model.gguf", "float checkpoint"]),

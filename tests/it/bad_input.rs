@@ -65,7 +65,7 @@ fn models_that_are_not_there_or_broken() {
     let missing = folder.path().join("nowhere");
     let name = format!("candle:{}", missing.display());
     let message = refused(folder.path(), &["run", "--tasks", "gsm8k", "--model", &name]);
-    assert_holds(&message, &["nowhere", "check that it is there"]);
+    assert_holds(&message, &["nowhere", "check that it exists"]);
 
     let model = folder.path().join("model");
     fs::create_dir(&model).unwrap();

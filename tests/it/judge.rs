@@ -148,10 +148,10 @@ fn a_judge_that_is_computed_here_has_a_device_and_a_memory() {
     let (code, _, stderr) = score(&["--memory", "100KB"]);
     assert_eq!(code, 2, "{stderr}");
     assert!(stderr.contains("on cpu: model judge candle:"), "{stderr}");
-    assert!(stderr.contains("of weights and at least") && stderr.contains("raise --memory"), "{stderr}");
+    assert!(stderr.contains("for weights and at least") && stderr.contains("raise --memory"), "{stderr}");
     let (code, _, stderr) = score(&["--device", "judge=gpu"]);
     assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("unknown device `gpu`; known are cpu, auto, and cuda:0"), "{stderr}");
+    assert!(stderr.contains("unknown device `gpu`: expected cpu, auto, or cuda:0"), "{stderr}");
     assert!(!run.join("judge").exists(), "what cannot judge leaves nothing behind");
     let (code, stdout, stderr) = score(&["--device", "judge=cpu", "--memory", "2GB"]);
     assert_eq!(code, 0, "{stdout}\n{stderr}");

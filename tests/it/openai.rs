@@ -127,7 +127,7 @@ fn a_server_that_lists_no_models_is_asked_and_its_faults_are_in_the_table() {
     let told = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(told.contains("2 faulted (model 2)"), "{stdout}");
     assert!(
-        told.contains("2 of 2 faulted: model: planner: the server takes no such request of wrong-name (404"),
+        told.contains("2 of 2 faulted: model: planner: the server rejected the request for wrong-name (404"),
         "{stdout}"
     );
 }

@@ -107,11 +107,11 @@ fn what_is_missing_is_said_before_anything_runs() {
     let mut without = command(folder, "without", &["--browser", "chromedriver"]);
     let (code, _, stderr) = text(&without.env("LUMOS_CHROMEDRIVER", "/no/chromedriver").output().unwrap());
     assert_eq!(code, 2, "{stderr}");
-    assert!(stderr.contains("/no/chromedriver not found; install chromedriver"), "{stderr}");
+    assert!(stderr.contains("/no/chromedriver not found; hint: install chromedriver"), "{stderr}");
     assert!(!folder.join("without").exists(), "nothing is left behind");
 
     for (browser, said) in [
-        ("firefox", "`firefox` is no browser; known are chromedriver"),
+        ("firefox", "unknown browser `firefox`: expected `chromedriver`"),
         ("http://user:word@127.0.0.1:4444", "without user, password and query"),
         ("http://127.0.0.1:9", "the WebDriver server http://127.0.0.1:9/"),
     ] {

@@ -1,9 +1,9 @@
-//! What a run planned by somebody else may make this process use: hosts, files and folders.
+//! Access policy: which hosts, files and folders a run that was planned on another machine may use.
 //!
-//! The coordinator of a queue names models and tools, and with them paths and addresses. [`AccessPolicy`] decides which of
-//! them a worker touches. It is asked before a file is opened or a connection is made, and its refusals depend on names
-//! only: a path outside the allowed folders is refused in the same words whether it exists or not. Runs that are planned
-//! on this machine's own command line are unrestricted, which is the default.
+//! The coordinator of a queue names models and tools, and with them paths and addresses. [`AccessPolicy`] decides which
+//! of them a worker uses. It is checked before a file is opened or a connection is made. Refusals depend on names only:
+//! a path outside the allowed folders gets the same message whether it exists or not. Runs that are planned on this
+//! machine's own command line are unrestricted, which is the default.
 //!
 //! Addresses that only the operator can set (`HF_ENDPOINT`, `LUMOS_WIKI_ENDPOINT`, `LUMOS_SQL_URL`) are not checked.
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lumos_tasks::{Configuration, Role};
 use tokio::time::Instant;
 
-/// The latest progress of some episodes, and their waits. Cloning gives another handle to the same.
+/// The latest progress of a set of episodes, and their waits. Cloning gives another handle to the same state.
 #[derive(Debug, Clone)]
 pub struct Activity(Arc<Mutex<State>>);
 
@@ -28,12 +28,12 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// There is progress now.
+    /// Records progress.
     pub fn mark(&self) {
         self.lock().last = Instant::now();
     }
 
-    /// When there was progress last.
+    /// Time of the latest progress.
     pub fn last(&self) -> Instant {
         self.lock().last
     }
@@ -48,7 +48,7 @@ impl Activity {
         Waiting { activity: self.clone(), number }
     }
 
-    /// What is waited for at present, with the number of episodes; the most frequent first.
+    /// What episodes currently wait for, with the number of episodes; the most frequent first.
     pub fn sources(&self) -> Vec<(Source, usize)> {
         let mut counts: BTreeMap<Source, usize> = BTreeMap::new();
         for (what, configuration) in self.lock().waits.values() {
@@ -122,7 +122,7 @@ pub(crate) enum Awaited {
     Tool(&'static str),
 }
 
-/// Where a reply has to come from, for people.
+/// What a reply is awaited from, for messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// Models and tools that are being set up.
@@ -189,18 +189,19 @@ impl Source {
     /// What to do about it.
     pub(crate) fn hint(&self) -> String {
         match self {
-            Self::SetUp => "nothing: large models and corpora take minutes to load".to_owned(),
+            Self::SetUp => "no action needed: large models and corpora take minutes to load".to_owned(),
             Self::ModelServer { name } => {
                 let url = name.split_once('@').map_or("URL", |(_, url)| url.trim_end_matches('/'));
                 format!("check that the model server answers: curl {url}/models")
             }
             Self::Model { .. } => {
-                "nothing if the processor or the GPU is busy (top, nvidia-smi): long prompts take minutes"
+                "no action needed if the processor or the GPU is busy (top, nvidia-smi): long prompts take \
+                 minutes"
                     .to_owned()
             }
             Self::Browser { .. } => "check the browser: chromedriver --version, lumos doctor".to_owned(),
             Self::Database { .. } => {
-                "check that the database server of LUMOS_SQL_URL runs and takes connections".to_owned()
+                "check that the database server of LUMOS_SQL_URL runs and accepts connections".to_owned()
             }
             Self::Tool { .. } => "check that the tool's service can be reached from this machine".to_owned(),
         }

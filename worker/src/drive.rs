@@ -1,4 +1,4 @@
-//! Driving one episode from its start to its record.
+//! Executes one episode from its start to its record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -160,7 +160,10 @@ async fn advance(
 async fn generate(request: Request, backends: &Backends) -> Result<Completion, Fault> {
     let role = request.role;
     let Some(model) = backends.models.get(&role) else {
-        return Err(Fault { kind: FaultKind::Worker, message: format!("no model is set for the {role}") });
+        return Err(Fault {
+            kind: FaultKind::Worker,
+            message: format!("no model is configured for the {role}"),
+        });
     };
     match model.complete(request).await {
         Ok(completion) => Ok(completion),
@@ -182,7 +185,7 @@ async fn within<T>(
         None => Ok(future.await),
         Some(deadline) => timeout_at(deadline, future).await.map_err(|_| Fault {
             kind: FaultKind::Timeout,
-            message: "the item's time limit was reached; raise it with --time-limit".to_owned(),
+            message: "time limit of the item reached; hint: raise it with --time-limit <SECONDS>".to_owned(),
         }),
     }
 }

@@ -97,6 +97,6 @@ async fn converse(stream: TcpStream, routes: Router, limits: HttpLimits, drain: 
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+        tracing::debug!(%error, "connection closed early");
     }
 }

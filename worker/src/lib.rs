@@ -1,6 +1,6 @@
-//! Drives episodes: asks models, calls tools, and reports what came of it.
+//! Executes episodes: calls models and tools, and returns the outcomes.
 //!
-//! A worker sees tasks and never gold answers; it knows models and tools and nothing of benchmarks.
+//! A worker receives tasks without gold answers; it has models and tools, and does not depend on benchmarks.
 
 pub mod access;
 pub mod activity;

@@ -1,4 +1,4 @@
-//! How long a server asks to be left alone.
+//! Parses the `Retry-After` header.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The worker's loop: claim as many units as there are free places, drive them side by side, publish what came
-//! of each, then acknowledge.
+//! The worker's loop: claim as many units as there are free slots, execute them concurrently, publish each outcome,
+//! then acknowledge the unit.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -25,7 +25,7 @@ use crate::tools::ToolSets;
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// A queue could not be used.
-    #[error("the queue: {0}")]
+    #[error("queue: {0}")]
     Queue(#[from] QueueError),
 }
 
@@ -39,9 +39,9 @@ pub struct Worker {
     pub models: Arc<Models>,
     /// Tools by backend.
     pub tools: Arc<ToolSets>,
-    /// What holds for the runs it serves.
+    /// Limits and cancellation of the runs it serves.
     pub runs: Arc<dyn Runs>,
-    /// How it deals with leases.
+    /// How it handles leases.
     pub terms: LeaseTerms,
 }
 
@@ -49,11 +49,11 @@ pub struct Worker {
 type Claim<'a> = OptionFuture<BoxFuture<'a, Result<Vec<Lease<Assignment>>, QueueError>>>;
 
 impl Worker {
-    /// Serves until the work queue is closed and empty, or until `drain` is cancelled and the episodes at hand
-    /// have ended or used up their grace; what is left then is given back.
+    /// Serves until the work queue is closed and empty, or until `drain` is cancelled and the episodes in progress have
+    /// ended or the grace period is over; unfinished units are then returned to the queue.
     ///
     /// # Errors
-    /// If a queue fails; leases at hand are given back then.
+    /// If a queue fails; unfinished units are then returned.
     pub async fn serve(
         self: Arc<Self>,
         work: Arc<dyn Queue<Assignment>>,
@@ -85,7 +85,10 @@ impl Worker {
                     deadline = self.terms.grace.and_then(|grace| Instant::now().checked_add(grace));
                 }
                 () = until(deadline) => {
-                    tracing::info!(episodes = running.len(), "the grace time is over: giving work back");
+                    tracing::info!(
+                        episodes = running.len(),
+                        "grace period over; returning unfinished units to the queue"
+                    );
                     break;
                 }
                 Some(joined) = running.join_next(), if !running.is_empty() => {
@@ -127,7 +130,7 @@ impl Worker {
             finished = self.finish(&lease, terms.limits, &progress) => finished,
             () = self.keep(&lease, &progress, self.terms.stall_under(terms.limits)) => {
                 let seconds = progress.last().elapsed().as_secs();
-                let message = format!("the episode got no reply for {seconds} s and was given up");
+                let message = format!("no reply for {seconds} s; the episode was aborted");
                 tracing::warn!(unit = lease.id(), "{message}");
                 self.record(lease.body(), Fault { kind: FaultKind::Timeout, message })
             }
@@ -135,7 +138,7 @@ impl Worker {
         if finished.outcome.is_fault() && matches!(lease.extend().await, Err(QueueError::LeaseLost(_))) {
             // Somebody else has the unit, or will have it: that it failed here, where time stood still or the server
             // was out of reach, says nothing.
-            tracing::info!(unit = lease.id(), "failed after its lease was lost: left to others");
+            tracing::info!(unit = lease.id(), "failed after its lease was lost; the unit is redelivered");
             return Ok(());
         }
         let id = finished.message_id();
@@ -148,7 +151,7 @@ impl Worker {
         }
         if let Err(error) = lease.acknowledge().await {
             // The unit will be delivered again and its second outcome dropped.
-            tracing::debug!(%error, "acknowledged too late");
+            tracing::debug!(%error, "failed to acknowledge a unit");
         }
         Ok(())
     }
@@ -178,7 +181,7 @@ impl Worker {
             tokio::time::sleep(time / 3).await;
             if let Err(error) = lease.extend().await {
                 // Somebody else may have the unit now. The first outcome counts, and this one is on its way.
-                tracing::debug!(%error, "a lease was not extended");
+                tracing::debug!(%error, "failed to extend a lease");
             }
         }
     }
@@ -187,8 +190,8 @@ impl Worker {
         let assignment = lease.body();
         if self.terms.max_deliveries.is_some_and(|limit| lease.deliveries() > limit) {
             let message = format!(
-                "delivered {} times and never finished: each worker that held it was stopped or killed, or lost its \
-                 connection",
+                "delivered {} times without a result: each worker that had it was stopped or killed, or lost \
+                 its connection",
                 lease.deliveries()
             );
             tracing::warn!(unit = lease.id(), "{message}");
@@ -233,10 +236,10 @@ impl Worker {
     }
 }
 
-/// Takes a message of a cancelled run out; its coordinator does so too.
+/// Removes a message of a cancelled run; its coordinator does the same.
 async fn bury(lease: Lease<Assignment>) -> Result<(), ServeError> {
     if let Err(error) = lease.bury().await {
-        tracing::debug!(%error, "a cancelled unit was not taken out");
+        tracing::debug!(%error, "failed to remove a cancelled unit from the queue");
     }
     Ok(())
 }
@@ -248,7 +251,7 @@ fn ended(joined: Result<Result<(), ServeError>, JoinError>) -> Result<(), ServeE
         // Episodes catch their own panics; what is left is an abort at the end.
         Err(error) => {
             if !error.is_cancelled() {
-                tracing::warn!(%error, "an episode's task did not end by itself");
+                tracing::warn!(%error, "the task of an episode panicked");
             }
             Ok(())
         }
@@ -267,5 +270,5 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("without a message")
+        .unwrap_or("no panic message")
 }

@@ -1,9 +1,8 @@
-//! What a worker without progress waits for, be it one of a queue or the one in this process. Pure but for the two loops
-//! at the end, which read how things stand.
+//! What a worker without progress is waiting for, both a worker of a queue and the one in this process. Pure except for
+//! the two loops at the end, which read the current state.
 //!
-//! Every wait of a worker that nothing in its own process ends is a [`Wait`]: what it is for, and what a person can do
-//! about it. That nothing is to be done at present is one of them. [`crate::fleet::watch`] decides for a worker of a
-//! queue which of them it is.
+//! Every wait of a worker that is not ended by its own process is a [`Wait`]: its cause, and a hint for the user; for
+//! some waits the hint is that no action is needed. [`crate::fleet::watch`] selects the wait of a worker of a queue.
 
 use std::fmt;
 use std::pin::pin;
@@ -18,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::{Activity, Source};
 use crate::model::Models;
 
-/// How often it is looked whether there was progress.
+/// How often progress is checked.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
 
-/// What a worker waits for.
+/// What a worker is waiting for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wait {
     /// A coordinator that sets the server up.
@@ -31,18 +30,18 @@ pub enum Wait {
     },
     /// A connection.
     Connection,
-    /// The server, to take results.
+    /// The server, to accept results.
     Results {
         /// How many.
         count: u64,
-        /// What it said.
+        /// Its error.
         why: String,
     },
     /// Replies of models or tools.
     Replies {
-        /// The units' messages, where they came from a queue.
+        /// Ids of the units, if they came from a queue.
         units: Vec<String>,
-        /// Where the replies have to come from, and for how many episodes.
+        /// The models and tools that have not replied, with the number of episodes.
         sources: Vec<(Source, usize)>,
     },
     /// The configurations of a run.
@@ -51,10 +50,10 @@ pub enum Wait {
     Models,
     /// A run that this worker can serve.
     Capability {
-        /// Why it cannot serve those there are.
+        /// Why it cannot serve the active runs.
         refusals: Vec<String>,
     },
-    /// Units of the runs there are.
+    /// Units of the active runs.
     Units {
         /// Their lanes.
         lanes: usize,
@@ -70,7 +69,7 @@ pub enum Wait {
 }
 
 impl Wait {
-    /// What to do about it.
+    /// What the user can do about it.
     pub fn hint(&self) -> String {
         let hint = match self {
             Self::SetUp { .. } => {
@@ -78,8 +77,8 @@ impl Wait {
             }
             Self::Connection => "check that the server runs and can be reached: lumos status --queue URL",
             Self::Results { .. } => {
-                "free disk space on the server or raise max_file_store in its configuration, and restart it if it gives \
-                 no answer then; the results are kept and sent"
+                "free disk space on the server or raise max_file_store in its configuration, and restart it \
+                 if it still does not respond; the results are kept and sent later"
             }
             Self::Replies { units, sources } => {
                 let hint = sources.first().map_or_else(
@@ -93,19 +92,24 @@ impl Wait {
                 };
                 return format!("{hint}; {limit}");
             }
-            Self::Configurations => "check that the coordinator of the run is running: it stores them again",
-            Self::Models => "nothing: large models take minutes to verify",
-            Self::Capability { .. } => {
-                "bring what is missing to this machine (--model-at names where a model lies), or leave these runs to \
-                 other workers"
+            Self::Configurations => {
+                "check that the coordinator of the run is running: it stores the configurations again"
             }
-            Self::Units { .. } => "nothing: other workers have the units, or the run is about to end",
-            Self::Runs => "start one: lumos run --queue URL …",
+            Self::Models => "no action needed: large models take minutes to verify",
+            Self::Capability { .. } => {
+                "copy the missing files to this machine (pass the location of a model with --model-at \
+                 <NAME=NAME>), or leave these runs to other workers"
+            }
+            Self::Units { .. } => {
+                "no action needed: other workers have the units, or the run is about to end"
+            }
+            Self::Runs => "start a run: lumos run --queue URL …",
             Self::Planning => {
-                "nothing: large files take minutes to read, and models of the hub are downloaded"
+                "no action needed: large files take minutes to read, and models are downloaded from the hub"
             }
             Self::Loading => {
-                "nothing: large models take minutes to load; check the servers and the browser that the run uses"
+                "large models take minutes to load; otherwise check the servers and the browser that the run \
+                 uses"
             }
             Self::RunFolder => "check the disk that holds the run folder: df -h, dmesg",
         };
@@ -131,7 +135,7 @@ impl fmt::Display for Wait {
             Self::SetUp { why } => write!(formatter, "the NATS server to be set up: {why}"),
             Self::Connection => formatter.write_str("a connection to the NATS server"),
             Self::Results { count, why } => {
-                write!(formatter, "the NATS server to take {count} results: {why}")
+                write!(formatter, "the NATS server to accept {count} results: {why}")
             }
             Self::Replies { units, sources } => {
                 let waiting: usize = sources.iter().map(|(_, count)| count).sum();
@@ -172,7 +176,7 @@ pub fn message(wait: &Wait, silence: Duration, now: Timestamp) -> String {
     stall_message(wait, &wait.hint(), silence, since.unwrap_or(now).strftime("%H:%M:%S UTC"))
 }
 
-/// Does something, and warns when it takes long.
+/// Runs `work`, and warns when it takes long.
 pub async fn reminded<T>(limit: Duration, wait: Wait, work: impl Future<Output = T>) -> T {
     let mut reminder = Reminder::new(limit);
     let began = Instant::now();

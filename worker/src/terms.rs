@@ -1,4 +1,4 @@
-//! What a worker keeps to: for how long it holds a lease, and what holds for the episodes of a run.
+//! The settings of a worker's loop: lease duration, and limits for the episodes of a run.
 
 use std::time::Duration;
 
@@ -8,22 +8,21 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::Activity;
 use crate::drive::Limits;
 
-/// How a worker deals with the leases it holds. By default as suits a queue within the process: leases do not run
-/// out, nothing is given up.
+/// How a worker handles leases. The default fits a queue within the process: leases do not expire, and no episode is
+/// aborted.
 #[derive(Debug, Clone, Default)]
 pub struct LeaseTerms {
-    /// How long a lease holds without being extended; `None` where leases do not run out. Extended every third of it.
+    /// How long a lease lasts without an extension; `None` if leases do not expire. It is extended every third of that.
     pub lease: Option<Duration>,
-    /// How long an episode may go without a reply before it is given up. An item's time limit that is longer takes
-    /// its place.
+    /// How long an episode may wait for a reply before it is aborted. A longer time limit of the item takes precedence.
     pub stall: Option<Duration>,
-    /// A message that was delivered more often is not worked on: whoever tries dies of it.
+    /// A message that was delivered more often is not executed, because it probably crashes its worker.
     pub max_deliveries: Option<u32>,
-    /// For how long a draining worker lets episodes go on; `None` for as long as they take.
+    /// How long a draining worker waits for episodes in progress; `None` waits until they end.
     pub grace: Option<Duration>,
-    /// Cancelled: the worker stops at once and gives back what is at hand.
+    /// Cancelled: the worker stops at once and returns its unfinished units.
     pub stop: CancellationToken,
-    /// Marked whenever one of the worker's episodes gets a reply.
+    /// Updated whenever one of the worker's episodes receives a reply.
     pub activity: Activity,
 }
 

@@ -226,8 +226,8 @@ async fn what_may_pass_is_tried_again_and_then_a_fault() {
 async fn what_will_not_pass_is_a_fault_at_once() {
     for (behaviour, says) in [
         ("patient", "7200 s"),
-        ("quota", "the quota is used up"),
-        ("huge", "more than 1048576 bytes"),
+        ("quota", "quota exhausted"),
+        ("huge", "exceeds 1048576 bytes"),
         ("wrong key", "set OPENAI_API_KEY"),
         ("unknown", "/completions"),
     ] {

@@ -53,7 +53,7 @@ impl CudaBuffer {
     /// The address of a part of it.
     fn part(&self, offset: usize, bytes: usize) -> Result<sys::CUdeviceptr, DeviceError> {
         if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
-            let reason = format!("{bytes} bytes from {offset} on are beyond a buffer of {}", self.bytes);
+            let reason = format!("{bytes} bytes at offset {offset} exceed a buffer of {} bytes", self.bytes);
             return Err(DeviceError(reason));
         }
         Ok(self.address + offset as u64)
@@ -62,13 +62,13 @@ impl CudaBuffer {
 
 impl From<driver::DriverError> for DeviceError {
     fn from(error: driver::DriverError) -> Self {
-        Self(format!("the CUDA driver says: {error}"))
+        Self(format!("CUDA driver error: {error}"))
     }
 }
 
 impl From<cublas::result::CublasError> for DeviceError {
     fn from(error: cublas::result::CublasError) -> Self {
-        Self(format!("cuBLAS says: {error}"))
+        Self(format!("cuBLAS error: {error}"))
     }
 }
 
@@ -79,7 +79,7 @@ fn missing() -> Option<NoGpu> {
         unsafe { (sys::is_culib_present(), blas::is_culib_present(), nvrtc::sys::is_culib_present()) };
     let library = |library, remedy| NoGpu::LibraryMissing { library, remedy };
     match (driver, blas, compiler) {
-        (false, ..) => Some(library("libcuda.so", "NVIDIA's driver")),
+        (false, ..) => Some(library("libcuda.so", "the NVIDIA driver")),
         (_, false, _) => {
             Some(library("libcublas.so", "the CUDA toolkit or the Python package nvidia-cublas"))
         }
@@ -96,9 +96,9 @@ pub(crate) fn gpus() -> Result<Vec<Gpu>, NoGpu> {
         return Err(missing);
     }
     // An old library may lack a function, at which the bindings panic.
-    let found = catch_unwind(listed).unwrap_or_else(|_| Err("it lacks functions of CUDA 12".to_owned()));
+    let found = catch_unwind(listed).unwrap_or_else(|_| Err("functions of CUDA 12 are missing".to_owned()));
     match found {
-        Ok(gpus) if gpus.is_empty() => Err(NoGpu::Driver("there is no GPU".to_owned())),
+        Ok(gpus) if gpus.is_empty() => Err(NoGpu::Driver("no GPU found".to_owned())),
         Ok(gpus) => Ok(gpus),
         Err(reason) => Err(NoGpu::Driver(reason)),
     }
@@ -214,7 +214,7 @@ fn compile(architecture: &str, dtype: DType) -> Result<Vec<u8>, DeviceError> {
         DType::Bf16 => 1,
         DType::F16 => 2,
     };
-    let failed = |error: nvrtc::result::NvrtcError| DeviceError(format!("NVRTC says: {error:?}"));
+    let failed = |error: nvrtc::result::NvrtcError| DeviceError(format!("NVRTC error: {error:?}"));
     let source = CString::new(SOURCE).map_err(|error| DeviceError(error.to_string()))?;
     let program = nvrtc::result::create_program(&source, Some(c"kernels.cu")).map_err(failed)?;
     let options = [format!("--gpu-architecture={architecture}"), format!("-DLUMOS_ELEMENT={element}")];
@@ -225,7 +225,7 @@ fn compile(architecture: &str, dtype: DType) -> Result<Vec<u8>, DeviceError> {
             let log = if log.is_empty() { c"" } else { CStr::from_ptr(log.as_ptr()) }
                 .to_string_lossy()
                 .into_owned();
-            DeviceError(format!("NVRTC cannot compile the kernels for {architecture}: {error:?} {log}"))
+            DeviceError(format!("NVRTC failed to compile the kernels for {architecture}: {error:?} {log}"))
         });
         let code = compiled.and_then(|()| {
             let mut bytes = 0;
@@ -246,7 +246,7 @@ impl Accelerator for CudaDevice {
         // SAFETY: nothing is read before a kernel or an upload has written it.
         let memory = unsafe { self.stream.alloc::<u8>(bytes.max(1)) };
         let memory = memory.map_err(|error| {
-            DeviceError(format!("{bytes} bytes of its memory are not to be had: {error}"))
+            DeviceError(format!("failed to allocate {bytes} bytes of its memory: {error}"))
         })?;
         let address = memory.device_ptr(&self.stream).0;
         Ok(CudaBuffer { _memory: memory, address, bytes })
@@ -269,8 +269,7 @@ impl Accelerator for CudaDevice {
 
     fn launch(&self, launch: &Launch, arguments: &[Argument<'_, CudaBuffer>]) -> Result<(), DeviceError> {
         let function = self.functions.get(launch.kernel);
-        let function =
-            function.ok_or_else(|| DeviceError(format!("there is no kernel {}", launch.kernel)))?;
+        let function = function.ok_or_else(|| DeviceError(format!("kernel {} not found", launch.kernel)))?;
         let addresses: Vec<u64> = arguments
             .iter()
             .map(|argument| match argument {

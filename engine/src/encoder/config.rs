@@ -164,7 +164,7 @@ impl EncoderConfig {
         }
         if !raw.hidden_size.is_multiple_of(raw.num_attention_heads) {
             let (hidden, heads) = (raw.hidden_size, raw.num_attention_heads);
-            return Err(invalid(format!("hidden_size {hidden} is no multiple of {heads} heads")));
+            return Err(invalid(format!("hidden_size {hidden} is not a multiple of {heads} heads")));
         }
         if !matches!(raw.hidden_act.as_deref(), None | Some("gelu")) {
             return Err(invalid("hidden_act is not gelu".to_owned()));

@@ -98,7 +98,7 @@ impl PassageTokenizer {
         let id = |piece: &str| {
             tokenizer.id(piece).ok_or_else(|| LoadError::InvalidTokenizer {
                 file: tokenizer.file().to_owned(),
-                reason: format!("it has no {piece}"),
+                reason: format!("missing token {piece}"),
             })
         };
         let (class, separator) = (id("[CLS]")?, id("[SEP]")?);

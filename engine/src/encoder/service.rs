@@ -33,7 +33,7 @@ pub enum ReadError {
     #[error("a passage's score is not finite; the model's weights are damaged")]
     NotFinite,
     /// The reader's thread has ended.
-    #[error("the reader has ended")]
+    #[error("the thread of the reader has ended")]
     Ended,
 }
 

@@ -109,7 +109,7 @@ impl ModelConfig {
     /// Reads config.json and, for the end-of-sequence ids, generation_config.json when it is there.
     pub(super) fn from_folder(folder: &ModelFolder) -> Result<Self, LoadError> {
         let remedy = match folder.optional("adapter_config.json") {
-            Some(_) => "what it holds is an adapter; load it together with its base model",
+            Some(_) => "it contains an adapter: load it together with its base model",
             None => "copy it from where the model was published",
         };
         let file = folder.required("config.json", remedy)?;

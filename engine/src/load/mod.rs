@@ -235,11 +235,12 @@ pub(crate) fn check_adapted(base: &Path, adapter: &Path) -> Result<(), LoadError
         matches!(ModelSource::of_path(base), Ok(ModelSource::Gguf(_)) | Err(LoadError::SeveralModels { .. }))
     };
     if is_gguf(base) || holds_gguf() {
-        let reason = "an adapter is not merged into the weights of a GGUF file; give the folder of the float checkpoint";
+        let reason = "an adapter cannot be merged into the weights of a GGUF file; pass the folder of the \
+            float checkpoint";
         return refuse(base, reason);
     }
     if is_gguf(adapter) {
-        return refuse(adapter, "an adapter is read as peft saves it, from a folder, not from a GGUF file");
+        return refuse(adapter, "an adapter must be a folder as peft saves it, not a GGUF file");
     }
     Ok(())
 }

@@ -38,7 +38,7 @@ pub(super) fn build(pairs: &BytePairs<'_>) -> Result<Tokenizer, Error> {
     let longest = pieces.iter().map(|piece| piece.text.len()).max().unwrap_or(0);
     let merges = merges.iter().map(|merge| {
         let (left, right) =
-            merge.split_once(' ').ok_or_else(|| format!("merge {merge:?} has no two parts"))?;
+            merge.split_once(' ').ok_or_else(|| format!("merge {merge:?} does not have two parts"))?;
         // The crate panics.
         if left.len() + right.len() > longest {
             return Err(format!("merge {merge:?}: the result is not in the vocabulary").into());
@@ -48,7 +48,7 @@ pub(super) fn build(pairs: &BytePairs<'_>) -> Result<Tokenizer, Error> {
     let merges = merges.collect::<Result<Vec<_>, Error>>()?;
     let vocabulary: Vocab = pieces.iter().map(|piece| piece.text.to_owned()).zip(0..).collect();
     if vocabulary.len() != pieces.len() {
-        return Err("a piece is there twice".into());
+        return Err("duplicate piece".into());
     }
     let whole_words = *splitting == Splitting::Llama3;
     let model = BPE::builder().vocab_and_merges(vocabulary, merges).ignore_merges(whole_words).build()?;

@@ -127,7 +127,8 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
 pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked");
+        let text =
+            text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic without a message");
         format!("the tokenizer library failed: {text}")
     })
 }

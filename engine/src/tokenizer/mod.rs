@@ -116,14 +116,14 @@ impl Tokenizer {
 
     /// The ids of a raw text; no special tokens are added.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
-        let none = || GenerateError::Tokenizer("the model has no tokenizer; give token ids".to_owned());
+        let none = || GenerateError::Tokenizer("the model has no tokenizer; hint: pass token ids".to_owned());
         let inner = self.inner.as_ref().ok_or_else(none)?;
         ids(|| inner.encode_fast(text, false))
     }
 
     /// What encodes pairs of texts with this tokenizer's special tokens, in at most `longest` ids.
     pub(crate) fn into_pairs(self, longest: usize) -> Result<PairTokenizer, LoadError> {
-        let inner = self.inner.ok_or_else(|| invalid(&self.file, &"there is no tokenizer"))?;
+        let inner = self.inner.ok_or_else(|| invalid(&self.file, &"no tokenizer"))?;
         PairTokenizer::new(inner, longest).map_err(|reason| invalid(&self.file, &reason))
     }
 

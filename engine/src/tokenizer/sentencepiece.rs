@@ -140,7 +140,7 @@ fn unknown(pieces: &[Piece]) -> Option<usize> {
 fn pair_encoding(pieces: &[Piece], byte_fallback: bool) -> Result<BPE, Error> {
     let ids: HashMap<&str, u32> = pieces.iter().map(Piece::text).zip(0..).collect();
     if ids.len() != pieces.len() {
-        return Err("the SentencePiece model has a piece twice".into());
+        return Err("the SentencePiece model has a duplicate piece".into());
     }
     let mut merges: Vec<(f32, &str, &str)> = Vec::new();
     for piece in pieces.iter().filter(|piece| piece.kind() == Kind::Normal) {

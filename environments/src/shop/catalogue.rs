@@ -137,13 +137,13 @@ impl Reader {
                 .map(|numbers| Pricing::of_numbers(&numbers)),
             Some(_) => None,
         }
-        .ok_or_else(|| bad("its price cannot be read".to_owned()))?;
+        .ok_or_else(|| bad("invalid price".to_owned()))?;
         let options = match (&record.options, &record.customization_options) {
             (Some(options), _) => plain_options(options),
             (None, Some(Value::Object(options))) => raw_options(options),
             _ => Some(Vec::new()),
         }
-        .ok_or_else(|| bad("its options cannot be read".to_owned()))?;
+        .ok_or_else(|| bad("invalid options".to_owned()))?;
         let bullet_points = match record.small_description {
             Value::Array(texts) => {
                 texts.iter().map(|text| text.as_str().map(str::to_owned)).collect::<Option<_>>()
@@ -151,7 +151,7 @@ impl Reader {
             Value::String(text) => Some(vec![text]),
             _ => None,
         }
-        .ok_or_else(|| bad("its features cannot be read".to_owned()))?;
+        .ok_or_else(|| bad("invalid features".to_owned()))?;
         let beside = self.beside.attributes.remove(&asin).unwrap_or_default();
         let human = record.instructions.or_else(|| self.beside.human.remove(&asin)).unwrap_or_default();
         let attributes =
@@ -192,10 +192,10 @@ impl Reader {
 #[derive(Debug, Error)]
 pub enum CatalogueError {
     /// The products cannot be read.
-    #[error("cannot be read: {0}")]
+    #[error("failed to read: {0}")]
     Unreadable(io::Error),
     /// The file of attributes or of instructions is not one.
-    #[error("the file of attributes or instructions beside it: {0}")]
+    #[error("file of attributes or instructions: {0}")]
     Attributes(serde_json::Error),
     /// A record is no product.
     #[error("line {line}: {problem}")]

@@ -89,7 +89,7 @@ mod pairs {
     ) -> Result<Vec<(String, String)>, D::Error> {
         let pair = |(name, value): (String, Value)| match value {
             Value::String(value) => Ok((name, value)),
-            _ => Err(de::Error::custom("an option that is no text")),
+            _ => Err(de::Error::custom("an option is not a string")),
         };
         Map::<String, Value>::deserialize(deserializer)?.into_iter().map(pair).collect()
     }

@@ -1,4 +1,4 @@
-//! Where the servers are and who asks.
+//! Addresses of the servers, and the credentials to connect with.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl fmt::Debug for Secret {
 /// How to reach NATS servers and how to authenticate. Printing it shows no secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
-    /// The servers, separated by commas: `nats://host:4222`; `tls://…` demands TLS. Holds no secret.
+    /// The servers, separated by commas: `nats://host:4222`; `tls://…` requires TLS. Contains no secret.
     pub url: String,
     /// The user.
     pub user: Option<String>,
@@ -40,11 +40,11 @@ pub struct Access {
     pub password: Option<Secret>,
     /// A token, instead of user and password.
     pub token: Option<Secret>,
-    /// A file that holds an nkey seed (`SU…`).
+    /// A file with an nkey seed (`SU…`).
     pub nkey_seed: Option<PathBuf>,
     /// A credentials file (`.creds`: a JWT and its seed).
     pub credentials: Option<PathBuf>,
-    /// Certificates (PEM) of the authorities that may vouch for the server, instead of the system's.
+    /// Certificates (PEM) of the trusted authorities, instead of the system's.
     pub tls_ca: Option<PathBuf>,
     /// This client's certificate (PEM).
     pub tls_certificate: Option<PathBuf>,
@@ -59,7 +59,7 @@ impl Access {
     /// of one hold for all.
     ///
     /// # Errors
-    /// If it is no URL of NATS servers.
+    /// If it is not a valid URL of NATS servers.
     pub fn new(url: &str) -> Result<Self, NatsError> {
         let mut access = Self {
             url: String::new(),
@@ -78,7 +78,7 @@ impl Access {
             let (scheme, rest) = server.split_once("://").unwrap_or(("nats", server));
             if !matches!(scheme, "nats" | "tls") {
                 return Err(NatsError::Address(format!(
-                    "`{scheme}` is no scheme of a NATS server: write nats://host:port or tls://host:port"
+                    "invalid scheme `{scheme}` of a NATS server: expected nats://host:port or tls://host:port"
                 )));
             }
             let address = match rest.rsplit_once('@') {
@@ -96,7 +96,7 @@ impl Access {
         Ok(access)
     }
 
-    /// The servers, for people; holds no secret.
+    /// The servers, for messages; contains no secret.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -110,7 +110,7 @@ impl Access {
         let known = self.user.is_some() || self.token.is_some();
         if known && (user != self.user || password != self.password || token != self.token) {
             return Err(NatsError::Address(
-                "all servers of a NATS URL must take the same credentials".to_owned(),
+                "all servers of a NATS URL must use the same credentials".to_owned(),
             ));
         }
         (self.user, self.password, self.token) = (user, password, token);
@@ -124,11 +124,11 @@ impl Access {
         } else if let Some(file) = &self.nkey_seed {
             format!("the nkey in {}", file.display())
         } else if self.token.is_some() {
-            "the token given".to_owned()
+            "the given token".to_owned()
         } else if let Some(user) = &self.user {
-            format!("user `{user}` with the password given")
+            format!("user `{user}` with the given password")
         } else if self.tls_certificate.is_some() {
-            "the client certificate given".to_owned()
+            "the given client certificate".to_owned()
         } else {
             "a client without credentials".to_owned()
         }
@@ -144,7 +144,9 @@ impl Access {
         ];
         if ways.iter().filter(|given| **given).count() > 1 {
             return Err(NatsError::Address(
-                "give NATS one of user and password, a token, an nkey seed or a credentials file, not several".to_owned(),
+                "conflicting NATS credentials: expected one of user and password, token, nkey seed and \
+                 credentials file"
+                    .to_owned(),
             ));
         }
         let mut options = ConnectOptions::new();
@@ -153,8 +155,12 @@ impl Access {
                 options = options.user_and_password(user.clone(), password.reveal().to_owned());
             }
             (None, None) => {}
-            (Some(_), None) => return Err(NatsError::Address("the NATS user lacks a password".to_owned())),
-            (None, Some(_)) => return Err(NatsError::Address("the NATS password lacks a user".to_owned())),
+            (Some(_), None) => {
+                return Err(NatsError::Address("missing password of the NATS user".to_owned()));
+            }
+            (None, Some(_)) => {
+                return Err(NatsError::Address("missing user of the NATS password".to_owned()));
+            }
         }
         if let Some(token) = &self.token {
             options = options.token(token.reveal().to_owned());
@@ -163,7 +169,7 @@ impl Access {
             let text = read(file, "nkey seed").await?;
             let seed = text.lines().map(str::trim).find(|line| line.starts_with('S')).ok_or_else(|| {
                 NatsError::Address(format!(
-                    "{} holds no nkey seed: a line that begins with SU",
+                    "{} has no nkey seed: expected a line that begins with SU",
                     file.display()
                 ))
             })?;
@@ -173,7 +179,7 @@ impl Access {
             let text = read(file, "NATS credentials").await?;
             options = options.credentials(&text).map_err(|_| {
                 NatsError::Address(format!(
-                    "{} is no NATS credentials file: a JWT and an nkey seed",
+                    "{} is not a NATS credentials file: expected a JWT and an nkey seed",
                     file.display()
                 ))
             })?;
@@ -187,7 +193,7 @@ impl Access {
         if let Some(file) = &self.tls_ca {
             let text = read(file, "TLS authority").await?;
             if !text.contains("BEGIN CERTIFICATE") {
-                return Err(NatsError::Tls(format!("{} holds no certificate in PEM form", file.display())));
+                return Err(NatsError::Tls(format!("{} has no certificate in PEM format", file.display())));
             }
             options = options.add_root_certificates(file.clone());
         }
@@ -212,29 +218,30 @@ impl Access {
 async fn read(file: &Path, what: &str) -> Result<String, NatsError> {
     tokio::fs::read_to_string(file)
         .await
-        .map_err(|error| NatsError::Address(format!("cannot read the {what} {}: {error}", file.display())))
+        .map_err(|error| NatsError::Address(format!("failed to read the {what} {}: {error}", file.display())))
 }
 
 fn check_address(address: &str) -> Result<(), NatsError> {
     let wrong =
-        |why: &str| Err(NatsError::Address(format!("`{address}` is no address of a NATS server: {why}")));
+        |why: &str| Err(NatsError::Address(format!("invalid address of a NATS server `{address}`: {why}")));
     if address.is_empty() {
-        return wrong("the host is missing");
+        return wrong("missing host");
     }
     if address.contains(|letter: char| letter.is_whitespace() || matches!(letter, '/' | '?' | '#')) {
-        return wrong("nothing follows host and port");
+        return wrong("unexpected text after host and port");
     }
     let parsed = format!("nats://{address}").parse::<async_nats::ServerAddr>();
     match parsed {
         Ok(server) if !server.host().is_empty() => Ok(()),
-        Ok(_) => wrong("the host is missing"),
-        Err(_) => wrong("write host:port"),
+        Ok(_) => wrong("missing host"),
+        Err(_) => wrong("expected host:port"),
     }
 }
 
 /// Resolves `%41`.
 fn decoded(text: &str) -> Result<String, NatsError> {
-    let wrong = || NatsError::Address("the credentials in the NATS URL are not well encoded".to_owned());
+    let wrong =
+        || NatsError::Address("invalid percent-encoding in the credentials of the NATS URL".to_owned());
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, behind)) = rest.split_first() {

@@ -1,4 +1,4 @@
-//! Bytes under their hash.
+//! A content-addressed store: bytes under their SHA-256.
 
 use sha2::{Digest, Sha256};
 
@@ -29,7 +29,11 @@ impl Blobs {
     /// If the server cannot be reached or refuses, or there are more bytes than a message may have.
     pub async fn put(&self, bytes: &[u8]) -> Result<String, NatsError> {
         if bytes.len() > self.limit {
-            return Err(NatsError::Refused(format!("{} bytes, and {} are allowed", bytes.len(), self.limit)));
+            return Err(NatsError::Refused(format!(
+                "too large: {} bytes, limit {} bytes",
+                bytes.len(),
+                self.limit
+            )));
         }
         let hash = hex::encode(Sha256::digest(bytes));
         match self.get(&hash).await {
@@ -53,11 +57,11 @@ impl Blobs {
     /// The bytes of a hash, verified.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody stored them, [`NatsError::Damaged`] if they are not those of the hash.
+    /// [`NatsError::Missing`] if they were not stored, [`NatsError::Damaged`] if they do not match the hash.
     pub async fn get(&self, hash: &str) -> Result<Vec<u8>, NatsError> {
         let bytes = self.objects.get(hash, self.limit).await?;
         if hex::encode(Sha256::digest(&bytes)) != hash {
-            return Err(NatsError::Damaged(format!("what is stored under {hash} is something else")));
+            return Err(NatsError::Damaged(format!("content stored under {hash} does not match its hash")));
         }
         Ok(bytes)
     }

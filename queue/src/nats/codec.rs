@@ -1,4 +1,4 @@
-//! Bodies on the wire: JSON, compressed when long.
+//! Encoding of message bodies: JSON, compressed when long, with a checksum and a protocol number.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -149,10 +149,10 @@ pub(super) fn check_protocol(headers: Option<&HeaderMap>, protocol: u32) -> Resu
         Some(Ok(number)) if number == protocol => Ok(()),
         Some(Ok(number)) => Err(Unfit::new(
             Kind::Protocol,
-            format!("a message speaks protocol {number}, and this version of lumos protocol {protocol}"),
+            format!("message uses protocol {number}, this version of lumos uses protocol {protocol}"),
         )),
         // Ours all do; this one may have been damaged on its way.
-        Some(Err(_)) | None => Err(Unfit::new(Kind::Damaged, "a message names no protocol")),
+        Some(Err(_)) | None => Err(Unfit::new(Kind::Damaged, "a message has no protocol number")),
     }
 }
 
@@ -167,23 +167,24 @@ pub(super) fn decoded<T: DeserializeOwned>(
     limit: usize,
 ) -> Result<T, Unfit> {
     let undecodable = |why: String| Unfit::new(Kind::Undecodable, why);
-    let too_large = || Unfit::new(Kind::TooLarge, format!("a message has a body above {limit} bytes"));
+    let too_large = || Unfit::new(Kind::TooLarge, format!("the body of a message exceeds {limit} bytes"));
     let parsed = match header(headers, ENCODING) {
         None if bytes.len() > limit => return Err(too_large()),
         None => serde_json::from_slice(bytes),
         Some("zstd") => {
-            let plain = decompress(bytes, limit)
-                .map_err(|error| undecodable(format!("a message's body cannot be decompressed: {error}")))?;
+            let plain = decompress(bytes, limit).map_err(|error| {
+                undecodable(format!("failed to decompress the body of a message: {error}"))
+            })?;
             if plain.len() > limit {
                 return Err(too_large());
             }
             serde_json::from_slice(&plain)
         }
         Some(_) => {
-            return Err(undecodable("a message's body is encoded in an unknown way".to_owned()));
+            return Err(undecodable("unknown encoding of the body of a message".to_owned()));
         }
     };
-    parsed.map_err(|error| undecodable(format!("a message's body is not what is expected: {error}")))
+    parsed.map_err(|error| undecodable(format!("invalid body of a message: {error}")))
 }
 
 /// The body of a message, as it is read off the bus: the entry point of a fuzz target.

@@ -1,4 +1,4 @@
-//! Warnings about what others send, which must not flood the log however much they send.
+//! Rate-limited warnings about messages of other senders, so that they cannot flood the log.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

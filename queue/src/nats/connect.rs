@@ -1,4 +1,4 @@
-//! Gets a connection, or says why there is none.
+//! Opens a connection, or explains why it failed.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(super) async fn connect(access: &Access, connecting: &Connecting) -> Result<
         .map(|server| {
             server
                 .parse()
-                .map_err(|_| NatsError::Address(format!("`{server}` is no address of a NATS server")))
+                .map_err(|_| NatsError::Address(format!("invalid address of a NATS server `{server}`")))
         })
         .collect::<Result<_, _>>()?;
     let deadline = connecting.patience.map(|patience| Instant::now() + patience);
@@ -66,7 +66,7 @@ pub(super) async fn connect(access: &Access, connecting: &Connecting) -> Result<
             return Err(error);
         }
         if began.elapsed() >= say {
-            tracing::warn!("no connection for {} s: {error}; trying again", began.elapsed().as_secs());
+            tracing::warn!("not connected for {} s: {error}; retrying", began.elapsed().as_secs());
             say = began.elapsed() * 2;
         }
         sleep(pause).await;
@@ -99,12 +99,12 @@ fn heed(
         Event::ServerError(ServerError::Other(text))
             if text.to_lowercase().contains("permissions violation") =>
         {
-            tracing::warn!(text, "the NATS server does not allow this");
+            tracing::warn!(text, "permission denied by the NATS server");
             violation.send_modify(|violation| violation.text.clone_from(text));
         }
-        Event::ServerError(error) => tracing::warn!(%error, "the NATS server complains"),
+        Event::ServerError(error) => tracing::warn!(%error, "the NATS server reported an error"),
         Event::SlowConsumer(_) => {
-            tracing::warn!("messages from the NATS server were dropped: too slow to take them");
+            tracing::warn!("dropped messages from the NATS server: this process received them too slowly");
         }
         _ => {}
     }
@@ -126,17 +126,18 @@ fn explain(error: &ConnectError, access: &Access) -> NatsError {
     let plain = why.to_lowercase();
     match error.kind() {
         ConnectErrorKind::AuthorizationViolation => NatsError::Denied(format!(
-            "the NATS server at {url} does not let in {}: check user, password, token, nkey or credentials file",
+            "the NATS server at {url} rejected {}; hint: check user, password, token, nkey or credentials \
+             file",
             access.presented()
         )),
         ConnectErrorKind::Authentication => NatsError::Denied(format!(
-            "{} cannot be used to sign in at {url}: is the seed whole?",
+            "failed to authenticate with {} at {url}; hint: check that the seed is complete",
             access.presented()
         )),
-        ConnectErrorKind::ServerParse => NatsError::Address(format!("{url} is no NATS server: {why}")),
+        ConnectErrorKind::ServerParse => NatsError::Address(format!("{url} is not a NATS server: {why}")),
         _ if plain.contains("authentication expired") || plain.contains("authentication revoked") => {
             NatsError::Denied(format!(
-                "the NATS server at {url} no longer lets in {}: {why}",
+                "the NATS server at {url} no longer accepts {}: {why}",
                 access.presented()
             ))
         }
@@ -144,18 +145,18 @@ fn explain(error: &ConnectError, access: &Access) -> NatsError {
             "the certificate of the NATS server at {url} is signed by an unknown certificate authority: {why}"
         )),
         _ if plain.contains("invalidcontenttype") => NatsError::PlainText(format!(
-            "the NATS server at {url} does not offer TLS, and TLS was asked for"
+            "the NATS server at {url} does not support TLS, which is required by the settings"
         )),
         ConnectErrorKind::Tls => {
-            NatsError::Tls(format!("no secure connection to the NATS server at {url}: {why}"))
+            NatsError::Tls(format!("failed to open a TLS connection to the NATS server at {url}: {why}"))
         }
         _ if ["certificate", "tls", "fatal alert", "platform certs"]
             .iter()
             .any(|word| plain.contains(word)) =>
         {
-            NatsError::Tls(format!("no secure connection to the NATS server at {url}: {why}"))
+            NatsError::Tls(format!("failed to open a TLS connection to the NATS server at {url}: {why}"))
         }
-        _ => NatsError::Unreachable(format!("no NATS server can be reached at {url}: {why}")),
+        _ => NatsError::Unreachable(format!("cannot reach a NATS server at {url}: {why}")),
     }
 }
 
@@ -165,7 +166,8 @@ pub(super) async fn check(link: &Link, access: &Access) -> Result<(), NatsError>
     let version = parsed(&link.version);
     if version.is_none_or(|version| version < OLDEST) {
         return Err(NatsError::Unsuitable(format!(
-            "the NATS server at {url} is version {}, and {}.{} or later is needed: install a newer nats-server",
+            "the NATS server at {url} is version {}, but {}.{} or later is required; hint: install a newer \
+             nats-server",
             link.version, OLDEST.0, OLDEST.1
         )));
     }
@@ -178,18 +180,19 @@ pub(super) async fn check(link: &Link, access: &Access) -> Result<(), NatsError>
         // Those who may not ask may still be allowed what they need.
         Ok(Ok(_) | Err(Failure::Refused(_))) => Ok(()),
         Ok(Err(Failure::Api(error))) => Err(NatsError::Unsuitable(format!(
-            "the NATS server at {url} does not offer JetStream to {} ({}): enable it for the account",
+            "the NATS server at {url} does not support JetStream for {} ({}); hint: enable JetStream for the \
+             account",
             access.presented(),
             error.description
         ))),
         Ok(Err(Failure::Unreachable(_))) | Err(_) if alone => Err(NatsError::Unsuitable(format!(
-            "the NATS server at {url} runs without JetStream: start it with `nats-server -js`, or write \
-             `jetstream {{}}` in its configuration"
+            "the NATS server at {url} runs without JetStream; hint: start it with `nats-server -js`, or \
+             write `jetstream {{}}` in its configuration"
         ))),
         Ok(Err(Failure::Unreachable(why))) => {
-            Err(NatsError::Unreachable(format!("JetStream at {url} does not answer: {why}")))
+            Err(NatsError::Unreachable(format!("JetStream at {url} does not respond: {why}")))
         }
-        Err(_) => Err(NatsError::Unreachable(format!("JetStream at {url} does not answer"))),
+        Err(_) => Err(NatsError::Unreachable(format!("JetStream at {url} does not respond"))),
     }
 }
 

@@ -1,51 +1,51 @@
-//! Why NATS did not do it.
+//! Errors of operations on a NATS server.
 
 use thiserror::Error;
 
-/// Why something on a NATS server failed.
+/// Errors of a NATS server.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NatsError {
-    /// The URL is none, or the credentials do not fit together.
+    /// The URL or the credentials are invalid.
     #[error("{0}")]
     Address(String),
-    /// No server answered within the time allowed.
+    /// No server responded within the time limit.
     #[error("{0}")]
     Unreachable(String),
-    /// The server does not let this client in.
+    /// The server rejected the credentials of this client.
     #[error("{0}")]
     Denied(String),
-    /// No secure connection came about: a certificate is missing, unknown or does not fit.
+    /// The TLS connection failed: a certificate is missing, unknown or does not match.
     #[error("{0}")]
     Tls(String),
-    /// TLS was asked for, and the server does not offer it.
+    /// TLS is required by the settings, and the server does not support it.
     #[error("{0}")]
     PlainText(String),
-    /// The server cannot do what is needed: too old, or without JetStream.
+    /// The server is unsuitable: too old, without JetStream, or without enough space.
     #[error("{0}")]
     Unsuitable(String),
-    /// What was asked for is not on the server: nobody has set it up (yet), or it was deleted.
+    /// Not found on the server: not created yet, or deleted.
     #[error("{0}")]
     Missing(String),
-    /// The server refused: permissions, limits, or settings that differ.
-    #[error("the NATS server refused: {0}")]
+    /// The server rejected the request: permissions, limits, or different settings.
+    #[error("the NATS server rejected the request: {0}")]
     Refused(String),
-    /// What came back is not what was stored.
+    /// Stored data is corrupt.
     #[error("{0}")]
     Damaged(String),
 }
 
-/// Why a key-value bucket refused.
+/// Errors of a key-value bucket.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum KeyValueError {
-    /// Somebody else wrote the key in the meantime, or it is there already.
-    #[error("`{0}` was changed by someone else")]
+    /// Another process wrote the key in the meantime, or the key exists already.
+    #[error("`{0}` was changed by another process")]
     Conflict(String),
-    /// The key holds something else than letters, digits, `-`, `_`, `=`, `/` and inner dots.
-    #[error("`{0}` cannot be a key")]
+    /// The key has characters other than letters, digits, `-`, `_`, `=`, `/` and inner dots.
+    #[error("invalid key `{0}`")]
     Key(String),
-    /// Anything else.
+    /// Any other error of the server.
     #[error(transparent)]
     Server(#[from] NatsError),
 }

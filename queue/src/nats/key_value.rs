@@ -1,9 +1,8 @@
 //! Small values under keys, with compare-and-swap.
 //!
-//! The buckets are what NATS' own tools call key-value buckets: streams named `KV_<bucket>` that keep the last
-//! message of every key. They are made and written by hand, since the client's own way of making them fails with
-//! nats-server 2.9, and read from the stream's leader, since whoever owns a run must not be read from a copy that
-//! lags behind.
+//! The buckets are NATS key-value buckets: streams named `KV_<bucket>` that keep the last message of every key. This
+//! module creates and writes them with plain requests, because creating them with the client fails with nats-server
+//! 2.9. It reads from the stream's leader, because the owner of a run must not be read from a replica that lags behind.
 
 use async_nats::HeaderMap;
 use async_nats::jetstream::{self, kv};
@@ -200,7 +199,7 @@ impl KeyValue {
                 tracing::warn!(
                     bucket = self.bucket,
                     read = MOST_BYTES,
-                    "the values are too large to be read"
+                    "the values are too large; reading only a part"
                 );
                 break;
             }
@@ -264,11 +263,11 @@ impl Standing {
     fn broken(before: Option<&Self>, now: &Self, seen: u64) -> Option<&'static str> {
         let before = before?;
         if before.created != now.created {
-            return Some("the bucket was made anew");
+            return Some("the bucket was created again");
         }
         // What was the last one a moment ago is still there and did not come.
         let there = now.state.messages > 0 && now.state.first_seq <= before.state.last_seq;
-        (there && seen < before.state.last_seq).then_some("a value did not come")
+        (there && seen < before.state.last_seq).then_some("a value was not delivered")
     }
 }
 
@@ -299,13 +298,16 @@ impl Watching {
                         return Some(Change { key: entry.key, value, revision: entry.revision });
                     }
                     Ok(Some(Err(error))) => {
-                        tracing::debug!(%error, bucket = self.bucket, "a watch broke");
+                        tracing::debug!(%error, bucket = self.bucket, "a watch failed");
                         self.changes = None;
                         sleep(Duration::from_millis(250)).await;
                     }
                     Ok(None) => self.changes = None,
                     Err(_) => {
-                        tracing::warn!(bucket = self.bucket, "a bucket's change was damaged on its way: watching it anew");
+                        tracing::warn!(
+                            bucket = self.bucket,
+                            "received a corrupt change of a bucket; restarting the watch"
+                        );
                         self.changes = None;
                     }
                 },
@@ -322,13 +324,17 @@ impl Watching {
         match self.link.api::<Standing>(&format!("STREAM.INFO.{stream}"), &question).await {
             Ok(now) => {
                 if let Some(why) = Standing::broken(self.standing.as_ref(), &now, self.seen) {
-                    tracing::warn!(bucket = self.bucket, "{why}: watching it anew");
+                    tracing::warn!(bucket = self.bucket, "{why}; restarting the watch");
                     self.changes = None;
                 }
                 self.standing = Some(now);
             }
             Err(failure) => {
-                tracing::debug!(?failure, bucket = self.bucket, "a watched bucket cannot be looked at");
+                tracing::debug!(
+                    ?failure,
+                    bucket = self.bucket,
+                    "failed to read the state of a watched bucket"
+                );
                 if matches!(&failure, Failure::Api(error) if error.is_missing()) {
                     self.changes = None;
                     self.standing = None;
@@ -351,7 +357,7 @@ impl Watching {
             Ok(Ok(changes)) => self.changes = Some(changes),
             Ok(Err(error)) => {
                 // Whoever may create the bucket does; this one goes on by itself then.
-                tracing::debug!(error, bucket = self.bucket, "a watch cannot begin");
+                tracing::debug!(error, bucket = self.bucket, "failed to start a watch");
                 sleep(Duration::from_millis(500)).await;
             }
             Err(_) => {}

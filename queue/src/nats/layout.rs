@@ -1,33 +1,34 @@
-//! What everything is called on the server, and how large it may grow.
+//! Names of streams, subjects, buckets and consumers on the server, and their size limits.
 
 use std::time::Duration;
 
 use super::NatsError;
 
-/// Names, limits and terms on the server. Everyone who shares a server's queues must agree on prefix and protocol.
-/// The limits hold for whoever sets the server up first; what is there keeps its own.
+/// Names, limits and durations on the server. All processes that share the queues of a server must use the same prefix
+/// and protocol. Limits apply when streams are created; existing streams keep theirs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// What every name begins with: letters, digits, `_` and `-`.
     pub prefix: String,
-    /// Part of every name, so that parties of different protocols never take each other's messages.
+    /// Protocol number, part of every name, so that processes of different protocols never receive each other's
+    /// messages.
     pub protocol: u32,
     /// Copies that a cluster keeps.
     pub replicas: usize,
-    /// Bytes the results stream may hold; -1 for no limit. Results are refused beyond it, never dropped. A server
-    /// with less room gets less.
+    /// Size limit of the results stream in bytes; -1 for no limit. Beyond it results are rejected, never dropped. A
+    /// server with less space gets a smaller stream.
     pub results_max_bytes: i64,
-    /// Messages the results stream may hold; -1 for no limit.
+    /// Limit of messages in the results stream; -1 for no limit.
     pub results_max_messages: i64,
-    /// Bytes the work stream may hold; -1 for no limit. A server with less room gets less.
+    /// Size limit of the work stream in bytes; -1 for no limit. A server with less space gets a smaller stream.
     pub work_max_bytes: i64,
-    /// How long a lease holds without being extended.
+    /// How long a lease lasts without an extension.
     pub lease: Duration,
     /// Bytes a message may have once it is decompressed.
     pub body_limit: usize,
-    /// How long a worker's notice stays when it is not written again.
+    /// How long a worker's notice lasts when it is not written again.
     pub workers_max_age: Duration,
-    /// How long an owner's claim stays when it is not written again.
+    /// How long an owner's claim lasts when it is not written again.
     pub owners_max_age: Duration,
 }
 
@@ -80,7 +81,10 @@ impl Layout {
     /// Whether the names can stand in subjects.
     pub(super) fn checked(&self) -> Result<(), NatsError> {
         if !is_token(&self.prefix) {
-            return Err(NatsError::Address(format!("`{}` cannot begin names on a NATS server", self.prefix)));
+            return Err(NatsError::Address(format!(
+                "invalid prefix `{}` of names on a NATS server: expected letters, digits, `_` and `-`",
+                self.prefix
+            )));
         }
         Ok(())
     }
@@ -219,7 +223,8 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) fn parse(text: &str) -> Result<Self, NatsError> {
-        let wrong = || NatsError::Address(format!("`{text}` is no lane: write <needs>.<priority 0 to 9>"));
+        let wrong =
+            || NatsError::Address(format!("invalid lane `{text}`: expected <needs>.<priority 0 to 9>"));
         let (needs, priority) = text.split_once('.').ok_or_else(wrong)?;
         let priority = match priority.as_bytes() {
             [digit @ b'0'..=b'9'] => digit - b'0',
@@ -255,7 +260,7 @@ pub(super) fn is_message_id(text: &str) -> bool {
 }
 
 pub(super) fn check_run(run: &str) -> Result<(), NatsError> {
-    if is_token(run) { Ok(()) } else { Err(NatsError::Address(format!("`{run}` is no token of a run"))) }
+    if is_token(run) { Ok(()) } else { Err(NatsError::Address(format!("invalid run token `{run}`"))) }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Leases: what is said to the server about a delivery, to the subject the delivery names as its reply.
+//! Leases: acknowledgements, extensions and returns, sent to the reply subject of a delivery.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -109,7 +109,7 @@ impl NatsLease {
             self.link.complaints.warn(
                 Kind::Release,
                 &self.id,
-                "a message could not be given back at once: it comes back when its lease runs out",
+                "failed to return a message; it is redelivered when its lease expires",
             );
         }
     }
@@ -129,7 +129,7 @@ impl NatsLease {
         if let Some(object) = &self.object {
             let objects = Objects::new(self.link.clone(), self.link.layout.payloads());
             if let Err(failure) = objects.remove(object).await {
-                tracing::debug!(?failure, object, "a message's body stays in the store");
+                tracing::debug!(?failure, object, "failed to remove the body of a message from the store");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The connection as everything here uses it: requests that survive a reconnection, and JetStream's own interface.
+//! The connection that all parts of this module share: requests that survive a reconnection, and the JetStream API.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,7 +187,8 @@ impl Link {
                         Ok(message) => return Ok(message),
                         // Nobody got it, so it may be sent again whatever it is.
                         Err(error) if error.kind() == RequestErrorKind::NoResponders => break format!(
-                            "nobody answers to `{subject}`: JetStream is starting or off, or the stream is not there"
+                            "no responders for `{subject}`: JetStream is starting or disabled, or the stream \
+                             does not exist"
                         ),
                         Err(error) if error.kind() == RequestErrorKind::MaxPayloadExceeded => {
                             return Err(Failure::Refused(error.to_string()));
@@ -196,9 +197,9 @@ impl Link {
                     },
                     Ok(()) = connection.changed() => {
                         if !repeat {
-                            return Err(Failure::Unreachable("the connection was lost before the answer".to_owned()));
+                            return Err(Failure::Unreachable("lost connection before the response".to_owned()));
                         }
-                        break "the connection was lost before the answer".to_owned();
+                        break "lost connection before the response".to_owned();
                     }
                     Ok(()) = violations.changed() => {
                         let text = violations.borrow_and_update().text.clone();
@@ -253,11 +254,13 @@ impl Link {
         let answer = self.request(subject, headers, payload, repeat).await?;
         // An answer that was damaged on its way leaves open whether the message arrived.
         let stored: Stored = serde_json::from_slice(&answer.payload)
-            .map_err(|error| Failure::Unreachable(format!("JetStream's answer cannot be read: {error}")))?;
+            .map_err(|error| Failure::Unreachable(format!("invalid response of JetStream: {error}")))?;
         match (stored.error, stored.seq) {
             (Some(error), _) => Err(Failure::Api(error)),
             (None, Some(sequence)) => Ok(sequence),
-            (None, None) => Err(Failure::Unreachable("JetStream's answer names no sequence".to_owned())),
+            (None, None) => {
+                Err(Failure::Unreachable("invalid response of JetStream: no sequence".to_owned()))
+            }
         }
     }
 
@@ -282,7 +285,7 @@ impl Link {
         let plain = |text: &str| {
             STANDARD
                 .decode(text)
-                .map_err(|error| Failure::Refused(format!("a stored message makes no sense: {error}")))
+                .map_err(|error| Failure::Refused(format!("invalid stored message: {error}")))
         };
         match self.api::<Got>(&format!("STREAM.MSG.GET.{stream}"), question).await {
             Ok(Got { message: Raw { seq, data, hdrs } }) => {
@@ -337,7 +340,7 @@ impl Link {
         self.connected(deadline).await?;
         match timeout_at(deadline, self.client.publish(subject.to_owned(), payload)).await {
             Ok(sent) => sent.map_err(|error| Failure::Refused(error.to_string())),
-            Err(_) => Err(Failure::Unreachable("the message could not be sent".to_owned())),
+            Err(_) => Err(Failure::Unreachable("failed to send the message".to_owned())),
         }
     }
 
@@ -354,11 +357,12 @@ fn missing(what: &str) -> Option<String> {
     let mut parts = what.split('.');
     match (parts.next()?, parts.next()?, parts.next()?, parts.next()) {
         ("STREAM", "MSG", "GET", Some(stream)) | ("STREAM", _, stream, None) => Some(format!(
-            "the NATS server has no stream `{stream}`: it was deleted, or no coordinator has created it yet"
+            "stream `{stream}` not found on the NATS server: it was deleted, or no coordinator has created \
+             it yet"
         )),
-        ("CONSUMER", _, stream, Some(consumer)) => {
-            Some(format!("stream `{stream}` of the NATS server has no consumer `{consumer}`: it was deleted"))
-        }
+        ("CONSUMER", _, stream, Some(consumer)) => Some(format!(
+            "consumer `{consumer}` of stream `{stream}` not found on the NATS server: it was deleted"
+        )),
         _ => None,
     }
 }
@@ -378,7 +382,7 @@ pub(super) fn parsed<R: DeserializeOwned>(payload: &[u8]) -> Result<R, Failure> 
 
 #[allow(clippy::needless_pass_by_value)] // as map_err gives it
 fn strange(error: serde_json::Error) -> Failure {
-    Failure::Refused(format!("JetStream's answer makes no sense: {error}"))
+    Failure::Refused(format!("invalid response of JetStream: {error}"))
 }
 
 /// How everyone holds the connection.

@@ -1,54 +1,57 @@
 //! Queues on NATS JetStream, for coordinators and workers on many machines.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! - A message whose publishing was confirmed is delivered at least once, until someone acknowledges or buries it,
-//!   whatever is killed meanwhile: claimers, publishers, the server (as long as its store stays).
-//! - Publishing an id that is queued or leased does nothing, however much later it happens.
-//! - A claim gives at most what is asked for, and no more is ever fetched from the server than claimers want.
-//! - A lease that its holder drops comes back at once, one whose holder vanished when its term ends or when someone
-//!   [recalls](Server::recall) it.
-//! - What others write into the streams is data: it is checked, limited in size, and disposed of if it is not ours.
+//! - A message whose publishing was confirmed is delivered at least once, until it is acknowledged or removed, even if
+//!   claimers, publishers or the server are killed meanwhile (as long as the server's store survives).
+//! - Publishing an id that is queued or leased has no effect, however much later it happens.
+//! - A claim returns at most the requested number of messages, and no more are fetched from the server than claimers
+//!   request.
+//! - When its holder drops a lease, the message is redelivered at once. When the holder vanished, it is redelivered
+//!   when the lease expires or when it is [recalled](Server::recall).
+//! - Messages of other programs in the streams are untrusted data: they are checked, limited in size, and disposed of
+//!   if they are invalid.
 //! - A message is delivered as it was published or not at all: `Lumos-Checksum` is verified before anything is decoded.
-//! - Streams, buckets and consumers that were deleted are made anew by [`Server::restore`]; what they held is lost, and
-//!   whoever published it must find that out.
-//! - No order is promised. Nothing is promised about acknowledgements that the server took and forgot: nats-server
-//!   2.9 does forget some when it is killed, and finished work comes back. Whoever records results must be able to
-//!   see one twice.
+//! - Streams, buckets and consumers that were deleted are created again by [`Server::restore`]. Their content is lost,
+//!   and its publisher must detect that.
+//! - Order is not guaranteed. Acknowledgements that the server received and lost are not covered either: nats-server
+//!   2.9 loses some when it is killed, and then redelivers finished work. Consumers of results must accept a result
+//!   twice.
 //!
-//! # What is on the server
+//! # Names on the server
 //!
 //! With prefix `lumos` and protocol 2: the streams `lumos-2-work` and `lumos-2-results`, key-value buckets
 //! `lumos-2-runs`, `-workers`, `-owners` and `-status`, object buckets `lumos-2-payloads` and `lumos-2-shared`. Work is
 //! published to `lumos.2.work.<needs>.<priority>.<run>.<id>`, and each lane `<needs>.<priority>` has one durable
-//! consumer that all workers pull from. Results are published to `lumos.2.results.<run>.<id>` and taken by one consumer
-//! per run. Lanes' consumers stay when runs end; they cost nothing.
+//! consumer that all workers pull from. Results are published to `lumos.2.results.<run>.<id>` and consumed by one
+//! consumer per run. Consumers of lanes remain after runs end; they need no resources.
 //!
-//! A message's body is JSON, compressed with zstd above 4 KiB (`Lumos-Encoding: zstd`). `Lumos-Protocol` names the
-//! protocol, `Lumos-Checksum` is the SHA-256 of id, encoding and body. A body above the server's message limit lies in
-//! `lumos-2-payloads`, named by `Lumos-Object`, and is removed by whoever acknowledges the message.
+//! The body of a message is JSON, compressed with zstd above 4 KiB (`Lumos-Encoding: zstd`). `Lumos-Protocol` is the
+//! protocol number, `Lumos-Checksum` is the SHA-256 of id, encoding and body. A body above the server's message limit
+//! is stored in `lumos-2-payloads` under the name in `Lumos-Object`, and is removed when the message is acknowledged.
 //!
-//! # Why it is done this way
+//! # Design decisions
 //!
-//! - **Ids are subjects.** A message is stored only if its subject is empty
-//!   (`Nats-Expected-Last-Subject-Sequence: 0`). The server's own window for duplicates forgets after two minutes.
-//! - **Requests for messages are written by hand** instead of with the client's streams: those fetch in advance, and a
-//!   message that waits in a worker's buffer uses up its lease. Requests expire after seconds and are forgotten after a
-//!   reconnection, since a restarted server does not know them; a request to a deleted consumer is never answered, so
-//!   one that ends in silence is followed by a look at the consumer.
-//! - **Buckets are made by hand**, since making them with the client fails with nats-server 2.9, and objects are
-//!   read with plain requests, which need no consumer and survive reconnections.
-//! - **What is written every few seconds lies in memory** (workers, owners, status) and is gone after a restart of the
-//!   server, until [`Server::restore`] and the next writing. On disk it is not safe: when its disk runs full, nats-server
-//!   2.9.10 leaves the buckets that were written to locked for good, and blocks every connection that asks for them.
-//! - **Everything that can be lost is repeated**, and only what may happen twice: a publish that got no answer may
-//!   have landed. Compare-and-swap is not repeated; it says that it does not know.
-//! - **Leases end by this machine's clock.** The server accepts answers from holders whose lease ran out, even when
-//!   the message has another holder. So what would harm that one (giving back, burying) is not sent any more; an
-//!   acknowledgement is, since the work was done.
-//! - **The results stream refuses when it is full.** Dropping old messages would drop results.
-//! - **Limits are asked for, not insisted on.** A stream's limit is room set aside on the server; one with little disk
-//!   gets a smaller stream, and a stream that is there keeps the limits that its operator gave it.
+//! - **Ids are subjects.** A message is stored only if its subject is empty (`Nats-Expected-Last-Subject-Sequence: 0`).
+//!   The server's own window for duplicates expires after two minutes.
+//! - **Pull requests are sent by this crate** instead of the client's streams: those fetch in advance, and a message
+//!   that waits in a worker's buffer uses up its lease. Requests expire after seconds and are discarded after a
+//!   reconnection, since a restarted server has lost them. A request to a deleted consumer never gets a response, so
+//!   the consumer is checked after a request that ended without one.
+//! - **Buckets are created with plain requests**, since creating them with the client fails with nats-server 2.9.
+//!   Objects are read with plain requests too, which need no consumer and survive reconnections.
+//! - **Values that are written every few seconds are stored in memory** (workers, owners, status) and are lost when the
+//!   server restarts, until [`Server::restore`] and the next write. Disk is not safe for them: when its disk is full,
+//!   nats-server 2.9.10 leaves buckets that were being written locked forever, and blocks every connection that
+//!   requests them.
+//! - **Requests that can be lost are repeated if repeating is safe**: a publish without a response may have been
+//!   stored. Compare-and-swap is not repeated; its error states that the result is unknown.
+//! - **Leases expire by the clock of this machine.** The server accepts replies from holders whose lease expired, even
+//!   when the message has another holder. After that, replies that would harm the other holder (return, removal) are
+//!   not sent; an acknowledgement is sent, since the work was done.
+//! - **The results stream rejects messages when it is full.** Dropping old messages would drop results.
+//! - **Size limits are adapted.** A stream's limit is reserved on the server; a server with little disk space gets a
+//!   smaller stream, and an existing stream keeps the limits that its operator set.
 
 mod access;
 mod blobs;

@@ -1,8 +1,8 @@
-//! Bytes above the message limit, in the form NATS' own tools call an object store: chunks under
-//! `$O.<bucket>.C.<number>`, and one description under `$O.<bucket>.M.<name>`.
+//! Bytes above the message limit, in the format of the NATS object store: chunks under `$O.<bucket>.C.<number>`, and
+//! one description under `$O.<bucket>.M.<name>`.
 //!
-//! Objects are read with plain requests instead of a consumer: nothing to be left behind, no permission to make
-//! consumers, and a reconnection only repeats one request.
+//! Objects are read with plain requests instead of a consumer: no consumer can be left behind, no permission to create
+//! consumers is needed, and a reconnection repeats one request only.
 
 use async_nats::HeaderMap;
 use base64::Engine;
@@ -67,7 +67,7 @@ impl Objects {
                 Ok(()) => break nuid,
                 // A chunk whose answer was lost may be there or not. Chunks have no identity, so all begin anew.
                 Err(Failure::Unreachable(why)) if attempt < ATTEMPTS => {
-                    tracing::debug!(why, attempt, "storing an object anew");
+                    tracing::debug!(why, attempt, "storing an object again");
                     attempt += 1;
                 }
                 Err(failure) => return Err(failure),
@@ -116,7 +116,7 @@ impl Objects {
     /// An object's bytes, verified; [`NatsError::Missing`] if there is none, [`NatsError::Damaged`] if it has more
     /// than `limit` bytes or is not what its description says.
     pub(super) async fn get(&self, name: &str, limit: usize) -> Result<Vec<u8>, NatsError> {
-        let missing = || NatsError::Missing(format!("object `{name}` is not in the store"));
+        let missing = || NatsError::Missing(format!("object `{name}` not found in the store"));
         let damaged = |why: &str| NatsError::Damaged(format!("object `{name}` {why}"));
         let description = self.describe(name).await?.ok_or_else(missing)?;
         if description.size > limit {
@@ -124,7 +124,7 @@ impl Objects {
         }
         // Whoever wrote the description may have written anything: it must name chunks of this bucket only.
         if description.nuid.split('.').any(|part| !super::layout::is_token(part)) {
-            return Err(damaged("has no chunks that can be named"));
+            return Err(damaged("has no valid chunk subject"));
         }
         let subject = self.chunks(&description.nuid);
         let mut bytes = Vec::with_capacity(description.size.min(1 << 20));
@@ -134,13 +134,13 @@ impl Objects {
             let stored = self.link.message(&self.stream(), &question).await?.ok_or_else(missing)?;
             let chunk = stored.data;
             if chunk.is_empty() || bytes.len() + chunk.len() > description.size {
-                return Err(damaged("has not the length it claims"));
+                return Err(damaged("does not have its recorded length"));
             }
             bytes.extend_from_slice(&chunk);
             next = stored.sequence + 1;
         }
         if description.digest.as_ref().is_none_or(|claimed| *claimed != digest(&bytes)) {
-            return Err(damaged("has not the hash it claims"));
+            return Err(damaged("does not match its recorded hash"));
         }
         Ok(bytes)
     }

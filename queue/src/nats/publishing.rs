@@ -45,7 +45,7 @@ impl Publisher {
     pub(super) async fn publish<T: Serialize + Send>(&self, id: &str, body: T) -> Result<(), QueueError> {
         if !is_message_id(id) {
             return Err(QueueError::Refused(format!(
-                "`{id}` cannot be a message's id: letters, digits, `_` and `-` can, up to {LONGEST_ID} of them"
+                "invalid message id `{id}`: expected up to {LONGEST_ID} letters, digits, `_` and `-`"
             )));
         }
         let limit = self.link.layout.body_limit;
@@ -53,7 +53,7 @@ impl Publisher {
             codec::encoded(&body, limit).map_err(|unsendable| match unsendable {
                 Unsendable::TooLarge(bytes) => QueueError::TooLarge { id: id.to_owned(), bytes, limit },
                 Unsendable::Failed(why) => {
-                    QueueError::Refused(format!("message `{id}` cannot be encoded: {why}"))
+                    QueueError::Refused(format!("failed to encode message `{id}`: {why}"))
                 }
             })?;
         drop(body);

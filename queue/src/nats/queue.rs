@@ -16,17 +16,18 @@ use crate::{Lease, Queue, QueueError};
 
 /// One end of a queue on a NATS server: it publishes or it claims. Cloning gives another handle to the same end.
 ///
-/// - Publishing answers once the server has stored the message. [`QueueError::Unreachable`] after ten seconds without
-///   an answer leaves open whether it has; publishing again is harmless. A stream that holds as much as it may is
-///   [`QueueError::Full`]. Ids are letters, digits, `_` and `-`.
-/// - [`Queue::claim`] waits until there is something, through disconnections and restarts of the server, and fails
-///   with [`QueueError::Gone`] when the lane is gone, until somebody makes it anew. No order is promised. A claim that is dropped loses nothing.
-/// - [`Lease::extend`] holds the lease for another term from now, and fails with [`QueueError::LeaseLost`] once the
-///   term has run out by this machine's clock: the server does not say.
-/// - [`Lease::acknowledge`] is sent and not answered. An acknowledgement that is lost makes the message come back, so
-///   what matters must be safe elsewhere. One that comes after the lease ran out is taken all the same.
-/// - [`Queue::close`] concerns this end only: claims are empty from then on, what was held back for them is given
-///   back, and nothing can be published.
+/// - Publishing returns once the server has stored the message. After ten seconds without a response it fails with
+///   [`QueueError::Unreachable`]; the message may be stored then, and publishing it again is safe. A stream at its size
+///   limit gives [`QueueError::Full`]. Ids are letters, digits, `_` and `-`.
+/// - [`Queue::claim`] waits until a message is available, through disconnections and restarts of the server, and
+///   fails with [`QueueError::Gone`] while the lane does not exist. Order is not guaranteed. Dropping a claim loses
+///   no message.
+/// - [`Lease::extend`] extends the lease by its full duration from now, and fails with [`QueueError::LeaseLost`] once
+///   it has expired by this machine's clock, because the server does not report it.
+/// - [`Lease::acknowledge`] is sent without a response. If it is lost, the message is redelivered, so the result must
+///   be stored elsewhere first. An acknowledgement after the lease expired is accepted.
+/// - [`Queue::close`] closes this end only: claims are empty from then on, prefetched messages are returned, and
+///   nothing can be published.
 pub struct NatsQueue<T> {
     end: Arc<End>,
     message: PhantomData<fn(T) -> T>,
@@ -47,7 +48,9 @@ impl End {
         match &self.way {
             _ if self.closed.load(Ordering::Relaxed) => Err(QueueError::Closed),
             Way::In(publisher) => Ok(publisher),
-            Way::Out(_) => Err(QueueError::Refused("this is the claiming end of the queue".to_owned())),
+            Way::Out(_) => {
+                Err(QueueError::Refused("cannot publish: this end of the queue only claims".to_owned()))
+            }
         }
     }
 }
@@ -85,14 +88,16 @@ impl<T> NatsQueue<T> {
     fn puller(&self) -> Result<&Puller, QueueError> {
         match &self.end.way {
             Way::Out(puller) => Ok(puller),
-            Way::In(_) => Err(QueueError::Refused("this is the publishing end of the queue".to_owned())),
+            Way::In(_) => {
+                Err(QueueError::Refused("cannot claim: this end of the queue only publishes".to_owned()))
+            }
         }
     }
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> NatsQueue<T> {
-    /// Sends messages that claimers are not to see (of another protocol, damaged or not decodable, each after some
-    /// further deliveries) to `outlet`, instead of leaving or dropping them. While it is full they stay on the server.
+    /// Sends rejected messages (of another protocol, corrupt or not decodable, each after some redeliveries) to
+    /// `outlet`, instead of returning or dropping them. While `outlet` is full they stay on the server.
     ///
     /// # Errors
     /// If this is a publishing end.
@@ -101,7 +106,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> NatsQueue<T> {
         Ok(())
     }
 
-    /// Claims what is there now, at most `max`; empty when nothing is.
+    /// Claims the messages that are available now, at most `max`; empty if there are none.
     ///
     /// # Errors
     /// If the server cannot be reached, or this is a publishing end.

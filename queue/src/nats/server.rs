@@ -1,4 +1,4 @@
-//! A connection to NATS, and what is asked of the server as a whole.
+//! A connection to NATS, and operations on the server as a whole.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -32,20 +32,20 @@ const EXAMINED: usize = 1000;
 /// How to connect.
 #[derive(Debug, Clone)]
 pub struct Connecting {
-    /// What the connection calls itself, for those who look at the server.
+    /// Name of the connection, shown in the server's monitoring.
     pub name: String,
-    /// For how long to try; `None` for ever.
+    /// How long to try; `None` tries forever.
     pub patience: Option<Duration>,
     /// Names and limits.
     pub layout: Layout,
 }
 
-/// How the connection stands.
+/// State of the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionState {
-    /// Whether there is a connection.
+    /// Whether it is connected.
     pub connected: bool,
-    /// How often it was made again.
+    /// Number of reconnections.
     pub reconnections: u64,
 }
 
@@ -59,7 +59,7 @@ impl Server {
     /// Connects, and checks that the server is 2.9 or later and has JetStream.
     ///
     /// # Errors
-    /// If no server can be reached within the patience, it does not let this client in, or cannot do what is needed.
+    /// If no server can be reached within the time limit, the credentials are rejected, or the server is unsuitable.
     pub async fn connect(access: &Access, connecting: Connecting) -> Result<Self, NatsError> {
         connecting.layout.checked()?;
         let Connected { client, connection, violations } = connect::connect(access, &connecting).await?;
@@ -88,7 +88,7 @@ impl Server {
         &self.link.version
     }
 
-    /// Bytes of a message, headers included, that the server takes.
+    /// The server's limit for a message, headers included, in bytes.
     pub fn max_payload(&self) -> usize {
         self.link.client.max_payload()
     }
@@ -98,7 +98,7 @@ impl Server {
         &self.link.layout
     }
 
-    /// Whether there is a connection now.
+    /// Whether the client is connected.
     pub fn is_connected(&self) -> bool {
         self.link.is_connected()
     }
@@ -108,19 +108,19 @@ impl Server {
         self.link.connection.clone()
     }
 
-    /// Makes streams and buckets that are missing. Those that are there keep their limits.
+    /// Creates missing streams and buckets. Existing ones keep their limits.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses, or something of that name is of another kind.
+    /// If the server cannot be reached or rejects the request, or a stream of that name has other settings.
     pub async fn ensure(&self) -> Result<(), NatsError> {
         self.link.ensure().await.map(|_| ())
     }
 
-    /// Makes anew what was deleted while a run is going on: streams, buckets, the consumers of these lanes and of the
-    /// run's results; the names of what was missing. What a stream or bucket held is gone.
+    /// Creates again what was deleted during a run: streams, buckets, the consumers of these lanes and of the run's
+    /// results. Returns the names of what was missing. The content of a deleted stream or bucket is lost.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses; what was made until then stays.
+    /// If the server cannot be reached or rejects the request; what was created until then remains.
     pub async fn restore(&self, run: &str, lanes: &[String]) -> Result<Vec<String>, NatsError> {
         check_run(run)?;
         let mut made = self.link.ensure().await?;
@@ -138,11 +138,11 @@ impl Server {
         Ok(made)
     }
 
-    /// Makes the consumer of a run's results anew, for one that no longer delivers what its stream holds: every result
-    /// is delivered again. The consumer of [`Server::results_consumer`] continues with it.
+    /// Replaces the consumer of a run's results, if it no longer delivers the content of its stream: every result is
+    /// redelivered. The consumer of [`Server::results_consumer`] continues with it.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn remake_results(&self, run: &str) -> Result<(), NatsError> {
         check_run(run)?;
         let layout = &self.link.layout;
@@ -151,21 +151,21 @@ impl Server {
         self.link.remake_consumer(&stream, &name, &subjects).await.map(|_| ())
     }
 
-    /// How a lane's consumer stands, over all runs.
+    /// State of a lane's consumer, over all runs.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn lane_standing(&self, lane: &str) -> Result<LaneStanding, NatsError> {
         let lane = Lane::parse(lane)?;
         let layout = &self.link.layout;
         self.link.standing(&layout.work_stream(), &lane.consumer(), &layout.lane_subjects(&lane)).await
     }
 
-    /// Makes a lane's consumer anew, for one that no longer delivers what its stream holds: units are delivered again,
-    /// those that workers hold included.
+    /// Replaces a lane's consumer, if it no longer delivers the content of its stream: units are redelivered, including
+    /// those that are leased.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn remake_lane(&self, lane: &str) -> Result<(), NatsError> {
         let lane = Lane::parse(lane)?;
         let layout = &self.link.layout;
@@ -173,9 +173,9 @@ impl Server {
         self.link.remake_consumer(&stream, &name, &subjects).await.map(|_| ())
     }
 
-    /// The streams of work and results that answer requests and store nothing: what a server makes of one whose disk was
-    /// full once, until it is restarted or the stream is [deleted](Server::give_up). Found out by storing a message that
-    /// belongs to no run. A stream that refuses because it is full is not among them.
+    /// The streams of work and results that respond to requests but do not store messages, as after a full disk,
+    /// until the server is restarted or the stream is [deleted](Server::give_up). Detected by storing a message that
+    /// belongs to no run. A stream that rejects messages because it is full is not included.
     ///
     /// # Errors
     /// If the server refuses.
@@ -200,15 +200,15 @@ impl Server {
         Ok(hung)
     }
 
-    /// Deletes a stream of work or results that is [hung](Server::hung), with what it holds. [`Server::restore`] makes it
-    /// anew.
+    /// Deletes a stream of work or results that is [hung](Server::hung), with its content. [`Server::restore`]
+    /// creates it again.
     ///
     /// # Errors
-    /// If it is neither of these two, or the server cannot be reached or refuses.
+    /// If it is neither of these two, or the server cannot be reached or rejects the request.
     pub async fn give_up(&self, stream: &str) -> Result<(), NatsError> {
         let layout = &self.link.layout;
         if stream != layout.work_stream() && stream != layout.results_stream() {
-            return Err(NatsError::Refused(format!("stream `{stream}` is not one of work or results")));
+            return Err(NatsError::Refused(format!("stream `{stream}` is not a stream of work or results")));
         }
         self.link
             .api::<serde_json::Value>(&format!("STREAM.DELETE.{stream}"), &serde_json::Value::Null)
@@ -216,8 +216,8 @@ impl Server {
         Ok(())
     }
 
-    /// Writes a run's notice where workers of the protocol before this one look for runs, if there are any: they read
-    /// which protocol it needs, and say that they leave it alone. Not stored where nothing of that protocol is.
+    /// Writes a run's notice to the bucket of the previous protocol, if it exists, so that older workers report that
+    /// they ignore the run.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -229,7 +229,7 @@ impl Server {
         Ok(self.link.tell(&subject, Bytes::copy_from_slice(notice)).await?)
     }
 
-    /// Whether everything [`Server::ensure`] makes is there.
+    /// Checks that everything that [`Server::ensure`] creates exists.
     ///
     /// # Errors
     /// [`NatsError::Missing`] if it is not.
@@ -237,23 +237,23 @@ impl Server {
         self.link.check().await
     }
 
-    /// Gives a message back for a holder that is gone, by its lease's token.
+    /// Returns a message whose holder is gone, by its lease token.
     ///
     /// # Errors
-    /// If the token is none, or the server cannot be reached.
+    /// If the token is invalid, or the server cannot be reached.
     pub async fn recall(&self, token: &str) -> Result<(), NatsError> {
         if !self.link.layout.is_lease_token(token) {
             return Err(NatsError::Address(
-                "what is to be recalled is no lease of this server's queues".to_owned(),
+                "invalid lease token: not a lease of the queues of this server".to_owned(),
             ));
         }
         Ok(self.link.tell(token, GIVE_BACK).await?)
     }
 
-    /// The publishing end of a lane (`<needs>.<priority>`) for one run. Makes the lane's consumer if it is missing.
+    /// The publishing end of a lane (`<needs>.<priority>`) for one run. Creates the lane's consumer if it is missing.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn lane_publisher<T>(&self, lane: &str, run: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -268,10 +268,10 @@ impl Server {
         Ok(NatsQueue::publishing(Publisher::new(self.link.clone(), root, run.to_owned())))
     }
 
-    /// The claiming end of a lane, for all runs. Does not make the lane's consumer.
+    /// The claiming end of a lane, for all runs. Does not create the lane's consumer.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has made the lane.
+    /// [`NatsError::Missing`] if the lane does not exist.
     pub async fn lane_consumer<T>(&self, lane: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -286,7 +286,7 @@ impl Server {
     /// The publishing end of a run's results.
     ///
     /// # Errors
-    /// If the run's token is none.
+    /// If the run's token is invalid.
     pub async fn results_publisher<T>(&self, run: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -296,11 +296,11 @@ impl Server {
         Ok(NatsQueue::publishing(Publisher::new(self.link.clone(), root, run.to_owned())))
     }
 
-    /// The claiming end of a run's results. Its consumer is made anew, so that whatever a holder that died had
+    /// The claiming end of a run's results. Its consumer is created again, so that results which a killed process had
     /// claimed can be claimed at once.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn results_consumer<T>(&self, run: &str) -> Result<NatsQueue<T>, NatsError>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -315,7 +315,7 @@ impl Server {
     /// Ids of a run's messages in the work stream, queued or leased, over all lanes.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn work_present(&self, run: &str) -> Result<HashSet<String>, NatsError> {
         check_run(run)?;
         let layout = &self.link.layout;
@@ -325,7 +325,7 @@ impl Server {
     /// Ids of a run's messages in the results stream.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn results_present(&self, run: &str) -> Result<HashSet<String>, NatsError> {
         check_run(run)?;
         let layout = &self.link.layout;
@@ -333,11 +333,11 @@ impl Server {
     }
 
     /// Removes the messages of a run, work and results, whose headers cannot be parsed, as one flipped bit makes them;
-    /// their ids. Whoever is sent such a message loses the connection, again and again, and never gets what follows it.
-    /// Looks at up to 1000 messages of either stream.
+    /// returns their ids. A client that receives such a message loses its connection each time, and never receives the
+    /// messages after it. Checks up to 1000 messages of each stream.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn remove_unreadable(&self, run: &str) -> Result<Vec<String>, NatsError> {
         check_run(run)?;
         let layout = &self.link.layout;
@@ -360,10 +360,10 @@ impl Server {
         Ok(removed)
     }
 
-    /// Removes a run's work messages; how many.
+    /// Removes a run's work messages; returns their number.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn purge_work(&self, run: &str) -> Result<u64, NatsError> {
         check_run(run)?;
         let layout = &self.link.layout;
@@ -373,7 +373,7 @@ impl Server {
     /// Removes everything of a run but its notice and its status: work, results, their consumer, payloads.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn remove_run(&self, run: &str) -> Result<(), NatsError> {
         self.purge_work(run).await?;
         let layout = &self.link.layout;
@@ -386,31 +386,33 @@ impl Server {
     /// Run token → notice of the run.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has set the server up.
+    /// [`NatsError::Missing`] if the server has not been set up.
     pub async fn runs(&self) -> Result<KeyValue, NatsError> {
         self.bucket(Bucket::Runs).await
     }
 
-    /// Worker name → notice of the worker; vanishes when it is not written again.
+    /// Worker name → notice of the worker; expires when it is not written again.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has set the server up.
+    /// [`NatsError::Missing`] if the server has not been set up.
     pub async fn workers(&self) -> Result<KeyValue, NatsError> {
         self.bucket(Bucket::Workers).await
     }
 
-    /// Tells whoever [listens](Server::claims) what a worker has just claimed. Not stored and not answered.
+    /// Publishes a worker's latest claims to the subscribers of [`Server::claims`]. Not stored, without a response.
     ///
     /// # Errors
-    /// If the name cannot stand in a subject, or the server cannot be reached.
+    /// If the name is invalid in a subject, or the server cannot be reached.
     pub async fn tell_claims(&self, worker: &str, payload: Vec<u8>) -> Result<(), NatsError> {
         if !is_token(worker) {
-            return Err(NatsError::Address(format!("`{worker}` cannot be a worker's name")));
+            return Err(NatsError::Address(format!(
+                "invalid worker name `{worker}`: expected letters, digits, `-` and `_`"
+            )));
         }
         Ok(self.link.tell(&self.link.layout.claims_of(worker), payload.into()).await?)
     }
 
-    /// What workers tell of their claims from now on, each with the worker's name. Bodies are not checked.
+    /// Subscribes to the claims of workers, each with the worker's name. Bodies are not checked.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -423,32 +425,32 @@ impl Server {
         }))
     }
 
-    /// Run token → claim of the coordinator that owns it; vanishes when it is not written again.
+    /// Run token → claim of the coordinator that owns it; expires when it is not written again.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has set the server up.
+    /// [`NatsError::Missing`] if the server has not been set up.
     pub async fn owners(&self) -> Result<KeyValue, NatsError> {
         self.bucket(Bucket::Owners).await
     }
 
-    /// Run token → how the run stands.
+    /// Run token → status of the run.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has set the server up.
+    /// [`NatsError::Missing`] if the server has not been set up.
     pub async fn status(&self) -> Result<KeyValue, NatsError> {
         self.bucket(Bucket::Status).await
     }
 
-    /// What runs share, by hash.
+    /// Inputs that the units of runs share, by hash.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if nobody has set the server up.
+    /// [`NatsError::Missing`] if the server has not been set up.
     pub async fn shared(&self) -> Result<Blobs, NatsError> {
         self.there(&format!("OBJ_{}", self.link.layout.shared())).await?;
         Ok(Blobs::new(self.link.clone()))
     }
 
-    /// Sends what waits to be sent, gives held-back messages back and ends the connection.
+    /// Sends pending messages, returns prefetched messages and closes the connection.
     pub async fn close(&self) {
         self.link.ended.cancel();
         // Tasks give back what they hold; then what is to be sent goes out before the connection ends.

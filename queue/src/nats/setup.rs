@@ -1,4 +1,4 @@
-//! Makes what has to be on the server, and finds out whether it is.
+//! Creates the streams, buckets and consumers on the server, and checks whether they exist.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ impl Link {
                 Ok(_) => return,
                 Err(failure) => {
                     let error = NatsError::from(failure);
-                    tracing::debug!(%error, stream = name, "no new room is kept for the buckets");
+                    tracing::debug!(%error, stream = name, "failed to reserve space for the buckets");
                     return;
                 }
             }
@@ -170,7 +170,8 @@ impl Link {
         for (name, config) in self.streams() {
             let there = self.stream_config(&name).await.map_err(|error| match error {
                 NatsError::Missing(_) => NatsError::Missing(format!(
-                    "the NATS server has no stream `{name}`: no coordinator of protocol {} has set it up yet",
+                    "stream `{name}` not found on the NATS server: no coordinator of protocol {} has created \
+                     it yet",
                     self.layout.protocol
                 )),
                 error => error,
@@ -203,7 +204,7 @@ impl Link {
                     tracing::warn!(
                         stream = name,
                         bytes = smaller,
-                        "the NATS server has little room: making the stream smaller"
+                        "the NATS server has little space; creating a smaller stream"
                     );
                     config["max_bytes"] = json!(smaller);
                 }
@@ -216,12 +217,12 @@ impl Link {
     async fn no_room(&self, name: &str, config: &Value, why: &str) -> NatsError {
         let needed = match config["max_bytes"].as_i64() {
             Some(bytes) if bytes > 0 => format!("at least {}", size(SMALLEST_STREAM)),
-            _ => "some room that no stream has reserved".to_owned(),
+            _ => "some space that is not reserved by a stream".to_owned(),
         };
         let reserved = self.reserved().await;
         let listed: Vec<String> =
             reserved.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();
-        let listed = if listed.is_empty() { "nothing of ours".to_owned() } else { listed.join(", ") };
+        let listed = if listed.is_empty() { "nothing by lumos".to_owned() } else { listed.join(", ") };
         let less = reserved.first().map_or_else(String::new, |(largest, bytes)| {
             format!(
                 ", or reserve less: nats stream edit {largest} --max-bytes {}",
@@ -229,8 +230,8 @@ impl Link {
             )
         });
         NatsError::Unsuitable(format!(
-            "the NATS server has no room for stream `{name}` ({why}): it needs {needed}, and reserved are {listed}; raise \
-             max_file_store of the server{less}"
+            "the NATS server has no space for stream `{name}` ({why}): required: {needed}, reserved: \
+             {listed}; hint: raise max_file_store of the server{less}"
         ))
     }
 
@@ -269,7 +270,8 @@ impl Link {
         };
         if config.filter_subject != filter {
             return Err(NatsError::Refused(format!(
-                "consumer `{name}` of stream `{stream}` takes `{}` and not `{filter}`: somebody else made it",
+                "consumer `{name}` of stream `{stream}` has filter `{}` instead of `{filter}`: it was \
+                 created by another program",
                 config.filter_subject
             )));
         }
@@ -340,7 +342,8 @@ fn fits(name: &str, there: &StreamConfig, wanted: &Value) -> Result<(), NatsErro
     let covered = subjects.clone().all(|subject| there.subjects.iter().any(|have| have == subject));
     if !same(&there.retention, "retention") || !same(&there.discard, "discard") || !covered {
         return Err(NatsError::Refused(format!(
-            "stream `{name}` is there and of another kind: {} retention, discard {}, subjects {}; use another prefix",
+            "stream `{name}` exists with other settings: {} retention, discard {}, subjects {}; hint: use \
+             another prefix",
             there.retention,
             there.discard,
             there.subjects.join(" ")

@@ -31,7 +31,7 @@ on_servers! {
         };
         plain.create_stream(config).await.unwrap();
         let error = connect(&server, Layout::default()).await.ensure().await.unwrap_err();
-        assert!(error.to_string().contains("another kind"), "{error}");
+        assert!(error.to_string().contains("other settings"), "{error}");
     }
 
     async fn ends_do_one_thing(program) {

@@ -115,10 +115,10 @@ impl CallKey {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotRecorded {
     /// It is not among the recorded calls.
-    #[error("no answer to {} `{}` is recorded", .0.tool, .0.text)]
+    #[error("no recorded answer to {} `{}`", .0.tool, .0.text)]
     Missing(CallKey),
     /// It is, but what is recorded is no reply of that tool.
-    #[error("what is recorded for {} `{}` is no reply of that tool", .0.tool, .0.text)]
+    #[error("the record for {} `{}` is not a reply of that tool", .0.tool, .0.text)]
     Malformed(CallKey),
 }
 
@@ -394,6 +394,6 @@ mod tests {
         assert!(matches!(recorded.reply(&call), Some(ToolReply::Wiki(Page::Article { .. }))));
         let other = ToolCall::Search { query: "Kyoto".to_owned(), most: 3 };
         let missing = answer(&other, |_| None).unwrap_err().to_string();
-        assert_eq!(missing, "no answer to search `Kyoto` is recorded");
+        assert_eq!(missing, "no recorded answer to search `Kyoto`");
     }
 }

@@ -1,4 +1,4 @@
-//! How many sessions a machine carries.
+//! The number of browser sessions that fit on a machine.
 
 use std::num::NonZero;
 

@@ -1,4 +1,4 @@
-//! Commands that WebDriver's standard does not have.
+//! Commands that are not part of the WebDriver standard.
 
 use fantoccini::wd::WebDriverCompatibleCommand;
 use serde_json::{Value, json};

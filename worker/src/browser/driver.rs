@@ -58,11 +58,11 @@ impl Driver {
         let group = child.id().and_then(Group::of);
         let output = child.stdout.take();
         let mut driver = Self { child, group, port: 0, folder };
-        let output = output.ok_or_else(|| BrowserFault::new(DOING, "it has no output"))?;
+        let output = output.ok_or_else(|| BrowserFault::new(DOING, "chromedriver has no standard output"))?;
         driver.port = timeout(settings.start_limit, port(output))
             .await
             .map_err(|_| late(settings.start_limit))?
-            .ok_or_else(|| BrowserFault::new(DOING, "it ended without listening"))?;
+            .ok_or_else(|| BrowserFault::new(DOING, "chromedriver exited before it listened on a port"))?;
         Ok(driver)
     }
 
@@ -113,7 +113,7 @@ async fn port(output: impl AsyncRead + Unpin + Send + 'static) -> Option<u16> {
 }
 
 fn late(limit: Duration) -> BrowserFault {
-    BrowserFault::new(DOING, format!("it did not listen within {} s", limit.as_secs()))
+    BrowserFault::new(DOING, format!("chromedriver did not listen on a port within {} s", limit.as_secs()))
 }
 
 /// A process group, led by a child that has not been waited for: nobody else can have its number.

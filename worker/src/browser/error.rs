@@ -1,22 +1,22 @@
-//! What goes wrong with a browser, and whose doing it is.
+//! Errors of browsers: refusals by a page, and faults of the infrastructure.
 
 use fantoccini::error::{CmdError, ErrorStatus};
 use thiserror::Error;
 
 use crate::tools::ToolFault;
 
-/// A command that failed.
+/// Errors of a browser command.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BrowserError {
-    /// The infrastructure's doing; the session has ended.
+    /// Caused by the infrastructure; the session has ended.
     #[error(transparent)]
     Fault(#[from] BrowserFault),
-    /// The page's or the caller's doing; the session goes on.
+    /// Caused by the page or the caller; the session remains usable.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
 
-/// The browser, its driver or the page's server did not do what they are there for. Says nothing about the agent.
+/// A failure of the browser, its driver or the page's server; not caused by the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{doing}: {reason}")]
 pub struct BrowserFault {
@@ -27,7 +27,7 @@ pub struct BrowserFault {
 }
 
 impl BrowserFault {
-    #[expect(clippy::needless_pass_by_value, reason = "errors and texts alike are handed over")]
+    #[expect(clippy::needless_pass_by_value, reason = "errors and strings are passed")]
     pub(super) fn new(doing: &'static str, reason: impl ToString) -> Self {
         let mut reason = reason.to_string();
         // Drivers append their own stack.
@@ -44,36 +44,36 @@ impl From<BrowserFault> for ToolFault {
     }
 }
 
-/// What a page or an address does not allow.
+/// A command that the page or an address does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
-    /// No visible element is like that.
+    /// No visible element matches.
     #[error("{what} not found")]
     NotFound {
         /// What was looked for.
         what: String,
     },
-    /// The element is there no longer: the page has changed.
+    /// The element no longer exists: the page has changed.
     #[error("the element is no longer on the page")]
     Gone,
-    /// The element is there, but a person could not use it so: hidden, covered, disabled.
-    #[error("the element cannot be used: {reason}")]
+    /// The element exists, but cannot be used: hidden, covered or disabled.
+    #[error("element not usable: {reason}")]
     NotUsable {
-        /// What the driver says.
+        /// The message of the driver.
         reason: String,
     },
-    /// The address is none that may be visited, or the page led to such a one.
-    #[error("{address} is not allowed")]
+    /// The address may not be visited, or the page led to such an address.
+    #[error("address `{address}` is not allowed")]
     NotAllowed {
         /// The address.
         address: String,
     },
-    /// The page, or the text to be typed, is larger than what is taken.
-    #[error("{bytes} bytes are more than {most}")]
+    /// The page, or the text to be typed, exceeds the size limit.
+    #[error("{bytes} bytes exceed the limit of {most} bytes")]
     TooLarge {
         /// Its size.
         bytes: usize,
-        /// What is taken.
+        /// The limit.
         most: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Where browsers may go.
+//! The hosts that browsers may visit.
 
 use url::{Host, Url};
 
@@ -25,9 +25,9 @@ impl AllowedHosts {
     /// Allows another one.
     ///
     /// # Errors
-    /// If it is no `host` or `host:port`.
+    /// If it is not `host` or `host:port`.
     pub fn allow(&mut self, host: &str) -> Result<(), String> {
-        let bad = || format!("`{host}` is no host");
+        let bad = || format!("invalid value `{host}`: expected `host` or `host:port`");
         let url = Url::parse(&format!("http://{host}/")).map_err(|_| bad())?;
         let plain = url.username().is_empty() && url.password().is_none() && url.path() == "/";
         let plain = plain && url.query().is_none() && url.fragment().is_none();

@@ -1,9 +1,9 @@
-//! What browsers of this process are known by, and the end of those whose process was killed.
+//! Marks the browsers of this process, and ends those whose process was killed.
 //!
-//! A pool has a folder of its own with a file that it keeps locked as long as it lives; the system gives the lock up
-//! when the process dies, however it does. Drivers carry the folder's path in their environment, and browsers in
-//! their command lines. A pool looks into the folders beside its own when it is made and before it starts a browser:
-//! where the file can be locked, nobody is left to end what that folder's processes are, and they are killed.
+//! A pool has its own folder with a file that stays locked as long as the pool exists; the system releases the lock
+//! when the process ends for any reason. Drivers have the folder's path in their environment, and browsers in their
+//! command lines. A pool checks the folders of other pools when it is created and before it starts a browser: where the
+//! file can be locked, the owner has ended, and the processes of that folder are killed.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -44,7 +44,7 @@ impl Owner {
     /// Ends what other processes have left behind that were killed since. Blocks.
     pub(super) fn end_leftovers(&self) {
         if let Err(error) = enter(&self.base, GATE).and_then(|_gate| sweep(&self.base)) {
-            tracing::debug!(%error, "what other processes left behind was not ended");
+            tracing::debug!(%error, "failed to end browsers left by other processes");
         }
     }
 
@@ -72,7 +72,7 @@ fn enter(base: &Path, patience: Duration) -> io::Result<File> {
             }
             Err(TryLockError::WouldBlock) => {
                 let held = format!(
-                    "{} is locked by another process, which may be stopped: fuser {0}",
+                    "{} is locked by another process; hint: list the process with `fuser {0}`",
                     base.join("gate").display()
                 );
                 return Err(io::Error::new(io::ErrorKind::TimedOut, held));
@@ -133,11 +133,11 @@ fn sweep(base: &Path) -> io::Result<()> {
         thread::sleep(Duration::from_millis(20));
     }
     if ended > 0 {
-        tracing::warn!(processes = ended, "browsers that a killed process left behind were ended");
+        tracing::warn!(processes = ended, "ended browsers left by a killed process");
     }
     for folder in dead {
         if let Err(error) = fs::remove_dir_all(&folder) {
-            tracing::debug!(folder = %folder.display(), %error, "a browser's folder stays");
+            tracing::debug!(folder = %folder.display(), %error, "failed to remove a browser's folder");
         }
     }
     Ok(())

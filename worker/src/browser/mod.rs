@@ -1,17 +1,17 @@
-//! Real browsers, driven over WebDriver as a person would use them.
+//! Real browsers, controlled over WebDriver.
 //!
-//! A [`BrowserPool`] holds as many sessions as the machine can carry; whoever asks for more waits in order. A session
-//! is a browser of its own with a fresh profile: Chromium behind a `chromedriver` that this process starts, or one of
-//! a server elsewhere (a Selenium grid). [`BrowserPool::session`] gives a [`Lease`], whose commands load pages, find
-//! elements by role and text, type, click and read. Every command is bounded in time on this side, because a browser
-//! that is caught in an endless script answers nobody.
+//! A [`BrowserPool`] has as many sessions as fit on the machine; further requests wait in order. A session is a browser
+//! with a fresh profile: Chromium with a `chromedriver` that this process starts, or a session of a remote WebDriver
+//! server (a Selenium grid). [`BrowserPool::session`] returns a [`Lease`], whose commands load pages, find elements by
+//! role and text, type, click and read. Every command has a time limit on this side, because a browser in an endless
+//! script does not respond.
 //!
-//! A command that fails says whose doing it was: a [`Refusal`] is about the page and what was asked of it (an element
-//! that is not there, an address that is not allowed) and leaves the session usable; a [`BrowserFault`] is about the
-//! infrastructure, ends the session, and is worth another attempt.
+//! A failed command is one of two kinds. A [`Refusal`] is about the page or the request (an element not found, an
+//! address that is not allowed) and leaves the session usable. A [`BrowserFault`] is about the infrastructure, ends the
+//! session, and can be retried.
 //!
-//! What is started ends: each driver has a process group that is killed when its session is dropped, and groups that
-//! a killed worker has left behind are killed by the next pool on the machine.
+//! Processes are always ended: each driver has a process group that is killed when its session is dropped, and groups
+//! that a killed worker left behind are killed by the next pool on the machine.
 
 mod capacity;
 mod command;

@@ -1,4 +1,4 @@
-//! What can be done with a browser.
+//! The commands of a browser session.
 
 use std::sync::Arc;
 
@@ -31,7 +31,8 @@ const MOST_TYPED: usize = 10_000;
 const CONTAINED: &str = "<!DOCTYPE html><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
                          style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'\">";
 
-/// A browser that is lent. Dropping it gives it back; one whose last command failed, or was broken off, ends instead.
+/// A leased browser. Dropping it returns the browser to the pool, or ends it if its last command failed or was
+/// cancelled.
 #[derive(Debug)]
 pub struct Lease {
     session: Option<Session>,
@@ -40,7 +41,7 @@ pub struct Lease {
     _place: OwnedSemaphorePermit,
 }
 
-/// An element of a page, known until the page changes.
+/// An element of a page, valid until the page changes.
 #[derive(Debug, Clone)]
 pub struct Element(fantoccini::elements::Element);
 
@@ -65,7 +66,9 @@ impl Lease {
     }
 
     fn session(&mut self) -> Result<&mut Session, BrowserFault> {
-        self.session.as_mut().ok_or_else(|| BrowserFault::new("using a browser", "it was given back"))
+        self.session.as_mut().ok_or_else(|| {
+            BrowserFault::new("using a browser", "the session was already returned to the pool")
+        })
     }
 
     /// Loads a page and waits until it is loaded.
@@ -117,7 +120,7 @@ impl Lease {
     /// `title`.
     ///
     /// # Errors
-    /// Refused if there is none.
+    /// Refused if no element matches.
     pub async fn find_by_role_and_text(&mut self, role: &str, text: &str) -> Result<Element, BrowserError> {
         let found = self.find_all(role, Some(text)).await?;
         let what = || format!("visible {role} named {text:?}");
@@ -145,7 +148,7 @@ impl Lease {
     /// The first element that a CSS selector names, visible or not.
     ///
     /// # Errors
-    /// Refused if there is none.
+    /// Refused if no element matches.
     pub async fn find_by_css(&mut self, selector: &str) -> Result<Element, BrowserError> {
         let session = self.session()?;
         let client = session.client();
@@ -170,7 +173,7 @@ impl Lease {
     /// form.
     ///
     /// # Errors
-    /// Refused if it is no field that can be written into, or if the text is longer than 10,000 bytes.
+    /// Refused if the element is not an editable field, or if the text is longer than 10,000 bytes.
     pub async fn type_text(&mut self, element: &Element, text: &str) -> Result<(), BrowserError> {
         const DOING: &str = "typing";
         if text.len() > MOST_TYPED {
@@ -209,7 +212,7 @@ impl Lease {
     /// Chooses the option of a select element that has this text or, if none has, this value.
     ///
     /// # Errors
-    /// Refused if there is none, or if it is no select element.
+    /// Refused if the option does not exist, or if the element is not a select element.
     pub async fn select(&mut self, element: &Element, option: &str) -> Result<(), BrowserError> {
         const DOING: &str = "choosing an option";
         self.require_enabled(element).await?;
@@ -241,7 +244,7 @@ impl Lease {
     /// It must return at once: promises are not waited for.
     ///
     /// # Errors
-    /// Refused if the page is none that is allowed; a fault if the script fails or does not end.
+    /// Refused if the page is not allowed; a fault if the script fails or does not end.
     pub async fn execute(&mut self, body: &str, arguments: Vec<Value>) -> Result<Value, BrowserError> {
         self.script("running a script", body, arguments).await
     }
@@ -253,15 +256,15 @@ impl Lease {
     pub async fn screenshot(&mut self) -> Result<Vec<u8>, BrowserError> {
         let session = self.session()?;
         let client = session.client();
-        session.command("taking a picture", client.screenshot()).await
+        session.command("taking a screenshot", client.screenshot()).await
     }
 
-    /// Clicks and keys do nothing to a disabled element, and nobody says so.
+    /// Clicks and keys have no effect on a disabled element, without an error.
     async fn require_enabled(&mut self, element: &Element) -> Result<(), BrowserError> {
         const BODY: &str = "return arguments[0].matches(':disabled, [aria-disabled=\"true\"]');";
-        let is_disabled = self.script("looking at an element", BODY, vec![element.argument()]).await?;
+        let is_disabled = self.script("checking an element", BODY, vec![element.argument()]).await?;
         if is_disabled == Value::Bool(true) {
-            return Err(Refusal::NotUsable { reason: "it is disabled".to_owned() }.into());
+            return Err(Refusal::NotUsable { reason: "the element is disabled".to_owned() }.into());
         }
         Ok(())
     }
@@ -280,11 +283,11 @@ impl Lease {
         let client = session.client();
         let answer = session.loading(doing, client.execute(&wrapped, arguments)).await?;
         let Value::Array(parts) = answer else {
-            return Err(BrowserFault::new(doing, "the page does not say where it is").into());
+            return Err(BrowserFault::new(doing, "the script returned no address").into());
         };
         let mut parts = parts.into_iter();
         let (Some(Value::String(place)), value) = (parts.next(), parts.next()) else {
-            return Err(BrowserFault::new(doing, "the page does not say where it is").into());
+            return Err(BrowserFault::new(doing, "the script returned no address").into());
         };
         self.check_place(doing, &place).await?;
         Ok(value.unwrap_or_default())
@@ -310,7 +313,7 @@ impl Lease {
             Err(refusal) => refusal,
             Ok(_) if is_offline => Refusal::NotAllowed { address: place },
             Ok(_) if failed => {
-                return Err(BrowserFault::new(doing, format!("{place} could not be loaded")).into());
+                return Err(BrowserFault::new(doing, format!("failed to load {place}")).into());
             }
             Ok(_) => return Ok(()),
         };

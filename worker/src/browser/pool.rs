@@ -1,4 +1,4 @@
-//! As many browsers as the machine carries, lent one by one.
+//! A pool of browsers, leased one by one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,8 +33,8 @@ pub(super) struct Shared {
 }
 
 impl BrowserPool {
-    /// Makes a pool; browsers start when they are asked for. For browsers of this machine, those that a killed process
-    /// of the same user has left behind are ended first. Blocks for the time that takes, at most some seconds.
+    /// Creates a pool; browsers start on demand. For local browsers, those that a killed process of the same user left
+    /// behind are ended first, which blocks for at most a few seconds.
     ///
     /// # Errors
     /// If the folder for profiles cannot be used.
@@ -43,7 +43,7 @@ impl BrowserPool {
             BrowserName::Remote(_) => None,
             BrowserName::Chromedriver => Some(Owner::new(&settings.folder).map_err(|error| {
                 let reason = format!("{}: {error}", settings.folder.display());
-                BrowserFault::new("making a folder for browsers", reason)
+                BrowserFault::new("creating the folder for browsers", reason)
             })?),
         };
         let size = settings.sessions.unwrap_or_else(capacity::sessions).clamp(1, Semaphore::MAX_PERMITS);
@@ -52,13 +52,13 @@ impl BrowserPool {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Sessions that there may be at once.
+    /// The maximum number of concurrent sessions.
     pub fn size(&self) -> usize {
         self.shared.size
     }
 
-    /// A browser with an empty page and nothing kept of earlier leases. Where all are lent, waits for one in the order
-    /// of asking.
+    /// Leases a browser with an empty page and no state of earlier leases. If all are leased, waits for one in order of
+    /// the requests.
     ///
     /// # Errors
     /// If no browser can be started.
@@ -69,8 +69,12 @@ impl BrowserPool {
         if let Some(mut used) = used {
             match used.refresh().await {
                 Ok(()) => return Ok(self.lend(used, place)),
-                Err(BrowserError::Fault(fault)) => tracing::info!(%fault, "a browser is replaced"),
-                Err(BrowserError::Refused(refusal)) => tracing::info!(%refusal, "a browser is replaced"),
+                Err(BrowserError::Fault(fault)) => {
+                    tracing::info!(%fault, "failed to reset a browser; replacing it");
+                }
+                Err(BrowserError::Refused(refusal)) => {
+                    tracing::info!(%refusal, "failed to reset a browser; replacing it");
+                }
             }
         }
         let mut attempt = 1;
@@ -79,7 +83,7 @@ impl BrowserPool {
             match Session::start(&self.shared.settings, self.shared.owner.as_ref()).await {
                 Ok(session) => return Ok(self.lend(session, place)),
                 Err(fault) if attempt == ATTEMPTS => return Err(fault),
-                Err(fault) => tracing::warn!(%fault, "a browser did not start; trying again"),
+                Err(fault) => tracing::warn!(%fault, "failed to start a browser; retrying"),
             }
             attempt += 1;
         }
@@ -94,16 +98,16 @@ impl BrowserPool {
             }
         });
         if let Err(error) = ending.await {
-            tracing::debug!(%error, "what other processes left behind was not ended");
+            tracing::debug!(%error, "failed to end browsers left by other processes");
         }
     }
 
-    /// The name or address by which browsers elsewhere reach this machine, where one is set.
+    /// The name or address by which remote browsers reach this machine, if set.
     pub fn own_host(&self) -> Option<&str> {
         self.shared.settings.own_host.as_deref()
     }
 
-    /// Ends the browsers that are not lent, and waits until servers elsewhere know. Those that are lent end with the
+    /// Ends the browsers that are not leased, and waits for remote servers to confirm. Leased browsers end with the
     /// pool.
     pub async fn close(&self) {
         let idle = std::mem::take(&mut *self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner));

@@ -75,14 +75,14 @@ impl Session {
             (Some(driver), _) => driver.address(),
             (None, BrowserName::Remote(url)) => url.to_string(),
             (None, BrowserName::Chromedriver) => {
-                return Err(BrowserFault::new(DOING, "the pool has no folder for it"));
+                return Err(BrowserFault::new(DOING, "the pool has no folder for profiles"));
             }
         };
         if !address.ends_with('/') {
             address.push('/');
         }
         let Value::Object(capabilities) = capabilities(settings, driver.as_ref()) else {
-            return Err(BrowserFault::new(DOING, "capabilities are no object"));
+            return Err(BrowserFault::new(DOING, "the capabilities are not a JSON object"));
         };
         let mut builder = ClientBuilder::new(HttpConnector::new());
         let connecting = builder.capabilities(capabilities).connect(&address);
@@ -90,7 +90,7 @@ impl Session {
             .await
             .map_err(|_| {
                 let seconds = settings.start_limit.as_secs();
-                BrowserFault::new(DOING, format!("it did not start within {seconds} s"))
+                BrowserFault::new(DOING, format!("the browser did not start within {seconds} s"))
             })?
             .map_err(|error| BrowserFault::new(DOING, error))?;
         let name = client.capabilities().and_then(|found| found.get("browserName")?.as_str());
@@ -171,7 +171,9 @@ impl Session {
         parameters: Value,
     ) -> Result<Value, BrowserError> {
         if !self.is_chromium {
-            return Err(BrowserFault::new(command, "this browser has no DevTools Protocol").into());
+            return Err(
+                BrowserFault::new(command, "this browser does not support the DevTools Protocol").into()
+            );
         }
         let client = self.client();
         self.loading(command, client.issue_cmd(DevTools { command, parameters })).await
@@ -185,13 +187,13 @@ impl Session {
         command: impl Future<Output = Result<T, CmdError>>,
     ) -> Result<T, BrowserError> {
         if self.state != State::Ready {
-            return Err(BrowserFault::new(doing, "the session has ended").into());
+            return Err(BrowserFault::new(doing, "the browser session has ended").into());
         }
         self.state = State::Busy;
         let answer = match timeout(limit, command).await {
             Ok(answer) => answer.map_err(|error| read(doing, &error)),
             Err(_) => {
-                let reason = format!("no answer within {:.1} s", limit.as_secs_f64());
+                let reason = format!("timed out after {:.1} s", limit.as_secs_f64());
                 Err(BrowserFault::new(doing, reason).into())
             }
         };
@@ -224,7 +226,7 @@ impl Session {
     /// Makes the browser as one that has just started: one empty window, nothing kept of the sites it saw. Tells
     /// whether it still works, too.
     pub(super) async fn refresh(&mut self) -> Result<(), BrowserError> {
-        const DOING: &str = "making the browser fresh";
+        const DOING: &str = "resetting the browser";
         let client = self.client();
         if !self.is_chromium {
             // Those of the page; there is no way to reach the others.

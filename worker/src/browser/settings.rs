@@ -1,4 +1,4 @@
-//! Which browser, how many, and how long they are waited for.
+//! Settings of browsers: which browser, how many sessions, and time limits.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,16 +19,19 @@ pub enum BrowserName {
     Remote(Url),
 }
 
-/// A name of a browser that is none.
+/// An invalid name of a browser.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnknownBrowser {
-    /// There is no such one.
+    /// The browser is unknown.
     #[error(
-        "`{0}` is no browser; known are chromedriver and the address of a WebDriver server, http://host:port"
+        "unknown browser `{0}`: expected `chromedriver` or the address of a WebDriver server such as \
+         http://host:4444"
     )]
     Name(String),
-    /// Its address may hold a secret, and names of browsers are written into files. Not quoted.
-    #[error("the address of a WebDriver server is http://host:port here, without user, password and query")]
+    /// The address may contain a secret, and names of browsers are written into files. The message does not quote it.
+    #[error(
+        "invalid address of a WebDriver server: expected http://host:port without user, password and query"
+    )]
     Secret,
 }
 
@@ -112,8 +115,8 @@ impl BrowserSettings {
         }
     }
 
-    /// The same, with what the environment says: `LUMOS_BROWSER_HOSTS` (separated by commas, added to this machine's),
-    /// `LUMOS_BROWSER_SESSIONS`, `LUMOS_BROWSER_OWN_HOST`, `LUMOS_CHROMEDRIVER`, `LUMOS_CHROMIUM`.
+    /// The same, with the settings of the environment: `LUMOS_BROWSER_HOSTS` (separated by commas, added to this
+    /// machine's), `LUMOS_BROWSER_SESSIONS`, `LUMOS_BROWSER_OWN_HOST`, `LUMOS_CHROMEDRIVER`, `LUMOS_CHROMIUM`.
     ///
     /// # Errors
     /// If one of these cannot be read.
@@ -132,9 +135,12 @@ impl BrowserSettings {
         }
         if let Some(sessions) = set("LUMOS_BROWSER_SESSIONS") {
             let number = sessions.to_str().and_then(|text| text.parse().ok()).filter(|number| *number > 0);
-            settings.sessions = Some(
-                number.ok_or_else(|| format!("LUMOS_BROWSER_SESSIONS: {sessions:?} is no number above 0"))?,
-            );
+            settings.sessions = Some(number.ok_or_else(|| {
+                format!(
+                    "invalid value `{}` for LUMOS_BROWSER_SESSIONS: expected a positive integer",
+                    sessions.to_string_lossy()
+                )
+            })?);
         }
         if let Some(program) = set("LUMOS_CHROMEDRIVER") {
             settings.chromedriver = program.into();

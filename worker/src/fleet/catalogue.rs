@@ -1,4 +1,4 @@
-//! The runs there are: followed in their bucket, with what their units share fetched once.
+//! The active runs: watched in their bucket, with the inputs that their units share fetched once.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::pin::pin;
@@ -131,13 +131,13 @@ impl Catalogue {
             Ok(Err(error)) => {
                 state.unreadable.insert(hash.clone());
                 let hash = hash.short();
-                state.say_once(&format!("the configurations of a run ({hash}) cannot be read: {error}"));
+                state.say_once(&format!("failed to decode the configurations of a run ({hash}): {error}"));
                 return;
             }
             // What is missing may come back, and what was damaged on its way is whole the next time.
             Err(error) => {
                 let hash = hash.short();
-                state.say_once(&format!("the configurations of a run ({hash}) cannot be fetched: {error}"));
+                state.say_once(&format!("failed to fetch the configurations of a run ({hash}): {error}"));
                 return;
             }
         }
@@ -257,7 +257,7 @@ impl State {
             None => {
                 let cancelled = CancellationToken::new();
                 if active {
-                    tracing::info!(run = notice.name, token = %notice.run, "a run is there");
+                    tracing::info!(run = notice.name, token = %notice.run, "found an active run");
                 } else {
                     cancelled.cancel();
                 }
@@ -299,19 +299,19 @@ impl State {
 /// Reads a notice, the protocol first.
 fn read(key: &str, value: &[u8]) -> Result<RunNotice, String> {
     let heading: Heading =
-        serde_json::from_slice(value).map_err(|error| format!("the notice of run {key} is none: {error}"))?;
+        serde_json::from_slice(value).map_err(|error| format!("invalid notice of run `{key}`: {error}"))?;
     if heading.protocol != PROTOCOL {
         let name = heading.name.unwrap_or_else(|| key.to_owned());
         return Err(format!(
-            "run {name} speaks protocol {} and this worker {PROTOCOL}: it is left alone; \
-             start a worker of the version that planned it",
+            "ignoring run `{name}`: it uses protocol {}, this worker uses {PROTOCOL}; hint: start a worker \
+             of the version that planned the run",
             heading.protocol
         ));
     }
     let notice: RunNotice =
-        serde_json::from_slice(value).map_err(|error| format!("the notice of run {key} is none: {error}"))?;
+        serde_json::from_slice(value).map_err(|error| format!("invalid notice of run `{key}`: {error}"))?;
     if notice.run.as_str() != key {
-        return Err(format!("the notice of run {key} says it is run {}", notice.run));
+        return Err(format!("invalid notice of run `{key}`: it names run `{}`", notice.run));
     }
     Ok(notice)
 }

@@ -1,5 +1,5 @@
-//! Whether this worker can serve a lane: its models must be here and be what the run was planned with, its tools
-//! likewise. Verified once, away from the threads that drive episodes: hashing weights takes a while.
+//! Checks whether this worker can serve a lane: its models and tools must be available here and be those that the run
+//! was planned with. The check runs once per lane, on a blocking thread, because hashing weights takes long.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -171,7 +171,7 @@ impl Eligibility {
         let verdict = match tokio::task::spawn_blocking(move || this.judge(&configurations)).await {
             Ok(Ok(fits)) => Verdict::Fits(Arc::new(fits)),
             Ok(Err(message)) => Verdict::Refused(message),
-            Err(error) => Verdict::Refused(format!("a lane's models could not be verified: {error}")),
+            Err(error) => Verdict::Refused(format!("failed to verify the models of a lane: {error}")),
         };
         self.looking.store(false, Ordering::Relaxed);
         if let Verdict::Refused(message) = &verdict
@@ -233,7 +233,7 @@ impl Eligibility {
                 let identified =
                     self.models.identify(&identity.name, role, formulation).map_err(|error| match error {
                         error @ IdentifyError::NotAllowed { .. } => error.to_string(),
-                        error => format!("model {} is not here: {error}", identity.name),
+                        error => format!("model `{}` not available on this host: {error}", identity.name),
                     })?;
                 let bytes = match self.memory {
                     Some(_) => self
@@ -250,8 +250,9 @@ impl Eligibility {
         };
         if content != identity.content {
             return Err(format!(
-                "model {} on this host is not what the run was planned with: its files differ; hint: copy the files \
-                 that the run was planned with, or say where they are with `lumos worker --model-at <NAME=NAME>`",
+                "model `{}` on this host differs from the model that the run was planned with: different \
+                 files; hint: copy the files that the run was planned with, or pass their location with \
+                 `lumos worker --model-at <NAME=NAME>`",
                 identity.name
             ));
         }

@@ -1,5 +1,5 @@
-//! The leases a worker holds: told to others, so that they can give the messages back should it vanish, and to the
-//! policy, so that no model is unloaded under an episode.
+//! The leases that a worker holds: published, so that the coordinator can return the messages if the worker disappears,
+//! and used by the policy, so that no model is unloaded during an episode.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What lanes answered when they were asked: all that the policy knows of what waits in them.
+//! Results of recent pulls from each lane, the only information that the policy has about queued work.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use lumos_tasks::fleet::LaneId;
 
 use super::policy::Moment;
 
-/// What one lane answered of late.
+/// Recent results of pulls from one lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answers {
     /// When it last gave work.

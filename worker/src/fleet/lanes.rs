@@ -1,5 +1,5 @@
-//! The lanes of all runs as one queue of assignments: asked in the policy's order, with models changed when the
-//! policy says so and a lane turns out to have work.
+//! The lanes of all runs as one queue of assignments: pulled in the policy's order, with models switched when the
+//! policy decides so and the lane has work.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,7 +35,7 @@ const UNKNOWN: Duration = Duration::from_secs(5);
 pub struct LanesSettings {
     /// Bytes that may be filled with models; `None` for no limit.
     pub memory: Option<u64>,
-    /// Tools beside those that every worker has.
+    /// Tools in addition to those that every worker has.
     pub tools: BTreeSet<String>,
     /// For how long a lease holds.
     pub lease: Duration,
@@ -220,7 +220,7 @@ impl Lanes {
         claimed: Result<Vec<Lease<WorkMessage>>, QueueError>,
     ) -> Vec<Lease<Assignment>> {
         let claimed = claimed.unwrap_or_else(|error| {
-            tracing::debug!(%lane, %error, "a lane did not answer");
+            tracing::debug!(%lane, %error, "failed to pull from a lane");
             let mut state = self.state();
             if !matches!(error, QueueError::Unreachable(_)) {
                 // It may have been made anew.
@@ -261,18 +261,18 @@ impl Lanes {
         let why = match self.unpacked(lane, &lease, patience).await {
             Ok(assignment) => return Some(self.held.hold(lease, assignment, Arc::clone(keys))),
             Err(Unpacking::Unknown) => {
-                tracing::warn!(run = %lease.body().run, "a unit of a run that nothing is known of: given back");
+                tracing::warn!(run = %lease.body().run, "returned a unit of an unknown run to the queue");
                 lease.release();
                 return None;
             }
             // Its coordinator takes the others out; it puts back what it still needs when it begins again.
-            Err(Unpacking::Over) => "its run has ended".to_owned(),
-            Err(Unpacking::Misplaced) => "it is queued in a lane it does not belong to".to_owned(),
+            Err(Unpacking::Over) => "the run has ended".to_owned(),
+            Err(Unpacking::Misplaced) => "it is queued in the wrong lane".to_owned(),
             Err(Unpacking::Bad(error)) => error.to_string(),
         };
-        tracing::warn!(unit = lease.id(), run = %lease.body().run, "a unit is not worked on: {why}");
+        tracing::warn!(unit = lease.id(), run = %lease.body().run, "discarding a unit: {why}");
         if let Err(error) = lease.bury().await {
-            tracing::debug!(%error, "it could not be taken out");
+            tracing::debug!(%error, "failed to discard a unit");
         }
         None
     }
@@ -314,7 +314,7 @@ impl Lanes {
                 () = tokio::time::sleep(self.settings.lease / 3) => {
                     for lease in &leases {
                         if let Err(error) = lease.extend().await {
-                            tracing::debug!(%error, "a lease was not extended");
+                            tracing::debug!(%error, "failed to extend a lease");
                         }
                     }
                 }
@@ -333,7 +333,7 @@ impl Lanes {
     async fn load(&self, needs: &Needs, switch: &Switch) -> Result<(), crate::model::LoadModelError> {
         let turns = self.state().turns.take_if(|turns| switch.unload.contains(&turns.key));
         for identity in turns.iter().flat_map(|turns| &turns.models) {
-            tracing::info!(model = identity.name, "takes turns no longer");
+            tracing::info!(model = identity.name, "model no longer swapped with others");
             self.models.unload(identity).await;
         }
         for loaded in self.models.list().await {
@@ -371,7 +371,7 @@ impl Lanes {
         arranged.map_err(|error| failed(error.to_string()))?;
         // The first of them stays, which is the planner where there is one.
         for model in needs.models.iter().rev() {
-            tracing::info!(model = model.identity.name, "takes turns");
+            tracing::info!(model = model.identity.name, "model swapped with others");
             self.models.check(&model.identity, model.role, &model.configuration).await?;
         }
         Ok(())
@@ -464,7 +464,7 @@ impl Lanes {
             // Its coordinator makes it with the first unit.
             Ok(None) => None,
             Err(error) => {
-                tracing::debug!(%lane, %error, "a lane cannot be opened");
+                tracing::debug!(%lane, %error, "failed to open a lane");
                 None
             }
         }
@@ -484,7 +484,7 @@ fn extra_tools(lane: &super::catalogue::KnownLane) -> BTreeSet<String> {
 #[async_trait]
 impl Queue<Assignment> for Lanes {
     async fn publish(&self, _id: &str, _body: Assignment) -> Result<(), QueueError> {
-        Err(QueueError::Refused("this is the claiming end of the lanes".to_owned()))
+        Err(QueueError::Refused("cannot publish: this end of the lanes only claims units".to_owned()))
     }
 
     async fn claim(&self, max: usize) -> Result<Vec<Lease<Assignment>>, QueueError> {

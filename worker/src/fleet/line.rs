@@ -1,8 +1,8 @@
-//! The line that a run's results wait in. One message is on its way at a time; what ends meanwhile leaves together with
-//! the next one, so that short items do not cost a message each, and long ones wait for nothing.
+//! Batches the results of a run. One message is sent at a time; results that finish meanwhile are sent together in the
+//! next message, so that short items do not cost a message each, and long items do not wait.
 //!
-//! Nobody is appointed to send: of those that wait, the first whose turn it is sends for all. One that is broken off
-//! leaves the others to send for themselves.
+//! There is no dedicated sender: the first waiting task whose turn it is sends for all. If it is cancelled, the others
+//! send for themselves.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

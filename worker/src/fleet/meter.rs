@@ -1,4 +1,4 @@
-//! What a worker got done, and how fast it is of late.
+//! The throughput of a worker: totals, and the current rate.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ impl Meter {
     }
 }
 
-/// Rates of late, from readings of a meter.
+/// Current rates, from readings of a meter.
 #[derive(Debug, Default)]
 pub struct Rates {
     readings: VecDeque<(Instant, u64, u64)>,

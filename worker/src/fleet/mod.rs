@@ -1,4 +1,4 @@
-//! A worker among many: takes the units of all runs on a shared server, for as long as it is wanted.
+//! A worker of a fleet: executes the units of all runs on a shared server until it is stopped.
 
 pub mod catalogue;
 pub mod eligibility;

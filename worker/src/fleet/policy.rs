@@ -1,9 +1,10 @@
-//! Which lanes a worker asks for work, and when it changes the models it holds. Pure: what is known goes in, a
+//! Decides which lanes a worker pulls from, and when it changes the models it has loaded. Pure: state goes in, a
 //! decision comes out.
 //!
-//! Lanes whose models are loaded are asked first, by priority. Loading costs time, and pays only if there is nothing
-//! to do without it: a lane that is not loaded gets its models once every loaded lane has been dry for as long as
-//! the loading takes. Two lanes that trickle in turn so cost one switch per patience and not one per unit.
+//! Lanes whose models are loaded are pulled first, by priority. Loading takes time, and pays off only if there is no
+//! work without it: the models of another lane are loaded once every loaded lane has been empty for as long as the
+//! loading takes. Two lanes that receive units slowly in turn therefore cost one switch per waiting period instead of
+//! one per unit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub struct Lane {
     pub id: LaneId,
     /// The models it needs, and their bytes.
     pub models: BTreeMap<ModelKey, u64>,
-    /// The tools it needs beside those that every worker has.
+    /// The tools it needs in addition to those that every worker has.
     pub tools: BTreeSet<String>,
     /// This worker cannot serve it: a model is not here, or is another.
     pub refused: bool,
@@ -60,7 +61,7 @@ pub struct Holding {
     pub loaded: BTreeMap<ModelKey, u64>,
     /// Models that episodes at hand need.
     pub in_use: BTreeSet<ModelKey>,
-    /// Tools beside those that every worker has.
+    /// Tools in addition to those that every worker has.
     pub tools: BTreeSet<String>,
     /// When models were last changed.
     pub last_switch: Option<Moment>,

@@ -1,5 +1,5 @@
-//! How others see this worker: a notice that is written again and again, and vanishes when it is not; in between, a
-//! word about every claim.
+//! The presence of this worker on the server: a notice that is written periodically and expires when it is not, and a
+//! message about every claim in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +105,9 @@ impl Presence {
             self.board.delete(&self.notice.name).await
         };
         if !matches!(timeout(PATIENCE, leaving).await, Ok(Ok(()))) {
-            tracing::debug!("the worker's notice could not be taken away; it vanishes by itself");
+            tracing::debug!(
+                "failed to remove the notice of this worker; the server removes it when it expires"
+            );
         }
     }
 
@@ -117,7 +119,7 @@ impl Presence {
             match self.write(rates).await {
                 Ok(()) => silent = false,
                 Err(message) if !silent => {
-                    tracing::warn!("this worker cannot tell that it is there: {message}");
+                    tracing::warn!("failed to publish the notice of this worker: {message}");
                     silent = true;
                 }
                 Err(_) => {}
@@ -150,7 +152,7 @@ impl Presence {
         let bytes = serde_json::to_vec(notice).map_err(|error| error.to_string())?;
         match timeout(PATIENCE, self.board.put(&notice.name, &bytes)).await {
             Ok(written) => written.map_err(|error| error.to_string()),
-            Err(_) => Err("the server does not answer".to_owned()),
+            Err(_) => Err("timed out waiting for the server".to_owned()),
         }
     }
 }
@@ -170,7 +172,7 @@ async fn tell_claims(board: &dyn NoticeBoard, name: &str, held: &Held, changes: 
             Err(error) => Err(error.to_string()),
         };
         if let Err(error) = told {
-            tracing::debug!(error, "a claim was not told");
+            tracing::debug!(error, "failed to publish a claim");
         }
         sleep(CLOSE).await;
     }

@@ -1,4 +1,4 @@
-//! What a fleet's worker needs of a server, as small traits, so that its parts can be tried without one.
+//! The interface of a fleet worker to a server, as small traits, so that its parts can be tested without one.
 
 use std::sync::Arc;
 

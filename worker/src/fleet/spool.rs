@@ -1,13 +1,13 @@
-//! The way of results to the server. A result that cannot be sent is kept in a file beside being tried again, so that
-//! neither an absent server nor the end of this process loses it.
+//! Sends results to the server. A result that cannot be sent is written to a file while sending is retried, so that
+//! neither an unreachable server nor the end of this process loses it.
 //!
-//! Publishing answers only once the server has the result, however long that takes: the unit's place and lease stay
-//! taken until then, and its work is acknowledged after that, never before. A server that is away gives no other work,
-//! so nothing is missed; one whose results are full is to be given none. Were the work acknowledged when the result
-//! is merely in a file, a disk that is lost would take a result with it that nobody would ever do again; as it is, the
-//! file only spares that the unit is done twice when this process ends before the server is back.
+//! Publishing returns only once the server has the result, however long that takes: the unit keeps its slot and its
+//! lease until then, and its work is acknowledged after that, never before. An unreachable server hands out no other
+//! work, so the worker misses nothing; a server whose results stream is full should not hand out more. If the work were
+//! acknowledged when the result is only in a file, the loss of a disk would lose a result that is never computed again.
+//! The file only avoids that the unit is executed twice when this process ends before the server is back.
 //!
-//! Results that end while an earlier message is on its way leave together, as one message: see `line`.
+//! Results that finish while an earlier message is being sent are sent together, as one message: see `line`.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -99,7 +99,7 @@ impl Spool {
     pub async fn leftovers(&self) -> Vec<PathBuf> {
         let Some(folder) = self.folder.clone() else { return Vec::new() };
         blocking(move || files::list(&folder)).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the spool folder cannot be listed");
+            tracing::warn!(%error, "failed to list the spool folder");
             Vec::new()
         })
     }
@@ -114,7 +114,7 @@ impl Spool {
         for path in left {
             let reading = path.clone();
             let Some(message) = blocking(move || files::read(&reading)).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, file = %path.display(), "a spooled result cannot be read");
+                tracing::warn!(%error, file = %path.display(), "failed to read a spooled result");
                 None
             }) else {
                 continue;
@@ -128,13 +128,16 @@ impl Spool {
                             self.discard(Some(&path)).await;
                         }
                         Err(error) => {
-                            tracing::debug!(%error, "a spooled result waits");
+                            tracing::debug!(%error, "failed to send a spooled result; retrying later");
                             still.push(path);
                         }
                     }
                 }
                 Some(RunState::Cancelled | RunState::Ended) => {
-                    tracing::info!(run = %message.run, unit = %message.unit, "a spooled result's run has ended: dropped");
+                    tracing::info!(
+                        run = %message.run, unit = %message.unit,
+                        "dropped a spooled result: its run has ended"
+                    );
                     self.discard(Some(&path)).await;
                 }
                 None => still.push(path),
@@ -149,7 +152,7 @@ impl Spool {
         let mut error = match timeout(PROMPT, self.send_with_others(&message)).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error,
-            Err(_) => QueueError::Unreachable("no answer yet".to_owned()),
+            Err(_) => QueueError::Unreachable("no acknowledgement from the server yet".to_owned()),
         };
         let _waiting = Waiting::new(&self.waiting);
         let mut file = self.store(id, &message).await;
@@ -159,8 +162,14 @@ impl Spool {
                 QueueError::Closed => return Err(QueueError::Closed),
                 // It will never fit. That it does not is what is known of the unit then.
                 QueueError::TooLarge { bytes, limit, .. } => {
-                    tracing::warn!(unit = %message.unit, bytes, limit, "a result is too large to be sent");
-                    let why = format!("the episode's record has {bytes} bytes, and the queue takes {limit}");
+                    tracing::warn!(
+                        unit = %message.unit, bytes, limit,
+                        "a result is too large to send; recording a fault for the unit"
+                    );
+                    let why = format!(
+                        "the record of the episode has {bytes} bytes, more than the queue's limit of {limit} \
+                         bytes"
+                    );
                     let fault = Fault { kind: FaultKind::Worker, message: why };
                     let outcome =
                         Outcome { ending: Ending::Faulted(fault), evidence: None, steps: Vec::new() };
@@ -171,7 +180,7 @@ impl Spool {
                     self.discard(file.take().as_deref()).await;
                 }
                 error => {
-                    tracing::debug!(unit = %message.unit, %error, "a result waits");
+                    tracing::debug!(unit = %message.unit, %error, "failed to send a result; retrying");
                     self.set_refused(Some(error.to_string()));
                 }
             }
@@ -213,7 +222,7 @@ impl Spool {
         match blocking(move || files::write(&folder, &id, &message)).await {
             Ok(path) => Some(path),
             Err(error) => {
-                tracing::warn!(%error, "a result cannot be kept in the spool folder; it is kept in memory");
+                tracing::warn!(%error, "failed to write a result to the spool folder; keeping it in memory");
                 None
             }
         }
@@ -223,7 +232,10 @@ impl Spool {
         let Some(path) = path.map(Path::to_owned) else { return };
         let shown = path.clone();
         if let Err(error) = blocking(move || files::remove(&path)).await {
-            tracing::warn!(%error, file = %shown.display(), "a spooled result was sent and cannot be removed");
+            tracing::warn!(
+                %error, file = %shown.display(),
+                "failed to remove a spooled result that was sent"
+            );
         }
     }
 
@@ -241,7 +253,7 @@ impl Queue<Finished> for Spool {
     async fn publish(&self, id: &str, body: Finished) -> Result<(), QueueError> {
         let (read, written) = body.outcome.tokens();
         let Some(message) = ResultMessage::pack(body) else {
-            return Err(QueueError::Refused("the result belongs to no run".to_owned()));
+            return Err(QueueError::Refused("the result has no run".to_owned()));
         };
         self.deliver(id, message).await?;
         self.meter.count(read + written);
@@ -249,7 +261,7 @@ impl Queue<Finished> for Spool {
     }
 
     async fn claim(&self, _max: usize) -> Result<Vec<Lease<Finished>>, QueueError> {
-        Err(QueueError::Refused("this is the publishing end of the results".to_owned()))
+        Err(QueueError::Refused("cannot claim: this end of the results only publishes".to_owned()))
     }
 
     fn close(&self) {

@@ -1,5 +1,5 @@
-//! The files of a spool folder: one per result, there in full or not at all. The first line is the SHA-256 of the second,
-//! which is the result as JSON. Files of earlier versions have no such line.
+//! The files of a spool folder: one per result, written completely or not at all. The first line is the SHA-256 of the
+//! second, which is the result as JSON. Files of earlier versions do not have the first line.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -42,7 +42,7 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Reads a result; `None` if it is none: it is set aside then, or it was sent by another process meanwhile.
+/// Reads a result; `None` if it is corrupt (the file is renamed), or was sent by another process meanwhile.
 pub(super) fn read(path: &Path) -> io::Result<Option<ResultMessage>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,
@@ -55,7 +55,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<ResultMessage>> {
             let aside = path.with_extension(DAMAGED);
             tracing::warn!(
                 file = %path.display(),
-                "a spooled result is damaged ({error}): set aside as {}; its unit is done again",
+                "corrupt spooled result ({error}); renamed it to {}; its unit is executed again",
                 aside.display()
             );
             fs::rename(path, aside)?;
@@ -69,7 +69,7 @@ fn parse(bytes: &[u8]) -> Result<ResultMessage, String> {
         Some(end) if bytes.first() != Some(&b'{') => {
             let (claimed, text) = (&bytes[..end], &bytes[end + 1..]);
             if claimed != ContentHash::of_bytes(text).as_str().as_bytes() {
-                return Err("its content does not match its checksum".to_owned());
+                return Err("checksum mismatch".to_owned());
             }
             text
         }

@@ -1,5 +1,5 @@
-//! Which wait a worker of a queue is in. The decision is pure: how things stand is handed in; `Watch` reads how they
-//! stand.
+//! Determines what a worker of a queue is waiting for. The decision is a pure function of the current state; `Watch`
+//! reads that state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl Situation {
         match () {
             () if !connected => Wait::Connection,
             () if spooled > 0 => {
-                let why = refused.unwrap_or_else(|| "no answer".to_owned());
+                let why = refused.unwrap_or_else(|| "no acknowledgement from the server".to_owned());
                 Wait::Results { count: spooled, why }
             }
             () if !held.is_empty() => Wait::Replies { units: held, sources },

@@ -1,4 +1,4 @@
-//! The whole of it: a worker that registers, follows runs and serves until it is told to stop.
+//! The main loop of a worker: registers, follows runs and serves units until it is stopped.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -35,39 +35,39 @@ const RETRY: Duration = Duration::from_secs(2);
 /// How long serving waits for what earlier workers left to be sent.
 const LEFTOVERS: Duration = Duration::from_secs(10);
 
-/// How a worker takes part.
+/// Settings of a worker of a fleet.
 #[derive(Debug, Clone)]
 pub struct FleetSettings {
-    /// Its name, unlike any other's: letters, digits, `-` and `_`. See [`worker_name`].
+    /// Its unique name: letters, digits, `-` and `_`. See [`worker_name`].
     pub name: String,
-    /// The program's version, for people.
+    /// The program's version, shown in status reports.
     pub version: String,
     /// Where it computes: `cpu`, `cuda:0`.
     pub device: String,
-    /// Episodes driven side by side.
+    /// Episodes executed concurrently.
     pub places: usize,
-    /// Bytes that may be filled with models; `None` for no limit. Counted as in memory: weights in their type, and keys and
-    /// values of one sequence of full length.
+    /// Memory limit for models in bytes; `None` for no limit. Counts weights in their dtype, and keys and values of one
+    /// sequence of full length.
     pub memory: Option<u64>,
-    /// Whether models that do not fit into it together take turns.
+    /// Whether models that do not fit together are swapped.
     pub swap: Swap,
-    /// Tools beside those that every worker has.
+    /// Tools in addition to those that every worker has.
     pub tools: BTreeSet<String>,
     /// When models are changed.
     pub policy: PolicySettings,
     /// How long an episode may go without a reply.
     pub stall: Duration,
-    /// A unit that was delivered more often is not worked on.
+    /// A unit that was delivered more often is not executed.
     pub max_deliveries: u32,
-    /// For how long a draining worker lets episodes go on.
+    /// How long a draining worker waits for episodes in progress.
     pub grace: Duration,
-    /// How often it tells that it is there.
+    /// Interval of its notices.
     pub heartbeat: Duration,
-    /// Where results are kept that cannot be sent; in memory only where `None`. Workers may share it.
+    /// Folder for results that cannot be sent; `None` keeps them in memory only. Workers may share it.
     pub spool: Option<PathBuf>,
-    /// Ends after so long without work.
+    /// Time without work after which the worker ends.
     pub idle_exit: Option<Duration>,
-    /// How long there may be no progress before it is said what is waited for; never if zero.
+    /// Time without progress after which a warning names the cause; zero disables it.
     pub stall_warning: Duration,
 }
 
@@ -93,31 +93,31 @@ impl Default for FleetSettings {
     }
 }
 
-/// What a worker did.
+/// Summary of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetSummary {
     /// The worker.
     pub name: String,
-    /// Units whose results the server has.
+    /// Units whose results the server has stored.
     pub finished: u64,
-    /// It ended because there was nothing to do.
+    /// Whether it ended because it was idle.
     pub idle: bool,
 }
 
-/// Why a worker did not go on.
+/// Errors that end a worker.
 #[derive(Debug, Error)]
 pub enum FleetError {
-    /// The server refuses for good.
+    /// A permanent error of the server.
     #[error(transparent)]
     Nats(#[from] NatsError),
     /// The name cannot be used on a server.
-    #[error("`{0}` cannot be a worker's name: letters, digits, `-` and `_` can stand in it")]
+    #[error("invalid worker name `{0}`: expected letters, digits, `-` and `_`")]
     Name(String),
     /// Serving failed.
     #[error(transparent)]
     Serve(#[from] ServeError),
     /// The spool folder cannot be used.
-    #[error("the spool folder {} cannot be used: {source}", path.display())]
+    #[error("failed to open the spool folder {}: {source}", path.display())]
     Spool {
         /// The folder.
         path: PathBuf,
@@ -137,11 +137,12 @@ fn host() -> String {
     gethostname::gethostname().to_string_lossy().into_owned()
 }
 
-/// Serves all runs on a server until `drain` is cancelled and what is at hand has ended or used up its grace, or
-/// until `stop` is cancelled: what is at hand is given back then. Absences of the server are waited out.
+/// Serves all runs on a server until `drain` is cancelled and the episodes in progress have ended or the grace period
+/// is over, or until `stop` is cancelled, which returns unfinished units to the queue. While the server cannot be
+/// reached, the worker waits.
 ///
 /// # Errors
-/// If the server refuses for good, or the spool folder cannot be used.
+/// On a permanent error of the server, or if the spool folder cannot be used.
 pub async fn serve_fleet(
     server: Server,
     settings: FleetSettings,
@@ -228,7 +229,7 @@ pub async fn serve_fleet(
     // What earlier workers did is not to be done again by this one.
     let left = spool.leftovers().await;
     if !left.is_empty() {
-        tracing::info!(results = left.len(), "earlier workers left results");
+        tracing::info!(results = left.len(), "found results left by earlier workers");
         let (sender, sent) = tokio::sync::oneshot::channel();
         let (spool, catalogue) = (Arc::clone(&spool), Arc::clone(&catalogue));
         background.spawn(send_leftovers(spool, catalogue, left, sender, ended.clone()));
@@ -306,7 +307,7 @@ async fn prepare(server: &Server, stall_warning: Duration) -> Result<Prepared, N
             Ok(prepared) => return Ok(prepared),
             Err(error @ (NatsError::Missing(_) | NatsError::Unreachable(_))) => {
                 if !said {
-                    tracing::warn!("{error}; waiting");
+                    tracing::warn!("{error}; retrying");
                     said = true;
                 } else {
                     remind(&mut reminder, began.elapsed(), || Wait::SetUp { why: error.to_string() });
@@ -375,7 +376,7 @@ async fn watch_idleness(
             if held.count() > 0 {
                 let _ = changes.changed().await;
             } else if timeout(limit, changes.changed()).await.is_err() && !eligibility.is_looking() {
-                tracing::info!("nothing to do for {} s", limit.as_secs());
+                tracing::info!("idle for {} s; stopping", limit.as_secs());
                 idle.cancel();
                 return;
             }

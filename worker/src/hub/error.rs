@@ -1,14 +1,14 @@
-//! Why a model of the hub is not to be had, and what to do about it. Messages hold no token.
+//! Errors of models of the hub, with hints. Messages never contain a token.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a model of the hub is not to be had.
+/// Errors of a model of the hub.
 #[derive(Debug, Error)]
 pub enum HubError {
-    /// A variable of the environment is wrong.
+    /// An environment variable is invalid.
     #[error("{message}")]
     Settings {
         /// Which, and what it must be.
@@ -16,8 +16,8 @@ pub enum HubError {
     },
     /// The hub cannot be reached.
     #[error(
-        "no folder `{id}` is here, and the hub cannot be reached ({host}: {message}); check the folder's name or the \
-         network, or name a mirror in HF_ENDPOINT"
+        "folder `{id}` not found, and the hub cannot be reached ({host}: {message}); hint: check the folder \
+         name and the network, or set HF_ENDPOINT to a mirror"
     )]
     Unreachable {
         /// The model.
@@ -28,17 +28,21 @@ pub enum HubError {
         message: String,
     },
     /// Only the cache may be used, and the model is not in it.
-    #[error("no folder `{id}` is here nor a model of that name in {}, and HF_HUB_OFFLINE is set; unset it to download", cache.display())]
+    #[error(
+        "neither a folder `{id}` nor a model of that name in {} found, and HF_HUB_OFFLINE is set; hint: \
+         unset HF_HUB_OFFLINE to download the model",
+        cache.display()
+    )]
     Offline {
         /// The model.
         id: String,
         /// Where it was looked for.
         cache: PathBuf,
     },
-    /// There is no such model, or not for everybody.
+    /// The model does not exist, or is private.
     #[error(
-        "neither a folder `{id}` is here nor a model of that name on {host}; check the spelling, or set HF_TOKEN if the \
-         model is private"
+        "neither a folder `{id}` nor a model of that name on {host} found; hint: check the spelling, or set \
+         HF_TOKEN if the model is private"
     )]
     NoSuchModel {
         /// The model.
@@ -47,7 +51,7 @@ pub enum HubError {
         host: String,
     },
     /// The model has no such revision, or the revision no such file.
-    #[error("{id} on {host} has no {what}")]
+    #[error("`{what}` not found in {id} on {host}")]
     Missing {
         /// The model.
         id: String,
@@ -56,10 +60,10 @@ pub enum HubError {
         /// The revision or file.
         what: String,
     },
-    /// The model is given to those only who agreed to something.
+    /// The model is gated: access must be requested.
     #[error(
-        "{id} is not given to everybody ({status}); ask for it at {address} and set HF_TOKEN to a token of the account \
-         that may have it"
+        "{id} is a gated model ({status}); hint: request access at {address} and set HF_TOKEN to a token of \
+         an account with access"
     )]
     Gated {
         /// The model.
@@ -69,8 +73,8 @@ pub enum HubError {
         /// Its page.
         address: String,
     },
-    /// The hub does not take the token.
-    #[error("{host} refuses the token for {id} ({status}); set HF_TOKEN to one that is valid")]
+    /// The hub rejected the token.
+    #[error("{host} rejected the token for {id} ({status}); hint: set HF_TOKEN to a valid token")]
     Refused {
         /// The model.
         id: String,
@@ -79,18 +83,18 @@ pub enum HubError {
         /// What the hub answered.
         status: String,
     },
-    /// The hub answers something else than it should.
-    #[error("{host}: {message}; try again later, or name a mirror in HF_ENDPOINT")]
+    /// The hub sent an unexpected response.
+    #[error("{host}: {message}; hint: try again later, or set HF_ENDPOINT to a mirror")]
     Answer {
         /// The hub.
         host: String,
         /// What it answered.
         message: String,
     },
-    /// A file is not what the hub says it is.
+    /// A file does not match the hash that the hub announced.
     #[error(
-        "{file} of {id} was downloaded twice and is not what the hub announces (sha256 {found}, announced {expected}); it \
-         was not kept"
+        "checksum mismatch: {file} of {id} was downloaded twice with sha256 {found}, expected {expected}; \
+         the file was not kept"
     )]
     Damaged {
         /// The model.
@@ -102,10 +106,10 @@ pub enum HubError {
         /// What the hub announces.
         expected: String,
     },
-    /// There is no space left.
+    /// No disk space is left.
     #[error(
-        "no space is left for {} ({bytes} bytes); free some, or set HF_HOME to a folder on another disk. What is there is \
-         kept and goes on from there",
+        "no space left for {} ({bytes} bytes); hint: free disk space, or set HF_HOME to a folder on another \
+         disk; the download resumes where it stopped",
         path.display()
     )]
     DiskFull {
@@ -122,17 +126,19 @@ pub enum HubError {
         /// What the system said.
         source: io::Error,
     },
-    /// There are no weights that the engine reads.
+    /// The model has no weights that the engine supports.
     #[error(
-        "{id} has no weights as safetensors, pytorch_model*.bin or GGUF, nor a LoRA adapter: it is none that the engine \
-         computes"
+        "unsupported model {id}: no weights as safetensors, pytorch_model*.bin or GGUF, and no LoRA adapter"
     )]
     NoWeights {
         /// The model.
         id: String,
     },
-    /// It is not clear which file is meant.
-    #[error("{id} has several GGUF files ({}); name one: candle:{id}/{}", files.join(", "), files.first().map_or("", String::as_str))]
+    /// The name is ambiguous: several GGUF files.
+    #[error(
+        "{id} has several GGUF files ({}); hint: name one: candle:{id}/{}",
+        files.join(", "), files.first().map_or("", String::as_str)
+    )]
     SeveralModels {
         /// The model.
         id: String,

@@ -1,4 +1,4 @@
-//! What a model of the hub holds, and which of it the engine needs.
+//! The files of a model on the hub, and which of them the engine needs.
 
 use serde::Deserialize;
 
@@ -33,8 +33,12 @@ impl Listing {
     /// Reads the hub's answer; why it is none, for people.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
         let listing: Self =
-            serde_json::from_slice(body).map_err(|error| format!("its answer cannot be read: {error}"))?;
-        if is_commit(&listing.sha) { Ok(listing) } else { Err("it names no commit".to_owned()) }
+            serde_json::from_slice(body).map_err(|error| format!("invalid model description: {error}"))?;
+        if is_commit(&listing.sha) {
+            Ok(listing)
+        } else {
+            Err("model description without a commit".to_owned())
+        }
     }
 
     /// The commit.

@@ -42,22 +42,22 @@ impl HubModel {
     }
 }
 
-/// The hub, as the environment says unless settings are given.
+/// The hub, with settings from the environment unless others are given.
 #[derive(Debug, Default)]
 pub struct Hub {
     settings: Option<HubSettings>,
     site: OnceLock<Site>,
-    /// One download at a time: they share the line.
+    /// One download at a time: they share the network connection.
     turn: Mutex<()>,
 }
 
 impl Hub {
-    /// A hub with settings of its own; by the environment where there are none.
+    /// A hub with the given settings, or those of the environment.
     pub fn new(settings: Option<HubSettings>) -> Self {
         Self { settings, ..Self::default() }
     }
 
-    /// Has a model here: downloads what is not in the cache. Blocks, from any thread.
+    /// Provides a model on this host: downloads what is not in the cache. Blocks; may be called from any thread.
     ///
     /// A commit that is here needs no network. A branch is asked for anew, and taken as it was last where the hub cannot
     /// be reached.
@@ -71,13 +71,15 @@ impl Hub {
             let fetching = scope.spawn(|| {
                 let runtime =
                     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-                        HubError::Settings { message: format!("no thread for the hub: {error}") }
+                        HubError::Settings {
+                            message: format!("failed to start a runtime for the hub: {error}"),
+                        }
                     })?;
                 runtime.block_on(fetch(site, name))
             });
             fetching.join()
         });
-        ran.unwrap_or_else(|_| Err(HubError::Settings { message: "the download was cut short".to_owned() }))
+        ran.unwrap_or_else(|_| Err(HubError::Settings { message: "the download thread panicked".to_owned() }))
     }
 
     fn site(&self) -> Result<&Site, HubError> {
@@ -117,7 +119,7 @@ async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
         Ok(body) => body,
         Err(error @ HubError::Unreachable { .. }) => {
             let Some(model) = kept() else { return Err(error) };
-            tracing::warn!("{error}; taking {} as the cache has it", model.name);
+            tracing::warn!("{error}; using the cached copy of {}", model.name);
             return Ok(model);
         }
         Err(error) => return Err(error),

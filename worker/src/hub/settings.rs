@@ -1,4 +1,4 @@
-//! Where the hub is, who asks, and where files are kept: by the variables that Hugging Face's own tools read
+//! Address, token and cache folder of the hub, from the variables that Hugging Face's own tools read
 //! (<https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables>).
 
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ const USUAL: &str = "https://huggingface.co";
 pub struct HubSettings {
     /// The hub or a mirror of it.
     pub endpoint: Url,
-    /// For models that not everybody may have. Sent to the endpoint and to nobody else.
+    /// The token for gated and private models. Sent to the endpoint only.
     pub token: Option<Secret>,
     /// Folder of the cache that all of Hugging Face's tools share.
     pub cache: PathBuf,
@@ -49,7 +49,7 @@ impl HubSettings {
     /// `HF_HUB_CACHE`, `HF_HOME/hub` or `~/.cache/huggingface/hub`; `HF_HUB_OFFLINE`.
     ///
     /// # Errors
-    /// If `HF_ENDPOINT` is no address, or it is not known where the cache is.
+    /// If `HF_ENDPOINT` is not a valid address, or no cache folder can be determined.
     pub fn from_environment() -> Result<Self, HubError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -65,7 +65,8 @@ impl HubSettings {
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some())
             .filter(|url| url.username().is_empty() && url.password().is_none() && url.query().is_none())
             .ok_or_else(|| {
-                let message = "HF_ENDPOINT is no address of the form https://host, without names and keys";
+                let message = "invalid value for HF_ENDPOINT: expected an address like https://host, without \
+                    user, password and query";
                 HubError::Settings { message: message.to_owned() }
             })?;
         let home = set("HF_HOME").map(PathBuf::from).or_else(|| {
@@ -75,7 +76,7 @@ impl HubSettings {
         });
         let cache = set("HF_HUB_CACHE").map(PathBuf::from);
         let cache = cache.or_else(|| home.as_ref().map(|home| home.join("hub"))).ok_or_else(|| {
-            let message = "it is not known where models are kept; set HF_HOME to a folder";
+            let message = "no folder for downloaded models; hint: set HF_HOME to a folder";
             HubError::Settings { message: message.to_owned() }
         })?;
         let file = set("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| home.map(|home| home.join("token")));

@@ -1,4 +1,4 @@
-//! The hub over HTTP: what its answers mean, and when another attempt may help.
+//! The HTTP interface of the hub: the meaning of its responses, and when a request is retried.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -75,7 +75,11 @@ impl Site {
             settings.token = None;
         }
         if let Some(token) = &settings.token {
-            let wrong = |_| HubError::Settings { message: "HF_TOKEN holds what no token holds".to_owned() };
+            let wrong = |_| HubError::Settings {
+                message: "invalid value for HF_TOKEN: it has characters that \
+                are not allowed in a header"
+                    .to_owned(),
+            };
             let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose())).map_err(wrong)?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
@@ -90,7 +94,9 @@ impl Site {
                 // The token does not leave TLS by a redirect within the host.
                 .https_only(settings.endpoint.scheme() == "https")
                 .build()
-                .map_err(|error| HubError::Settings { message: format!("no client for the hub: {error}") })
+                .map_err(|error| HubError::Settings {
+                    message: format!("failed to create a client for the hub: {error}"),
+                })
         };
         let (following, staying) = (client(Policy::limited(REDIRECTIONS))?, client(Policy::none())?);
         Ok(Self { settings, following, staying, reached: AtomicBool::new(false) })
@@ -116,7 +122,7 @@ impl Site {
             let mut body = Vec::new();
             while let Some(piece) = response.chunk().await.map_err(|error| self.broken(error, name))? {
                 if body.len() + piece.len() > LARGEST_DESCRIPTION {
-                    return Err(Attempt::last(self.answer("it describes the model without end")));
+                    return Err(Attempt::last(self.answer("model description too large")));
                 }
                 body.extend_from_slice(&piece);
             }
@@ -129,7 +135,7 @@ impl Site {
     pub(super) async fn head(&self, name: &HubName, file: &str) -> Result<Head, HubError> {
         let attempt = || async {
             let mut url = Url::parse(&self.file_url(name, file))
-                .map_err(|_| Attempt::last(self.answer("a file's name makes no address")))?;
+                .map_err(|_| Attempt::last(self.answer("invalid file name in the model description")))?;
             for _ in 0..REDIRECTIONS {
                 let response = self.send(self.staying.request(Method::HEAD, url.clone()), name, file).await?;
                 // A model that was renamed is elsewhere on the hub; large files are elsewhere, and known here.
@@ -142,7 +148,7 @@ impl Site {
                     None => return self.known(&response, name),
                 }
             }
-            Err(Attempt::last(self.answer("its answers lead round in a circle")))
+            Err(Attempt::last(self.answer("too many redirects")))
         };
         self.patiently(attempt).await
     }
@@ -163,14 +169,12 @@ impl Site {
     fn known(&self, response: &Response, name: &HubName) -> Result<Head, Attempt> {
         let text = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
         if text("x-repo-commit").is_some_and(|commit| commit != name.revision()) {
-            return Err(Attempt::last(self.answer("it answers with another commit")));
+            return Err(Attempt::last(self.answer("response for a different commit")));
         }
         let etag = text("x-linked-etag").or_else(|| text("etag")).unwrap_or_default();
         let etag = etag.trim_start_matches("W/").trim_matches('"');
         if !matches!(etag.len(), 40 | 64) || !super::name::is_hex(etag) {
-            return Err(Attempt::last(
-                self.answer("it does not say what a file's content is (no hash as its etag)"),
-            ));
+            return Err(Attempt::last(self.answer("response without a hash of the file (ETag)")));
         }
         // The length of an answer that points elsewhere is its own.
         let length = || text("content-length").filter(|_| response.status().is_success());
@@ -202,8 +206,8 @@ impl Site {
             })
             .notify(|Attempt { error, unconnected, .. }, pause| match unconnected {
                 // The last attempt's error is enough.
-                true => tracing::debug!(%error, ?pause, "connecting to the hub again"),
-                false => tracing::info!(%error, ?pause, "asking the hub again"),
+                true => tracing::debug!(%error, ?pause, "retrying the connection to the hub"),
+                false => tracing::info!(%error, ?pause, "retrying a request to the hub"),
             })
             .await;
         ended.map_err(|attempt| attempt.error)
@@ -249,8 +253,8 @@ impl Site {
                 let after = header(RETRY_AFTER.as_str()).and_then(retry_after);
                 let too_long = after.is_some_and(|after| after > self.settings.longest_pause);
                 let asks =
-                    after.filter(|_| too_long).map(|after| format!(" and asks for {} s", after.as_secs()));
-                let message = format!("it answered {status}{}", asks.unwrap_or_default());
+                    after.filter(|_| too_long).map(|after| format!(" (Retry-After: {} s)", after.as_secs()));
+                let message = format!("status {status}{}", asks.unwrap_or_default());
                 Attempt { after, again: later && !too_long, ..Attempt::last(self.answer(&message)) }
             }
         }

@@ -1,4 +1,4 @@
-//! One content, downloaded by one process of the host: resumed where it broke off, verified before it takes its place.
+//! Downloads one file, by one process of the host: resumed where it stopped, and verified before it enters the cache.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -49,7 +49,7 @@ fn locked(path: &Path, file: &str) -> io::Result<File> {
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            tracing::info!(file, "another process downloads this file; waiting for it");
+            tracing::info!(file, "waiting for another process that downloads this file");
             lock.lock()?;
         }
         Err(TryLockError::Error(error)) => return Err(error),
@@ -127,14 +127,14 @@ async fn go_on(site: &Site, name: &HubName, file: &str, head: &Head, partial: &P
     while let Some(piece) = response.chunk().await.map_err(|error| site.broken(error, name))? {
         written += piece.len() as u64;
         if head.bytes.is_some_and(|bytes| written > bytes) {
-            return Err(Attempt::last(site.answer("a file is longer than it announces")));
+            return Err(Attempt::last(site.answer("a file is longer than its announced size")));
         }
         out.write_all(&piece).map_err(unwritable)?;
         progress.at(written);
     }
     out.sync_all().map_err(unwritable)?;
     if head.bytes.is_some_and(|bytes| written < bytes) {
-        return Err(Attempt::again(site.answer("the connection ended before the file did")));
+        return Err(Attempt::again(site.answer("connection closed before the end of the file")));
     }
     Ok(())
 }

@@ -37,8 +37,8 @@ pub enum Arrangement {
 pub enum DoesNotFit {
     /// One does not fit even alone.
     #[error(
-        "model {} needs {} of weights and at least {} of keys and values, {} in all, and the memory is limited to {}: \
-         raise --memory, or take a smaller or quantised model, or a smaller --dtype",
+        "model {} needs {} for weights and at least {} for the KV cache, {} in total, but the memory limit \
+         is {}; hint: raise --memory, or use a smaller or quantised model, or a smaller --dtype",
         model.name, ByteSize(model.weight_bytes), ByteSize(model.cache_bytes), ByteSize(model.bytes()), ByteSize(*memory)
     )]
     Alone {
@@ -49,8 +49,8 @@ pub enum DoesNotFit {
     },
     /// Each fits, and swapping was ruled out.
     #[error(
-        "the models need {} together ({}), and the memory is limited to {}: each fits alone, so leave --swap never \
-         out, or raise --memory, or take smaller or quantised models",
+        "the models need {} together ({}), but the memory limit is {}; hint: omit `--swap never` (each model \
+         fits alone), raise --memory, or use smaller or quantised models",
         ByteSize(models.iter().map(Need::bytes).sum()), listed(models), ByteSize(*memory)
     )]
     Together {
@@ -126,7 +126,7 @@ mod tests {
         );
         for swap in [Swap::Auto, Swap::Always, Swap::Never] {
             let refused = arrange(&pair, Some(11), swap).unwrap_err().to_string();
-            assert!(refused.contains("model m10 needs 10 B of weights and at least 2 B"), "{refused}");
+            assert!(refused.contains("model m10 needs 10 B for weights and at least 2 B"), "{refused}");
         }
     }
 

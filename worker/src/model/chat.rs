@@ -114,7 +114,7 @@ impl ChatTemplate {
             add_generation_prompt => true,
         };
         let rendered = self.template.render(context, given);
-        rendered.map_err(|error| format!("the model's chat template refuses the conversation: {error}"))
+        rendered.map_err(|error| format!("the model's chat template rejected the conversation: {error}"))
     }
 }
 

@@ -67,8 +67,9 @@ impl EngineSettings {
         let Some(text) = computed_in else { return Ok(self) };
         let Some(dtype) = text.strip_suffix(FULL_ROTARY) else {
             return Err(format!(
-                "planned by an earlier version that could round rotary frequencies (recorded as `{text}`); this version \
-                 computes them in full precision and does not mix the two; start a new run with `lumos run --name <NAME>`"
+                "planned by an earlier version that could round rotary frequencies (recorded as `{text}`); \
+                 this version computes them in full precision, and the two are not mixed in a run; hint: \
+                 start a new run with `lumos run --name <NAME>`"
             ));
         };
         Ok(Self { dtype: dtype.parse()?, ..self })

@@ -1,4 +1,4 @@
-//! Why a model is not to be had.
+//! Errors of finding and loading a model.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,10 +10,10 @@ use super::located::LocateError;
 use super::name::NameError;
 use crate::access::AccessRefusal;
 
-/// Why a name could not be turned into an identity.
+/// Errors of identifying a model by its name.
 #[derive(Debug, Error)]
 pub enum IdentifyError {
-    /// The name is none.
+    /// The name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
     /// The operator of this worker does not allow it.
@@ -24,9 +24,10 @@ pub enum IdentifyError {
         /// What is not allowed.
         refusal: AccessRefusal,
     },
-    /// The model has nothing for this role.
+    /// The model does not support this role.
     #[error(
-        "{name} has no {role}; use it for planner and grounder (formulations iterative, onetime, integrated)"
+        "model {name} cannot be used as {role}; hint: use it as planner and grounder (formulations \
+         iterative, onetime, integrated)"
     )]
     NoSuchRole {
         /// The model's name.
@@ -35,7 +36,11 @@ pub enum IdentifyError {
         role: Role,
     },
     /// A file cannot be read.
-    #[error("model {name}: cannot read {}: {source}; check that it is there and that you may read it", path.display())]
+    #[error(
+        "model {name}: failed to read {}: {source}; hint: check that it exists and that its permissions \
+         allow reading",
+        path.display()
+    )]
     Unreadable {
         /// The model's name.
         name: String,
@@ -44,7 +49,7 @@ pub enum IdentifyError {
         /// What the system said.
         source: io::Error,
     },
-    /// What the model's server is asked by is none.
+    /// The settings of the model's server are invalid.
     #[error("model {name}: {message}")]
     Settings {
         /// The model's name.
@@ -52,7 +57,7 @@ pub enum IdentifyError {
         /// What is wrong.
         message: String,
     },
-    /// Its files are not here, nor to be had of the hub.
+    /// Its files were not found, neither locally nor on the hub.
     #[error("model {name}: {source}")]
     Located {
         /// The model's name.
@@ -60,8 +65,11 @@ pub enum IdentifyError {
         /// Why not, and what to do.
         source: Box<LocateError>,
     },
-    /// The folder is no model's.
-    #[error("model {name}: {} holds no weights; copy *.safetensors, pytorch_model*.bin or a *.gguf into it", path.display())]
+    /// The folder is not a model folder.
+    #[error(
+        "model {name}: no weights in {}; hint: copy *.safetensors, pytorch_model*.bin or a *.gguf into it",
+        path.display()
+    )]
     NoWeights {
         /// The model's name.
         name: String,

@@ -1,4 +1,4 @@
-//! What a model folder holds, as an identity: the files that are loaded, hashed.
+//! The identity of a model folder: the hashes of the files that are loaded.
 
 use std::fs::{self, File};
 use std::io;

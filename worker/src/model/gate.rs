@@ -1,5 +1,5 @@
-//! Models that take turns in one memory, each as a backend of its own. What is decided is in [`super::phases`]; here
-//! it happens: turns wait, models are loaded and unloaded.
+//! Models that share one memory and are loaded in turn, each as its own backend. [`super::phases`] decides; this module
+//! makes requests wait, and loads and unloads models.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -131,7 +131,9 @@ impl<K: Key> Gate<K> {
         };
         let _queued = Queued { ticket, gate: Arc::clone(self) };
         self.settle();
-        receiver.await.unwrap_or_else(|_| Err(ModelError::Failed("the model's turn was lost".to_owned())))
+        receiver.await.unwrap_or_else(|_| {
+            Err(ModelError::Failed("the request was dropped while it waited for the model".to_owned()))
+        })
     }
 
     /// Does what is to be done now.
@@ -175,7 +177,7 @@ impl<K: Key> Gate<K> {
         give_back(unload).await;
         let loaded = match loader {
             Some(loader) => loader.load().await,
-            None => Err("nobody knows how it is loaded".to_owned()),
+            None => Err("no loader is registered for the model".to_owned()),
         };
         let mut refused = Vec::new();
         {
@@ -210,7 +212,7 @@ async fn give_back(backend: Option<Arc<dyn ModelBackend>>) {
     if let Some(backend) = backend
         && tokio::task::spawn_blocking(move || drop(backend)).await.is_err()
     {
-        tracing::error!("a model could not be unloaded");
+        tracing::error!("failed to unload a model");
     }
 }
 

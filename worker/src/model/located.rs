@@ -37,8 +37,8 @@ pub enum LocateError {
     Model(#[from] LoadError),
     /// What an adapter was trained on is not here.
     #[error(
-        "{}: base_model_name_or_path is `{base}`, which is no folder here and no id of the hub; name the base before the \
-         adapter: candle:<base>+<adapter>",
+        "{}: base_model_name_or_path is `{base}`, which is neither a folder nor an id of the hub; hint: name \
+         the base before the adapter: candle:<base>+<adapter>",
         file.display()
     )]
     NoBase {

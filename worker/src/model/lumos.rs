@@ -53,14 +53,14 @@ impl LumosName {
             Role::Planner => "plan",
             Role::Grounder => "ground",
             Role::Answerer | Role::Qa | Role::Judge => {
-                return Err(format!("{self} is a planner and a grounder; it has no {role}"));
+                return Err(format!("{self} has a planner and a grounder, but no {role}"));
             }
         };
         let published = self.formulations();
         if !published.contains(&formulation) {
             let known: Vec<&str> = published.iter().map(|formulation| formulation.name()).collect();
             return Err(format!(
-                "{self} was published for {} and not for {}; run it with --formulation {}, or name a model",
+                "{self} was published for {}, not for {}; hint: pass --formulation {}, or another model",
                 known.join(" and "),
                 formulation.name(),
                 known.join(","),
@@ -70,7 +70,7 @@ impl LumosName {
         let pair = PUBLISHED[self.index].pair;
         format!("{OWNER}/lumos_{pair}_{module}_{}{size}", formulation.name())
             .parse()
-            .map_err(|()| format!("{self} makes no name of the hub"))
+            .map_err(|()| format!("{self} does not give a valid id of the hub"))
     }
 
     /// Every published pair.
@@ -95,7 +95,7 @@ impl FromStr for LumosName {
         let index = PUBLISHED.iter().position(|published| published.pair == pair);
         let index = index.ok_or_else(|| {
             let known: Vec<&str> = PUBLISHED.iter().map(|published| published.pair).collect();
-            format!("the published pairs are {}, with -13b for the larger ones", known.join(", "))
+            format!("unknown pair: expected one of {}, with -13b for the larger models", known.join(", "))
         })?;
         Ok(Self { index, large })
     }
@@ -130,7 +130,7 @@ mod tests {
             assert_eq!(id(text, role, formulation).as_deref(), Ok(published));
         }
         let why = id("maths-13b", Role::Planner, iterative).unwrap_err();
-        assert!(why.contains("published for onetime and not for iterative"), "{why}");
+        assert!(why.contains("published for onetime, not for iterative"), "{why}");
         assert!(id("web_agent", Role::Planner, onetime).is_err());
         assert!(id("maths", Role::Judge, iterative).unwrap_err().contains("no judge"));
         assert!("physics".parse::<LumosName>().unwrap_err().contains("complex_qa"));

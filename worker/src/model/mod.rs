@@ -1,4 +1,4 @@
-//! Model backends: who answers an episode's requests.
+//! Model backends: the implementations that complete the requests of an episode.
 
 mod arrangement;
 mod builtin;
@@ -52,10 +52,10 @@ pub trait ModelBackend: Send + Sync {
     async fn complete(&self, request: Request) -> Result<Completion, ModelError>;
 }
 
-/// Why a model gave no reply.
+/// Errors of a completion.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// The request can never be answered: its prompt is longer than the model's context.
+    /// The request can never succeed: its prompt is longer than the model's context.
     #[error("refused: {0}")]
     Refused(String),
     /// The backend failed; the same request may succeed another time.

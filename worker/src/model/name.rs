@@ -40,9 +40,9 @@ const HUB: [&str; 4] = ["hf", "huggingface", "hub", "transformers"];
 /// What addresses of the hub's pages begin with.
 const PAGES: [&str; 2] = ["https://huggingface.co/", "https://hf.co/"];
 
-/// A name that names no model.
+/// An invalid model name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("invalid model name `{name}`: {why}{}; known forms are {FORMS}", meant(suggestion.as_deref()))]
+#[error("invalid model name `{name}`: {why}{}; expected one of {FORMS}", meant(suggestion.as_deref()))]
 pub struct NameError {
     name: String,
     why: String,
@@ -117,16 +117,16 @@ impl FromStr for ModelName {
                 .map_err(|why: String| NameError { name: name.to_owned(), why, suggestion: None }),
             Some((backend @ ("candle" | "script" | "openai" | "lumos"), _)) => Err(NameError {
                 name: name.to_owned(),
-                why: format!("nothing stands after `{backend}:`"),
+                why: format!("missing value after `{backend}:`"),
                 suggestion: None,
             }),
             Some(("builtin", "tiny")) => Ok(Self::BuiltinTiny),
             Some(("builtin", other)) => Err(error(&format!("unknown built-in model `{other}`"))),
             Some((backend, _)) => Err(error(&format!("unknown backend `{backend}`"))),
             None if name.starts_with(['.', '/', '~']) || name.ends_with(".gguf") => {
-                Err(error("no such file or folder"))
+                Err(error("file or folder not found"))
             }
-            None => Err(error("it names no backend, and no such folder exists")),
+            None => Err(error("no backend given, and folder not found")),
         }
     }
 }

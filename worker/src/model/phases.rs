@@ -1,10 +1,11 @@
-//! Which of several models that share a memory is in it, and whose turns run. Pure: what happens goes in, a decision
-//! comes out.
+//! Decides which of several models that share a memory is loaded, and whose requests run. Pure: events go in, a
+//! decision comes out.
 //!
-//! One model is resident at a time, for a phase: every turn that waits for it runs, and every one that comes
-//! meanwhile. The phase ends when none waits and none runs; then the model that has been waited for longest is next.
-//! Where turns for the resident model never cease, those that wait for another would wait for ever: after
-//! [`Phases::new`]'s `longest` turns behind their back no more are let in, and the phase ends with what runs.
+//! One model is loaded at a time, for a phase: every request that waits for it runs, and every one that arrives
+//! meanwhile. The phase ends when none waits and none runs; then the model that has been waited for longest is next. If
+//! requests for the loaded model never ended, requests for the other models would wait forever: after `longest`
+//! requests (see [`Phases::new`]) that started while others were waiting, no more are admitted, and the phase ends with
+//! those that run.
 
 use std::collections::VecDeque;
 

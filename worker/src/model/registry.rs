@@ -1,4 +1,4 @@
-//! Models by content: named once, loaded once, kept.
+//! Models by content: identified once, loaded once, and kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -48,16 +48,16 @@ impl Identified {
     }
 }
 
-/// Whether it is known what a model costs.
+/// Whether the price of a model is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pricing {
-    /// It costs nothing: it runs here.
+    /// Free: it runs in this process.
     Free,
     /// Its price is set.
     Known,
-    /// It may cost something, and nobody said what.
+    /// Possibly priced, but no price is configured.
     Unknown {
-        /// What its server calls it.
+        /// Its name on the server.
         model: String,
     },
 }
@@ -68,7 +68,7 @@ pub(super) type Key = (ContentHash, Option<String>, Device);
 /// A model that is loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedModel {
-    /// What it is, under the name by which it was first asked for.
+    /// Its identity, with the name by which it was first requested.
     pub identity: ModelIdentity,
     /// Bytes of its weights as they are stored.
     pub bytes: u64,
@@ -228,7 +228,7 @@ impl Models {
     /// Whether it is known what a model costs.
     ///
     /// # Errors
-    /// If the name is none, or what its server is asked by.
+    /// If the name or the settings of its server are invalid.
     pub fn pricing(&self, name: &str) -> Result<Pricing, IdentifyError> {
         let ModelName::OpenAi(here) = self.settings.here(name).parse()? else { return Ok(Pricing::Free) };
         let (name, model) = (here.to_string(), here.model.clone());
@@ -371,7 +371,7 @@ impl Models {
         let place = match self.name_of(identity)? {
             ModelName::BuiltinTiny => {
                 let source = builtin::source(role, formulation);
-                Place::Known(source.ok_or_else(|| failed(format!("it has no {role}")))?)
+                Place::Known(source.ok_or_else(|| failed(format!("unsupported role {role}")))?)
             }
             ModelName::Candle(path) => Place::Path(path),
             ModelName::Lumos(pair) => {
@@ -379,7 +379,7 @@ impl Models {
                 Place::Path(asked.to_string().into())
             }
             ModelName::Script(_) | ModelName::OpenAi(_) => {
-                return Err(failed("no engine computes it".to_owned()));
+                return Err(failed("not a model of the engine".to_owned()));
             }
         };
         Ok(EngineLoad {
@@ -486,7 +486,7 @@ pub(super) enum Blocking {
     Located(#[from] LocateError),
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("loading was cut short: {0}")]
+    #[error("loading was interrupted: {0}")]
     Join(#[from] tokio::task::JoinError),
 }
 

@@ -1,8 +1,8 @@
 //! Recorded replies as a model backend: `script:<cases file>`.
 //!
-//! A reply is found by benchmark, formulation, role and exact prompt, so the order in which episodes ask does not
-//! matter. Where several cases share a prompt, the first one's reply is given. What a chat model is asked is found among
-//! the recorded tool calls, by its messages.
+//! A reply is found by benchmark, formulation, role and exact prompt, so the order of requests does not matter. Where
+//! several cases share a prompt, the reply of the first one is returned. Replies of a chat model are found among the
+//! recorded tool calls, by the messages.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -89,9 +89,11 @@ impl ModelBackend for ScriptBackend {
                     ..Completion::recorded(reply.text)
                 }),
                 Ok(ToolReply::Raised { message }) => {
-                    Err(ModelError::Failed(format!("recorded is: {message}")))
+                    Err(ModelError::Failed(format!("recorded exception: {message}")))
                 }
-                Ok(_) => Err(ModelError::Failed("the script's reply is none of a chat model".to_owned())),
+                Ok(_) => {
+                    Err(ModelError::Failed("the script's reply is not a reply of a chat model".to_owned()))
+                }
                 Err(error) => Err(ModelError::Failed(error.to_string())),
             };
         }

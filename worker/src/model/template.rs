@@ -70,11 +70,14 @@ impl Template {
     pub(super) fn new(source: String) -> Result<Self, Error> {
         let invalid = |reason: String| Err(Error::new(ErrorKind::SyntaxError, reason));
         if source.len() > LONGEST {
-            return invalid(format!("{} bytes of template; at most {LONGEST} are read", source.len()));
+            return invalid(format!(
+                "the template has {} bytes, more than the limit of {LONGEST} bytes",
+                source.len()
+            ));
         }
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?;
         if multiplies_constants(&source, &syntax) {
-            return invalid("a text or list is multiplied with `*`, which is not supported".to_owned());
+            return invalid("multiplying a text or list with `*` is not supported".to_owned());
         }
         let mut environment = Environment::new();
         environment.set_fuel(Some(FUEL));
@@ -253,7 +256,7 @@ impl Size {
 
     fn add(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         if depth > DEEPEST {
-            return Err(Error::new(ErrorKind::InvalidOperation, "values are nested too deep"));
+            return Err(Error::new(ErrorKind::InvalidOperation, "values are nested too deeply"));
         }
         self.values += 1;
         self.bytes += VALUE_BYTES + value.as_bytes().map_or(0, <[u8]>::len) as u64;

@@ -1,4 +1,4 @@
-//! Which engines a process has computed with, and what loading them came to.
+//! The engines that a process has used, and the resources that loading them needed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

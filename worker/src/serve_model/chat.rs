@@ -73,7 +73,7 @@ fn message(mut fields: Fields) -> Result<Message, ApiError> {
         // OpenAI's later name for it; templates know the earlier one.
         "developer" => "system".to_owned(),
         _ => {
-            let message = format!("the role `{role}` is not supported; known are system, user and assistant");
+            let message = format!("Unsupported role `{role}`: expected system, user or assistant");
             return Err(ApiError::invalid("role", message));
         }
     };

@@ -42,7 +42,8 @@ impl CompletionRequest {
         fields.only("echo", |value| *value == Value::Bool(false))?;
         fields.only("suffix", |value| value.as_str() == Some(""))?;
         if fields.take::<Value>("logprobs", "an integer")?.is_some() {
-            let message = "This server gives no `logprobs`: the engine returns the chosen tokens only";
+            let message =
+                "This server does not support `logprobs`: the engine returns the chosen tokens only";
             return Err(ApiError::unsupported("logprobs", message));
         }
         let mut options = Options::take(&mut fields, random)?;

@@ -1,4 +1,4 @@
-//! The fields of a request's object, taken out one by one, so that what is left over is known not to be understood.
+//! The fields of a request object, removed one by one, so that unsupported fields remain and can be reported.
 
 use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
@@ -17,7 +17,7 @@ impl Fields {
         match serde_json::from_slice(body) {
             Ok(Value::Object(fields)) => Ok(Self::of(fields)),
             Ok(_) => Err(wrong("The body of the request must be a JSON object".to_owned())),
-            Err(error) => Err(wrong(format!("The body of the request is no JSON: {error}"))),
+            Err(error) => Err(wrong(format!("The body of the request is not valid JSON: {error}"))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! A streamed answer: the pieces of all its choices as they come, then what they used, then the end.
+//! A streamed response: the chunks of all choices as they are generated, then the usage, then the end.
 
 use std::collections::VecDeque;
 

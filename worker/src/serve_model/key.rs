@@ -1,4 +1,4 @@
-//! The key that clients must show.
+//! The API key that clients must send.
 
 use std::fmt;
 
@@ -23,12 +23,12 @@ impl ApiKey {
             |message: &str| Err(ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message));
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let Some((scheme, key)) = shown.and_then(|shown| shown.split_once(' ')) else {
-            return refused("No API key was shown; send it as `Authorization: Bearer KEY`");
+            return refused("Missing API key; send it as `Authorization: Bearer KEY`");
         };
         if scheme.eq_ignore_ascii_case("bearer") && Self::new(key) == *self {
             return Ok(());
         }
-        refused("The API key is not the one that this server was started with")
+        refused("Invalid API key: it differs from the key that this server was started with")
     }
 }
 

@@ -78,7 +78,7 @@ fn refuse(fields: &mut Fields) -> Result<(), ApiError> {
     };
     if let Some(count) = fields.take::<u64>("n", "a positive integer")?.filter(|count| *count != 1) {
         let message =
-            format!("`n` is {count}; this server gives one completion per prompt. Repeat the prompt");
+            format!("`n` is {count}, but this server returns one completion per prompt. Repeat the prompt");
         return Err(ApiError::unsupported("n", message));
     }
     fields.only("best_of", is_number(1.0))?;
@@ -136,10 +136,10 @@ fn stop(fields: &mut Fields) -> Result<Stop, ApiError> {
     };
     let tokens = fields.take::<Vec<u32>>("stop_token_ids", "a list of token ids")?.unwrap_or_default();
     if texts.len() > MOST_STOPS {
-        return Err(ApiError::invalid("stop", format!("`stop` may hold at most {MOST_STOPS} texts")));
+        return Err(ApiError::invalid("stop", format!("`stop` may have at most {MOST_STOPS} texts")));
     }
     if texts.iter().any(String::is_empty) {
-        return Err(ApiError::invalid("stop", "a text of `stop` is empty"));
+        return Err(ApiError::invalid("stop", "A text of `stop` is empty"));
     }
     match (texts.is_empty(), tokens.is_empty()) {
         (true, true) => Ok(Stop::Never),
@@ -147,7 +147,7 @@ fn stop(fields: &mut Fields) -> Result<Stop, ApiError> {
         (true, false) => Ok(Stop::Tokens(tokens)),
         (false, false) => Err(ApiError::unsupported(
             "stop_token_ids",
-            "This server takes `stop` or `stop_token_ids`, not both",
+            "This server accepts `stop` or `stop_token_ids`, not both",
         )),
     }
 }

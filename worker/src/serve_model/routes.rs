@@ -186,7 +186,7 @@ impl Shared {
         let room = |bytes: usize| {
             let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
             Arc::clone(&self.bodies).try_acquire_many_owned(bytes).map_err(|_| {
-                overloaded("The server is busy: it receives too many large requests. Ask again in a while")
+                overloaded("The server is busy: it is receiving too many large requests. Try again later")
             })
         };
         let mut received = Received { bytes: Vec::new(), room: room(0)? };
@@ -194,7 +194,7 @@ impl Shared {
         let mut pieces = body.into_data_stream();
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|error| {
-                let message = format!("The request broke off: {error}");
+                let message = format!("Failed to read the request: {error}");
                 ApiError::new(StatusCode::BAD_REQUEST, "incomplete_body", message)
             })?;
             length += piece.len();
@@ -269,12 +269,12 @@ impl Shared {
     fn places(&self, count: usize) -> Result<OwnedSemaphorePermit, ApiError> {
         let most = self.settings.max_sequences;
         if count > most {
-            let message = format!("`prompt` holds {count} prompts; at most {most} go into a request");
+            let message = format!("`prompt` has {count} prompts; a request may have at most {most}");
             return Err(ApiError::invalid("prompt", message));
         }
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        Arc::clone(&self.places).try_acquire_many_owned(count).map_err(|_| {
-            overloaded("The server is busy: too many sequences wait already. Ask again in a while")
-        })
+        Arc::clone(&self.places)
+            .try_acquire_many_owned(count)
+            .map_err(|_| overloaded("The server is busy: too many sequences are waiting. Try again later"))
     }
 }

@@ -22,7 +22,7 @@ impl ServedModel {
     /// Loads a model. Blocks: weights are read and converted.
     ///
     /// # Errors
-    /// As [`Engine::load`], and if the folder's chat template is none.
+    /// As [`Engine::load`], and if the folder's chat template is invalid.
     pub fn load(
         id: impl Into<String>,
         source: ModelSource,
@@ -61,8 +61,8 @@ impl ServedModel {
             return Ok(());
         }
         let message = format!(
-            "This model's maximum context length is {context} tokens, and this server takes prompts of at most {limit} \
-             bytes for it; the prompt has {bytes} bytes. Shorten the prompt"
+            "This model's maximum context length is {context} tokens, and this server accepts prompts of at \
+             most {limit} bytes for it; the prompt has {bytes} bytes. Shorten the prompt"
         );
         Err(ApiError::new(StatusCode::BAD_REQUEST, "context_length_exceeded", message))
     }

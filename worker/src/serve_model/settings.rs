@@ -1,4 +1,4 @@
-//! The bounds of a server.
+//! The limits of a server.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::http_server::HttpLimits;
 /// Who is let in, and how much a client may ask for.
 #[derive(Debug, Clone)]
 pub struct ServeSettings {
-    /// The key that clients must show; everybody is let in where there is none.
+    /// The API key that clients must send; without one, all clients are accepted.
     pub key: Option<ApiKey>,
     /// Connections, and how long headers may take.
     pub http: HttpLimits,

@@ -1,4 +1,4 @@
-//! Sessions: tools with a world of their own for each episode.
+//! Sessions: tools with separate state for each episode.
 
 pub mod browser_shop;
 pub mod catalogue;

@@ -1,4 +1,4 @@
-//! Pictures of an episode's steps.
+//! Screenshots of the steps of an episode.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ impl Screenshots {
         let folder = below.join(unit.as_str());
         match tokio::fs::remove_dir_all(&folder).await {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(folder = %folder.display(), %error, "older pictures stay");
+                tracing::warn!(folder = %folder.display(), %error, "failed to remove older screenshots");
             }
             _ => {}
         }
@@ -40,7 +40,7 @@ impl Screenshots {
             tokio::fs::write(&path, picture).await
         };
         if let Err(error) = kept.await {
-            tracing::warn!(path = %path.display(), %error, "a picture is not kept");
+            tracing::warn!(path = %path.display(), %error, "failed to write a screenshot");
         }
     }
 }

@@ -46,13 +46,13 @@ pub(super) fn fault(message: impl Into<String>) -> ToolFault {
 /// What an episode shops for, where it does.
 pub(super) fn goal_of(unit: &EpisodeUnit) -> Result<Option<Goal>, ToolFault> {
     let Setup::Shop { goal } = &unit.setup else { return Ok(None) };
-    Goal::deserialize(goal).map(Some).map_err(|error| fault(format!("the goal: {error}")))
+    Goal::deserialize(goal).map(Some).map_err(|error| fault(format!("invalid goal: {error}")))
 }
 
 #[async_trait]
 impl Tools for MemoryShop {
     async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        Err(fault("the shop is visited by episodes of shopping only"))
+        Err(fault("the shop supports episodes of shopping only"))
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
@@ -70,7 +70,7 @@ struct Session {
 #[async_trait]
 impl Tools for Session {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        let ToolCall::Shop(request) = call else { return Err(fault("the shop does not answer such calls")) };
+        let ToolCall::Shop(request) = call else { return Err(fault("unsupported call of the shop")) };
         let (visit, request) = (Arc::clone(&self.visit), request.clone());
         // Among a million products a search takes milliseconds: too long for a thread that others wait for.
         tokio::task::spawn_blocking(move || {

@@ -111,7 +111,7 @@ fn usable(browser: &BrowserName) -> Result<BrowserSettings, String> {
         BrowserName::Chromedriver => {
             if found(&settings.chromedriver).is_none() {
                 return Err(format!(
-                    "{} not found; install chromedriver, or set LUMOS_CHROMEDRIVER to its path",
+                    "{} not found; hint: install chromedriver, or set LUMOS_CHROMEDRIVER to its path",
                     settings.chromedriver.display()
                 ));
             }
@@ -123,7 +123,8 @@ fn usable(browser: &BrowserName) -> Result<BrowserSettings, String> {
                 #[cfg(target_os = "linux")]
                 None if CHROMIUMS.iter().all(|name| found(Path::new(name)).is_none()) => {
                     return Err(
-                        "Chromium not found; install chromium, or set LUMOS_CHROMIUM to its path".to_owned()
+                        "Chromium not found; hint: install chromium, or set LUMOS_CHROMIUM to its path"
+                            .to_owned(),
                     );
                 }
                 None => {}
@@ -144,7 +145,8 @@ fn found(program: &Path) -> Option<PathBuf> {
 
 /// Whether somebody listens at an address.
 fn reach(url: &Url) -> Result<(), String> {
-    let unreached = |error: &dyn std::fmt::Display| format!("the WebDriver server {url}: {error}");
+    let unreached =
+        |error: &dyn std::fmt::Display| format!("cannot reach the WebDriver server {url}: {error}");
     let addresses = url.socket_addrs(|| None).map_err(|error| unreached(&error))?;
     let mut last = None;
     for address in &addresses {
@@ -153,7 +155,7 @@ fn reach(url: &Url) -> Result<(), String> {
             Err(error) => last = Some(error),
         }
     }
-    Err(last.map_or_else(|| unreached(&"its name has no address"), |error| unreached(&error)))
+    Err(last.map_or_else(|| unreached(&"the host name has no address"), |error| unreached(&error)))
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Corpus {
     /// Reads and indexes a file, compressed or not. Blocks.
     ///
     /// # Errors
-    /// If it cannot be read, a line is no page, or there is none.
+    /// If it cannot be read, a line is not a page, or it has no pages.
     pub fn read(path: &Path) -> io::Result<Self> {
         Self::of_lines(recorded_lines(path)?)
     }
@@ -83,7 +83,7 @@ impl Corpus {
         }
         let library = builder.build();
         if library.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "there is no page in it"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "no pages in the file"));
         }
         Ok(Self { library: Arc::new(library) })
     }
@@ -199,7 +199,7 @@ mod tests {
     async fn what_is_no_page_is_named_and_other_calls_are_refused() {
         let message = |content: &str| corpus(content).unwrap_err().to_string();
         assert!(message("{\"title\": \"A\", \"text\": \"b\"}\n{\"title\": 1}").starts_with("line 2: "));
-        assert!(message("\n").contains("no page"));
+        assert!(message("\n").contains("no pages in the file"));
         let call = ToolCall::Maths { query: "1".to_owned() };
         assert!(corpus(PAGES).unwrap().call(&call).await.unwrap_err().message.contains("corpus"));
     }

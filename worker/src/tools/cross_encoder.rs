@@ -27,7 +27,7 @@ impl CrossEncoderRanker {
     /// Opens a Hugging Face folder.
     ///
     /// # Errors
-    /// If it is no cross-encoder's.
+    /// If it is not the folder of a cross-encoder.
     pub fn open(folder: &Path) -> Result<Self, LoadError> {
         Ok(Self { encoder: CrossEncoder::open(folder, None)? })
     }

@@ -23,7 +23,7 @@ impl DprRanker {
     /// Opens a Hugging Face folder.
     ///
     /// # Errors
-    /// If it is no reader's.
+    /// If it is not the folder of a reader.
     pub fn open(folder: &Path) -> Result<Self, LoadError> {
         Ok(Self { reader: Reader::open(folder, None)? })
     }

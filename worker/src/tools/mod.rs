@@ -1,4 +1,4 @@
-//! Tools: who answers an episode's calls.
+//! Tools: the backends for the calls of an episode.
 
 mod address;
 mod bm25;

@@ -43,11 +43,11 @@ pub fn backends(tool: &str) -> &'static [&'static str] {
     }
 }
 
-/// Why a tool's backend could not be set up.
+/// Errors of setting up a tool's backend.
 #[derive(Debug, Error)]
 pub enum ToolSetError {
     /// The tool has no such backend.
-    #[error("{tool}={backend}: {why}; the backends of {tool} are {}", backends(tool).join(", "))]
+    #[error("{tool}={backend}: {why}; expected one of {}", backends(tool).join(", "))]
     Unknown {
         /// The tool.
         tool: String,
@@ -57,7 +57,7 @@ pub enum ToolSetError {
         why: String,
     },
     /// The tool does not exist.
-    #[error("unknown tool `{tool}`; known are {}", TOOLS.join(", "))]
+    #[error("unknown tool `{tool}`: expected one of {}", TOOLS.join(", "))]
     NoTool {
         /// The tool.
         tool: String,
@@ -112,7 +112,7 @@ pub enum ToolSetError {
         why: String,
     },
     /// Setting it up was broken off.
-    #[error("{tool}={backend} could not be set up: {message}")]
+    #[error("failed to set up {tool}={backend}: {message}")]
     Broken {
         /// The tool.
         tool: String,

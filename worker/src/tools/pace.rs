@@ -1,4 +1,4 @@
-//! So many requests a second and no more.
+//! A limit of requests per second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Pace {
 /// The time between two requests that a variable of the environment sets as requests per second.
 ///
 /// # Errors
-/// If it is no positive number.
+/// If it is not a positive number.
 pub(super) fn from_environment(variable: &str) -> Result<Option<Duration>, String> {
     let Some(rate) = std::env::var(variable).ok().filter(|rate| !rate.is_empty()) else { return Ok(None) };
     rate.parse::<f64>()
@@ -61,7 +61,11 @@ pub(super) fn from_environment(variable: &str) -> Result<Option<Duration>, Strin
         .filter(|rate| *rate > 0.0)
         .and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok())
         .map(Some)
-        .ok_or_else(|| format!("{variable}={rate} is no number of requests per second"))
+        .ok_or_else(|| {
+            format!(
+                "invalid value `{rate}` for {variable}: expected a positive number of requests per second"
+            )
+        })
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ impl RecordedTools {
     /// Reads `.jsonl` or `.jsonl.gz`.
     ///
     /// # Errors
-    /// If the file cannot be read or a line is no recorded case.
+    /// If the file cannot be read or a line is not a recorded case.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut tools = Self::default();
         for line in recorded_lines(path)? {

@@ -32,7 +32,7 @@ pub struct ToolSets {
 }
 
 impl ToolSets {
-    /// Tools that keep a picture of every step in a browser below a folder, if one is named.
+    /// Tools that store a screenshot of every step in a browser below `folder`, if given.
     pub fn with_screenshots(folder: Option<PathBuf>) -> Self {
         Self { browsers: Arc::new(Browsers::new(folder)), ..Self::default() }
     }
@@ -43,7 +43,7 @@ impl ToolSets {
         Self { access, ..self }
     }
 
-    /// Ends what would outlive the process: sessions of WebDriver servers elsewhere, accounts on servers of databases.
+    /// Ends what would outlive the process: sessions of remote WebDriver servers, accounts on database servers.
     pub async fn close(&self) {
         self.browsers.close().await;
         let built: Vec<Built> = {
@@ -66,7 +66,7 @@ impl ToolSets {
         identify(tool, backend)
     }
 
-    /// Whether a backend that a run was planned with is here and would answer the same. Reads files, so it blocks.
+    /// Checks that a backend that a run was planned with is available here and is the same. Reads files, so it blocks.
     ///
     /// # Errors
     /// Why not, for people.
@@ -74,20 +74,21 @@ impl ToolSets {
         let ToolBackend { tool, backend, version } = planned;
         let named = self.permitted(planned).map_err(|error| error.to_string())?;
         let here = identify(tool, without_hash(backend))
-            .map_err(|error| format!("tool {tool}={backend} is not here: {error}"))?;
+            .map_err(|error| format!("tool {tool}={backend} not available on this host: {error}"))?;
         // What is here is not reported: whoever plans a run could learn from it what files hold.
         if here.version != *version || here.backend != *backend {
             let why = match here.version == *version {
-                true => "its files or its server differ".to_owned(),
-                false => format!("here it is version {}", here.version),
+                true => "different files or a different server".to_owned(),
+                false => format!("this host has version {}", here.version),
             };
             return Err(format!(
-                "tool {tool}={backend} version {version} on this host is not what the run was planned with: {why}"
+                "tool {tool}={backend} version {version} on this host differs from the tool that the run was \
+                 planned with: {why}"
             ));
         }
         if backend == "wolfram" {
             WolframSettings::from_environment()
-                .map_err(|error| format!("tool {tool}={backend} cannot be asked from this host: {error}"))?;
+                .map_err(|error| format!("tool {tool}={backend} cannot be used from this host: {error}"))?;
         }
         if named == Named::MySql {
             MySqlSettings::named(without_hash(backend))
@@ -249,7 +250,7 @@ mod tests {
         let hash = allowed.backend.split('#').nth(1).unwrap().to_owned();
         let other = planned("wiki", &format!("corpus:{root}/data/pages.jsonl#0123456789ab"));
         let refused = tools.verify(&ToolBackend { version: allowed.version, ..other }).unwrap_err();
-        assert!(refused.contains("is not what the run was planned with"), "{refused}");
+        assert!(refused.contains("differs from the tool that the run was planned with"), "{refused}");
         assert!(!refused.contains(&hash), "{refused}");
     }
 }

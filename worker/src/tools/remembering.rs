@@ -1,4 +1,4 @@
-//! Identical calls across a sweep are made once: those under way are waited for, earlier replies are remembered.
+//! Deduplicates identical calls across a sweep: a call that is in progress is awaited, and earlier replies are cached.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -57,10 +57,13 @@ impl Tools for ToolSet {
 /// The fault of a call whose tool has no backend here.
 fn not_set_up(call: &ToolCall) -> ToolFault {
     let tool = call.tool();
-    ToolFault { tool, message: format!("no backend is set up for it; name one with `--tool {tool}=…`") }
+    ToolFault {
+        tool,
+        message: format!("no backend configured; hint: name one with `--tool {tool}=<BACKEND>`"),
+    }
 }
 
 /// The fault of a call that a backend of another tool was asked.
 pub(super) fn not_mine(call: &ToolCall, backend: &str) -> ToolFault {
-    ToolFault { tool: call.tool(), message: format!("the backend {backend} does not answer such calls") }
+    ToolFault { tool: call.tool(), message: format!("unsupported call of the backend {backend}") }
 }

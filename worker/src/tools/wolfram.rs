@@ -58,11 +58,12 @@ impl WolframSettings {
     /// `LUMOS_WOLFRAM_ENDPOINT`, another rate from `LUMOS_WOLFRAM_RATE` (requests/s).
     ///
     /// # Errors
-    /// If no key is set or the rate is no positive number.
+    /// If no key is set or the rate is not a positive number.
     pub fn from_environment() -> Result<Self, String> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let app_id = set("WOLFRAM_APP_ID").or_else(|| set("WOLFRAM_API_KEY")).ok_or(
-            "WOLFRAM_APP_ID is not set; get an app id at developer.wolframalpha.com or use --tool maths=native",
+            "WOLFRAM_APP_ID is not set; hint: get an app id at developer.wolframalpha.com or use --tool \
+             maths=native",
         )?;
         let mut settings = Self::new(app_id);
         if let Some(endpoint) = set("LUMOS_WOLFRAM_ENDPOINT") {
@@ -100,7 +101,7 @@ impl Wolfram {
     /// If the endpoint is not a valid address, if the key would be sent there unencrypted, or if the client cannot be built.
     pub fn new(settings: WolframSettings) -> Result<Self, String> {
         let endpoint = Url::parse(&settings.endpoint)
-            .map_err(|error| format!("{} is no address: {error}", settings.endpoint))?;
+            .map_err(|error| format!("invalid address `{}`: {error}", settings.endpoint))?;
         if !is_private(&endpoint) {
             let host = endpoint.host_str().unwrap_or_default();
             return Err(format!(
@@ -140,11 +141,11 @@ impl Wolfram {
             return Err(Attempt::Again(format!("the service answered {status}")));
         }
         if !status.is_success() {
-            return Err(Attempt::Final(format!("the service answered {status}; check WOLFRAM_APP_ID")));
+            return Err(Attempt::Final(format!("the service answered {status}; hint: check WOLFRAM_APP_ID")));
         }
         let body = response.bytes().await.map_err(again)?;
         let envelope: Envelope = serde_json::from_slice(&body)
-            .map_err(|error| Attempt::Again(format!("the answer cannot be read: {error}")))?;
+            .map_err(|error| Attempt::Again(format!("invalid response: {error}")))?;
         envelope.queryresult.reply().map_err(Attempt::Final)
     }
 }

@@ -152,8 +152,11 @@ async fn a_model_that_is_another_or_not_here_is_refused() {
     bench.run("missing", &missing, 5, 1).await;
     let refusals = bench.eligibility.refusals();
     assert_eq!(refusals.len(), 2, "{refusals:?}");
-    assert!(refusals.iter().any(|one| one.contains("is not what the run was planned with")), "{refusals:?}");
-    assert!(refusals.iter().any(|one| one.contains("is not here")), "{refusals:?}");
+    assert!(
+        refusals.iter().any(|one| one.contains("differs from the model that the run was planned with")),
+        "{refusals:?}"
+    );
+    assert!(refusals.iter().any(|one| one.contains("not available on this host")), "{refusals:?}");
     let content = identity(&name).content;
     assert!(
         refusals.iter().all(|one| !one.contains(content.short())),

@@ -107,7 +107,7 @@ async fn a_poisoned_unit_is_not_run() {
     let (poisoned, run): (Vec<_>, Vec<_>) = finished.iter().partition(|one| one.outcome.is_fault());
     assert_eq!((poisoned.len(), run.len()), (1, 1));
     assert_eq!(fault(poisoned[0]).kind, FaultKind::Worker);
-    assert!(fault(poisoned[0]).message.contains("delivered 6 times and never finished"));
+    assert!(fault(poisoned[0]).message.contains("delivered 6 times without a result"));
     assert_eq!(work.counts.ended(), (2, 0, 0));
 }
 

@@ -266,9 +266,11 @@ async fn a_worker_waits_for_its_server_to_be_set_up_and_refuses_what_it_must() {
     bench.results(&run, 2).await;
     bench
         .until(|notices| {
-            notices
-                .iter()
-                .any(|one| one.refusals.iter().any(|why| why.contains("not what the run was planned with")))
+            notices.iter().any(|one| {
+                one.refusals
+                    .iter()
+                    .any(|why| why.contains("differs from the model that the run was planned with"))
+            })
         })
         .await;
     assert_eq!(bench.connection.work_present(refused.token().as_str()).await.unwrap().len(), 1);

@@ -14,7 +14,7 @@ fn every_wait() -> Vec<Wait> {
         situation.wait()
     };
     vec![
-        Wait::SetUp { why: "the NATS server has no stream `lumos-2-work`".to_owned() },
+        Wait::SetUp { why: "stream `lumos-2-work` not found on the NATS server".to_owned() },
         of(|one| one.connected = false),
         of(|one| (one.spooled, one.refused) = (3, Some("the queue is full".to_owned()))),
         of(|one| one.held = (0..6).map(|number| format!("{number}{}-1", "a".repeat(63))).collect()),
@@ -55,31 +55,31 @@ fn every_wait_says_what_for_since_when_and_what_to_do() {
     let said: Vec<String> = waits.iter().map(|wait| message(wait, Duration::from_secs(60), now)).collect();
     let begin = "no progress for 60 s (since 11:05:40 UTC): waiting for ";
     let expected = [
-        "the NATS server to be set up: the NATS server has no stream `lumos-2-work`\n\
+        "the NATS server to be set up: stream `lumos-2-work` not found on the NATS server\n\
          hint: start a coordinator of the same version with this --queue: lumos run --queue URL …",
         "a connection to the NATS server\n\
          hint: check that the server runs and can be reached: lumos status --queue URL",
-        "the NATS server to take 3 results: the queue is full\n\
-         hint: free disk space on the server or raise max_file_store in its configuration, and restart it if it gives \
-         no answer then; the results are kept and sent",
+        "the NATS server to accept 3 results: the queue is full\n\
+         hint: free disk space on the server or raise max_file_store in its configuration, and restart it if it \
+         still does not respond; the results are kept and sent later",
         "replies to 6 episodes: units 0aaaaaaaaaaa, 1aaaaaaaaaaa, 2aaaaaaaaaaa, 3aaaaaaaaaaa and 2 others\n\
          hint: check the model server or the tools that these episodes use; --stall-limit ends an episode without a \
          reply",
         "the configurations of a run\n\
-         hint: check that the coordinator of the run is running: it stores them again",
+         hint: check that the coordinator of the run is running: it stores the configurations again",
         "models to be found and verified\n\
-         hint: nothing: large models take minutes to verify",
+         hint: no action needed: large models take minutes to verify",
         "a run that this worker can serve: there is no model `plan`\n\
-         hint: bring what is missing to this machine (--model-at names where a model lies), or leave these runs to \
-         other workers",
+         hint: copy the missing files to this machine (pass the location of a model with --model-at <NAME=NAME>), \
+         or leave these runs to other workers",
         "units in 2 lanes, which are empty\n\
-         hint: nothing: other workers have the units, or the run is about to end",
+         hint: no action needed: other workers have the units, or the run is about to end",
         "a run: none is active on this queue\n\
-         hint: start one: lumos run --queue URL …",
+         hint: start a run: lumos run --queue URL …",
         "the data and the models of the run to be read\n\
-         hint: nothing: large files take minutes to read, and models of the hub are downloaded",
+         hint: no action needed: large files take minutes to read, and models are downloaded from the hub",
         "the models and tools of the run to be loaded\n\
-         hint: nothing: large models take minutes to load; check the servers and the browser that the run uses",
+         hint: large models take minutes to load; otherwise check the servers and the browser that the run uses",
         "outcomes to be recorded in the run folder\n\
          hint: check the disk that holds the run folder: df -h, dmesg",
     ];
@@ -114,9 +114,10 @@ fn replies_that_are_missing_are_named_with_where_they_have_to_come_from() {
                  and 2 others\nhint: check that the model server answers: curl http://gpu-1:8000/v1/models{limit}"
             ),
             format!(
-                "replies to 11 episodes: 4 from model candle:models/plan, 3 from the browser of shop=chromedriver, 2 \
-                 from the database server of sql=mysql, 1 from tool wiki=live and 1 others\nhint: nothing if the \
-                 processor or the GPU is busy (top, nvidia-smi): long prompts take minutes{limit}"
+                "replies to 11 episodes: 4 from model candle:models/plan, 3 from the browser of \
+                 shop=chromedriver, 2 from the database server of sql=mysql, 1 from tool wiki=live and 1 \
+                 others\nhint: no action needed if the processor or the GPU is busy (top, nvidia-smi): long \
+                 prompts take minutes{limit}"
             ),
             format!(
                 "replies to 7 episodes: 3 from the browser of shop=chromedriver, 2 from the database server of \
@@ -124,17 +125,17 @@ fn replies_that_are_missing_are_named_with_where_they_have_to_come_from() {
                  browser: chromedriver --version, lumos doctor{limit}"
             ),
             format!(
-                "replies to 4 episodes: 2 from the database server of sql=mysql, 1 from tool wiki=live, 1 from models \
-                 and tools that are being set up\nhint: check that the database server of LUMOS_SQL_URL runs and \
-                 takes connections{limit}"
+                "replies to 4 episodes: 2 from the database server of sql=mysql, 1 from tool wiki=live, 1 \
+                 from models and tools that are being set up\nhint: check that the database server of \
+                 LUMOS_SQL_URL runs and accepts connections{limit}"
             ),
             format!(
                 "replies to 2 episodes: 1 from tool wiki=live, 1 from models and tools that are being set up\nhint: \
                  check that the tool's service can be reached from this machine{limit}"
             ),
             format!(
-                "replies to 1 episode: 1 from models and tools that are being set up\nhint: nothing: large models and \
-                 corpora take minutes to load{limit}"
+                "replies to 1 episode: 1 from models and tools that are being set up\nhint: no action \
+                 needed: large models and corpora take minutes to load{limit}"
             ),
         ]
     );

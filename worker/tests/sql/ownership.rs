@@ -178,7 +178,10 @@ async fn a_server_that_never_answers_is_given_up_for_all_sessions_at_once() {
     // One after the other they would take 80 s.
     let ended = tokio::time::timeout(Duration::from_secs(40), waiting).await.unwrap();
     for fault in ended.into_iter().map(|ended| ended.err().unwrap().to_string()) {
-        assert!(fault.contains(&format!("mysql://127.0.0.1:{port}: cannot be set up: ")), "{fault}");
+        assert!(
+            fault.contains(&format!("mysql://127.0.0.1:{port}: failed to set up the server: ")),
+            "{fault}"
+        );
     }
     tool.shut_down().await;
 }

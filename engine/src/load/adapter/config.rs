@@ -140,7 +140,7 @@ pub(super) fn base(bytes: &[u8], file: &Path) -> Result<AdapterBase, LoadError> 
     let named = raw.base_model_name_or_path.filter(|name| !name.trim().is_empty());
     let name = named.ok_or_else(|| LoadError::InvalidAdapter {
         file: file.to_owned(),
-        reason: "base_model_name_or_path is missing, so the base must be given beside the adapter".to_owned(),
+        reason: "base_model_name_or_path is missing, so the base must be named with the adapter".to_owned(),
     })?;
     Ok(AdapterBase { name, revision: raw.revision.filter(|revision| !revision.is_empty()) })
 }
@@ -168,7 +168,7 @@ fn patterns<T>(
     let pattern = |(text, value): (String, Value)| {
         let read = read(&value).ok_or_else(|| format!("{text:?} has the value {value}"))?;
         let regex = Regex::new(&format!(r"^(?:.*\.)?(?:{text})$"))
-            .map_err(|error| format!("{text:?} is no regular expression that is understood: {error}"))?;
+            .map_err(|error| format!("{text:?} is not a supported regular expression: {error}"))?;
         Ok((regex, read))
     };
     map.unwrap_or_default().into_iter().map(pattern).collect()

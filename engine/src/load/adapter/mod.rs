@@ -121,7 +121,8 @@ fn changes(
             Some(Part::Whole { tensor }) => drop(whole.insert(tensor, name.to_owned())),
             None => {
                 return Err(unsupported(format!(
-                    "tensor {name} is none of base_model.model.….lora_A.weight, ….lora_B.weight and ….weight"
+                    "unexpected tensor {name}: expected base_model.model.….lora_A.weight, ….lora_B.weight or \
+                     ….weight"
                 )));
             }
         }
@@ -142,7 +143,7 @@ fn changes(
     let shape = |tensor: &str, name: &str| {
         expected
             .get(tensor)
-            .ok_or_else(|| invalid(format!("tensor {name} is for {tensor}, which the base lacks")))
+            .ok_or_else(|| invalid(format!("tensor {name} is for {tensor}, which is missing in the base")))
     };
     let check = |name: &str, wanted: &[usize], why: &str| {
         let found = weights.shape(name);
@@ -156,19 +157,19 @@ fn changes(
         let tensor = format!("{module}.weight");
         let (down, up) = match (pair.down, pair.up) {
             (Some(down), Some(up)) => (down, up),
-            (Some(one), None) => return Err(invalid(format!("tensor {one} has no lora_B beside it"))),
+            (Some(one), None) => return Err(invalid(format!("tensor {one} has no matching lora_B"))),
             (None, one) => {
-                return Err(invalid(format!("tensor {} has no lora_A beside it", one.unwrap_or_default())));
+                return Err(invalid(format!("tensor {} has no matching lora_A", one.unwrap_or_default())));
             }
         };
         let [outputs, inputs] = shape(&tensor, &down)?[..] else {
-            return Err(unsupported(format!("tensor {down} is for {tensor}, which is no matrix")));
+            return Err(unsupported(format!("tensor {down} is for {tensor}, which is not a matrix")));
         };
         if tensor == EMBEDDING {
             return Err(unsupported(format!("tensor {down} is for the embedding")));
         }
         let rank = config.rank(&module);
-        let why = format!("r of {CONFIG} and the base ask for");
+        let why = format!("r of {CONFIG} and the base require");
         check(&down, &[rank, inputs], &why)?;
         check(&up, &[outputs, rank], &why)?;
         if whole.contains_key(&tensor) {
@@ -179,7 +180,7 @@ fn changes(
         changes.insert(tensor, Change::Product { down, up, rank, scale: config.scale(&module) });
     }
     for (tensor, name) in whole {
-        check(&name, shape(&tensor, &name)?, "the base asks for")?;
+        check(&name, shape(&tensor, &name)?, "the base requires")?;
         changes.insert(tensor, Change::Whole(name));
     }
     let is_there = |module: &str| {
@@ -189,11 +190,11 @@ fn changes(
     };
     if let Some(module) = config.replaced.iter().find(|module| !is_there(module)) {
         return Err(invalid(format!(
-            "modules_to_save in {CONFIG} names {module}, but the file has no tensor of it"
+            "modules_to_save in {CONFIG} has {module}, but the file has no tensor for it"
         )));
     }
     if changes.is_empty() {
-        return Err(invalid("it holds no tensor".to_owned()));
+        return Err(invalid("no tensor in the file".to_owned()));
     }
     Ok(changes)
 }

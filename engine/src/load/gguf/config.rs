@@ -35,11 +35,12 @@ pub(super) fn check_kind(metadata: &Metadata<'_>) -> Result<(), LoadError> {
     }
     if let Some(parts) = metadata.number("split.count")?.filter(|parts| *parts > 1) {
         return refuse(format!(
-            "it is one of {parts} parts of a model (split.count); join them with llama.cpp's llama-gguf-split --merge"
+            "one of {parts} parts of a model (split.count): join them with `llama-gguf-split --merge` of \
+             llama.cpp"
         ));
     }
     if let Some(experts) = metadata.number("llama.expert_count")?.filter(|experts| *experts > 0) {
-        return refuse(format!("it is a mixture of {experts} experts (llama.expert_count)"));
+        return refuse(format!("mixture of {experts} experts (llama.expert_count)"));
     }
     if metadata.flag("llama.attention.causal")? == Some(false) {
         return refuse("its attention is not causal (llama.attention.causal)".to_owned());
@@ -144,6 +145,6 @@ fn ends(metadata: &Metadata<'_>) -> Result<Vec<u32>, LoadError> {
     ids.sort_unstable();
     ids.dedup();
     ids.into_iter()
-        .map(|id| u32::try_from(id).map_err(|_| invalid(metadata.file, &format!("there is no token {id}"))))
+        .map(|id| u32::try_from(id).map_err(|_| invalid(metadata.file, &format!("token {id} not found"))))
         .collect()
 }

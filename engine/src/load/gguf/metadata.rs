@@ -63,7 +63,7 @@ impl<'a> Metadata<'a> {
 
     /// The error that a key is missing.
     pub(super) fn missing(&self, key: &str) -> LoadError {
-        invalid(self.file, &format!("the metadata have no {key}"))
+        invalid(self.file, &format!("missing metadata {key}"))
     }
 
     fn get<T>(
@@ -73,7 +73,7 @@ impl<'a> Metadata<'a> {
         read: impl Fn(&'a Value) -> Option<T>,
     ) -> Result<Option<T>, LoadError> {
         let Some(value) = self.values.get(key) else { return Ok(None) };
-        let wrong = || invalid(self.file, &format!("the metadata's {key} is not {expected}"));
+        let wrong = || invalid(self.file, &format!("metadata {key} is not {expected}"));
         read(value).map(Some).ok_or_else(wrong)
     }
 

@@ -50,14 +50,15 @@ impl GgufTensors {
         let mut tensors = HashMap::new();
         for (name, info) in &content.tensor_infos {
             if name.ends_with(".bias") {
-                return Err(unsupported(&path, format!("it has biases ({name})")));
+                return Err(unsupported(&path, format!("biases ({name})")));
             }
             let place = place(name, info, content.tensor_data_offset, bytes.len(), &path)?;
             let Some((name, turned)) = hugging_face(name) else { continue };
             let shape = info.shape.dims().to_vec();
             let head = (turned != Turned::No).then_some(config.head_size);
             if head.is_some_and(|size| !shape[0].is_multiple_of(size)) {
-                let reason = format!("tensor {name} has {} rows, which are no whole heads", shape[0]);
+                let reason =
+                    format!("tensor {name} has {} rows, which cannot be divided into heads", shape[0]);
                 return Err(invalid(&path, &reason));
             }
             tensors.insert(name, Stored { dtype: info.ggml_dtype, shape, place, head });
@@ -194,17 +195,17 @@ fn place(
     let dims = info.shape.dims();
     let (block, bytes) = (info.ggml_dtype.block_size(), info.ggml_dtype.type_size());
     if matches!(info.ggml_dtype, GgmlDType::Q8_1 | GgmlDType::Q8K) {
-        return Err(wrong("has a type that no file stores"));
+        return Err(wrong("has an unsupported type"));
     }
     let values = dims.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
-    let values = values.filter(|values| *values > 0).ok_or_else(|| wrong("has an impossible size"))?;
+    let values = values.filter(|values| *values > 0).ok_or_else(|| wrong("has an invalid size"))?;
     if !dims.last().is_some_and(|columns| columns.is_multiple_of(block)) {
-        return Err(wrong("has rows that are no whole blocks"));
+        return Err(wrong("has rows that are not a multiple of the block size"));
     }
     let bytes = (values / block).checked_mul(bytes);
     let start = data.checked_add(info.offset).and_then(|start| usize::try_from(start).ok());
     let end = start.zip(bytes).and_then(|(start, bytes)| start.checked_add(bytes));
-    let (Some(start), Some(end)) = (start, end) else { return Err(wrong("has an impossible size")) };
+    let (Some(start), Some(end)) = (start, end) else { return Err(wrong("has an invalid size")) };
     if end > length {
         return Err(wrong(&format!("ends at byte {end}, but the file has {length}")));
     }
@@ -235,7 +236,10 @@ pub(super) fn frequency_factors(
         .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     let values: Vec<f32> = values.collect();
     if !values.iter().all(|value| value.is_finite() && *value > 0.0) {
-        return Err(invalid(file, &format!("tensor {FREQUENCY_FACTORS} holds what is no positive number")));
+        return Err(invalid(
+            file,
+            &format!("tensor {FREQUENCY_FACTORS} has a value that is not a positive number"),
+        ));
     }
     Ok(Some(values))
 }

@@ -24,7 +24,7 @@ pub(super) fn tokenizer(metadata: &Metadata<'_>) -> Result<Tokenizer, LoadError>
         }
         other => Err(unsupported(
             metadata.file,
-            format!("{key} {other:?} is not supported; \"llama\" and \"gpt2\" are"),
+            format!("unsupported {key} {other:?}: expected \"llama\" or \"gpt2\""),
         )),
     }
 }
@@ -34,7 +34,7 @@ fn pieces<'a>(metadata: &Metadata<'a>) -> Result<Vec<StoredPiece<'a>>, LoadError
     let texts = metadata.texts(tokens)?.ok_or_else(|| metadata.missing(tokens))?;
     let (scores, kinds) = ("tokenizer.ggml.scores", "tokenizer.ggml.token_type");
     let as_many = |key: &str, found: usize| {
-        let reason = format!("{key} has {found} entries, {tokens} {}", texts.len());
+        let reason = format!("{key} has {found} entries, but {tokens} has {}", texts.len());
         Err(LoadError::InvalidTokenizer { file: metadata.file.to_owned(), reason })
     };
     let found = metadata.floats(scores)?;
@@ -65,7 +65,7 @@ fn splitting(metadata: &Metadata<'_>) -> Result<Splitting, LoadError> {
         "gpt-2" => Ok(Splitting::Gpt2),
         other => Err(unsupported(
             metadata.file,
-            format!("{key} {other:?} is not supported; \"llama-bpe\", \"smollm\" and \"gpt-2\" are"),
+            format!("unsupported {key} {other:?}: expected \"llama-bpe\", \"smollm\" or \"gpt-2\""),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! The task that asks the server for messages and takes what comes.
+//! The task that requests messages from the server and receives them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -369,7 +369,12 @@ impl Actor {
             409 if said.contains("Consumer Deleted") => self.check(),
             // A new leader, a limit on requests: it may be otherwise soon.
             409 => {
-                tracing::debug!(code, said, consumer = self.source.consumer, "a pull request came back");
+                tracing::debug!(
+                    code,
+                    said,
+                    consumer = self.source.consumer,
+                    "a pull request ended with a status"
+                );
                 self.pause = Instant::now() + HOLD / 4;
             }
             _ => {
@@ -377,7 +382,7 @@ impl Actor {
                 self.refused += 1;
                 let refusal = format!("pulling from `{}`: {code} {said}", self.source.consumer);
                 if self.refused < REFUSALS {
-                    tracing::warn!("the NATS server refused a request: {refusal}; asking again");
+                    tracing::warn!("the NATS server rejected a request: {refusal}; retrying");
                 } else {
                     self.fail(QueueError::Refused(refusal));
                 }

@@ -1,4 +1,4 @@
-//! Bodies that do not come with their message.
+//! Bodies that are stored apart from their message.
 
 use super::{AGAIN, Delivery, Shared};
 use crate::nats::NatsError;
@@ -21,7 +21,7 @@ pub(super) fn settle(shared: &Shared, mut delivery: Delivery, body: Result<Vec<u
         Err(error) => {
             drop(state);
             if matches!(error, NatsError::Damaged(_) | NatsError::Missing(_)) {
-                let why = format!("the body of a message cannot be read: {error}");
+                let why = format!("failed to read the body of a message: {error}");
                 delivery.dismiss(shared, &Unfit::new(Kind::Body, why));
             } else if let Some(lease) = delivery.lease.take() {
                 lease.give_back_after(AGAIN);

@@ -1,8 +1,8 @@
-//! How many messages the server has been asked for and has not sent.
+//! The number of messages that were requested from the server and not delivered yet.
 //!
-//! Messages do not say which request they answer, and the server serves several requests in turn. So each message is
-//! put down to the oldest request; when the server says how much of a request it left unanswered, the difference is
-//! put right among the others. The sum is exact as long as nothing is lost, and what is lost expires.
+//! A message does not name the request that it answers, and the server serves several requests in turn. So each message
+//! is counted against the oldest request; when the server reports how much of a request it left unanswered, the
+//! difference is corrected among the others. The sum is exact as long as nothing is lost, and lost requests expire.
 
 use std::collections::VecDeque;
 

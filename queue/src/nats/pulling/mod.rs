@@ -1,9 +1,9 @@
 //! The claiming end of a queue.
 //!
-//! Claimers say how much they want; one task per end asks the server for it and puts what comes into a small
-//! buffer, from which claimers take what they are given in one step, without awaiting anything in between. So a claim
-//! can be dropped at any point and loses nothing: what was asked for in its name goes to the next claim, and is given
-//! back when there is none.
+//! Claimers register how many messages they need. One task per end requests them from the server and puts them into a
+//! small buffer, from which each claimer takes its messages in one step without awaiting. A claim can therefore be
+//! dropped at any point without losing messages: those requested for it go to the next claim, and are returned if there
+//! is none.
 
 mod actor;
 mod bodies;
@@ -120,9 +120,9 @@ impl Delivery {
         };
         let again = may_pass && self.deliveries < TRIES;
         let fate = match (again, outlet, unfit.kind) {
-            (true, ..) => "it is delivered again",
+            (true, ..) => "it is redelivered",
             (false, Some(_), _) => "it is set aside",
-            (false, None, Kind::Protocol) => "it is left to others",
+            (false, None, Kind::Protocol) => "it is returned for other consumers",
             (false, None, _) => "it is dropped",
         };
         shared.link.complaints.warn(unfit.kind, &self.id, &format!("{}: {fate}", unfit.why));
@@ -294,7 +294,7 @@ impl Puller {
                 Found::Deliveries(deliveries) => return Ok(self.opened(deliveries)),
                 Found::Nothing if late => {
                     return Err(QueueError::Unreachable(
-                        "the NATS server did not say what it has".to_owned(),
+                        "timed out waiting for messages from the NATS server".to_owned(),
                     ));
                 }
                 Found::Nothing => {

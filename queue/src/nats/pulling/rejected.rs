@@ -1,4 +1,4 @@
-//! Messages that no claimer is to see, handed to whoever keeps them.
+//! Messages that are not delivered to claimers, sent to an outlet that stores them.
 
 use std::time::Duration;
 

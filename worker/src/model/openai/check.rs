@@ -1,4 +1,4 @@
-//! Whether a server has a model, asked before anything runs: a name that it does not know would fail every unit.
+//! Checks before a run whether a server has a model: an unknown name would fail every unit.
 
 use lumos_tasks::{Input, Message, Request, Role, Sampling, Stop};
 use reqwest::StatusCode;

@@ -1,4 +1,4 @@
-//! What servers say about a request they do not take. Every server says it differently.
+//! Extracts the reason from a server's error response. Servers use different formats.
 
 use std::fmt;
 

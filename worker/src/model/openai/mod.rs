@@ -2,9 +2,9 @@
 //!
 //! Chats go to `/chat/completions`, raw text and token ids to `/completions`
 //! (<https://platform.openai.com/docs/api-reference/completions>). Lumos modules take raw text without BOS, which that
-//! interface cannot ask for; servers that know vLLM's `add_special_tokens` are told, others are asked without it
-//! (`docs/fidelity.md`). In the same way servers are told to penalise no token for having been there before, which some do
-//! unless they are told. Which server it is, is part of the model's identity; what weights it has, is not known.
+//! interface cannot request. Servers with vLLM's `add_special_tokens` get that field, others a request without it
+//! (`docs/fidelity.md`). In the same way servers get fields that disable penalties for repeated tokens, which some
+//! apply by default. The server is part of the model's identity; its weights are unknown.
 
 mod check;
 mod explain;
@@ -101,7 +101,7 @@ impl OpenAiBackend {
                 Attempt::Again { after, .. } => pause.map(|pause| pause.max(after.unwrap_or_default())),
                 _ => pause,
             })
-            .notify(|error, pause| tracing::debug!(?error, ?pause, "asking a server again"))
+            .notify(|error, pause| tracing::debug!(?error, ?pause, "retrying a request"))
             .await
     }
 
@@ -116,7 +116,7 @@ impl OpenAiBackend {
             .find(|extension| dialect.has(*extension) && explanation.names(extension.field()));
         let simpler = if let Some(extension) = extension {
             let (field, risk) = (extension.field(), extension.risk());
-            tracing::warn!(model = self.model, "the server knows no `{field}`: {risk}");
+            tracing::warn!(model = self.model, "the server does not support `{field}`: {risk}");
             dialect.without(extension)
         } else if explanation.names("max_completion_tokens") && dialect.max_tokens && wire::is_chat(request) {
             Dialect { max_tokens: false, ..dialect }
@@ -161,20 +161,20 @@ impl OpenAiBackend {
         match attempt {
             Attempt::Again { message, .. } | Attempt::Final(message) => ModelError::Failed(message),
             Attempt::Rejected { explanation, .. } if explanation.is_about_the_prompt() => {
-                ModelError::Refused(format!("the server refuses the prompt{explanation}"))
+                ModelError::Refused(format!("the server rejected the prompt{explanation}"))
             }
             Attempt::Rejected { status, explanation } => {
                 let hint = match status {
                     StatusCode::NOT_FOUND if !wire::is_chat(request) => {
-                        "; planner, grounder and answerer need a server with /completions, a chat model does for \
-                         qa and judge only"
+                        "; hint: planner, grounder and answerer need a server with /completions; a chat \
+                         model works for qa and judge only"
                     }
-                    StatusCode::NOT_FOUND => "; check the address and the model's name",
+                    StatusCode::NOT_FOUND => "; hint: check the address and the model name",
                     _ => "",
                 };
                 let model = &self.model;
                 ModelError::Failed(format!(
-                    "the server takes no such request of {model} ({status}){explanation}{hint}"
+                    "the server rejected the request for {model} ({status}){explanation}{hint}"
                 ))
             }
         }

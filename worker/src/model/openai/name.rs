@@ -28,7 +28,7 @@ impl OpenAiName {
             Some(url) => url,
             None => match std::env::var("OPENAI_BASE_URL") {
                 Ok(set) if !set.is_empty() => {
-                    address(&set).map_err(|why| format!("OPENAI_BASE_URL: {why}"))?
+                    address(&set).map_err(|why| format!("invalid value for OPENAI_BASE_URL: {why}"))?
                 }
                 _ => address(USUAL)?,
             },
@@ -47,20 +47,20 @@ impl OpenAiName {
 /// said without showing it.
 fn address(text: &str) -> Result<Url, String> {
     let text = text.trim_end_matches('/');
-    let url = Url::parse(text).map_err(|error| format!("what stands after the @ is no address: {error}"))?;
+    let url = Url::parse(text).map_err(|error| format!("invalid address: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-        return Err("the address must begin with http:// or https:// and name a host".to_owned());
+        return Err("invalid address: expected http:// or https:// and a host".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(
-            "the address holds a name or a password; names of models are recorded, so keys stand in \
-                    the environment only (OPENAI_API_KEY_<HOST>)"
+            "invalid address: user and password are not allowed, because model names are recorded; hint: \
+             pass keys in the environment (OPENAI_API_KEY_<HOST>)"
                 .to_owned(),
         );
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("the address must end before ? and #; keys stand in the environment only \
-                    (OPENAI_API_KEY_<HOST>)"
+        return Err("invalid address: ? and # are not allowed; hint: pass keys in the environment \
+            (OPENAI_API_KEY_<HOST>)"
             .to_owned());
     }
     Ok(url)
@@ -76,12 +76,12 @@ impl FromStr for OpenAiName {
         let (model, url) = match at {
             Some(at) => (&text[..at], Some(address(&text[at + 1..])?)),
             None if text.contains("://") => {
-                return Err("the address must begin with http:// or https://".to_owned());
+                return Err("invalid address: expected http:// or https://".to_owned());
             }
             None => (text, None),
         };
         if model.is_empty() {
-            return Err("it names no model of the server".to_owned());
+            return Err("missing name of the server's model".to_owned());
         }
         Ok(Self { model: model.to_owned(), url })
     }

@@ -1,4 +1,4 @@
-//! One server: who may ask when, and what its answers mean below the level of models.
+//! One server: rate limits, retries and the meaning of its responses, below the level of models.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -72,8 +72,9 @@ impl Server {
                      name, or set {variable}= (empty) if the server takes no key"
                 ));
             }
-            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
-                .map_err(|_| "the key holds characters that no key holds".to_owned())?;
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose())).map_err(|_| {
+                "invalid API key: it has characters that are not allowed in a header".to_owned()
+            })?;
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
@@ -167,8 +168,8 @@ impl Server {
             let to = to.and_then(|to| self.url.join(to).ok()).map(|to| authority(&to));
             let to = self.clean(&to.unwrap_or_else(|| "an unknown address".to_owned()));
             return Attempt::Final(format!(
-                "{server} answered {status} and points to {to}, which is not followed; name the new address in the \
-                 model's name if you trust it"
+                "{server} answered {status} with a redirect to {to}, which is not followed; hint: use the \
+                 new address in the model name if you trust it"
             ));
         }
         let after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
@@ -180,13 +181,13 @@ impl Server {
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 let variables = key_variables(&self.url);
-                let sent = if self.settings.key.is_some() { "refuses the key" } else { "wants a key" };
-                let message = format!("{message}: it {sent}; hint: set {variables} and resume the run");
+                let sent = if self.settings.key.is_some() { "API key rejected" } else { "API key required" };
+                let message = format!("{message}: {sent}; hint: set {variables} and resume the run");
                 self.state().refused = Some((Instant::now(), message.clone()));
                 Attempt::Final(message)
             }
             StatusCode::TOO_MANY_REQUESTS if explanation.is_quota() => {
-                Attempt::Final(format!("{message}: the quota is used up"))
+                Attempt::Final(format!("{message}: quota exhausted"))
             }
             StatusCode::REQUEST_TIMEOUT
             | StatusCode::CONFLICT
@@ -201,7 +202,7 @@ impl Server {
     fn later(&self, message: String, after: Option<Duration>) -> Attempt {
         match after {
             Some(after) if after > self.settings.longest_pause => Attempt::Final(format!(
-                "{message}: it asks to be left alone for {} s, which is longer than is waited for",
+                "{message}: the requested delay of {} s exceeds the limit",
                 after.as_secs()
             )),
             after => {
@@ -220,7 +221,7 @@ impl Server {
         while let Some(chunk) = response.chunk().await.map_err(|error| self.again(error))? {
             if body.len() + chunk.len() > most {
                 let server = authority(&self.url);
-                return Err(Attempt::Final(format!("{server} sends an answer of more than {most} bytes")));
+                return Err(Attempt::Final(format!("response of {server} exceeds {most} bytes")));
             }
             body.extend_from_slice(&chunk);
         }

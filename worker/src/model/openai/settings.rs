@@ -1,4 +1,4 @@
-//! How servers are asked: from the environment, so that keys stand nowhere else.
+//! Settings of OpenAI-compatible servers, from environment variables, so that keys are stored nowhere else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -86,7 +86,7 @@ impl OpenAiSettings {
     /// - `LUMOS_OPENAI_PRICES`, US dollars for a million tokens read and written: `gpt-4=30/60,other=0.5/1.5`.
     ///
     /// # Errors
-    /// If a value is none. No message shows the key.
+    /// If a value is invalid. No message contains the key.
     pub fn from_environment(url: &Url) -> Result<Self, String> {
         Self::from_values(url, |name| std::env::var(name).ok())
     }
@@ -104,27 +104,41 @@ impl OpenAiSettings {
         if let Some(rate) = set("LUMOS_OPENAI_RATE") {
             settings.pace = positive(&rate)
                 .and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok())
-                .ok_or_else(|| format!("LUMOS_OPENAI_RATE={rate} is no number of requests per second"))?;
+                .ok_or_else(|| {
+                    format!(
+                        "invalid value `{rate}` for LUMOS_OPENAI_RATE: expected a positive number of \
+                         requests per second"
+                    )
+                })?;
         }
         if let Some(timeout) = set("LUMOS_OPENAI_TIMEOUT") {
             settings.timeout = positive(&timeout)
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                .ok_or_else(|| format!("LUMOS_OPENAI_TIMEOUT={timeout} is no number of seconds"))?;
-        }
-        if let Some(concurrency) = set("LUMOS_OPENAI_CONCURRENCY") {
-            settings.concurrency =
-                concurrency.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
-                    format!("LUMOS_OPENAI_CONCURRENCY={concurrency} is no number of requests")
+                .ok_or_else(|| {
+                    format!(
+                        "invalid value `{timeout}` for LUMOS_OPENAI_TIMEOUT: expected a positive number of \
+                         seconds"
+                    )
                 })?;
         }
+        if let Some(concurrency) = set("LUMOS_OPENAI_CONCURRENCY") {
+            settings.concurrency = concurrency.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
+                format!(
+                    "invalid value `{concurrency}` for LUMOS_OPENAI_CONCURRENCY: expected a positive integer"
+                )
+            })?;
+        }
         if let Some(retries) = set("LUMOS_OPENAI_RETRIES") {
-            settings.retries = retries
-                .parse()
-                .map_err(|_| format!("LUMOS_OPENAI_RETRIES={retries} is no number of attempts"))?;
+            settings.retries = retries.parse().map_err(|_| {
+                format!("invalid value `{retries}` for LUMOS_OPENAI_RETRIES: expected a number of attempts")
+            })?;
         }
         if let Some(prices) = set("LUMOS_OPENAI_PRICES") {
             settings.prices = prices.split(',').map(price).collect::<Option<_>>().ok_or_else(|| {
-                format!("LUMOS_OPENAI_PRICES={prices} are no prices; write model=READ/WRITTEN, in US dollars for a million tokens")
+                format!(
+                    "invalid value `{prices}` for LUMOS_OPENAI_PRICES: expected model=READ/WRITTEN, in US \
+                     dollars per million tokens"
+                )
             })?;
         }
         Ok(settings)

@@ -39,8 +39,10 @@ impl Extension {
     /// What may be otherwise without it, for people.
     pub(super) fn risk(self) -> &'static str {
         match self {
-            Self::SpecialTokens => "it may put a BOS before prompts that were trained without",
-            Self::RepeatPenalty | Self::RepetitionPenalty => "it may penalise tokens that were there before",
+            Self::SpecialTokens => {
+                "it may add a BOS token to prompts of models that were trained without one"
+            }
+            Self::RepeatPenalty | Self::RepetitionPenalty => "it may penalise tokens that occurred earlier",
         }
     }
 }
@@ -159,14 +161,14 @@ struct Message {
 /// Reads an answer; why it is none, for people.
 pub(super) fn read(answer: &[u8], request: &Request) -> Result<Completion, String> {
     let Answer { choices, usage } =
-        serde_json::from_slice(answer).map_err(|error| format!("the answer cannot be read: {error}"))?;
-    let choice = choices.into_iter().next().ok_or("the answer holds no choice")?;
+        serde_json::from_slice(answer).map_err(|error| format!("invalid response: {error}"))?;
+    let choice = choices.into_iter().next().ok_or("invalid response: no choices")?;
     let text = if is_chat(request) {
-        let message = choice.message.ok_or("the answer holds no message")?;
+        let message = choice.message.ok_or("invalid response: no message")?;
         // A model that refuses to answer gives no content.
         message.content.as_deref().map(python::strip).unwrap_or_default().to_owned()
     } else {
-        choice.text.ok_or("the answer holds no text")?
+        choice.text.ok_or("invalid response: no text")?
     };
     // A server may leave the stop in, or know nothing of stops.
     let stop = match &request.stop {

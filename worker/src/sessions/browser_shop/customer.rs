@@ -1,4 +1,4 @@
-//! A customer of the site: what a person would do with keyboard and mouse.
+//! Controls a page of the shop with keyboard and mouse.
 
 use std::time::Duration;
 
@@ -32,13 +32,13 @@ const TYPED: usize = 2_000;
 pub(super) enum Trouble {
     #[error(transparent)]
     Browser(#[from] BrowserError),
-    #[error("the site's next page did not come within {} s", NEXT_PAGE.as_secs())]
+    #[error("the next page of the site did not load within {} s", NEXT_PAGE.as_secs())]
     NoPage,
-    #[error("{0} is no page of the shop")]
+    #[error("not a page of the shop: {0}")]
     OtherPage(String),
-    #[error("the page shows the {role} {text:?}, but it cannot be found")]
+    #[error("{role} {text:?} is on the page, but not found in the browser")]
     NotFound { role: &'static str, text: String },
-    #[error("the search field does not hold what was typed")]
+    #[error("the search field does not contain the typed text")]
     NotTyped,
 }
 

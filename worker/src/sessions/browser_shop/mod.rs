@@ -1,9 +1,9 @@
 //! The shop as web pages in a browser: `--tool shop=chromedriver`, `shop=http://grid:4444`.
 //!
-//! The site of `sessions::site` is served to the browsers; each episode has a visit of its own there, whose address
-//! nobody can guess. A call borrows a browser, opens the visit's page, types and clicks as a person would, and reads the
-//! reply from the page. Between calls the visit waits on the site, so that a browser serves many episodes while models
-//! think. The replies are those of the shop in memory, to the letter.
+//! The site of `sessions::site` is served to the browsers; each episode has its own visit there, with an unguessable
+//! address. A call leases a browser, opens the page of the visit, types and clicks, and reads the reply from the page.
+//! Between calls the visit stays on the site, so that one browser serves many episodes while models generate. The
+//! replies are identical to those of the shop in memory.
 
 mod customer;
 mod page;
@@ -83,14 +83,14 @@ impl BrowserShop {
 
 impl From<Trouble> for ToolFault {
     fn from(trouble: Trouble) -> Self {
-        fault(format!("in the browser: {trouble}"))
+        fault(format!("browser: {trouble}"))
     }
 }
 
 #[async_trait]
 impl Tools for BrowserShop {
     async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        Err(fault("the shop is visited by episodes of shopping only"))
+        Err(fault("the shop supports episodes of shopping only"))
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
@@ -153,7 +153,7 @@ impl Session {
         if let Some(screenshots) = &self.screenshots {
             match customer.picture().await {
                 Ok(picture) => screenshots.keep_next(picture).await,
-                Err(trouble) => tracing::warn!(%trouble, "a step has no picture"),
+                Err(trouble) => tracing::warn!(%trouble, "failed to take a screenshot of a step"),
             }
         }
         let (page, has_clicked) = customer.page();
@@ -167,7 +167,7 @@ impl Session {
 #[async_trait]
 impl Tools for Session {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        let ToolCall::Shop(request) = call else { return Err(fault("the shop does not answer such calls")) };
+        let ToolCall::Shop(request) = call else { return Err(fault("unsupported call of the shop")) };
         let mut visit = self.visit.lock().await;
         let begun = match std::mem::replace(&mut *visit, Visit::Lost) {
             // A new visit is one that stands at the start.

@@ -1,8 +1,8 @@
-//! The shop as web pages: one server, visits apart.
+//! The shop as a website: one server, with a separate visit for each user.
 //!
-//! A page holds in `<main>` exactly the texts of the observation, in the same order: what can be clicked is a button, a
-//! link or a radio button whose visible text is the clickable's. So whoever reads the page's texts and clicks by role
-//! and text, a person or a driver of a browser, does what the shop in memory does.
+//! The `<main>` element of a page has exactly the texts of the observation, in the same order: a clickable is a button,
+//! a link or a radio button with the clickable's text. Reading the texts and clicking by role and text, manually or
+//! with a browser driver, therefore has the same effect as the shop in memory.
 
 mod render;
 mod server;

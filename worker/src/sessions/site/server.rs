@@ -90,10 +90,8 @@ enum Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         match self {
-            Self::NoVisit => {
-                (StatusCode::NOT_FOUND, "there is no such visit; begin one at /").into_response()
-            }
-            Self::NoGoal => (StatusCode::BAD_REQUEST, "there is no such goal").into_response(),
+            Self::NoVisit => (StatusCode::NOT_FOUND, "visit not found; start one at /").into_response(),
+            Self::NoGoal => (StatusCode::BAD_REQUEST, "goal not found").into_response(),
             Self::Broken(message) => (StatusCode::INTERNAL_SERVER_ERROR, message).into_response(),
         }
     }

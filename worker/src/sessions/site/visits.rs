@@ -1,4 +1,4 @@
-//! The visits that are going on.
+//! The active visits.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -84,7 +84,7 @@ pub(super) async fn connect(
             let Ok((client, _)) = listener.accept().await else { return };
             drop((listener, folder));
             if let Err(error) = relay(client, server, &greeting, is_encrypted).await {
-                tracing::debug!(%error, "a connection to a database server ended");
+                tracing::debug!(%error, "connection to a database server closed");
             }
         }));
         let mut sql = MySqlConnection::connect_with(&options.socket(path)).await?;
@@ -102,7 +102,7 @@ pub(super) async fn bounded<T>(
 ) -> Result<T, sqlx::Error> {
     match tokio::time::timeout(time, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(sqlx::Error::Protocol("a reply breaks the protocol".to_owned())),
+        Ok(Err(_)) => Err(sqlx::Error::Protocol("invalid reply of the server".to_owned())),
         Err(_) => Err(sqlx::Error::Io(io::Error::new(
             io::ErrorKind::TimedOut,
             format!("no reply within {} s", time.as_secs()),
@@ -132,7 +132,7 @@ async fn greeting(server: &mut TcpStream) -> io::Result<Vec<u8>> {
     server.read_exact(&mut header).await?;
     let length = length(header);
     if length > GREETING {
-        return Err(io::Error::other(format!("the server's greeting has {length} bytes")));
+        return Err(io::Error::other(format!("invalid greeting of the server: {length} bytes")));
     }
     let mut packet = vec![0; length];
     server.read_exact(&mut packet).await?;
@@ -145,7 +145,7 @@ async fn greeting(server: &mut TcpStream) -> io::Result<Vec<u8>> {
 
 /// A greeting with the same fields and nothing else, so that everybody finds the same in it.
 fn rebuilt(packet: &[u8]) -> io::Result<Vec<u8>> {
-    let broken = || io::Error::other("the server's greeting is not of MySQL's protocol");
+    let broken = || io::Error::other("invalid greeting of the server: expected the MySQL protocol");
     match packet.first() {
         Some(10) => {}
         // Refused before it begins: a code, and why.
@@ -154,7 +154,7 @@ fn rebuilt(packet: &[u8]) -> io::Result<Vec<u8>> {
             let code = packet.get(1..3).map_or(0, |code| u16::from_le_bytes([code[0], code[1]]));
             let busy = SERVER_ERRORS.contains(&code);
             let kind = if busy { io::ErrorKind::ConnectionRefused } else { io::ErrorKind::Other };
-            return Err(io::Error::new(kind, format!("the server refuses the connection: {text}")));
+            return Err(io::Error::new(kind, format!("the server refused the connection: {text}")));
         }
         _ => return Err(broken()),
     }
@@ -184,7 +184,7 @@ fn rebuilt(packet: &[u8]) -> io::Result<Vec<u8>> {
         if !PLUGINS.contains(&plugin) {
             let shown = plugin.escape_debug();
             return Err(io::Error::other(format!(
-                "the server asks for the password by `{shown}`, which is refused"
+                "unsupported authentication plugin `{shown}` of the server"
             )));
         }
         built.extend(plugin.bytes());
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(rebuilt(&without_end).unwrap(), of(PLUGINS[0]), "packets end results");
         for plugin in ["mysql_clear_password", "mysql_clear_password\0mysql_native_password", "dialog", ""] {
             let refused = rebuilt(&of(plugin)).unwrap_err().to_string();
-            assert!(refused.contains("which is refused"), "{refused}");
+            assert!(refused.contains("unsupported authentication plugin"), "{refused}");
         }
         let mut trailing = of("mysql_native_password");
         trailing.extend(b"mysql_clear_password\0");

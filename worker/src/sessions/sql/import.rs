@@ -15,10 +15,10 @@ use super::settings::MySqlSettings;
 #[derive(Debug, Error)]
 pub enum ImportError {
     /// A table or rows stand before any database.
-    #[error("the dump names no database before its tables")]
+    #[error("the dump has a table before the first database name")]
     NoDatabase,
     /// A database's name is no plain word.
-    #[error("`{0}` is no plain name of a database")]
+    #[error("invalid database name `{0}`: expected letters, digits and `_`")]
     Name(String),
     /// A file cannot be written.
     #[error("{file}: {source}")]

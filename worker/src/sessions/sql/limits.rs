@@ -1,4 +1,4 @@
-//! What one statement, and one episode, may use up.
+//! The limits of one statement and of one episode.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Databases of episodes: `sql=sqlite`, `sql=sqlite:<folder>`, `sql=mysql`, `sql=mysql://<host>[:<port>]`.
 //!
-//! Each episode has a database of its own: whatever a model writes, no other episode sees it. A statement passes
-//! `guard::check` first; behind it stand the engine's own limits. What is refused is told to the model, and only what
-//! is no doing of its statements is a fault.
+//! Each episode has its own database: no other episode sees what a model writes. A statement is checked by
+//! `guard::check` first; the engine's own limits apply after it. A refusal is returned to the model as an observation;
+//! only failures that the statements did not cause are faults.
 
 mod budget;
 mod connect;
@@ -58,7 +58,7 @@ pub(crate) trait Databases: Send + Sync {
     /// A fresh database of this name.
     ///
     /// # Errors
-    /// If there is none of that name, or it cannot be had.
+    /// If no database has that name, or it cannot be opened.
     async fn open(&self, name: &str) -> Result<Box<dyn Database>, ToolFault>;
 
     /// Removes what was made elsewhere, when no episode will come any more.
@@ -85,7 +85,7 @@ impl SqlTool {
 #[async_trait]
 impl Tools for SqlTool {
     async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        Err(fault("a statement came outside of an episode's session"))
+        Err(fault("statement outside of an episode's session"))
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
@@ -178,7 +178,7 @@ impl Tools for Session {
         match call {
             ToolCall::Sql { statement } => self.statement(statement).await.map(ToolReply::Sql),
             ToolCall::SqlSubmit => self.submit().await.map(ToolReply::SqlGrade),
-            _ => Err(fault("a call of another tool came")),
+            _ => Err(fault("unexpected call of another tool")),
         }
     }
 

@@ -78,7 +78,8 @@ impl MySqlDatabase {
         let copy = self.server.copy(&self.names.base, &self.account).await?;
         self.names.copy = Some(copy.clone());
         let size = self.server.size(&copy).await;
-        let size = size.map_err(|error| self.server.fault("the size of a database is not known", &error))?;
+        let size =
+            size.map_err(|error| self.server.fault("failed to read the size of a database", &error))?;
         self.most_bytes = size.saturating_add(WRITTEN_BYTES);
         let Some(session) = &mut self.session else { return Err(fault("the session is closed")) };
         let moved = bounded(SHORT, async {
@@ -86,7 +87,9 @@ impl MySqlDatabase {
             execute(&mut session.sql, "ROLLBACK".to_owned()).await?;
             execute(&mut session.sql, format!("USE {}", quoted(&copy))).await
         });
-        moved.await.map_err(|error| self.server.fault("a session cannot go over to its copy", &error))
+        moved.await.map_err(|error| {
+            self.server.fault("failed to switch a session to its copy of the database", &error)
+        })
     }
 
     async fn execute(&mut self, statement: &str, writes: bool) -> Result<Fetched, Stopped> {
@@ -98,7 +101,7 @@ impl MySqlDatabase {
             sqlx::Error::Database(ref refused) if !is_servers(&error) => {
                 Stopped::Refused(refused.message().to_owned())
             }
-            error => Stopped::Lost(server.fault("a statement was not answered", &error)),
+            error => Stopped::Lost(server.fault("failed to execute a statement", &error)),
         };
         let connection = &mut session.sql;
         execute(connection, server.variables(writes || self.names.copy.is_some())).await.map_err(failed)?;
@@ -132,7 +135,7 @@ impl MySqlDatabase {
             done = done => match done {
                 Ok(done) => done,
                 Err(sqlx::Error::Io(_)) => Err(Stopped::Broken(TOO_LONG.to_owned())),
-                Err(error) => Err(Stopped::Lost(self.server.fault("a statement was not answered", &error))),
+                Err(error) => Err(Stopped::Lost(self.server.fault("failed to execute a statement", &error))),
             },
             () = grown => Err(Stopped::Broken(too_large())),
         }
@@ -259,7 +262,7 @@ impl Database for MySqlDatabase {
         if let Some(copy) = &self.names.copy {
             let size = self.server.size(copy).await;
             let size =
-                size.map_err(|error| self.server.fault("the size of a database is not known", &error))?;
+                size.map_err(|error| self.server.fault("failed to read the size of a database", &error))?;
             if size > self.most_bytes {
                 return Ok(Fetched::Failed { message: too_large() });
             }

@@ -1,5 +1,5 @@
-//! Names of this process's making, turned back into those of the benchmark before anybody sees them: they differ from run
-//! to run.
+//! Maps names of databases and accounts of this process back to those of the benchmark, because they differ from run to
+//! run.
 
 use lumos_environments::sql::{Cell, Fetched, Row};
 

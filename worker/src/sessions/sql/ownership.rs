@@ -119,7 +119,7 @@ impl Ownership {
         };
         match tokio::time::timeout(PATIENCE, held).await {
             Ok(Some(epoch)) => Ok(epoch),
-            _ => Err(fault("the server of databases has not answered for too long")),
+            _ => Err(fault("timed out waiting for the database server")),
         }
     }
 
@@ -148,7 +148,7 @@ async fn take_lock(settings: &MySqlSettings, token: &str) -> Result<ServerConnec
                 let _ = execute(connection, format!("KILL {id}")).await;
             }
         }
-        Err(sqlx::Error::Protocol("the lock of this process is held by another".to_owned()))
+        Err(sqlx::Error::Protocol("the lock of this process is held by another connection".to_owned()))
     })
     .await?;
     Ok(holder)
@@ -197,13 +197,16 @@ impl Keeper {
                         epoch += 1;
                         tracing::info!(
                             server = self.settings.address(),
-                            "holds the lock on the database server again"
+                            "reacquired the lock on the database server"
                         );
                         holder = Some(connection);
                         confirmed.send_replace(Confirmed { epoch, at: Instant::now() });
                     }
                     Err(error) => {
-                        tracing::debug!(server = self.settings.address(), %error, "the database server cannot be reached");
+                        tracing::debug!(
+                            server = self.settings.address(), %error,
+                            "cannot reach the database server"
+                        );
                     }
                 }
             }
@@ -223,7 +226,7 @@ impl Keeper {
         let lock = format!("SELECT CAST(IS_USED_LOCK('{PREFIX}{}') = CONNECTION_ID() AS CHAR)", self.token);
         let held = bounded(self.grace / 4, texts(connection, lock)).await?;
         if held.iter().all(|held| held != "1") {
-            return Err(sqlx::Error::Protocol("the lock is not held any more".to_owned()));
+            return Err(sqlx::Error::Protocol("the lock is no longer held".to_owned()));
         }
         Ok(())
     }
@@ -289,7 +292,7 @@ impl Keeper {
             }
             tracing::info!(
                 things = owned.len(),
-                "clearing away what a process that is gone left on the database server"
+                "removing accounts and databases that an ended process left on the database server"
             );
             for leftover in owned {
                 dropped(connection, &leftover).await?;
@@ -303,7 +306,7 @@ impl Keeper {
 async fn dropped(connection: &mut MySqlConnection, leftover: &Leftover) -> Result<bool, sqlx::Error> {
     match bounded(SHORT, execute(connection, leftover.drop_statement())).await {
         Err(sqlx::Error::Database(error)) => {
-            tracing::debug!(?leftover, %error, "not dropped yet");
+            tracing::debug!(?leftover, %error, "failed to drop an account or database; retrying later");
             Ok(false)
         }
         done => done.map(|()| true),

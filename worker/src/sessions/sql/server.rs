@@ -106,7 +106,7 @@ impl MySqlServer {
 impl Databases for MySqlServer {
     async fn open(&self, name: &str) -> Result<Box<dyn Database>, ToolFault> {
         if name.is_empty() || !name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_') {
-            return Err(fault(format!("`{name}` is no name of a database")));
+            return Err(fault(format!("invalid database name `{name}`: expected letters, digits and `_`")));
         }
         Ok(Box::new(MySqlDatabase::open(Arc::clone(&self.inner), name).await?))
     }
@@ -182,7 +182,7 @@ impl Inner {
                             self.wait_for(&error).await;
                         }
                         Err(error) => {
-                            let fault = self.fault("cannot be set up", &error);
+                            let fault = self.fault("failed to set up the server", &error);
                             *given_up() = Some((Instant::now(), fault.clone()));
                             return Err(fault);
                         }
@@ -289,16 +289,17 @@ impl Inner {
             .await;
         match made {
             Ok(true) => Ok(account),
-            Ok(false) => Err(fault(format!("{} has no database `{database}`", self.settings.address()))),
+            Ok(false) => Err(fault(format!("{}: database `{database}` not found", self.settings.address()))),
             // The statement holds the password: of the server's error only its number is reported.
             Err(sqlx::Error::Database(error)) => {
                 let code = error.code().map(std::borrow::Cow::into_owned).unwrap_or_default();
                 Err(fault(format!(
-                    "{}: an account cannot be made (error {code}): it takes CREATE USER and GRANT OPTION",
+                    "{}: failed to create an account (error {code}); hint: CREATE USER and GRANT OPTION are \
+                     required",
                     self.settings.address()
                 )))
             }
-            Err(error) => Err(self.fault("an account cannot be made", &error)),
+            Err(error) => Err(self.fault("failed to create an account", &error)),
         }
     }
 
@@ -321,7 +322,7 @@ impl Inner {
                 Err(error) if may_pass(&error) && since.elapsed() < self.patience => {
                     self.wait_for(&error).await;
                 }
-                Err(error) => return Err(self.fault("a session cannot be opened", &error)),
+                Err(error) => return Err(self.fault("failed to open a session", &error)),
             }
         }
     }
@@ -364,7 +365,7 @@ impl Inner {
             Ok(()) => Ok(name),
             Err(error) => {
                 self.leave(vec![Leftover::Database(name)]);
-                Err(self.fault("an episode's copy of its database cannot be made", &error))
+                Err(self.fault("failed to create an episode's copy of its database", &error))
             }
         }
     }
@@ -406,7 +407,7 @@ impl Inner {
         }));
         let query = format!("SELECT CAST({} AS CHAR)", parts.join(" AND "));
         let there = self.administer(SHORT, &|connection| Box::pin(texts(connection, query.clone()))).await;
-        let there = there.map_err(|error| self.fault("it cannot be asked for its accounts", &error))?;
+        let there = there.map_err(|error| self.fault("failed to query the accounts", &error))?;
         Ok(there.iter().all(|there| there == "1"))
     }
 
@@ -426,7 +427,10 @@ impl Inner {
             })
             .await;
         if let Err(error) = dropped {
-            tracing::warn!(account = names.account, %error, "what an episode made could not be dropped; retrying later");
+            tracing::warn!(
+                account = names.account, %error,
+                "failed to drop the account and databases of an episode; retrying later"
+            );
             self.leave(leftovers);
         }
     }

@@ -1,7 +1,9 @@
-//! Where a MySQL server is, and who asks it. The password comes by the environment and goes to the server it is for only.
+//! Address and credentials of a MySQL server. The password comes from the environment and is sent only to the server
+//! that it belongs to.
 //!
-//! A run names a server, whoever planned it; credentials are the worker's. So a password goes to loopback and to the
-//! servers that the worker lists itself, and elsewhere only over TLS to a server with a valid certificate.
+//! A run names a server, and may have been planned by anyone; credentials belong to the worker. A password is therefore
+//! sent to loopback and to the servers that the worker lists itself, and to others only over TLS with a valid
+//! certificate.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -63,13 +65,17 @@ impl MySqlSettings {
         if backend == "mysql" {
             let url = value(URL_VARIABLE).filter(|url| !url.is_empty());
             let url = url.ok_or_else(|| format!("{URL_VARIABLE} is not set"))?;
-            return Self::of_url(&url)
-                .ok_or_else(|| format!("{URL_VARIABLE} is no address like mysql://user:password@host:port"));
+            return Self::of_url(&url).ok_or_else(|| {
+                format!(
+                    "invalid value for {URL_VARIABLE}: expected an address like \
+                     mysql://user:password@host:port"
+                )
+            });
         }
         if backend.contains('@') {
             return Err(format!(
-                "user and password are not written there, where logs and reports would keep them; set \
-                 {USER_VARIABLE} and {PASSWORD_VARIABLE}, or {URL_VARIABLE} with --tool sql=mysql"
+                "user and password are not allowed in a backend name, because logs and reports record it; \
+                 hint: set {USER_VARIABLE} and {PASSWORD_VARIABLE}, or {URL_VARIABLE} with --tool sql=mysql"
             ));
         }
         Ok(Self::of_url(backend).ok_or("expected an address like mysql://host:port")?)

@@ -53,7 +53,7 @@ impl SqliteFolder {
     /// Databases of the files `<name>.sqlite` in a folder; without one, the database of the shipped samples.
     ///
     /// # Errors
-    /// If there is no such folder.
+    /// If the folder does not exist.
     pub fn open(folder: Option<PathBuf>) -> io::Result<Self> {
         if let Some(folder) = &folder {
             std::fs::read_dir(folder)?;
@@ -81,7 +81,7 @@ impl SqliteFolder {
             }
         }
         if files.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the folder holds no .sqlite file"));
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no .sqlite file in the folder"));
         }
         Ok(ContentHash::of_json(&files))
     }
@@ -93,15 +93,18 @@ impl SqliteFolder {
             return Ok(Arc::clone(base));
         }
         let missing =
-            |error: &dyn std::fmt::Display| fault(format!("the database `{name}` cannot be opened: {error}"));
+            |error: &dyn std::fmt::Display| fault(format!("failed to open database `{name}`: {error}"));
         let plain = !name.is_empty() && name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
         if !plain {
-            return Err(missing(&"its name is none"));
+            return Err(missing(&"invalid name: expected letters, digits and `_`"));
         }
         let base = match &self.folder {
             None if name == "library" => samples(),
             None => {
-                return Err(missing(&"only the samples are here; name a folder: --tool sql=sqlite:FOLDER"));
+                return Err(missing(
+                    &"only the samples are available; hint: pass a folder with --tool \
+                    sql=sqlite:FOLDER",
+                ));
             }
             Some(folder) => {
                 let file = folder.join(format!("{name}.sqlite"));
@@ -147,7 +150,7 @@ impl Databases for SqliteFolder {
         let (connection, counts) = copied
             .await
             .map_err(|error| fault(error.to_string()))?
-            .map_err(|error| fault(format!("the database `{name}` cannot be copied: {error}")))?;
+            .map_err(|error| fault(format!("failed to copy database `{name}`: {error}")))?;
         let connection = Arc::new(Mutex::new(connection));
         Ok(Box::new(SqliteDatabase { name: name.to_owned(), connection: Some(connection), counts }))
     }

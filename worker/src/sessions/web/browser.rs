@@ -35,7 +35,7 @@ impl BrowserPages {
 #[async_trait]
 impl Tools for BrowserPages {
     async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        Err(fault("there are no pages outside of a session"))
+        Err(fault("no pages outside of an episode's session"))
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
@@ -73,7 +73,7 @@ impl Tools for Session {
         match call {
             ToolCall::Candidates { step, scope } => self.pages.candidates(*step, *scope).await,
             ToolCall::Carry(attempt) => self.carry(attempt).await,
-            _ => Err(fault("the pages do not answer such calls")),
+            _ => Err(fault("unsupported call of the web pages")),
         }
     }
 }

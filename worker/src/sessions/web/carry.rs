@@ -58,7 +58,7 @@ impl Carrier<'_> {
         let mut stage = Stage { lease: self.pool.session().await? };
         let carrying = stage.carry(rows, attempt, truth.as_deref(), self.takes_picture);
         let late =
-            || BrowserFault { doing: "carrying an action out", reason: format!("{LIMIT:?} were not enough") };
+            || BrowserFault { doing: "executing an action", reason: format!("timed out after {LIMIT:?}") };
         Ok(timeout(LIMIT, carrying).await.map_err(|_| late())??)
     }
 }
@@ -195,7 +195,7 @@ impl Stage {
         pictured.map_err(|error| match error {
             BrowserError::Fault(fault) => fault,
             BrowserError::Refused(refusal) => {
-                BrowserFault { doing: "taking a picture", reason: refusal.to_string() }
+                BrowserFault { doing: "taking a screenshot", reason: refusal.to_string() }
             }
         })
     }

@@ -25,7 +25,7 @@ impl WebPages {
 #[async_trait]
 impl Tools for WebPages {
     async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        Err(fault("there are no pages outside of a session"))
+        Err(fault("no pages outside of an episode's session"))
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
@@ -48,7 +48,7 @@ impl Pages {
 
     /// The page of a gold step.
     pub(super) fn page(&self, step: u32) -> Result<Arc<WebStep>, ToolFault> {
-        self.steps.get(step as usize).cloned().ok_or_else(|| fault(format!("there is no page {step}")))
+        self.steps.get(step as usize).cloned().ok_or_else(|| fault(format!("page {step} not found")))
     }
 
     /// What a page's candidates look like.
@@ -69,7 +69,7 @@ impl Tools for Pages {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         match call {
             ToolCall::Candidates { step, scope } => self.candidates(*step, *scope).await,
-            _ => Err(fault("the pages do not answer such calls")),
+            _ => Err(fault("unsupported call of the web pages")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One document over HTTP: at the pace set, tried again where that may help, from allowed hosts only, of bounded size.
+//! Fetches one document over HTTP: rate-limited, with retries, from allowed hosts only, and limited in size.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ impl Client {
                 Err(Attempt::Final(message)) => return Err(format!("{address}: {message}")),
                 Err(Attempt::Again { message, after }) => {
                     let Some(delay) = delays.next() else { return Err(format!("{address}: {message}")) };
-                    tracing::debug!(%address, message, "asked again");
+                    tracing::debug!(%address, message, "retrying a request");
                     sleep(delay.max(after.unwrap_or_default())).await;
                 }
             }
@@ -113,7 +113,7 @@ impl Client {
         let content_type = header.map(|header| String::from_utf8_lossy(header.as_bytes()).into_owned());
         let body = self.body(response).await?;
         if body.is_empty() {
-            return Err(Attempt::again("the answer is empty"));
+            return Err(Attempt::again("empty response"));
         }
         let (address, documents) = (address.clone(), self.documents.clone());
         // Reading a page takes milliseconds, a hostile one longer.
@@ -123,11 +123,11 @@ impl Client {
             if let Some(documents) = documents
                 && let Err(error) = documents.put(address.as_str(), &text)
             {
-                tracing::warn!(%address, %error, "a document could not be kept");
+                tracing::warn!(%address, %error, "failed to cache a document");
             }
             Ok(document)
         });
-        reading.await.map_err(|error| Attempt::Final(format!("the answer cannot be read: {error}")))?
+        reading.await.map_err(|error| Attempt::Final(format!("failed to read the response: {error}")))?
     }
 
     /// What the site answers, behind its redirects.
@@ -140,15 +140,15 @@ impl Client {
             }
             let place = response.headers().get(LOCATION).and_then(|place| place.to_str().ok());
             let next = place.and_then(|place| address.join(place).ok()).ok_or_else(|| {
-                Attempt::Final(format!("the site answered {} and named no place", response.status()))
+                Attempt::Final(format!("the site answered {} without a location", response.status()))
             })?;
             if !self.site.allows(&next) {
                 let host = next.host_str().unwrap_or("another scheme");
-                return Err(Attempt::Final(format!("it redirects to {host}, which is no allowed host")));
+                return Err(Attempt::Final(format!("redirect to {host}, which is not an allowed host")));
             }
             address = next;
         }
-        Err(Attempt::Final("it redirects too often".to_owned()))
+        Err(Attempt::Final("too many redirects".to_owned()))
     }
 
     /// Whether an answer is one.
@@ -168,7 +168,7 @@ impl Client {
         let after = rest_asked_for(response.headers());
         if let Some(after) = after {
             if after > self.settings.longest_rest {
-                let message = format!("{message} and asks for a rest of {} s", after.as_secs());
+                let message = format!("{message} (Retry-After: {} s)", after.as_secs());
                 return Err(Attempt::Final(message));
             }
             // Nobody asks before that.
@@ -180,7 +180,7 @@ impl Client {
     /// The whole body, unless it is too long.
     async fn body(&self, mut response: Response) -> Result<Vec<u8>, Attempt> {
         let most = self.settings.most_bytes;
-        let too_long = || Attempt::Final(format!("the answer is longer than {most} bytes"));
+        let too_long = || Attempt::Final(format!("the response is longer than {most} bytes"));
         if response.content_length().is_some_and(|length| length > most as u64) {
             return Err(too_long());
         }

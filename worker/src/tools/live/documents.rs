@@ -1,7 +1,7 @@
-//! Documents on disk, by address: fetched once for a whole sweep, by however many processes.
+//! Documents on disk, by address: fetched once for a whole sweep, across processes.
 //!
-//! A file is written beside its place and renamed into it, so that it is whole or not there; its checksum tells where
-//! a disk lost a part of it. Two processes that fetch the same document at once write the same file.
+//! A file is written under a temporary name and renamed, so that it is complete or absent; its checksum detects damage.
+//! Two processes that fetch the same document at once write the same file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};

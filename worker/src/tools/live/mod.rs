@@ -46,7 +46,7 @@ impl LiveWiki {
     /// Sets a client up.
     ///
     /// # Errors
-    /// If the endpoint is no address of a site or the client cannot be built.
+    /// If the endpoint is not a valid address of a site, or the client cannot be built.
     pub fn new(settings: WikiSettings) -> Result<Self, String> {
         let site = Site::new(&settings.endpoint)?;
         Ok(Self { client: Client::new(site.clone(), settings)?, site })
@@ -116,13 +116,15 @@ struct FoundError {
 
 fn found_titles(json: &str) -> Result<Vec<String>, Attempt> {
     let Found { query, error } = serde_json::from_str(json)
-        .map_err(|error| Attempt::again(format!("the search's answer cannot be read: {error}")))?;
+        .map_err(|error| Attempt::again(format!("invalid response of the search: {error}")))?;
     match (query, error) {
         (_, Some(FoundError { code })) if matches!(code.as_str(), "ratelimited" | "maxlag" | "readonly") => {
-            Err(Attempt::again(format!("the search answers: {code}")))
+            Err(Attempt::again(format!("the search returned an error: {code}")))
         }
-        (_, Some(FoundError { code })) => Err(Attempt::Final(format!("the search answers: {code}"))),
+        (_, Some(FoundError { code })) => {
+            Err(Attempt::Final(format!("the search returned an error: {code}")))
+        }
         (Some(FoundPages { search }), None) => Ok(search.into_iter().map(|page| page.title).collect()),
-        (None, None) => Err(Attempt::again("the search's answer holds no results")),
+        (None, None) => Err(Attempt::again("invalid response of the search: no results")),
     }
 }

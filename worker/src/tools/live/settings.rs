@@ -1,4 +1,4 @@
-//! How the site is asked.
+//! Settings of the live encyclopaedia.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct WikiSettings {
     pub longest_rest: Duration,
     /// The most bytes a document may have.
     pub most_bytes: usize,
-    /// Where documents are kept; nowhere if there is no such folder.
+    /// The folder where documents are stored; without one, they are not stored.
     pub cache: Option<PathBuf>,
 }
 
@@ -52,7 +52,7 @@ impl WikiSettings {
     /// in `LUMOS_TOOL_CACHE`, or else in the user's folder for caches.
     ///
     /// # Errors
-    /// If the rate is no positive number.
+    /// If the rate is not a positive number.
     pub fn from_environment() -> Result<Self, String> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let mut settings = Self::default();

@@ -1,5 +1,5 @@
-//! Which addresses are asked. Queries are a model's output, so an address may be anything: only the site's own hosts
-//! are ever spoken to.
+//! The addresses that may be requested. Queries are a model's output, so an address may be anything: only the site's
+//! own hosts are contacted.
 
 use lumos_environments::retrieval::{is_stop_word, words};
 use lumos_tasks::{Behaviour, WikiRequest};
@@ -39,11 +39,11 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn new(endpoint: &str) -> Result<Self, String> {
-        let origin =
-            Url::parse(endpoint).map_err(|error| format!("{endpoint} is no address of a site: {error}"))?;
+        let origin = Url::parse(endpoint)
+            .map_err(|error| format!("invalid address of a site `{endpoint}`: {error}"))?;
         let is_plain = origin.path() == "/" && origin.query().is_none() && origin.has_host();
         if !matches!(origin.scheme(), "http" | "https") || !is_plain {
-            return Err(format!("{endpoint} is no address of a site; write it like {SITE}"));
+            return Err(format!("invalid address of a site `{endpoint}`: expected an address like {SITE}"));
         }
         let is_other = Url::parse(SITE).is_ok_and(|usual| usual.origin() != origin.origin());
         Ok(Self { origin, is_other })
