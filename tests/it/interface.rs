@@ -165,9 +165,9 @@ fn missing_tools_are_reported_together_with_their_backends() {
     let (_, stderr) =
         expect(2, &[&TINY[..], &["--tasks", "hotpotqa,mind2web,intercode_sql"], &data].concat());
     for part in [
-        "rank (called by hotpotqa, mind2web): no backend is named",
+        "rank (called by hotpotqa, mind2web): no backend is set",
         "backends: bm25, dpr:<folder>, cross-encoder:<folder>",
-        "wiki (called by hotpotqa): no backend is named",
+        "wiki (called by hotpotqa): no backend is set",
         "backends: live, corpus:<JSON lines>, samples",
         "sql (called by intercode_sql): ",
         "backends: sqlite, sqlite:<folder>, mysql",

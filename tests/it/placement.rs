@@ -185,9 +185,9 @@ fn an_estimate_says_which_way_a_pair_fits() {
     let fits: Vec<_> =
         told["memory"]["candidates"].as_array().unwrap().iter().map(|one| &one["fits"]).collect();
     assert_eq!(fits, [false, true, true, true]);
-    assert!(estimate(&["--memory", "40GB"]).contains("recommended is together"));
+    assert!(estimate(&["--memory", "40GB"]).contains("recommended: together"));
     // Each on a card of its own.
     std::fs::write(&spec, "tasks = ['gsm8k']\nmodel = 'lumos:maths'\n[device]\nplanner = 'cuda:0'\n")
         .unwrap();
-    assert!(estimate(&["--memory", "24GB"]).contains("recommended is together"));
+    assert!(estimate(&["--memory", "24GB"]).contains("recommended: together"));
 }

@@ -42,7 +42,7 @@ fn the_main_job_leaves_a_report_results_and_samples() {
     // A complete run is left as it is.
     let before = files(&run, "results_", ".json");
     let (_, stderr) = expect(0, &arguments);
-    assert!(stderr.contains("16 settled before"), "{stderr}");
+    assert!(stderr.contains("16 already settled"), "{stderr}");
     assert_eq!(content(&run), (samples, results));
     assert_eq!(files(&run, "results_", ".json"), before, "nothing is written again");
     assert!(fs::read_dir(folder.path()).unwrap().count() == 1, "one folder for one run");
