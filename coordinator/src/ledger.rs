@@ -39,13 +39,13 @@ pub struct Split {
 pub enum LedgerError {
     /// Units are missing, or there are too many.
     #[error(
-        "planned {planned} is not answered {answered} + gave up {gave_up} + faulted {faulted} + outstanding {outstanding}",
+        "planned {planned} != answered {answered} + gave up {gave_up} + faulted {faulted} + outstanding {outstanding}",
         planned = .0.planned, answered = .0.answered, gave_up = .0.gave_up, faulted = .0.faulted,
         outstanding = .0.outstanding
     )]
     Units(Box<Ledger>),
     /// A split does not cover the answered units.
-    #[error("answered {answered} is not correct {correct} + wrong {wrong} under {scoring:?} {metric}")]
+    #[error("answered {answered} != correct {correct} + wrong {wrong} under {scoring:?} {metric}")]
     Split {
         /// Units answered.
         answered: u64,
@@ -142,6 +142,6 @@ mod tests {
     #[test]
     fn sums_that_overflow_do_not_balance() {
         let ledger = Ledger { planned: 0, answered: u64::MAX, gave_up: 1, ..Ledger::default() };
-        assert!(ledger.check().unwrap_err().to_string().starts_with("planned 0 is not answered"));
+        assert!(ledger.check().unwrap_err().to_string().starts_with("planned 0 != answered"));
     }
 }

@@ -15,7 +15,7 @@ pub enum ScoreError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// It is of a benchmark this program does not have.
-    #[error("this program has no benchmark `{0}`: use the version that made the run")]
+    #[error("unknown benchmark `{0}`: use the version of lumos that made the run")]
     UnknownBenchmark(String),
 }
 

@@ -149,7 +149,7 @@ fn a_run_folder_of_another_specification_is_left_alone() {
     expect(0, &named("2"));
     let before = content(&folder.path().join("mine"));
     let (_, stderr) = expect(2, &named("3"));
-    assert_holds(&stderr, &["mine", "other settings", "--limit", "--name"]);
+    assert_holds(&stderr, &["mine", "different settings", "--limit", "--name"]);
     assert_eq!(content(&folder.path().join("mine")), before);
 }
 

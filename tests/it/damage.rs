@@ -270,7 +270,7 @@ fn a_start_on_a_full_disk_leaves_a_run_that_can_be_read() {
                 assert_eq!(code, 0, "{stderr}");
             } else if code != 0 {
                 assert_eq!(code, 1, "{stderr}");
-                assert!(stderr.contains("free some space"), "{command} with {left} bytes left: {stderr}");
+                assert!(stderr.contains("free disk space"), "{command} with {left} bytes left: {stderr}");
             }
         }
         fs::remove_file(&filler).unwrap();

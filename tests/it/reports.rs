@@ -74,7 +74,7 @@ fn seeds_without_sampling_are_refused() {
     let runs = folder.path().to_str().unwrap();
     for repetitions in [["--seed", "0,1,2"], ["--epochs", "3"]] {
         let (_, stderr) = expect(2, &[&arguments(runs, "seeds", "2")[..], &repetitions].concat());
-        assert!(stderr.contains("greedy decoding computes the same episodes of gsm8k"), "{stderr}");
+        assert!(stderr.contains("greedy decoding gives the same episodes of gsm8k"), "{stderr}");
         assert!(stderr.contains("--temperature"), "{stderr}");
     }
     let sampled = ["--seed", "0,1", "--temperature", "0.7", "--max-new-tokens", "8"];

@@ -51,7 +51,7 @@ impl CodecError {
             Self::Malformed(detail) => CheckpointError::Corrupt { folder, detail },
             Self::Memory(detail) => CheckpointError::Memory { folder, detail },
             Self::TooLarge { length, limit } => {
-                let detail = format!("a value of {length} bytes is above the maximum of {limit} bytes");
+                let detail = format!("a value of {length} bytes exceeds the maximum of {limit} bytes");
                 CheckpointError::Io { folder, detail }
             }
         }

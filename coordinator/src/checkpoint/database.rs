@@ -39,7 +39,7 @@ impl Database {
         match Self::open_trees(folder) {
             Err(CheckpointError::Corrupt { detail, .. }) if set_snapshots_aside(folder)? > 0 => {
                 // A snapshot only saves reading the log.
-                tracing::debug!(detail, "the database is read without its snapshot");
+                tracing::debug!(detail, "reading the database without its snapshot");
                 Self::open_trees(folder)
             }
             opened => opened,
@@ -85,7 +85,7 @@ pub(super) fn open_sled(folder: &Path) -> Result<sled::Db, CheckpointError> {
             Err(CheckpointError::InUse { .. }) if !can_start(THREADS) => {
                 return Err(CheckpointError::Memory {
                     folder: folder.to_owned(),
-                    detail: "the threads that close it cannot be started".to_owned(),
+                    detail: "failed to start the threads that close it".to_owned(),
                 });
             }
             opened => return opened,
@@ -101,7 +101,7 @@ fn bounded<T: Send + 'static>(
 ) -> Result<T, CheckpointError> {
     let memory =
         |detail: &str| CheckpointError::Memory { folder: folder.to_owned(), detail: detail.to_owned() };
-    let no_threads = "its threads cannot be started";
+    let no_threads = "failed to start its threads";
     if !can_start(THREADS + 1) {
         return Err(memory(no_threads));
     }
@@ -128,11 +128,11 @@ fn bounded<T: Send + 'static>(
             Err(RecvTimeoutError::Timeout) if began.elapsed() > LONGEST => {
                 return Err(CheckpointError::Io {
                     folder: folder.to_owned(),
-                    detail: format!("it was not open after {} s", LONGEST.as_secs()),
+                    detail: format!("timed out after {} s while opening it", LONGEST.as_secs()),
                 });
             }
             Err(RecvTimeoutError::Timeout) => {
-                tracing::debug!(folder = %folder.display(), "the checkpoint is still being opened");
+                tracing::debug!(folder = %folder.display(), "still opening the checkpoint");
             }
         }
     }
@@ -184,7 +184,7 @@ pub(super) fn remove_unfinished_snapshots(folder: &Path) -> Result<(), Checkpoin
     for file in files(folder).map_err(failed)? {
         if file.extension().is_some_and(|ending| ending == "generating") {
             fs::remove_file(&file).map_err(failed)?;
-            tracing::info!(file = %file.display(), "removed a snapshot of the database that was not finished");
+            tracing::info!(file = %file.display(), "removed an unfinished snapshot of the database");
         }
     }
     Ok(())

@@ -9,14 +9,14 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CheckpointError {
     /// There is no database.
-    #[error("no checkpoint found in {}", folder.display())]
+    #[error("checkpoint not found in `{}`", folder.display())]
     Missing {
         /// The folder.
         folder: PathBuf,
     },
     /// Another process has it open.
     #[error(
-        "the checkpoint {} is in use by another process: wait for it, stop it, or give this run another name with --name",
+        "checkpoint `{}` is in use by another process: wait for it, stop it, or choose another run name with --name",
         folder.display()
     )]
     InUse {
@@ -25,8 +25,8 @@ pub enum CheckpointError {
     },
     /// The disk is full.
     #[error(
-        "the disk that holds the checkpoint {} is full: what was recorded so far is safe; free some space and \
-         start the same command again",
+        "the disk of checkpoint `{}` is full: recorded outcomes are safe; free disk space and run the same \
+         command again",
         folder.display()
     )]
     Full {
@@ -35,9 +35,9 @@ pub enum CheckpointError {
     },
     /// The process may not use as much memory, or as many threads, as it needs.
     #[error(
-        "not enough memory for the checkpoint {}: {detail}\n\
-         hint: what was recorded is safe; raise the memory limit (`ulimit -v unlimited`, or the container's) and \
-         start the same command again",
+        "not enough memory for checkpoint `{}`: {detail}\n\
+         hint: recorded outcomes are safe; raise the memory limit (`ulimit -v unlimited`, or the container's) and \
+         run the same command again",
         folder.display()
     )]
     Memory {
@@ -47,7 +47,7 @@ pub enum CheckpointError {
         detail: String,
     },
     /// The disk or its file system failed.
-    #[error("the checkpoint {} cannot be read or written: {detail}", folder.display())]
+    #[error("failed to read or write checkpoint `{}`: {detail}", folder.display())]
     Io {
         /// The folder.
         folder: PathBuf,
@@ -56,9 +56,9 @@ pub enum CheckpointError {
     },
     /// The content differs from what was written.
     #[error(
-        "the checkpoint {} is damaged: {detail}\n\
+        "checkpoint `{}` is damaged: {detail}\n\
          hint: `lumos repair {}` restores everything that one of its two copies still has; samples_*.jsonl in the \
-         same folder hold the exported samples",
+         same folder contain the exported samples",
         folder.display(), folder.parent().unwrap_or(folder).display()
     )]
     Corrupt {
@@ -69,7 +69,7 @@ pub enum CheckpointError {
     },
     /// It was written by another version of the program.
     #[error(
-        "the checkpoint {} has layout {found}, this program knows {known}: use the version that wrote it",
+        "unsupported layout {found} of checkpoint `{}`: expected {known}; use the version of lumos that wrote it",
         folder.display()
     )]
     Schema {
@@ -81,7 +81,7 @@ pub enum CheckpointError {
         known: u32,
     },
     /// The writer has ended, after a failure or because the checkpoint was closed.
-    #[error("the checkpoint no longer takes records")]
+    #[error("the checkpoint is closed")]
     Ended,
 }
 
@@ -111,7 +111,7 @@ impl CheckpointError {
             _ if text.contains("WouldBlock") || text.contains("acquire lock") => Self::InUse { folder },
             // The system says the same of a thread that cannot be started; other locks are tried in [`super::lock`].
             ErrorKind::WouldBlock => {
-                Self::Memory { folder, detail: format!("a thread cannot be started: {text}") }
+                Self::Memory { folder, detail: format!("failed to start a thread: {text}") }
             }
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full { folder },
             _ if text.contains("No space left") => Self::Full { folder },

@@ -62,8 +62,10 @@ impl JournalFile {
         if location.matches(&value) {
             Ok(value)
         } else {
-            Err(self
-                .damaged(format!("the entry at byte {} has changed since it was opened", location.offset)))
+            Err(self.damaged(format!(
+                "the entry at byte {} has changed since the journal was opened",
+                location.offset
+            )))
         }
     }
 

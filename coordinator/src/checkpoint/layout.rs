@@ -48,7 +48,7 @@ impl Trees<'_> {
             None => {}
             Some(found) if found.as_ref() == SCHEMA.to_be_bytes() => return Ok(()),
             Some(found) if found.as_ref() == FIRST.to_be_bytes() => {
-                tracing::info!(folder = %self.folder.display(), "the checkpoint gets the present layout");
+                tracing::info!(folder = %self.folder.display(), "converting the checkpoint to the current layout");
                 self.number_records()?;
                 self.identify_items()?;
                 self.database.database.flush().map_err(failed)?;
@@ -111,7 +111,7 @@ impl Trees<'_> {
                 .split_last_chunk::<8>()
                 .and_then(|(prefix, _)| prefix.strip_suffix(&[0]))
                 .and_then(|name| std::str::from_utf8(name).ok())
-                .ok_or_else(|| corrupt(format!("the item key {} is none", hex::encode(&key))))?;
+                .ok_or_else(|| corrupt(format!("invalid item key {}", hex::encode(&key))))?;
             let item: Item = decode(&value).map_err(|error| error.at(self.folder))?;
             let same = at_hand.as_ref().is_some_and(|(current, _)| current == benchmark);
             if !same
@@ -123,7 +123,7 @@ impl Trees<'_> {
             if let Some((_, identities)) = &mut at_hand {
                 identities
                     .add(item.index, &item.id)
-                    .ok_or_else(|| corrupt(format!("item {} has no hash for a name", item.index)))?;
+                    .ok_or_else(|| corrupt(format!("item {} is not named by a hash", item.index)))?;
             }
         }
         match at_hand {

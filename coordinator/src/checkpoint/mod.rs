@@ -229,7 +229,10 @@ impl Checkpoint {
     fn strange_item(&self, item: &Item) -> CheckpointError {
         CheckpointError::Corrupt {
             folder: self.folder().to_owned(),
-            detail: format!("item {} is called `{}`, which is no hash", item.index, item.id.content),
+            detail: format!(
+                "invalid name of item {}: expected a hash, found `{}`",
+                item.index, item.id.content
+            ),
         }
     }
 

@@ -62,8 +62,8 @@ impl CheckpointReader {
                 if loaded.is_intact() || in_use {
                     if !loaded.is_intact() {
                         tracing::warn!(
-                            "the journal of {} is damaged and a process is writing it: {} entries cannot be read; \
-                             once that has ended `lumos repair {}` restores them from the database",
+                            "the journal of {} is damaged and another process is writing it: {} entries cannot be \
+                             read; when it has ended, restore them with `lumos repair {}`",
                             folder.display(),
                             loaded.scanned.damaged_entries,
                             folder.parent().unwrap_or(folder).display()
@@ -118,7 +118,7 @@ impl CheckpointReader {
         recovery.log(folder);
         if !recovery.is_empty() {
             let run = folder.parent().unwrap_or(folder);
-            tracing::warn!("nothing was changed; `lumos repair {}` repairs the checkpoint", run.display());
+            tracing::warn!("the checkpoint was not changed; repair it with `lumos repair {}`", run.display());
         }
         let file = opened.journal.file().clone();
         let reader = Self::new(folder, file, opened.catalogue, recovery, false)?;

@@ -96,7 +96,7 @@ impl Recovery {
         let Lost { items, outcomes, notes, named } = &self.lost;
         if self.has_lost() {
             lines.push(format!(
-                "lost in both copies of the checkpoint in {run}: {}{named}; `lumos resume {run}` runs them again",
+                "lost in both copies of the checkpoint in {run}: {}{named}; run them again with `lumos resume {run}`",
                 counted(*items, *outcomes, *notes)
             ));
         }

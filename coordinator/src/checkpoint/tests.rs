@@ -217,7 +217,7 @@ async fn child_on_a_full_disk() {
     for number in 5..8 {
         let error = checkpoint.record(record(number, 1, false)).await.unwrap_err();
         assert!(matches!(error, CheckpointError::Full { .. }), "{error:?}");
-        assert!(error.to_string().contains("free some space"), "{error}");
+        assert!(error.to_string().contains("free disk space"), "{error}");
         assert_eq!(checkpoint.status(&unit(number)), UnitStatus::Outstanding);
     }
     assert_eq!(checkpoint.settled(), 5);

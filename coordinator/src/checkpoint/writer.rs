@@ -85,7 +85,7 @@ fn serve(
             return;
         }
         if let Err(error) = commit(&mut store, &mut jobs, catalogue, duplicates) {
-            tracing::debug!(folder = %store.folder().display(), %error, "the checkpoint takes no more records");
+            tracing::debug!(folder = %store.folder().display(), %error, "the checkpoint does not accept further records");
             // sled's clean-up may wait for a full disk for ever.
             std::mem::forget(store);
             refuse_the_rest(queue, &error);

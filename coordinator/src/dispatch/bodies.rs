@@ -76,19 +76,19 @@ impl<'a> Bodies<'a> {
         let lost =
             |detail: String| CheckpointError::Corrupt { folder: self.checkpoint.folder().to_owned(), detail };
         let (configuration, item) =
-            board.place(ticket.seat).ok_or_else(|| lost("a planned unit is not there".to_owned()))?;
+            board.place(ticket.seat).ok_or_else(|| lost("planned unit not found".to_owned()))?;
         let known = self
             .configurations
             .get(configuration as usize)
-            .ok_or_else(|| lost(format!("there is no configuration {configuration}")))?;
+            .ok_or_else(|| lost(format!("configuration {configuration} not found")))?;
         let benchmark = &known.configuration.benchmark;
         let Item { id, task, setup, target, .. } = self
             .checkpoint
             .item(benchmark, item)?
-            .ok_or_else(|| lost(format!("item {item} of {benchmark} is not there")))?;
+            .ok_or_else(|| lost(format!("item {item} of {benchmark} not found")))?;
         let unit = EpisodeUnit::under(id, task, setup, Arc::clone(&known.configuration), &known.identity);
         if UnitKey::of(&unit.id) != ticket.unit {
-            return Err(lost(format!("item {item} of {benchmark} is not the one that was planned")));
+            return Err(lost(format!("item {item} of {benchmark} differs from the planned one")));
         }
         self.targets.insert(ticket.seat, target);
         let assignment =

@@ -92,7 +92,7 @@ pub enum DispatchError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// A queue failed.
-    #[error("the queue: {0}")]
+    #[error("queue error: {0}")]
     Queue(#[from] QueueError),
     /// Another coordinator has taken the run over.
     #[error("{0}")]

@@ -42,7 +42,7 @@ impl Session<'_> {
         if let Some(link) = &self.link {
             link.gauge.hear();
             if run.as_ref() != Some(&link.run) {
-                tracing::warn!(message, "a result of another run was dropped");
+                tracing::warn!(message, "dropped a result of another run");
                 return None;
             }
         }
@@ -51,11 +51,11 @@ impl Session<'_> {
             // The record will find it to be a duplicate and count it.
             Admission::Unknown if self.is_settled(&key) => (None, 0, 0),
             Admission::Unknown => {
-                tracing::warn!(%unit, "a result of a unit that is not of this run was dropped");
+                tracing::warn!(%unit, "dropped a result: its unit is not part of this run");
                 return None;
             }
             Admission::NeverSent { attempt } => {
-                tracing::warn!(%unit, attempt, "a result of an attempt that was never given out was dropped");
+                tracing::warn!(%unit, attempt, "dropped a result: its attempt was never published");
                 return None;
             }
         };

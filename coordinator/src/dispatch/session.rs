@@ -325,7 +325,7 @@ impl<'a> Session<'a> {
         if let Some(link) = &self.link {
             link.gauge.set_trouble(Asker::Session, Some(error.to_string()));
         }
-        tracing::debug!(%error, "the queue cannot be used at present");
+        tracing::debug!(%error, "the queue is currently unavailable");
         let patience = &mut self.patience[line as usize];
         patience.failures = patience.failures.saturating_add(1);
         if self.away_since.is_none() {

@@ -62,7 +62,7 @@ impl Claimed {
         let recorded = if records.is_empty() { Vec::new() } else { checkpoint.record_all(records).await? };
         let acknowledged = join_all(leases.into_iter().map(Lease::acknowledge)).await;
         if let Some(error) = acknowledged.into_iter().find_map(Result::err) {
-            tracing::debug!(%error, "a result was acknowledged too late; it comes again and is dropped");
+            tracing::debug!(%error, "a result was acknowledged too late; it is redelivered and dropped");
         }
         Ok(notes.into_iter().zip(recorded).collect())
     }

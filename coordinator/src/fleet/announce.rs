@@ -75,7 +75,7 @@ impl Announced {
         let mut restored = Vec::new();
         if !self.blobs.holds(self.notice.shared.as_str()).await? {
             self.blobs.put(&self.shared).await?;
-            restored.push("what the units of the run share");
+            restored.push("shared data of the units");
         }
         if self.runs.get(self.notice.run.as_str()).await?.is_none() {
             let written_ms = Timestamp::now().as_millisecond();
@@ -89,7 +89,7 @@ impl Announced {
                 Err(KeyValueError::Conflict(_)) => return Ok(restored),
                 Err(error) => return Err(error.into()),
             }
-            restored.push("the notice of the run");
+            restored.push("the run's notice");
         }
         Ok(restored)
     }
@@ -99,14 +99,14 @@ impl Announced {
     pub(super) async fn end(&self, around: &Around, state: RunState, within: Duration) {
         let farewell = async {
             if let Err(error) = set_state(&self.runs, &around.run, state).await {
-                tracing::debug!(%error, "the run's notice was not changed");
+                tracing::debug!(%error, "failed to update the run's notice");
             }
             if let Err(error) = around.server.remove_run(around.run.as_str()).await {
-                tracing::debug!(%error, "the run was not removed from the server");
+                tracing::debug!(%error, "failed to remove the run from the server");
             }
         };
         if tokio::time::timeout(within, farewell).await.is_err() {
-            tracing::debug!("the server is away; the run stays on it");
+            tracing::debug!("lost connection to the server; the run stays on it");
         }
     }
 }

@@ -66,7 +66,7 @@ pub(super) async fn watch_notice(around: Around, announced: Arc<Announced>) {
     let runs = loop {
         match around.server.runs().await {
             Ok(runs) => break runs,
-            Err(error) => tracing::debug!(%error, "the run's notice cannot be seen"),
+            Err(error) => tracing::debug!(%error, "failed to watch the run's notice"),
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}

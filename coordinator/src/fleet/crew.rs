@@ -94,7 +94,7 @@ impl Crew {
         let member = if self.bytes + bytes <= MOST_BYTES {
             Some(Member { notice, claims, heard: now, bytes })
         } else {
-            tracing::debug!(worker = notice.name, bytes, "no room for a worker's notice");
+            tracing::debug!(worker = notice.name, bytes, "ignored a worker's notice: too many notices");
             known.map(|member| Member { heard: now, ..member })
         };
         if let Some(member) = member {

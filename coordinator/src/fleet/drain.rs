@@ -45,7 +45,7 @@ pub(super) async fn drain(around: Around, drain: CancellationToken) {
     tokio::select! {
         () = take_back(&around) => {}
         () = tokio::time::sleep(patience) => tracing::warn!(
-            "the units that are queued could not be taken back in time: the NATS server does not answer or refuses; \
+            "failed to withdraw the queued units in time: the NATS server does not respond or refuses; \
              they stay on the server and the next session records them"
         ),
         () = around.over.cancelled() => return,
@@ -55,7 +55,7 @@ pub(super) async fn drain(around: Around, drain: CancellationToken) {
         () = all_in(&around, began + NEWS) => {}
         () = end => {
             let left = left_over(&around);
-            tracing::warn!("{left} after {} s of draining; what they hold stays outstanding", patience.as_secs());
+            tracing::warn!("{left} after draining for {} s; these units stay outstanding", patience.as_secs());
         }
         () = around.over.cancelled() => return,
     }
@@ -85,7 +85,7 @@ async fn take_back(around: &Around) {
         };
         match taken_back.await {
             Ok(_) => return,
-            Err(error) => tracing::debug!(%error, "what waits could not be taken back"),
+            Err(error) => tracing::debug!(%error, "failed to withdraw queued units"),
         }
         tokio::time::sleep(LOOK).await;
     }

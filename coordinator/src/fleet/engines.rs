@@ -148,7 +148,7 @@ pub(super) fn store(around: &Around, checkpoint: &Checkpoint) {
     if !changed.is_empty()
         && let Err(error) = checkpoint.note_workers(&changed)
     {
-        tracing::warn!("what the workers' engines did was not stored: {error}");
+        tracing::warn!("failed to store the engine statistics of workers: {error}");
     }
 }
 
@@ -164,12 +164,12 @@ pub(super) async fn last_word(around: &Around) {
             crew.is_idle(&around.run, ended)
         };
         if all {
-            tracing::debug!(waited = ?ended.elapsed(), "every worker has told what its engines did");
+            tracing::debug!(waited = ?ended.elapsed(), "received the engine statistics of every worker");
             return;
         }
         tokio::time::sleep(LOOK).await;
     }
-    tracing::debug!("some worker's engines may have done more than was told");
+    tracing::debug!("engine statistics of some workers may be incomplete");
 }
 
 #[cfg(test)]

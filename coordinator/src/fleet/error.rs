@@ -14,8 +14,8 @@ use crate::dispatch::DispatchError;
 pub enum FleetError {
     /// Another coordinator has the run.
     #[error(
-        "another coordinator has this run: process {process} on {host}, which last said so {age:.0} s ago; \
-         stop that one first, or wait for it"
+        "another coordinator owns this run: process {process} on {host}, last renewed {age:.0} s ago; \
+         stop it first, or wait for it to end"
     )]
     Owned {
         /// Its host.
@@ -41,7 +41,7 @@ pub enum FleetError {
     #[error("{0}")]
     Malformed(String),
     /// It was stopped while it waited for the server.
-    #[error("interrupted before the run began; nothing was given out")]
+    #[error("interrupted before the run started; no units were published")]
     Interrupted,
 }
 

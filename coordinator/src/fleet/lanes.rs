@@ -67,7 +67,7 @@ impl Lanes {
         self.routes
             .iter()
             .find(|route| Arc::ptr_eq(&route.configuration, &unit.configuration))
-            .ok_or_else(|| QueueError::Refused(format!("unit {} has no lane in this run", unit.id)))
+            .ok_or_else(|| QueueError::Refused(format!("unit {} belongs to no lane of this run", unit.id)))
     }
 }
 
@@ -95,7 +95,7 @@ impl Queue<Assignment> for Lanes {
     }
 
     async fn claim(&self, _max: usize) -> Result<Vec<Lease<Assignment>>, QueueError> {
-        Err(QueueError::Refused("a coordinator claims no work".to_owned()))
+        Err(QueueError::Refused("a coordinator cannot claim work".to_owned()))
     }
 
     fn close(&self) {

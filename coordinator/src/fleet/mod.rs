@@ -240,7 +240,7 @@ async fn attend(
         let farewell = drain::farewell(drain.is_cancelled());
         let written = tokio::time::timeout(farewell, status::write(&around, state)).await;
         if written.is_err() {
-            tracing::debug!("the last status was not written in time");
+            tracing::debug!("timed out writing the last status");
         }
         announced.end(&around, state, farewell.saturating_sub(began.elapsed())).await;
         // A session that drained has waited for it already.

@@ -48,7 +48,7 @@ impl Ownership {
                 Some((bytes, revision)) => {
                     let Ok(other) = serde_json::from_slice::<Claim>(&bytes) else {
                         return Err(FleetError::Malformed(format!(
-                            "the owner of run {key} wrote something this version cannot read"
+                            "the claim on run {key} was written by an incompatible version"
                         )));
                     };
                     epoch = epoch.max(other.epoch);
@@ -93,7 +93,7 @@ impl Ownership {
                 Ok(()) => return Ok(ownership),
                 Err(KeyValueError::Conflict(_)) => {}
                 Err(error) => {
-                    tracing::debug!(%error, "the claim could not be written");
+                    tracing::debug!(%error, "failed to write the claim");
                     if ownership.look().await == Ok(true) {
                         return Ok(ownership);
                     }
@@ -159,22 +159,22 @@ impl Ownership {
             match ours {
                 Ok(true) => gauge.set_trouble(Asker::Owner, None),
                 Ok(false) => {
-                    let why = "another coordinator has taken this run over; this one stops, and what it \
-                               recorded is safe"
+                    let why = "another coordinator has taken over this run; this one stops, and recorded \
+                               outcomes are safe"
                         .to_owned();
                     // Nobody listens any more when the session is over.
                     let _ = session.send(Command::Displaced(why)).await;
                     return;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the claim could not be renewed");
+                    tracing::debug!(%error, "failed to renew the claim");
                     gauge.set_trouble(Asker::Owner, Some(error.to_string()));
                 }
             }
         }
         self.claim.released = true;
         if tokio::time::timeout(FAREWELL, self.release()).await != Ok(Ok(())) {
-            tracing::debug!("the claim was not released; it runs out by itself");
+            tracing::debug!("failed to release the claim; it expires by itself");
         }
     }
 

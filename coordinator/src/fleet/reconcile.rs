@@ -137,7 +137,7 @@ impl Keeper {
         let asked = match ask(&self.around.server, &self.around.run).await {
             Ok(asked) => asked,
             Err(error) => {
-                tracing::debug!(%error, "what is on the server could not be found out");
+                tracing::debug!(%error, "failed to list the messages on the server");
                 return true;
             }
         };
@@ -173,13 +173,13 @@ impl Keeper {
             Ok(removed) => {
                 self.forced = true;
                 tracing::warn!(
-                    "removed {} messages whose headers are damaged from the NATS server: {}; their units are given out \
+                    "removed {} messages with damaged headers from the NATS server: {}; their units are published \
                      again",
                     removed.len(),
                     removed.join(", ")
                 );
             }
-            Err(error) => tracing::debug!(%error, "messages could not be looked at"),
+            Err(error) => tracing::debug!(%error, "failed to inspect messages"),
         }
     }
 
@@ -191,12 +191,12 @@ impl Keeper {
             let count = asked.results.len();
             match server.remake_results(run.as_str()).await {
                 Ok(()) => tracing::warn!(
-                    "{count} result messages are on the NATS server and were not delivered for {} s: created the \
-                     consumer of the results again",
+                    "{count} result messages on the NATS server were not delivered for {} s: recreated the \
+                     consumer of the results",
                     silence.as_secs()
                 ),
                 Err(error) => {
-                    tracing::debug!(%error, "the consumer of the results could not be created again");
+                    tracing::debug!(%error, "failed to recreate the consumer of the results");
                 }
             }
             self.stuck.results = false;
@@ -220,11 +220,11 @@ impl Keeper {
             }
             match server.remake_lane(lane).await {
                 Ok(()) => tracing::warn!(
-                    "{unheld} units are queued on the NATS server and were not delivered to workers that ask for \
-                     them: created the consumer of lane {lane} again"
+                    "{unheld} units queued on the NATS server were not delivered to workers that request \
+                     them: recreated the consumer of lane {lane}"
                 ),
                 Err(error) => {
-                    tracing::debug!(%error, lane, "the consumer of a lane could not be created again");
+                    tracing::debug!(%error, lane, "failed to recreate the consumer of a lane");
                 }
             }
         }
@@ -245,17 +245,17 @@ impl Keeper {
         let hung: HashSet<String> = match server.hung().await {
             Ok(hung) => hung.into_iter().collect(),
             Err(error) => {
-                tracing::debug!(%error, "whether streams are hung could not be found out");
+                tracing::debug!(%error, "failed to check whether streams hang");
                 return;
             }
         };
         for stream in hung.intersection(&self.stuck.streams) {
             tracing::warn!(
-                "stream `{stream}` of the NATS server answers and stores nothing, as after a full disk: deleting it, to \
-                 create it again"
+                "stream `{stream}` of the NATS server responds but stores nothing, as after a full disk: deleting and \
+                 recreating it"
             );
             if let Err(error) = server.give_up(stream).await {
-                tracing::warn!("stream `{stream}` cannot be deleted: {error}\nhint: restart the NATS server");
+                tracing::warn!("failed to delete stream `{stream}`: {error}\nhint: restart the NATS server");
             }
         }
         self.stuck.streams = hung;

@@ -35,19 +35,22 @@ pub(super) async fn keep(around: Around, folder: PathBuf, mut rejected: mpsc::Re
         let why = message.why().to_owned();
         match kept.map_err(io::Error::other).and_then(|kept| kept) {
             Ok(true) => {
-                tracing::warn!("result message `{id}` is not used: {why}; kept in {}", path.display());
+                tracing::warn!("rejected result message `{id}`: {why}; saved in `{}`", path.display());
             }
             Ok(false) => {
-                tracing::warn!("result message `{id}` is dropped: {why}; {} is full", path.display());
+                tracing::warn!("dropped result message `{id}`: {why}; `{}` is full", path.display());
             }
             Err(error) => {
-                tracing::warn!("failed to keep result message `{id}` ({why}) in {}: {error}", path.display());
+                tracing::warn!(
+                    "failed to save rejected result message `{id}` ({why}) in `{}`: {error}",
+                    path.display()
+                );
                 message.leave(AGAIN);
                 continue;
             }
         }
         if let Err(error) = message.take_out().await {
-            tracing::debug!(%error, id, "a rejected message was not taken out; it comes again");
+            tracing::debug!(%error, id, "failed to remove a rejected message; it is redelivered");
         }
     }
 }

@@ -32,9 +32,7 @@ impl Restorer {
             Err(error) => {
                 let said = error.to_string();
                 if self.said.as_ref() != Some(&said) {
-                    tracing::warn!(
-                        "something that the run needs on the NATS server cannot be created again: {said}"
-                    );
+                    tracing::warn!("failed to recreate what the run needs on the NATS server: {said}");
                     self.said = Some(said);
                 }
                 return false;
@@ -46,7 +44,7 @@ impl Restorer {
         // Workers could not show themselves meanwhile.
         around.crew.lock().unwrap_or_else(PoisonError::into_inner).forgive(Instant::now());
         tracing::warn!(
-            "deleted from the NATS server and created again: {}; units that went with it are given out again",
+            "recreated what was deleted from the NATS server: {}; lost units are published again",
             restored.join(", ")
         );
         true

@@ -93,42 +93,44 @@ impl Wait {
     pub(super) fn hint(&self, address: &str) -> String {
         match self {
             Self::Beginning { .. } | Self::Connection => {
-                format!("check that the server runs and can be reached: lumos status --queue {address}")
+                format!("check that the server runs and is reachable: lumos status --queue {address}")
             }
             Self::Claim { host, process } => {
-                format!("if it should not run, stop process {process} on {host}; else wait for it to end")
+                format!("stop process {process} on {host} if it should not run, or wait for it to end")
             }
             Self::Answer => {
-                "restart the NATS server if this goes on: after its disk was full version 2.9 may not answer \
-                 until it is started again; nothing recorded is lost"
+                "restart the NATS server if this continues: after a full disk, version 2.9 may not respond \
+                 until it is restarted; recorded outcomes are safe"
                     .to_owned()
             }
             Self::Server { .. } => {
                 "free disk space on the server or raise max_file_store in its configuration; \
-                 the run goes on by itself then"
+                 the run then continues automatically"
                     .to_owned()
             }
             Self::Disk => "check the disk that holds the run folder: df -h, dmesg".to_owned(),
-            Self::Results { .. } => "nothing, if this goes on: the consumer is created again; \
-                 else restart the server, nothing recorded is lost"
-                .to_owned(),
+            Self::Results { .. } => {
+                "the consumer is recreated automatically; if this continues, restart the server; \
+                 recorded outcomes are safe"
+                    .to_owned()
+            }
             Self::Spooled { .. } => {
-                "look at the log of that worker: the server refuses its results or it cannot reach the server"
+                "check the logs of these workers: the server refuses their results or they cannot reach it"
                     .to_owned()
             }
             Self::Workers { .. } => format!("start workers: lumos worker --queue {address}"),
             Self::Capable { .. } => format!(
-                "start a worker that has what is missing, or remove the cause: lumos status --queue {address}"
+                "start a worker that has what is missing, or fix the cause: lumos status --queue {address}"
             ),
             Self::Held { .. } => {
-                "look at the logs of these workers; a unit whose worker is stopped goes to another \
-                 worker, and --stall-limit of the worker ends an episode without a reply"
+                "check the logs of these workers; units of a stopped worker are redelivered, and \
+                 --stall-limit of a worker abandons an episode without a reply"
                     .to_owned()
             }
             Self::Queued { .. } => {
-                format!("look at the logs of the workers; lumos status --queue {address} shows what they do")
+                format!("check the logs of the workers, and their state: lumos status --queue {address}")
             }
-            Self::Nowhere { .. } => "nothing: the units are given out again within a minute".to_owned(),
+            Self::Nowhere { .. } => "none needed: the units are published again within a minute".to_owned(),
         }
     }
 }
@@ -136,25 +138,25 @@ impl Wait {
 impl fmt::Display for Wait {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Beginning { why } => write!(formatter, "the NATS server, to begin the run: {why}"),
+            Self::Beginning { why } => write!(formatter, "the NATS server, to start the run: {why}"),
             Self::Claim { host, process } => {
                 write!(formatter, "the claim of another coordinator on this run: process {process} on {host}")
             }
             Self::Connection => formatter.write_str("a connection to the NATS server"),
             Self::Answer => {
-                formatter.write_str("an answer of the NATS server, which is connected and gives none")
+                formatter.write_str("a response of the NATS server, which is connected but does not respond")
             }
             Self::Server { why } => write!(formatter, "the NATS server, which refuses: {why}"),
             Self::Disk => formatter.write_str("results to be written to the run folder"),
             Self::Results { count } => {
-                write!(formatter, "{count} result messages that are on the NATS server and are not delivered")
+                write!(formatter, "{count} result messages that the NATS server does not deliver")
             }
             Self::Spooled { count } => write!(formatter, "{count} results that workers cannot send"),
             Self::Workers { queued } => {
-                write!(formatter, "workers: none is connected, {queued} units are queued")
+                write!(formatter, "workers: none connected, {queued} units queued")
             }
             Self::Capable { refusals } => {
-                write!(formatter, "workers that can take the units of this run: {refusals}")
+                write!(formatter, "workers that can execute the units of this run: {refusals}")
             }
             Self::Held { count, holders } => {
                 let more = holders.len().saturating_sub(NAMED);
@@ -163,12 +165,12 @@ impl fmt::Display for Wait {
                 if more > 0 { write!(formatter, " and {more} others") } else { Ok(()) }
             }
             Self::Queued { count, workers } => {
-                write!(formatter, "{count} queued units that none of {workers} workers takes")
+                write!(formatter, "{count} queued units that none of {workers} workers requests")
             }
             Self::Nowhere { count } => {
                 write!(
                     formatter,
-                    "{count} units that are neither queued, nor with a worker, nor among the results"
+                    "{count} units that are neither queued, nor held by a worker, nor among the results"
                 )
             }
         }

@@ -27,8 +27,8 @@ pub(super) async fn write(around: &Around, state: RunState) {
     let written = async { around.server.status().await?.put(around.run.as_str(), &bytes).await };
     match tokio::time::timeout(PATIENCE, written).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "the status was not written"),
-        Err(_) => tracing::debug!("the status was not written in time"),
+        Ok(Err(error)) => tracing::debug!(%error, "failed to write the status"),
+        Err(_) => tracing::debug!("timed out writing the status"),
     }
 }
 

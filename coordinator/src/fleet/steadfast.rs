@@ -45,9 +45,9 @@ impl Steadfast {
                 Err(error) if error.passes() => {
                     let why = error.to_string();
                     if error.is_missing() {
-                        tracing::warn!("{why}; creating it again");
+                        tracing::warn!("{why}; recreating it");
                         if let Err(error) = self.server.ensure().await {
-                            tracing::debug!(%error, "what is missing could not be created");
+                            tracing::debug!(%error, "failed to recreate what is missing");
                         }
                     }
                     match away {

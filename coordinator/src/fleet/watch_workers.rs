@@ -47,7 +47,7 @@ impl Suspects {
                 && let Some(workers) = held.get(message)
             {
                 fault.message =
-                    format!("{} (lost while they held it: {})", fault.message, workers.join(", "));
+                    format!("{} (workers lost while executing it: {})", fault.message, workers.join(", "));
             }
         })
     }
@@ -68,7 +68,7 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
         let opened = async { Ok::<_, NatsError>((server.workers().await?, server.claims().await?)) };
         match opened.await {
             Ok(opened) => break opened,
-            Err(error) => tracing::debug!(%error, "the workers cannot be seen"),
+            Err(error) => tracing::debug!(%error, "failed to watch the workers"),
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
@@ -91,7 +91,7 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
                         watcher.around.engines().hear(&notice);
                         crew.hear(notice, now);
                     }
-                    Some(_) => tracing::debug!(worker = change.key, "a notice of a worker is none"),
+                    Some(_) => tracing::debug!(worker = change.key, "ignored a malformed notice of a worker"),
                     None => crew.leave(&change.key),
                 }
             }
@@ -101,7 +101,7 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
                     let mut crew = watcher.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
                     crew.hear_claims(&worker, claimed);
                 }
-                Err(error) => tracing::debug!(%error, worker, "a worker's claims are none"),
+                Err(error) => tracing::debug!(%error, worker, "ignored malformed claims of a worker"),
             },
             _ = look.tick() => tokio::select! {
                 () = watcher.look() => {}
@@ -157,7 +157,7 @@ impl Watcher {
                 Ok(()) => {}
                 Err(NatsError::Unreachable(_)) => self.recalls.push(lease.token.clone()),
                 Err(error) => {
-                    tracing::debug!(%error, worker = worker.name, "a lease could not be taken back");
+                    tracing::debug!(%error, worker = worker.name, "failed to withdraw a lease");
                 }
             }
         }
@@ -181,16 +181,16 @@ impl Watcher {
         self.told = true;
         let hint = if let Some(trouble) = self.around.gauge.trouble() {
             format!(
-                "the NATS server refuses to store anything, so that workers cannot show themselves: {trouble}; free \
-                 disk space on it or raise its max_file_store, and the run goes on by itself"
+                "the NATS server refuses to store anything, so workers cannot register: {trouble}; free disk space on it or \
+                 raise its max_file_store, and the run continues automatically"
             )
         } else if alone {
             format!(
-                "no worker has shown itself: start some with `lumos worker --queue {}`",
+                "no worker has registered: start one with `lumos worker --queue {}`",
                 self.around.settings.address
             )
         } else {
-            format!("workers are there and cannot take this run's units: {refusals}")
+            format!("connected workers cannot execute this run's units: {refusals}")
         };
         self.around.voice.say(Event::NoWorkers { hint }).await;
     }

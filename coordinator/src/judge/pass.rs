@@ -27,7 +27,7 @@ pub enum JudgeError {
     #[error(transparent)]
     Score(#[from] ScoreError),
     /// None of its benchmarks is judged.
-    #[error("nothing of this run is judged by a model: {0} have no such metric")]
+    #[error("nothing to judge in this run: {0} have no metric that a model judges")]
     Unjudged(String),
     /// The pass's manifest cannot be written.
     #[error(transparent)]

@@ -75,10 +75,9 @@ impl Verdicts {
     fn read(pass: &Path) -> Result<Self, CheckpointError> {
         let damaged = |detail: String| CheckpointError::Corrupt { folder: pass.to_owned(), detail };
         let manifest = Manifest::read(pass).map_err(|error| damaged(error.to_string()))?;
-        let planned =
-            manifest.configurations.first().ok_or_else(|| damaged("it names no judge".to_owned()))?;
+        let planned = manifest.configurations.first().ok_or_else(|| damaged("missing judge".to_owned()))?;
         let model = planned.configuration.models.get(&Role::Judge);
-        let model = model.ok_or_else(|| damaged("it names no judge".to_owned()))?.clone();
+        let model = model.ok_or_else(|| damaged("missing judge".to_owned()))?.clone();
         let checkpoint = CheckpointReader::open(&pass.join("checkpoint"))?;
         let mut verdicts = Self {
             model,

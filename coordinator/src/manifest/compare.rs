@@ -34,7 +34,7 @@ pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
             format!("{role} {name}: its content has changed ({})", changed_files(found, other, asked, model))
         } else if other.dtype != model.dtype && found.spec.dtype == asked.spec.dtype {
             let dtype =
-                |model: &ModelIdentity| model.dtype.clone().unwrap_or_else(|| "its own type".to_owned());
+                |model: &ModelIdentity| model.dtype.clone().unwrap_or_else(|| "its original type".to_owned());
             format!("{role} {name}: computed in {} instead of {}", dtype(model), dtype(other))
         } else {
             continue;

@@ -8,7 +8,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum ManifestError {
     /// There is none.
-    #[error("not a run folder: {} (manifest.json not found)", folder.display())]
+    #[error("not a run folder: `{}` (manifest.json not found)", folder.display())]
     Missing {
         /// The folder.
         folder: PathBuf,
@@ -22,7 +22,7 @@ pub enum ManifestError {
         source: std::io::Error,
     },
     /// It is no manifest.
-    #[error("{} is no manifest: {detail}", file.display())]
+    #[error("invalid manifest `{}`: {detail}", file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
@@ -30,7 +30,7 @@ pub enum ManifestError {
         detail: String,
     },
     /// It was written by another version of the program.
-    #[error("{} has layout {found}, this program knows {known}: use the version that wrote it", file.display())]
+    #[error("unsupported layout {found} of `{}`: expected {known}; use the version of lumos that wrote it", file.display())]
     Schema {
         /// The file.
         file: PathBuf,
@@ -41,7 +41,7 @@ pub enum ManifestError {
     },
     /// The folder holds a run of something else.
     #[error(
-        "{} holds a run with other settings:\n{}",
+        "`{}` contains a run with different settings:\n{}",
         folder.display(), differences.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
     )]
     Differs {

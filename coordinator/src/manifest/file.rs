@@ -54,13 +54,13 @@ impl Manifest {
         match value.get("schema").and_then(Value::as_u64) {
             Some(found) if found == u64::from(SCHEMA) => {}
             Some(found) => return Err(ManifestError::Schema { file, found, known: SCHEMA }),
-            None => return Err(malformed("it has no `schema`".to_owned())),
+            None => return Err(malformed("missing field `schema`".to_owned())),
         }
         let manifest: Self = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
         for planned in &manifest.configurations {
             if planned.configuration.identity() != planned.identity {
                 return Err(malformed(format!(
-                    "the configuration `{}` is not the one it was planned as",
+                    "configuration `{}` does not match its identity",
                     planned.label
                 )));
             }

@@ -20,7 +20,7 @@ const TOGETHER: usize = 512;
 #[non_exhaustive]
 pub enum MergeError {
     /// No part was named.
-    #[error("no part is named: give the folders of all parts")]
+    #[error("no parts given: pass the folders of all parts")]
     Nothing,
     /// A part's manifest cannot be used.
     #[error(transparent)]
@@ -29,14 +29,14 @@ pub enum MergeError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// A run is whole.
-    #[error("{} is no part of a run: parts are made with --partition hash:1/4 and so on", folder.display())]
+    #[error("`{}` is not part of a run: parts are made with --partition, for example hash:1/4", folder.display())]
     NotAPart {
         /// Its folder.
         folder: PathBuf,
     },
     /// Parts are of different runs.
     #[error(
-        "{} is part of another run than {}:\n{}",
+        "`{}` and `{}` are parts of different runs:\n{}",
         folder.display(), first.display(), lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
     )]
     Differs {
@@ -48,7 +48,7 @@ pub enum MergeError {
         lines: Vec<String>,
     },
     /// A part is there twice.
-    #[error("{} and {} are both part {partition}: name one of them", first.display(), second.display())]
+    #[error("`{}` and `{}` are both part {partition}: pass one of them", first.display(), second.display())]
     Overlapping {
         /// The part.
         partition: Partition,
@@ -58,7 +58,7 @@ pub enum MergeError {
         second: PathBuf,
     },
     /// Parts are not there.
-    #[error("{} missing: {}", if missing.len() == 1 { "a part is" } else { "parts are" },
+    #[error("missing {}: {}", if missing.len() == 1 { "part" } else { "parts" },
         missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
     Missing {
         /// The parts.
@@ -66,8 +66,8 @@ pub enum MergeError {
     },
     /// Parts have units that are not settled.
     #[error(
-        "{}\nfinish them with `lumos resume`, or merge what there is with --allow-incomplete",
-        parts.iter().map(|(folder, left)| format!("{} has {left} units that are not settled", folder.display()))
+        "{}\nhint: complete them with `lumos resume`, or pass --allow-incomplete",
+        parts.iter().map(|(folder, left)| format!("`{}` has {left} units that are not settled", folder.display()))
             .collect::<Vec<_>>().join("\n")
     )]
     Incomplete {
@@ -75,7 +75,7 @@ pub enum MergeError {
         parts: Vec<(PathBuf, u64)>,
     },
     /// A part does not hold what its manifest says.
-    #[error("{} does not hold what its manifest says: {detail}", folder.display())]
+    #[error("the content of `{}` does not match its manifest: {detail}", folder.display())]
     Malformed {
         /// Its folder.
         folder: PathBuf,
@@ -83,7 +83,7 @@ pub enum MergeError {
         detail: String,
     },
     /// There is something where the run is to go.
-    #[error("{} is there already: merge into a folder that is not", folder.display())]
+    #[error("folder `{}` already exists: merge into a new folder", folder.display())]
     Occupied {
         /// The folder.
         folder: PathBuf,
@@ -242,7 +242,7 @@ fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Merged, Mer
         items.iter().map(|(benchmark, places)| (*benchmark, ids(places))),
     );
     if found != first.whole {
-        let detail = "the items of all parts together are not those of the whole run".to_owned();
+        let detail = "the items of all parts differ from those of the whole run".to_owned();
         return Err(MergeError::Malformed { folder: first.folder.clone(), detail });
     }
     // Built beside and renamed: a folder that is there is whole.
@@ -351,7 +351,7 @@ fn read_item(
     let Some((part, checkpoint)) = opened.get(number) else { return Err(MergeError::Nothing) };
     checkpoint.item(benchmark, index)?.ok_or_else(|| MergeError::Malformed {
         folder: part.folder.clone(),
-        detail: format!("item {index} of {benchmark} is not there"),
+        detail: format!("item {index} of {benchmark} not found"),
     })
 }
 
@@ -372,7 +372,7 @@ fn copy_records(
         let mut record = record?;
         record.configuration = position(&record).ok_or_else(|| MergeError::Malformed {
             folder: part.folder.clone(),
-            detail: format!("a record names configuration {}", record.configuration),
+            detail: format!("a record of unknown configuration {}", record.configuration),
         })?;
         batch.push(record);
         if batch.len() == TOGETHER {

@@ -25,7 +25,7 @@ pub enum MatrixError<E: std::error::Error + 'static> {
     /// A model cannot be had.
     ///
     /// The name is not shown here, for one that is none may hold a key; the source shows it where it may be seen.
-    #[error("the {role}: {source}")]
+    #[error("{role}: {source}")]
     Model {
         /// The role.
         role: Role,

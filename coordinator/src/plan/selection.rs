@@ -24,7 +24,7 @@ pub enum SelectError<E: std::error::Error + 'static> {
         records: u64,
     },
     /// Nothing is left to run.
-    #[error("no item of {benchmark} is selected")]
+    #[error("no items of {benchmark} selected")]
     Nothing {
         /// The benchmark.
         benchmark: String,

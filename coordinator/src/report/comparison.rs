@@ -36,7 +36,7 @@ fn items(
 ) -> Vec<String> {
     let official = benchmark.downloads().iter().find(|download| download.file == benchmark.data_file());
     let (Some(published), Some(official), Some(data)) = (benchmark.published_items(), official, data) else {
-        return vec!["the published items have no known checksum".to_owned()];
+        return vec!["checksum of the published items unknown".to_owned()];
     };
     let count = published.count();
     let mut found = Vec::new();
@@ -44,11 +44,11 @@ fn items(
         found.push(format!("{} of {} items", thousands(ledger.settled()), thousands(count)));
     }
     if data.sha256.as_str() != official.sha256 {
-        let source = if spec.data.is_none() { "built-in samples" } else { "data with another checksum" };
+        let source = if spec.data.is_none() { "built-in samples" } else { "data with a different checksum" };
         found.push(format!("{source} instead of the published file"));
     }
     if data.invalid > 0 {
-        found.push(format!("{} malformed records left out", thousands(data.invalid)));
+        found.push(format!("{} malformed records skipped", thousands(data.invalid)));
     }
     let others = match spec.items.get(benchmark.name()) {
         Some(ItemChoice::Chosen(chosen)) => chosen.last() != count.checked_sub(1),
@@ -79,7 +79,7 @@ fn settings(configuration: &Configuration, benchmark: &dyn Benchmark) -> Vec<Str
         found.push(format!("at most {max_rounds} rounds instead of {rounds}"));
     }
     if *prompts != benchmark.prompts_hash() {
-        found.push("other prompts".to_owned());
+        found.push("different prompts".to_owned());
     }
     for tool in tools {
         // Exact mathematics gives what WolframAlpha gave, SQLite what MySQL gives (`docs/fidelity.md`).

@@ -153,7 +153,7 @@ fn section_figures(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn section_ledger(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "<h2>What units came to</h2>")?;
+    writeln!(out, "<h2>Results of units</h2>")?;
     writeln!(out, "<div class=\"scroll\" tabindex=\"0\">{}</div>", svg::attributions(report))?;
     writeln!(out, "<ul class=\"legend\">")?;
     let occurs = |cause: &Cause| report.configurations.iter().any(|one| one.attribution.of(*cause) > 0);
@@ -186,12 +186,12 @@ fn section_ledger(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
     table(out, "Ledger: planned = answered + gave up + faulted + outstanding", &header, 1, &ledgers(report))?;
     table(out, "Answered = correct + wrong", &SPLITS, 3, &splits(report))?;
-    let header = ["configuration", "came to", "units", "%"];
+    let header = ["configuration", "result", "units", "%"];
     table(out, "Attribution under the main scoring", &header, 2, &attributions(report))
 }
 
 fn section_examples(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "<h2>First items that are not correct</h2>")?;
+    writeln!(out, "<h2>First incorrect items</h2>")?;
     for configuration in report.configurations.iter().filter(|one| !one.examples.is_empty()) {
         writeln!(out, "<details><summary>{}</summary>", escaped(&configuration.label))?;
         examples(configuration, out)?;
@@ -202,7 +202,7 @@ fn section_examples(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 
 fn examples(configuration: &ConfigurationReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>")?;
-    for name in ["item", "task", "prediction", "gold", "came to"] {
+    for name in ["item", "task", "prediction", "gold", "result"] {
         write!(out, "<th scope=\"col\">{name}</th>")?;
     }
     writeln!(out, "</tr></thead><tbody>")?;
@@ -223,7 +223,7 @@ fn examples(configuration: &ConfigurationReport, out: &mut dyn Write) -> io::Res
 
 fn section_origin(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let manifest = &report.manifest;
-    writeln!(out, "<h2>Where this comes from</h2>")?;
+    writeln!(out, "<h2>Data, models and versions</h2>")?;
     let data: Vec<_> = manifest
         .data
         .iter()

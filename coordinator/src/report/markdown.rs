@@ -74,8 +74,8 @@ impl Render for Markdown {
         for line in faults(report).iter().chain(&lines(report)) {
             writeln!(out, "- {}\n", escaped(line))?;
         }
-        writeln!(out, "## What units came to\n")?;
-        table(out, &["configuration", "came to", "units", "%"], 2, &attributions(report))?;
+        writeln!(out, "## Results of units\n")?;
+        table(out, &["configuration", "result", "units", "%"], 2, &attributions(report))?;
         let rows = groups(report);
         if !rows.is_empty() {
             writeln!(out, "## Groups\n")?;
@@ -85,7 +85,7 @@ impl Render for Markdown {
         writeln!(out, "## Tokens and time per item\n")?;
         let header = ["configuration", "prompt tokens", "reply tokens", "median time", "90 % within"];
         table(out, &header, 1, &usages(report))?;
-        writeln!(out, "## First items that are not correct\n")?;
+        writeln!(out, "## First incorrect items\n")?;
         for configuration in &report.configurations {
             for example in &configuration.examples {
                 writeln!(

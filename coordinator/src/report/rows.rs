@@ -73,8 +73,9 @@ pub(super) fn splits(report: &Report) -> Vec<Vec<String>> {
 /// How intervals are computed.
 pub(super) const INTERVALS: &str = "95 % intervals: Wilson's for shares, Student's t for means.";
 /// When figures are compared with published ones.
-pub(super) const COMPARED: &str = "A published figure lies inside or outside of our interval; the difference is in \
-                                   percentage points. They are compared only over the published items and settings.";
+pub(super) const COMPARED: &str = "The difference from the published figure is in percentage points; inside: our interval \
+                                   contains the published figure. Figures are compared only on the published items and \
+                                   settings.";
 
 /// The columns of [`splits`].
 pub(super) const SPLITS: [&str; 6] = ["configuration", "scoring", "metric", "answered", "correct", "wrong"];
@@ -196,7 +197,7 @@ pub(super) fn faults(report: &Report) -> Vec<String> {
             let bounds = configuration.main().map_or_else(dash, bounds);
             let faulted = thousands(configuration.ledger.faulted);
             let sum = format!(
-                "{}: {faulted} faulted ({}); all wrong or all right: {bounds}",
+                "{}: {faulted} faulted ({}); if all wrong or all right: {bounds}",
                 configuration.label,
                 kinds.join(", "),
             );
@@ -217,8 +218,8 @@ fn tools(report: &Report) -> Vec<String> {
         let named: Vec<_> = used.iter().map(|tool| format!("{}={}", tool.tool, tool.backend)).collect();
         let warned = used.iter().filter(|tool| tool.is_made_of_items()).map(|tool| {
             format!(
-                "{}: {}={} was made of a benchmark's own items and may hold what answers them. \
-                 These figures show that things work; they are no result.",
+                "{}: {}={} was built from a benchmark's own items and may contain their answers. \
+                 These figures only show that the pipeline works; they are not results.",
                 configuration.benchmark, tool.tool, tool.backend
             )
         });
@@ -256,14 +257,14 @@ fn computing(report: &Report) -> Vec<String> {
         };
         if one.in_phases {
             line.push_str(&format!(
-                "; they took turns in memory, {} episodes at once: {} loads in {:.1} s",
+                "; loaded in turns, {} episodes at once: {} loads in {:.1} s",
                 thousands(one.places),
                 thousands(one.loads),
                 one.load_seconds
             ));
             if one.ended < one.sessions {
                 let lost = one.sessions - one.ended;
-                line.push_str(&format!(", and those of {} sessions that were broken off", thousands(lost)));
+                line.push_str(&format!(", plus unknown loads of {} interrupted sessions", thousands(lost)));
             }
         }
         line

@@ -141,7 +141,7 @@ pub(super) fn class(cause: Cause) -> &'static str {
 pub(super) fn attributions(report: &Report) -> String {
     let bottom = 12.0 + ROW * report.configurations.len() as f64;
     let mut svg = String::new();
-    open(&mut svg, bottom + 24.0, "What the planned units came to");
+    open(&mut svg, bottom + 24.0, "Results of the planned units");
     axis(&mut svg, 6.0, bottom);
     for (row, configuration) in report.configurations.iter().enumerate() {
         let middle = 12.0 + ROW * (row as f64 + 0.5);

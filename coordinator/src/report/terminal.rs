@@ -219,7 +219,7 @@ impl Render for Terminal {
         }
         let rows = attributions(report);
         if !rows.is_empty() {
-            let header = vec!["configuration", "came to", "units", "%"];
+            let header = vec!["configuration", "result", "units", "%"];
             self.table(out, Rows::new(header, 2, rows))?;
         }
         let rows = groups(report);
@@ -233,10 +233,7 @@ impl Render for Terminal {
             self.text(out, line)?;
         }
         if report.duplicates > 0 {
-            self.text(
-                out,
-                &format!("{} late outcomes were dropped as duplicates", thousands(report.duplicates)),
-            )?;
+            self.text(out, &format!("{} duplicate outcomes dropped", thousands(report.duplicates)))?;
         }
         Ok(())
     }

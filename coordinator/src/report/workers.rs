@@ -76,10 +76,10 @@ fn line(ways: &[Way], places: u32, sum: &Sum) -> String {
     line.push_str(&format!(" by {}", who(&sum.hosts)));
     let turns: Vec<_> = ways.iter().filter(|way| way.in_turns).collect();
     if turns.len() == ways.len() {
-        line.push_str("; they took turns in memory");
+        line.push_str("; loaded in turns");
     } else if !turns.is_empty() {
         let roles: Vec<_> = turns.iter().flat_map(|way| &way.roles).copied().collect();
-        line.push_str(&format!("; {} took turns in memory", roles.join(" and ")));
+        line.push_str(&format!("; {} loaded in turns", roles.join(" and ")));
     }
     let each = if sum.workers() == 1 { "" } else { " each" };
     line.push_str(&format!(", {} episodes at once{each}: {}", thousands(u64::from(places)), sum.cost()));
@@ -114,7 +114,7 @@ impl Way {
         Self {
             roles: engine.roles.iter().map(|role| role.name()).collect(),
             device: engine.device.clone(),
-            weights: engine.weights.clone().unwrap_or_else(|| "a type that is not known".to_owned()),
+            weights: engine.weights.clone().unwrap_or_else(|| "an unknown type".to_owned()),
             in_turns: engine.in_turns,
         }
     }
@@ -153,10 +153,8 @@ mod tests {
         let mut workers = vec![worker("a", turns()), worker("a", turns()), worker("b", turns())];
         assert_eq!(
             lines(&workers),
-            [
-                "models computed on cuda:0 in f16 by 2 workers on a, 1 on b; they took turns in memory, 8 episodes \
-              at once each: 36 loads in 7.5 s"
-            ]
+            ["models computed on cuda:0 in f16 by 2 workers on a, 1 on b; loaded in turns, 8 episodes \
+              at once each: 36 loads in 7.5 s"]
         );
         workers.extend([worker("c", apart), worker("d", Vec::new())]);
         let lines = lines(&workers);

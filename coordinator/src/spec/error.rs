@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum SpecError {
     /// It cannot be read.
-    #[error("cannot read the specification {}: {source}", file.display())]
+    #[error("failed to read settings file `{}`: {source}", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,

@@ -152,6 +152,6 @@ mod tests {
     #[test]
     fn a_missing_file_is_named() {
         let error = RunSpec::from_file(Path::new("missing/run.toml")).unwrap_err();
-        assert!(error.to_string().starts_with("cannot read the specification missing/run.toml"), "{error}");
+        assert!(error.to_string().starts_with("failed to read settings file `missing/run.toml`"), "{error}");
     }
 }

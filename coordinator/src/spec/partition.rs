@@ -18,7 +18,7 @@ pub struct Partition {
 
 /// A text that is no partition.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is no partition: write hash:1/4 for the first of four parts, up to hash:4/4 for the last")]
+#[error("invalid partition `{0}`: expected hash:M/N, from hash:1/4 for the first of four parts to hash:4/4")]
 pub struct PartitionError(String);
 
 impl Partition {

@@ -73,7 +73,7 @@ impl RunSpec {
                     facts.formulations.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
                 problems.add(
                     "formulation",
-                    format!("{} cannot be run as {formulation}; it can as {supported}", facts.name),
+                    format!("{} does not support {formulation}; supported are {supported}", facts.name),
                 );
             }
         }
@@ -89,8 +89,7 @@ impl RunSpec {
             problems.add("dtype", format!("unknown type `{dtype}`; known are {}", DTYPES.join(", ")));
         }
         if self.places == Some(0) {
-            problems
-                .add("places", "0 places drive no episode; leave it out for as many as suit the batch size");
+            problems.add("places", "expected a positive integer, found 0; omit it for the default");
         }
         if let Some(name) = &self.name {
             problems.name(name);
@@ -165,7 +164,7 @@ impl Problems {
             self.add(
                 "name",
                 format!(
-                    "`{name}` is no name for a folder: use letters, digits, `-`, `_` and `.`, not first `.`"
+                    "invalid folder name `{name}`: use letters, digits, `-`, `_` and `.`, not starting with `.`"
                 ),
             );
         }
@@ -178,7 +177,7 @@ impl Problems {
             self.add(
                 "tasks",
                 format!(
-                    "no benchmark is named; known are {}; a pattern such as gsm* or all works too",
+                    "no benchmarks selected; known are {}; patterns such as gsm* and all are supported",
                     names.join(", ")
                 ),
             );
@@ -197,7 +196,7 @@ impl Problems {
         match given {
             None => vec![default],
             Some(values) if values.is_empty() => {
-                self.add(field, "the list is empty; leave the key out to get the default");
+                self.add(field, "the list is empty; omit the key for the default");
                 Vec::new()
             }
             Some(values) => unique(values),
@@ -214,7 +213,7 @@ impl Problems {
         if sets.is_empty() {
             self.add(
                 "models",
-                "no model is named; give `--model NAME`, or `--planner` and `--grounder` (builtin:tiny is built in)",
+                "no model is set; pass `--model NAME`, or `--planner` and `--grounder` (builtin:tiny is built in)",
             );
         }
         let mut needed: BTreeMap<Role, Formulation> = BTreeMap::new();
@@ -236,7 +235,7 @@ impl Problems {
                     None => self.add(
                         "models",
                         format!(
-                            "formulation {formulation} asks the {role}: name one with `--{role}` or `--model`"
+                            "formulation {formulation} needs a model for the {role}: pass `--{role}` or `--model`"
                         ),
                     ),
                 }
@@ -248,19 +247,19 @@ impl Problems {
 
     fn items(&mut self, spec: &RunSpec, tasks: &[String]) -> BTreeMap<String, ItemChoice> {
         if spec.limit == Some(0) {
-            self.add("limit", "0 items is nothing to evaluate; leave the limit out for all items");
+            self.add("limit", "expected a positive integer, found 0; omit the limit for all items");
         }
         if spec.limit.is_some() && spec.samples.is_some() {
-            self.add("samples", "`limit` and `samples` exclude each other: give one of them");
+            self.add("samples", "`limit` and `samples` exclude each other: pass one of them");
         }
         let none = BTreeMap::new();
         let samples = spec.samples.as_ref().unwrap_or(&none);
         for (task, selection) in samples {
             if !tasks.contains(task) {
-                self.add("samples", format!("items of `{task}` are chosen, but it is not among the tasks"));
+                self.add("samples", format!("items of `{task}` are selected, but it is not among the tasks"));
             }
             if selection.is_empty() {
-                self.add("samples", format!("no item of {task} is chosen"));
+                self.add("samples", format!("no items of {task} selected"));
             }
         }
         let choice = |task: &String| {
@@ -285,7 +284,7 @@ impl Problems {
             self.add(
                 "seed",
                 format!(
-                    "greedy decoding computes the same episodes of {} under each of the seeds {given}: pass \
+                    "greedy decoding gives the same episodes of {} for all seeds {given}: pass \
                      `--temperature 0.7` to sample, or one seed",
                     same.join(", ")
                 ),
@@ -297,17 +296,20 @@ impl Problems {
         let given = &spec.generation;
         let default = GenerationSettings::default();
         if given.max_new_tokens == Some(0) {
-            self.add("generation", "max_new_tokens is 0; a reply needs at least one token");
+            self.add("generation", "invalid max_new_tokens 0: expected a positive integer");
         }
         if given.top_p.is_some_and(|top_p| !(top_p > 0.0 && top_p <= 1.0)) {
-            self.add("generation", "top_p must lie above 0 and be at most 1");
+            self.add("generation", "invalid top_p: expected a number above 0 and at most 1");
         }
         if given.top_k == Some(0) {
-            self.add("generation", "top_k is 0; leave it out for no limit");
+            self.add("generation", "invalid top_k 0: expected a positive integer; omit it for no limit");
         }
         let temperature = given.temperature.unwrap_or(0.0);
         if !(temperature.is_finite() && temperature >= 0.0) {
-            self.add("generation", format!("temperature {temperature} is not a number from 0 on"));
+            self.add(
+                "generation",
+                format!("invalid temperature {temperature}: expected a number of at least 0"),
+            );
         }
         let sampling = if temperature > 0.0 {
             Sampling::Random { temperature, top_p: given.top_p, top_k: given.top_k }
@@ -315,7 +317,7 @@ impl Problems {
             if given.top_p.is_some() || given.top_k.is_some() {
                 self.add(
                     "generation",
-                    "top_p and top_k need a temperature above 0; without one decoding is greedy",
+                    "top_p and top_k need a temperature above 0; decoding is greedy otherwise",
                 );
             }
             Sampling::Greedy
@@ -329,7 +331,7 @@ impl Problems {
     fn limits(&mut self, spec: &RunSpec) -> Limits {
         let given = &spec.limits;
         if given.time_limit.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
-            self.add("limits", "time_limit must be a number of seconds above 0");
+            self.add("limits", "invalid time_limit: expected a number of seconds above 0");
         }
         Limits {
             time_limit: given.time_limit,
@@ -441,17 +443,17 @@ mod tests {
         ));
         assert!(message.contains("limit: 0 items"), "{message}");
         assert!(message.contains("dtype: unknown type"), "{message}");
-        assert!(message.contains("models: no model is named"), "{message}");
+        assert!(message.contains("models: no model is set"), "{message}");
         assert!(message.contains("name: `../up`"), "{message}");
     }
 
     #[test]
     fn unsupported_combinations_are_refused() {
         let cot = RunSpec { formulation: Some(vec![Formulation::Cot]), ..spec(&["webshop"]) };
-        assert_eq!(refused(cot), "formulation: webshop cannot be run as cot; it can as iterative");
+        assert_eq!(refused(cot), "formulation: webshop does not support cot; supported are iterative");
         let planner = ModelSet { planner: Some("p".to_owned()), ..ModelSet::default() };
         let alone = RunSpec { models: Some(vec![planner]), ..spec(&["gsm8k"]) };
-        assert!(refused(alone).contains("asks the grounder: name one with `--grounder`"));
+        assert!(refused(alone).contains("needs a model for the grounder: pass `--grounder`"));
         let cold = GenerationSpec { top_k: Some(5), ..GenerationSpec::default() };
         assert!(refused(RunSpec { generation: cold, ..spec(&["gsm8k"]) }).contains("temperature above 0"));
         let both = RunSpec {
@@ -478,10 +480,7 @@ mod tests {
             ..spec(&[task])
         };
         let message = refused(seeded("gsm8k", None));
-        assert!(
-            message.starts_with("seed: greedy decoding computes the same episodes of gsm8k"),
-            "{message}"
-        );
+        assert!(message.starts_with("seed: greedy decoding gives the same episodes of gsm8k"), "{message}");
         assert!(message.contains("seeds 0,1,2: pass `--temperature 0.7`"), "{message}");
         assert!(refused(seeded("gsm8k", Some(0.0))).contains("one seed"));
         let sampled = seeded("gsm8k", Some(0.7)).resolve_against(&known()).unwrap();
@@ -513,6 +512,6 @@ mod tests {
         let modules =
             ModelSet { planner: Some("p".to_owned()), grounder: Some("g".to_owned()), ..ModelSet::default() };
         let without = RunSpec { models: Some(vec![modules]), ..spec(&["hotpotqa"]) };
-        assert!(refused(without).contains("asks the qa: name one with `--qa`"));
+        assert!(refused(without).contains("needs a model for the qa: pass `--qa`"));
     }
 }

@@ -149,7 +149,7 @@ pub fn parse_samples(text: &str) -> Result<BTreeMap<String, Selection>, String> 
     text.split(';')
         .map(|part| {
             let (task, selection) = part.split_once('=').ok_or_else(|| {
-                format!("samples: `{part}` is not of the form TASK=POSITIONS, such as gsm8k=0-9,15")
+                format!("invalid value `{part}` for --samples: expected TASK=POSITIONS, such as gsm8k=0-9,15")
             })?;
             let selection = selection.parse().map_err(|error| format!("samples of {task}: {error}"))?;
             Ok((task.trim().to_owned(), selection))

@@ -26,7 +26,7 @@ impl FromStr for BatchSize {
             "auto" => Ok(Self::Auto),
             _ => match text.parse() {
                 Ok(size) if size > 0 => Ok(Self::Fixed(size)),
-                _ => Err(format!("a batch size is `auto` or a number from 1 on, not `{text}`")),
+                _ => Err(format!("invalid batch size `{text}`: expected auto or a positive integer")),
             },
         }
     }
@@ -90,8 +90,7 @@ impl FromStr for FailOnError {
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "what to tolerate is `true` (nothing), `false` (anything), a share below 1 or a whole number, \
-                 not `{text}`"
+                "invalid value `{text}` for fail_on_error: expected true, false, a share below 1 or a count"
             )
         };
         match text {

@@ -46,7 +46,7 @@ pub fn show(found: &Found<'_>, scorings: &[Scoring], how: Show) -> Result<String
     page.entry("gold", item.target.text());
     if found.records.is_empty() {
         page.gap();
-        page.note("outstanding: nothing is recorded yet");
+        page.note("outstanding: not recorded yet");
     }
     for record in &found.records {
         page.gap();
@@ -117,7 +117,7 @@ fn attempt(page: &mut Page, record: &Record, how: Show) {
         Ending::Answered => {
             page.entry("answered", prediction_text(&record.outcome).as_deref().unwrap_or("(no text)"));
             if rounds_exhausted(&record.outcome) {
-                page.entry("", "the planner was still planning when its rounds were used up");
+                page.entry("", "the planner had not finished when its rounds were used up");
             }
         }
         Ending::GaveUp(reason) => {

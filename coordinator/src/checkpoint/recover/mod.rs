@@ -84,7 +84,7 @@ fn make_journal(folder: &Path, database: Database, had: bool) -> Result<Opened, 
     let both = Both { folder, file: new.file().clone(), loaded: Loaded::default(), database: Ok(database) };
     let mut opened = both.write_anew("the journal is missing", &Compared::default())?;
     if !lost {
-        tracing::info!(folder = %folder.display(), "the checkpoint gets a journal");
+        tracing::info!(folder = %folder.display(), "adding a journal to the checkpoint");
         opened.recovery.journal = None;
     }
     Ok(opened)
@@ -156,7 +156,7 @@ impl Both<'_> {
             let mut opened = self.write_anew("", compared)?;
             let more = compared.more_records + compared.more_items;
             if more > 0 {
-                tracing::info!(folder = %folder.display(), "{more} entries of the database were added to the journal");
+                tracing::info!(folder = %folder.display(), "added {more} entries of the database to the journal");
             }
             opened.recovery = Recovery::default();
             return Ok(opened);

@@ -112,7 +112,7 @@ async fn a_poison_item_names_the_workers_it_killed() {
     assert_eq!(summary.unwrap().faulted, 2);
     let named = |event: &Event| {
         matches!(event, Event::Faulted { fault, will_retry: false, .. }
-            if fault.message == "delivered 6 times and never finished (lost while they held it: lost)")
+            if fault.message == "delivered 6 times and never finished (workers lost while executing it: lost)")
     };
     assert_eq!(count(&events, named), 2, "{events:?}");
     assert_eq!(stage.status().await.recent_faults.len(), 2);

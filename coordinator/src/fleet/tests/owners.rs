@@ -34,7 +34,7 @@ async fn a_run_has_one_coordinator() {
         matches!(refused, FleetError::Owned { process, .. } if process == std::process::id()),
         "{refused}"
     );
-    assert!(refused.to_string().starts_with("another coordinator has this run: process "), "{refused}");
+    assert!(refused.to_string().starts_with("another coordinator owns this run: process "), "{refused}");
     worker.abort();
 }
 
