@@ -112,12 +112,12 @@ fn malformed_data_names_file_line_and_field() {
     lines[699] = "{\"question\": \"broken\n".to_owned();
     let data = gsm8k(folder.path(), &lines.concat());
     let message = refused(folder.path(), &[&RUN[..], &["--data", &data]].concat());
-    assert_holds(&message, &["test.jsonl", "line 700", "--skip-invalid"]);
+    assert_holds(&message, &["test.jsonl:700: ", "--skip-invalid"]);
 
     lines[699] = "{\"question\": \"no answer\"}\n".to_owned();
     let data = gsm8k(folder.path(), &lines.concat());
     let message = refused(folder.path(), &[&RUN[..], &["--data", &data]].concat());
-    assert_holds(&message, &["test.jsonl", "line 700", "`answer`"]);
+    assert_holds(&message, &["test.jsonl:700: ", "`answer`"]);
 
     let skipping = [&["validate"], &RUN[1..], &["--data", &data, "--skip-invalid"]].concat();
     let (stdout, stderr) = expect(0, &skipping);

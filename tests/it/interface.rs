@@ -240,7 +240,7 @@ fn a_download_that_has_no_place_gets_no_hint_about_downloads() {
     for data in ["file/data", "/proc/data"] {
         let (_, stderr) = ended(2, &mut at(folder.path(), &["fetch", "gsm8k", "--data", data]));
         assert!(stderr.contains(&format!("cannot write to `{data}/gsm8k`")), "{stderr}");
-        assert!(stderr.contains("--data DIR") && !stderr.contains("--mirror"), "{stderr}");
+        assert!(stderr.contains("--data PATH") && !stderr.contains("--mirror"), "{stderr}");
     }
 }
 

@@ -63,7 +63,7 @@ impl FromStr for Format {
         let word = if word == "md" { "markdown" } else { word };
         Self::ALL.into_iter().find(|format| format.name() == word).ok_or_else(|| {
             let known = Self::ALL.map(Self::name).join(", ");
-            format!("unknown format `{word}`; known are {known}")
+            format!("unknown format `{word}`: expected one of {known}")
         })
     }
 }

@@ -398,7 +398,7 @@ fn formats_are_found_by_name() {
         assert_eq!(format.name().parse(), Ok(format));
     }
     assert_eq!("md".parse(), Ok(Format::Markdown));
-    assert!("xml".parse::<Format>().unwrap_err().contains("known are table"));
+    assert!("xml".parse::<Format>().unwrap_err().contains("expected one of table"));
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn explained(message: &str) -> (String, String) {
         None => {
             // Of two forms of one key the longer is listed.
             let listed = known.iter().filter(|name| !known.contains(&format!("{name}s").as_str()));
-            format!("; known are {}", listed.copied().collect::<Vec<_>>().join(", "))
+            format!(": expected one of {}", listed.copied().collect::<Vec<_>>().join(", "))
         }
     };
     (format!("{what} `{word}`"), hint)
@@ -146,7 +146,7 @@ mod tests {
         let syntax = refused("limit = ");
         assert!(syntax.starts_with("run.toml:1:"), "{syntax}");
         let far = refused("colour = 1");
-        assert!(far.contains("known are name, preset, tasks"), "{far}");
+        assert!(far.contains("expected one of name, preset, tasks"), "{far}");
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl RunSpec {
         }
         let limits = problems.limits(&self);
         if let Some(dtype) = self.dtype.as_deref().filter(|dtype| !DTYPES.contains(dtype)) {
-            problems.add("dtype", format!("unknown type `{dtype}`; known are {}", DTYPES.join(", ")));
+            problems.add("dtype", format!("unknown type `{dtype}`: expected one of {}", DTYPES.join(", ")));
         }
         if self.places == Some(0) {
             problems.add("places", "expected a positive integer, found 0; omit it for the default");
@@ -177,7 +177,7 @@ impl Problems {
             self.add(
                 "tasks",
                 format!(
-                    "no benchmarks selected; known are {}; patterns such as gsm* and all are supported",
+                    "no benchmarks selected: expected any of {}, a pattern such as gsm*, or all",
                     names.join(", ")
                 ),
             );
@@ -187,7 +187,10 @@ impl Problems {
                 Some(near) => format!("; did you mean `{near}`?"),
                 None => String::new(),
             };
-            self.add("tasks", format!("unknown benchmark `{task}`; known are {}{hint}", names.join(", ")));
+            self.add(
+                "tasks",
+                format!("unknown benchmark `{task}`: expected one of {}{hint}", names.join(", ")),
+            );
         }
         tasks
     }
@@ -439,7 +442,7 @@ mod tests {
             ..RunSpec::default()
         });
         assert!(message.contains(
-            "unknown benchmark `gsm9k`; known are gsm8k, hotpotqa, webshop; did you mean `gsm8k`?"
+            "unknown benchmark `gsm9k`: expected one of gsm8k, hotpotqa, webshop; did you mean `gsm8k`?"
         ));
         assert!(message.contains("limit: 0 items"), "{message}");
         assert!(message.contains("dtype: unknown type"), "{message}");

@@ -232,7 +232,7 @@ impl FromStr for Preset {
     fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "paper" => Ok(Self::Paper),
-            _ => Err(format!("unknown preset `{word}`; known is paper")),
+            _ => Err(format!("unknown preset `{word}`: expected paper")),
         }
     }
 }
