@@ -174,7 +174,7 @@ fn a_folder_that_cannot_be_read_is_named() {
     // The superuser reads everything: there is nothing to refuse then.
     if fs::read_dir(&locked).is_err() {
         let message = refused(folder.path(), &[&RUN[..], &["--data", &data]].concat());
-        assert_holds(&message, &["test.jsonl", "cannot be read"]);
+        assert_holds(&message, &["test.jsonl", "failed to read"]);
     }
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -58,7 +58,7 @@ fn names_of_runs_resolve_below_the_output_folder() {
     // A path that exists wins, even if it holds no run.
     fs::create_dir(here.join("mine")).unwrap();
     let (_, stderr) = ended(2, at(here, &["report", "mine"]).env("LUMOS_OUTPUT_PATH", "kept"));
-    assert!(stderr.contains("not a run folder: mine (manifest.json not found)"), "{stderr}");
+    assert!(stderr.contains("not a run folder: `mine` (manifest.json not found)"), "{stderr}");
 }
 
 #[test]

@@ -198,7 +198,7 @@ fn a_module_can_be_scripted_alone_and_faults_are_told_apart() {
     // The same command tries the faulted ones again, and nothing else.
     let (code, _, stderr) = text(&lumos().args(&arguments).output().unwrap());
     assert_eq!(code, 5, "{stderr}");
-    assert!(stderr.contains("3 settled before"), "{stderr}");
+    assert!(stderr.contains("3 already settled"), "{stderr}");
     // And stops at the first fault when it is told to.
     let arguments =
         [&base[..], &["--grounder", &grounder, "--limit", "5", "--name", "strict", "--fail-on-error"]]

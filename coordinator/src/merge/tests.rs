@@ -67,7 +67,7 @@ async fn parts_make_the_whole() {
         let into = folder.path().join("merged");
         if !settle_all {
             let error = merge(&parts, &into, false).unwrap_err().to_string();
-            assert!(error.contains("part-3 has ") && error.contains("--allow-incomplete"), "{error}");
+            assert!(error.contains("part-3` has ") && error.contains("--allow-incomplete"), "{error}");
             assert!(!into.exists());
         }
         let merged = merge(&parts, &into, !settle_all).unwrap();
