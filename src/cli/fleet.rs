@@ -76,18 +76,18 @@ pub(crate) struct FleetArgs {
     #[arg(long, value_name = "0-9", default_value_t = 5, env = "LUMOS_PRIORITY",
           value_parser = clap::value_parser!(u8).range(0..=9))]
     pub(crate) priority: u8,
-    /// With --queue: requeue units of a worker that is silent for so many seconds
+    /// With --queue: requeue units of silent workers after this many seconds
     ///
     /// Workers extend the leases of their units. After this time without an extension, a unit is delivered
     /// again. Example: --lease 60
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, env = "LUMOS_LEASE")]
     pub(crate) lease: f64,
-    /// With --queue: stop an interrupted run within so many seconds
+    /// With --queue: stop an interrupted run within this many seconds
     ///
     /// Workers may finish episodes in progress meanwhile. Example: --grace 60
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0, env = "LUMOS_GRACE")]
     pub(crate) grace: f64,
-    /// Warn after so many seconds without progress; 0 disables warnings
+    /// Warn after this many seconds without progress; 0 disables warnings
     ///
     /// The warning names what the run waits for, since when, and what to do. Example: --stall-warning 300
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, env = "LUMOS_STALL_WARNING")]
@@ -135,22 +135,22 @@ pub(crate) struct WorkerArgs {
     /// Default: a folder of this worker in the system's temporary folder. Example: --spool /var/lib/lumos
     #[arg(long, value_name = "PATH", env = "LUMOS_SPOOL")]
     pub(crate) spool: Option<PathBuf>,
-    /// Finish episodes in progress for so many seconds when stopped
+    /// When stopped, let episodes finish for at most this many seconds
     ///
     /// Episodes that are not finished are returned to the queue. Example: --grace 60
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0, env = "LUMOS_GRACE")]
     pub(crate) grace: f64,
-    /// Exit after so many seconds without work
+    /// Exit after this many seconds without work
     ///
     /// Default: never. Example: --idle-exit 600
     #[arg(long, value_name = "SECONDS", env = "LUMOS_IDLE_EXIT")]
     pub(crate) idle_exit: Option<f64>,
-    /// Abandon an episode after so many seconds without a reply
+    /// Abandon an episode after this many seconds without a reply
     ///
     /// Counts the time without a reply of a model or a tool. Example: --stall-limit 600
     #[arg(long, value_name = "SECONDS", default_value_t = 900.0, env = "LUMOS_STALL_LIMIT")]
     pub(crate) stall_limit: f64,
-    /// Warn after so many seconds without progress; 0 disables warnings
+    /// Warn after this many seconds without progress; 0 disables warnings
     ///
     /// The warning names what the worker waits for, since when, and what to do. Example: --stall-warning 300
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, env = "LUMOS_STALL_WARNING")]
@@ -173,7 +173,7 @@ pub(crate) struct WorkerArgs {
     /// --allow-path /models
     #[arg(long, value_name = "PATH", value_delimiter = ',', env = "LUMOS_ALLOW_PATHS")]
     pub(crate) allow_path: Vec<PathBuf>,
-    /// Delay every scripted reply by so many milliseconds, for tests without models
+    /// Delay every scripted reply by this many milliseconds, for tests without models
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, env = "LUMOS_SCRIPT_LATENCY")]
     pub(crate) script_latency: u64,
     /// Save a screenshot of every step in a browser in this folder
@@ -205,7 +205,7 @@ pub(crate) struct WatchArgs {
     pub(crate) run: Option<String>,
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
-    /// Refresh after so many seconds
+    /// Refresh after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub(crate) interval: f64,
 }

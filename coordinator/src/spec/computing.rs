@@ -23,7 +23,7 @@ impl FromStr for MemorySize {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse::<ByteSize>() {
             Ok(ByteSize(bytes)) if bytes > 0 => Ok(Self(bytes)),
-            _ => Err(format!("expected a number of bytes above 0, such as 20GiB or 512MB")),
+            _ => Err("expected a number of bytes above 0, such as 20GiB or 512MB".to_owned()),
         }
     }
 }
