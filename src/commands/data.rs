@@ -25,7 +25,8 @@ async fn import(ImportSqlArgs { dump, to, replace }: ImportSqlArgs) -> Outcome {
         let imported = tokio::task::spawn_blocking(move || into_sqlite(&text, &folder)).await?;
         (imported.map_err(Failure::usage)?, place)
     } else {
-        let settings = MySqlSettings::named(&to).map_err(|why| Failure::input(format!("invalid value for --to: {why}")))?;
+        let settings = MySqlSettings::named(&to)
+            .map_err(|why| Failure::input(format!("invalid value for --to: {why}")))?;
         (into_mysql(&text, &settings, replace).await.map_err(Failure::usage)?, settings.address())
     };
     told(&imported, &place);
