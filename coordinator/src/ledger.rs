@@ -49,9 +49,9 @@ pub enum LedgerError {
     Split {
         /// Units answered.
         answered: u64,
-        /// Of them correct.
+        /// Correct units among them.
         correct: u64,
-        /// Of them wrong.
+        /// Wrong units among them.
         wrong: u64,
         /// The scoring.
         scoring: Scoring,

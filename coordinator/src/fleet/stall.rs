@@ -1,7 +1,7 @@
-//! What a run without progress waits for. Pure: how things stand is handed in, what is said comes out.
+//! Determines what a run without progress waits for, and formats the warning. Performs no I/O.
 //!
-//! Every wait of a coordinator that nothing in its own process ends is a [`Wait`]: what it is for, and what a person can
-//! do about it. Waits that end by themselves (pauses between attempts, the grace time of a drain) are not among them.
+//! Every wait of a coordinator that its own process cannot end is a [`Wait`] with a cause and a hint for the
+//! user. Waits that end by themselves (delays between retries, the grace time of a drain) are not included.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,67 +9,67 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use lumos_tasks::{Reminder, stall_message};
 
-/// How a run without progress stands.
+/// State of a run without progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Situation {
     /// Whether there is a connection to the server.
     pub(super) connected: bool,
-    /// Whether the server gives no answer though there is a connection.
+    /// Whether the server is connected and does not respond.
     pub(super) unanswered: bool,
-    /// What the server refuses at present.
+    /// The error that the server currently returns.
     pub(super) trouble: Option<String>,
-    /// Whether results are on their way to disk.
+    /// Whether results are being written to disk.
     pub(super) recording: bool,
-    /// Units given out and not settled.
+    /// Number of units that were given out and are not settled.
     pub(super) in_flight: usize,
-    /// Workers that show themselves.
+    /// Number of live workers.
     pub(super) workers: usize,
-    /// Why they cannot take units.
+    /// Reasons why they cannot take units.
     pub(super) refusals: String,
-    /// Result messages on the server.
+    /// Number of result messages on the server.
     pub(super) results: usize,
-    /// Units of the run that workers hold, and those workers.
+    /// Units of the run that workers hold, and the names of those workers.
     pub(super) held: usize,
     pub(super) holders: Vec<String>,
-    /// Results that workers have and cannot send.
+    /// Number of results that workers have not been able to send.
     pub(super) spooled: u64,
-    /// Units on the server that nobody holds.
+    /// Number of units on the server that no worker holds.
     pub(super) queued: usize,
 }
 
-/// What a coordinator waits for.
+/// Cause of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// The server, before the run begins.
+    /// The server is unavailable before the run starts.
     Beginning { why: String },
-    /// Another coordinator's claim on the run.
+    /// Another coordinator has a claim on the run.
     Claim { host: String, process: u32 },
-    /// A connection.
+    /// There is no connection to the server.
     Connection,
-    /// The server, which is connected and does not answer.
+    /// The server is connected and does not respond.
     Answer,
-    /// The server, which refuses.
+    /// The server returns errors.
     Server { why: String },
-    /// This machine's disk.
+    /// Writing to this machine's disk.
     Disk,
-    /// The delivery of results that are on the server.
+    /// Results on the server are not delivered.
     Results { count: usize },
-    /// Workers that cannot send what they have.
+    /// Workers cannot send their results.
     Spooled { count: u64 },
-    /// Workers.
+    /// There are no workers.
     Workers { queued: usize },
-    /// Workers that can take the units.
+    /// No worker can take the units.
     Capable { refusals: String },
-    /// Workers that hold units.
+    /// Workers hold the units.
     Held { count: usize, holders: Vec<String> },
-    /// Workers that are there and take nothing.
+    /// Workers are available and take no units.
     Queued { count: usize, workers: usize },
-    /// Units that are nowhere, to be found missing.
+    /// Units are lost and not yet detected as missing.
     Nowhere { count: usize },
 }
 
 impl Wait {
-    /// What a run that stands like this waits for: the first of all causes, since the others follow from it.
+    /// Returns the cause of the wait. If there are several, returns the first, from which the others follow.
     pub(super) fn of(situation: Situation) -> Self {
         let Situation { connected, unanswered, trouble, recording, in_flight, workers, refusals, .. } =
             situation;
@@ -89,7 +89,7 @@ impl Wait {
         }
     }
 
-    /// What to do about it.
+    /// Returns a hint for the user.
     pub(super) fn hint(&self, address: &str) -> String {
         match self {
             Self::Beginning { .. } | Self::Connection => {
@@ -177,17 +177,17 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Workers named in a message.
+/// Maximum number of workers named in a message.
 const NAMED: usize = 4;
 
-/// Warns of a wait if it is time to.
+/// Warns about a wait if a warning is due.
 pub(super) fn remind(reminder: &mut Reminder, silence: Duration, wait: impl FnOnce() -> Wait, address: &str) {
     if reminder.is_due(silence) {
         tracing::warn!("{}", message(&wait(), silence, Timestamp::now(), address));
     }
 }
 
-/// What is said about a wait that began `silence` before `now`.
+/// Formats the warning about a wait that began `silence` before `now`.
 pub(super) fn message(wait: &Wait, silence: Duration, now: Timestamp, address: &str) -> String {
     let since = SignedDuration::try_from(silence).ok().and_then(|silence| now.checked_sub(silence).ok());
     let since = since.unwrap_or(now).strftime("%H:%M:%S UTC");
@@ -223,7 +223,8 @@ mod tests {
         ]
     }
 
-    /// Each kind once: a new one has to be added to the list above, or this does not compile.
+    /// Assigns a number to each kind. A new kind does not compile until it is added here and to the list
+    /// above.
     fn kind(wait: &Wait) -> usize {
         match wait {
             Wait::Beginning { .. } => 0,

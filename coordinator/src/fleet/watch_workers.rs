@@ -1,4 +1,4 @@
-//! Workers that vanish: what they held is taken back without waiting for their leases to run out.
+//! Detects lost workers and withdraws their leases without waiting for them to expire.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,16 +12,17 @@ use lumos_tasks::{Ending, FaultKind};
 use super::Around;
 use crate::events::Event;
 
-/// How often the crew is looked over.
+/// Interval at which the workers are checked.
 const LOOK: Duration = Duration::from_millis(500);
-/// A gap in this task's own time after which silence says nothing about workers: the machine slept.
+/// Pause of this task after which missing notices do not count, for example because the machine was
+/// suspended.
 const GAP: Duration = Duration::from_secs(2);
-/// Messages whose lost holders are remembered, bytes of a message's name, and holders of one.
+/// Maximum number of messages with lost holders, of bytes per message id, and of holders per message.
 const SUSPECTS: usize = 10_000;
 const LONGEST_NAME: usize = 400;
 const MOST_HOLDERS: usize = 16;
 
-/// Which lost workers held a message: what a poison item leaves behind.
+/// Lost workers that held each message. Several of them indicate an item that crashes workers.
 #[derive(Debug, Default)]
 pub(super) struct Suspects(Mutex<HashMap<String, Vec<String>>>);
 
@@ -37,7 +38,7 @@ impl Suspects {
         }
     }
 
-    /// Adds the lost holders of a message to the fault it ended with.
+    /// Returns a function that adds the lost holders of a message to its fault.
     pub(super) fn annotate(self: &Arc<Self>) -> crate::dispatch::Annotate {
         let suspects = Arc::clone(self);
         Arc::new(move |message, outcome| {
@@ -53,7 +54,7 @@ impl Suspects {
     }
 }
 
-/// Follows the workers' notices until the session is over.
+/// Processes the workers' notices until the session ends.
 pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
     let mut watcher = Watcher {
         around,
@@ -114,7 +115,7 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
 struct Watcher {
     around: Around,
     suspects: Arc<Suspects>,
-    /// Leases whose recall did not get through.
+    /// Leases whose withdrawal failed.
     recalls: Vec<String>,
     looked: Instant,
     alone_since: Option<Instant>,
@@ -164,7 +165,7 @@ impl Watcher {
         self.around.voice.say(Event::WorkerLost { worker: worker.name.clone(), recalled }).await;
     }
 
-    /// Says so when units wait and nobody takes them.
+    /// Warns when units are queued and no worker takes them.
     async fn look_for_workers(&mut self, now: Instant, alone: bool, refusals: &str) {
         let waiting = self.around.gauge.in_flight.load(std::sync::atomic::Ordering::Relaxed) > 0;
         let idle =
