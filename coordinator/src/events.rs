@@ -91,7 +91,7 @@ pub enum Event {
     WorkerLost {
         /// The worker.
         worker: String,
-        /// Leases of this run that were taken back from it.
+        /// Leases of this run that were withdrawn from it.
         recalled: u64,
     },
     /// Units are queued and no worker takes them.

@@ -50,8 +50,8 @@ pub async fn cancel(server: &Server, run: &RunToken) -> Result<Cancellation, Fle
     Ok(Cancellation::Cancelled { name, withdrawn })
 }
 
-/// Returns the status of a run whose coordinator has ended. While a coordinator drains, its notice already
-/// lists no lanes but its status is not final; such a run can still be cancelled.
+/// Returns the status of a run whose coordinator has ended. A coordinator marks the notice as ended before the
+/// status; until both are marked, the run can still be cancelled.
 async fn ended(server: &Server, runs: &KeyValue, run: &RunToken) -> Result<Option<RunStatus>, FleetError> {
     let notice = runs.get(run.as_str()).await?;
     let notice = notice.and_then(|(bytes, _)| serde_json::from_slice::<RunNotice>(&bytes).ok());

@@ -1,4 +1,4 @@
-//! Manifests in folders.
+//! Tests of manifests in folders.
 
 use lumos_tasks::{Item, Sampling, ToolBackend};
 

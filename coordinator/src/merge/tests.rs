@@ -1,4 +1,4 @@
-//! Parts put together again.
+//! Tests of merging parts.
 
 use lumos_tasks::Configuration;
 
@@ -9,7 +9,8 @@ use crate::walk::unit_of;
 
 const ITEMS: u64 = 60;
 
-/// A part of the sample run in a folder; `None` is the whole. Units of which nothing is recorded are left out.
+/// Creates a part of the sample run in a folder; `None` creates the whole run. Leaves out units without a
+/// record.
 async fn run(
     folder: &Path,
     partition: Option<Partition>,

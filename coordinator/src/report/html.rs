@@ -1,4 +1,4 @@
-//! One page that needs nothing else: no network, no scripts.
+//! HTML format: one self-contained page without network access and scripts.
 
 use std::io::{self, Write};
 
@@ -13,13 +13,13 @@ use super::rows::{
 };
 use super::svg;
 
-/// One self-contained page.
+/// Renders a report as one self-contained page.
 #[derive(Debug, Clone, Copy)]
 pub struct Html;
 
 const STYLE: &str = include_str!("page.css");
 
-/// A text that means nothing to a browser, in an element or in a quoted attribute.
+/// Escapes a text for use in an element or in a quoted attribute.
 pub(super) fn escaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
@@ -29,7 +29,8 @@ pub(super) fn escaped(text: &str) -> String {
             '>' => plain.push_str("&gt;"),
             '"' => plain.push_str("&quot;"),
             '\'' => plain.push_str("&#39;"),
-            // Browsers refuse or rewrite the other control characters; directions could disguise a text.
+            // Browsers reject or replace other control characters, and bidirectional controls could disguise
+            // a text.
             '\n' | '\t' => plain.push(character),
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => plain.push('\u{fffd}'),
             character if character.is_control() => plain.push('\u{fffd}'),
@@ -39,7 +40,7 @@ pub(super) fn escaped(text: &str) -> String {
     plain
 }
 
-/// A table whose first column names the row and whose columns from `numbers` on are numbers.
+/// Writes a table. The first column contains row names; the columns from `numbers` on contain numbers.
 fn table(
     out: &mut dyn Write,
     caption: &str,

@@ -1,4 +1,4 @@
-//! Markdown.
+//! Markdown format.
 
 use std::io::{self, Write};
 
@@ -8,11 +8,11 @@ use super::rows::{
     COMPARED, INTERVALS, SPLITS, attributions, faults, figures, groups, ledgers, lines, splits, usages,
 };
 
-/// Markdown with tables.
+/// Renders a report as Markdown with tables.
 #[derive(Debug, Clone, Copy)]
 pub struct Markdown;
 
-/// A text that means nothing to Markdown.
+/// Escapes a text for Markdown.
 fn escaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {

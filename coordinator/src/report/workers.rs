@@ -1,4 +1,4 @@
-//! How the workers of a queue computed the models, in lines for people: those that did it alike together.
+//! Describes how the workers of a queue computed the models, grouped by setup.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use lumos_tasks::EngineUse;
 use crate::computing::WorkerComputing;
 use crate::words::thousands;
 
-/// Hosts that are named in a line.
+/// Maximum number of hosts named in a line.
 const HOSTS: usize = 4;
 
-/// Where, in which type, and how an engine computes for its roles.
+/// Setup of an engine: its roles, device, data type and mode.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Way {
     roles: Vec<&'static str>,
@@ -19,10 +19,10 @@ struct Way {
     in_turns: bool,
 }
 
-/// What workers that computed alike came to.
+/// Figures of workers with the same setup.
 #[derive(Default)]
 struct Sum {
-    /// Workers by host.
+    /// Number of workers by host.
     hosts: BTreeMap<String, u64>,
     loads: u64,
     seconds: f64,
@@ -46,7 +46,7 @@ impl Sum {
     }
 }
 
-/// One line for each way in which workers computed the models, and one of all where there are several.
+/// Returns one line per setup, and a line with the sum if there are several.
 pub(super) fn lines(workers: &[WorkerComputing]) -> Vec<String> {
     let mut sums: BTreeMap<(Vec<Way>, u32), Sum> = BTreeMap::new();
     let mut all = Sum::default();
@@ -86,7 +86,7 @@ fn line(ways: &[Way], places: u32, sum: &Sum) -> String {
     line
 }
 
-/// `3 workers on node-a, 1 on node-b`.
+/// Formats `3 workers on node-a, 1 on node-b`.
 fn who(hosts: &BTreeMap<String, u64>) -> String {
     let mut parts: Vec<String> = hosts
         .iter()

@@ -1,4 +1,4 @@
-//! From a specification with gaps to one without.
+//! Resolves a specification: fills in defaults and validates it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,20 +12,20 @@ use super::nearest::nearest;
 use super::resolved::{ItemChoice, Limits, ResolvedModels, ResolvedSpec};
 use super::run_spec::{ModelSet, RunSpec};
 
-/// What resolving needs to know of a benchmark.
+/// Properties of a benchmark that resolving needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BenchmarkFacts {
     /// Its name.
     pub name: String,
-    /// The formulations it can be run in.
+    /// Supported formulations.
     pub formulations: Vec<Formulation>,
-    /// The models that its episodes ask, by formulation.
+    /// Roles of the models that its episodes use, by formulation.
     pub roles: BTreeMap<Formulation, Vec<Role>>,
-    /// Whether seeds matter even if decoding is greedy.
+    /// Whether results depend on the seed even with greedy decoding.
     pub draws: bool,
 }
 
-/// The benchmarks this program knows.
+/// Returns the benchmarks of this program.
 pub fn known_benchmarks() -> Vec<BenchmarkFacts> {
     lumos_benchmarks::all()
         .iter()
@@ -45,18 +45,18 @@ pub fn known_benchmarks() -> Vec<BenchmarkFacts> {
 const DTYPES: [&str; 3] = ["f32", "bf16", "f16"];
 
 impl RunSpec {
-    /// Fills in the defaults and checks everything against the benchmarks this program knows.
+    /// Fills in the defaults and validates the specification against the benchmarks of this program.
     ///
     /// # Errors
-    /// All that is wrong at once, in words.
+    /// All errors in the specification.
     pub fn resolve(self) -> Result<ResolvedSpec, SpecProblems> {
         self.resolve_against(&known_benchmarks())
     }
 
-    /// Fills in the defaults and checks everything against these benchmarks.
+    /// Fills in the defaults and validates the specification against the given benchmarks.
     ///
     /// # Errors
-    /// All that is wrong at once, in words.
+    /// All errors in the specification.
     pub fn resolve_against(self, known: &[BenchmarkFacts]) -> Result<ResolvedSpec, SpecProblems> {
         let mut problems = Problems::default();
         let tasks = problems.tasks(self.tasks.as_deref(), known);
@@ -130,13 +130,14 @@ impl RunSpec {
     }
 }
 
-/// A name that the same command always gets, so that it continues its own run, and another command does not.
+/// Derives a name from the settings, so that the same command resumes its own run and another command does
+/// not.
 fn default_name(spec: &ResolvedSpec) -> String {
     let asked = ContentHash::of_json(&(
         (&spec.tasks, &spec.formulation, &spec.behaviour, &spec.models, &spec.seed, &spec.items),
         (&spec.generation, &spec.tools, &spec.dtype, spec.preset, spec.skip_invalid, &spec.data),
     ));
-    // A run without these settings keeps the name that it had before there were any.
+    // Added only if set, so that other runs keep the names of earlier versions.
     let asked = match &spec.exemplars {
         Some(exemplars) => ContentHash::of_json(&(asked, exemplars)),
         None => asked,
@@ -279,7 +280,7 @@ impl Problems {
         tasks.iter().map(|task| (task.clone(), choice(task))).collect()
     }
 
-    /// Greedy decoding gives the same episode under every seed.
+    /// With greedy decoding, every seed yields the same episode.
     fn repetitions<'a>(&mut self, seeds: &[u64], tasks: impl Iterator<Item = &'a BenchmarkFacts>) {
         let same: Vec<&str> = tasks.filter(|facts| !facts.draws).map(|facts| facts.name.as_str()).collect();
         if seeds.len() > 1 && !same.is_empty() {
@@ -344,7 +345,7 @@ impl Problems {
     }
 }
 
-/// The values, each once, in the order of their first appearance.
+/// Removes duplicates and keeps the order of first occurrence.
 fn unique<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut kept = Vec::new();
     for value in values {
@@ -488,7 +489,7 @@ mod tests {
         assert!(refused(seeded("gsm8k", Some(0.0))).contains("one seed"));
         let sampled = seeded("gsm8k", Some(0.7)).resolve_against(&known()).unwrap();
         assert_eq!(sampled.seed, [0, 1, 2]);
-        // The same seed twice is one repetition, and a benchmark that draws has several.
+        // A repeated seed is one repetition; a benchmark that draws at random accepts several.
         let twice = RunSpec { seed: Some(vec![3, 3]), ..spec(&["gsm8k"]) };
         assert_eq!(twice.resolve_against(&known()).unwrap().seed, [3]);
         let draws = BenchmarkFacts { draws: true, ..known().remove(0) };
