@@ -59,7 +59,7 @@ impl fmt::Display for Budget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "{:.4} US dollars are spent, and what was at hand reached --max-cost {}",
+            "spent {:.4} US dollars; with questions in progress this reaches --max-cost {}",
             self.spent().total(),
             self.limit
         )
@@ -77,7 +77,7 @@ mod tests {
         let budget = Budget::new(0.05, NanoDollars(0));
         let stops: Vec<_> = (0..4).map(|_| budget.spend(CENT, 2)).collect();
         assert_eq!(stops, [false, false, true, true]);
-        assert!(budget.to_string().starts_with("0.0400 US dollars"));
+        assert!(budget.to_string().starts_with("spent 0.0400 US dollars"));
     }
 
     #[test]

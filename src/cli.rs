@@ -27,11 +27,11 @@ pub(crate) use runs::RunsArgs;
 pub(crate) use serve::{ServeArgs, ServeCommand, ServeShopArgs};
 pub(crate) use serve_model::ServeModelArgs;
 
-/// Evaluate Lumos language agents: planning, grounding, execution.
+/// Evaluate Lumos language agents
 ///
-/// One binary, one machine, nothing else installed: episodes run in this process, results are recorded in the
-/// run's folder as they come, and the same command continues a run that was interrupted. With --queue nats://… the
-/// episodes run on workers on any number of machines.
+/// Runs planner, grounder and tools on benchmarks. By default everything runs in this process and needs nothing else
+/// installed. Outcomes are recorded in the run's folder as they arrive, and the same command continues an interrupted
+/// run. With --queue nats://HOST:4222 workers on any number of machines execute the episodes.
 #[derive(Debug, Parser)]
 #[command(name = "lumos", version, propagate_version = true, after_help = EXAMPLES, arg_required_else_help = true)]
 pub(crate) struct Cli {
@@ -44,29 +44,32 @@ pub(crate) struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   lumos run --tasks gsm8k,svamp --model builtin:tiny
-      the small shipped agent on the shipped samples
+      run the built-in model on the built-in samples
   lumos fetch gsm8k svamp && lumos run --preset paper --tasks gsm8k,svamp --model builtin:tiny --data data
-      the paper's item sets on the official files
+      run the paper's item sets from the official files
   lumos run --config sweep.toml --queue nats://host:4222 & lumos worker --queue nats://host:4222
-      the same on any number of machines: one coordinator, as many workers as there are
-  lumos report runs/<name>                  the table again, or --format markdown|json|csv|html
-  lumos show runs/<name> 12                 one item's trajectory
-  lumos replay tests/cases/maths.jsonl      recorded cases through today's code
-  lumos tool maths 'Solve 2x + 3 = 11'      one tool by hand
+      run on several machines: one coordinator, any number of workers
+  lumos report runs/<name>                  print the report (--format markdown, json, csv or html)
+  lumos show runs/<name> 12                 print the trajectory of item 12
+  lumos replay tests/cases/maths.jsonl      replay recorded cases
+  lumos tool maths 'Solve 2x + 3 = 11'      call one tool
 
-Exit codes: 0 complete, 1 fault, 2 usage or bad input, 4 nothing selected, 5 items outstanding or faulted,
-100 a check failed, 130 interrupted (state saved).";
+Exit codes: 0 complete, 1 internal or machine error, 2 invalid usage or input, 4 nothing selected,
+5 items outstanding or faulted, 100 check failed, 130 interrupted (recorded outcomes are kept).";
 
 /// Options of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// More log lines on standard error (-vv, -vvv for more still); LUMOS_LOG filters finer.
+    /// Print more log messages: -v info, -vv debug, -vvv trace
+    ///
+    /// Default: warnings. Log messages go to standard error. LUMOS_LOG, if set, takes a filter such as
+    /// lumos_worker=debug and overrides this flag.
     #[arg(short, long, action = ArgAction::Count, global = true)]
     pub(crate) verbose: u8,
-    /// Errors only: no progress, no log lines.
+    /// Print only errors: no progress, no other log messages
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
-    /// Form of the log lines.
+    /// Set the format of log messages
     #[arg(long, value_enum, default_value_t, global = true, env = "LUMOS_LOG_FORMAT")]
     pub(crate) log_format: LogFormat,
 }
@@ -74,69 +77,70 @@ pub(crate) struct Global {
 /// Form of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Lines for people.
+    /// Plain text
     #[default]
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line
     Json,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run an evaluation, or go on with one
+    /// Run an evaluation, or continue one
     Run(RunArgs),
-    /// Go on with an interrupted run: what is outstanding or faulted
+    /// Continue an interrupted run: its outstanding and faulted units
     Resume(ResumeArgs),
-    /// Work on the units of runs that others coordinate, over NATS
+    /// Execute the units of runs on a queue
     Worker(WorkerArgs),
-    /// Show how runs and workers on a queue stand
+    /// Show the runs and workers on a queue
     Status(StatusArgs),
-    /// Follow runs and workers on a queue
+    /// Show the runs and workers on a queue, and refresh them
     Watch(WatchArgs),
-    /// Stop a run on a queue, wherever its coordinator is
+    /// Cancel a run on a queue, wherever its coordinator runs
     Cancel(CancelArgs),
-    /// Make one run of the parts that --partition made
+    /// Merge the parts of a run that --partition made
     Merge(MergeArgs),
-    /// Check a run's settings, data and models without running anything
+    /// Check a run's settings, data and models without running it
     Validate(RunArgs),
     /// Print a run's report
     Report(ReportArgs),
-    /// Score a run's record anew, without a model or by a judge
+    /// Score a recorded run again, or grade it with a judge model
     Score(ScoreArgs),
-    /// Show one item's trajectory
+    /// Print one item's trajectory
     Show(ShowArgs),
     /// List runs, benchmarks or models
     Ls(LsArgs),
-    /// Check both copies of a run's checkpoint and restore what is damaged
+    /// Check both copies of a run's checkpoint and repair damage
     ///
-    /// Every item and outcome is kept twice, with checksums. `repair` compares both copies, restores in each what only
-    /// the other has, and reports with numbers and items what neither has. `run` and `resume` do the same when they
-    /// start; `report`, `show`, `score` and `ls` never change a checkpoint. Damaged files are kept beside the repaired ones.
+    /// Every item and outcome is stored twice, with checksums. `repair` compares both copies, restores in
+    /// each what only the other has, and lists what is lost in both. `run` and `resume` do the same at start;
+    /// `report`, `show`, `score` and `ls` never change a checkpoint. Damaged files are kept in the
+    /// checkpoint's folder.
     #[command(after_help = "Example:\n  lumos repair runs/sample")]
     Repair(RepairArgs),
-    /// Run recorded cases through today's code and compare
+    /// Replay recorded cases and compare the results
     Replay(ReplayArgs),
-    /// Use one tool by hand
+    /// Call one tool
     Tool(ToolArgs),
-    /// Generate with a model by hand
+    /// Generate text with a model
     Complete(CompleteArgs),
-    /// Measure this machine
+    /// Measure the performance of this machine
     Bench(BenchArgs),
-    /// Say what this machine and this build have: processor, GPUs, programs, folders
+    /// Show what this machine and this build provide
     Doctor(DoctorArgs),
-    /// Predict time and memory of a run
+    /// Predict the time and memory of a run
     Estimate(EstimateArgs),
-    /// Compute a sample of a run again at another batch size and compare
+    /// Recompute a sample of a run at another batch size and compare
     Verify(VerifyArgs),
-    /// Open a world as web pages, for people
+    /// Serve an environment as a website for manual inspection
     Serve(ServeArgs),
     /// Download benchmark data
     Fetch(FetchArgs),
-    /// Serve models to programs that speak OpenAI's interface
+    /// Serve models over an OpenAI-compatible API
     ServeModel(ServeModelArgs),
-    /// Make of downloaded files what runs take
+    /// Convert downloaded files into lumos's data format
     Data(DataArgs),
-    /// Print a shell's completion script
+    /// Print a shell completion script
     Completions(CompletionsArgs),
 }
 
@@ -147,16 +151,20 @@ Examples:
   lumos run --config sweep.toml --name sweep --temperature 0.7 --seed 0,1,2
   lumos run --preset paper --tasks svamp --model builtin:tiny --data data --record cases.jsonl
 
-The same command again continues the run; a complete run is left as it is.";
+The same command again continues the run. A complete run is not changed.";
 
 /// Options of `run` and `validate`.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
 pub(crate) struct RunArgs {
-    /// Settings from a TOML file; flags and environment override it.
-    #[arg(long, value_name = "FILE", env = "LUMOS_CONFIG")]
+    /// Read settings from a TOML file
+    ///
+    /// Flags and environment variables override the file. Default: no file. Example: --config sweep.toml
+    #[arg(long, value_name = "PATH", env = "LUMOS_CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// Check settings, data and models, print what would run, and stop.
+    /// Check settings, data and models, print the plan, and stop
+    ///
+    /// Nothing is written and no episode runs. Default: off.
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -179,43 +187,77 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What to run")]
 pub(crate) struct SelectionArgs {
-    /// Benchmarks, comma-separated: gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, intercode_sql; patterns such as
-    /// gsm*, or all.
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_TASKS")]
+    /// Select benchmarks by name or pattern, comma-separated, or all
+    ///
+    /// Names: gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, intercode_sql. No default: name them
+    /// here or in the settings file. Examples: --tasks gsm8k,svamp or --tasks "*qa"
+    #[arg(long, value_delimiter = ',', value_name = "TASK", env = "LUMOS_TASKS")]
     pub(crate) tasks: Vec<String>,
-    /// iterative, onetime, cot, direct, integrated, try-again (intercode_sql) [default: iterative]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_FORMULATION")]
+    /// Set how planner and grounder take turns [default: iterative]
+    ///
+    /// Comma-separated: iterative (one subgoal at a time), onetime (all subgoals at once), integrated (one
+    /// model plans and grounds), cot and direct (one model answers without tools), try-again (intercode_sql
+    /// only). Each is one configuration. Example: --formulation iterative,onetime
+    #[arg(long, value_delimiter = ',', value_name = "FORMULATION", env = "LUMOS_FORMULATION")]
     pub(crate) formulation: Vec<String>,
-    /// Whose habits trajectories follow: paper, corrected [default: paper]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_BEHAVIOUR")]
+    /// Set the agent behaviour: paper, corrected [default: paper]
+    ///
+    /// `paper` reproduces the published scripts including their bugs; `corrected` fixes them.
+    /// Comma-separated; each is one configuration. Example: --behaviour paper,corrected
+    #[arg(long, value_delimiter = ',', value_name = "BEHAVIOUR", env = "LUMOS_BEHAVIOUR")]
     pub(crate) behaviour: Vec<String>,
-    /// How the record is scored: paper, corrected [default: both, side by side]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES", env = "LUMOS_SCORING")]
+    /// Set how outcomes are scored: paper, corrected [default: both]
+    ///
+    /// Comma-separated. The first is the main scoring: --fail-under and the attribution in reports use it.
+    /// Scoring is applied to the record after the run and can be changed with `lumos score`. Example:
+    /// --scoring corrected,paper
+    #[arg(long, value_delimiter = ',', value_name = "SCORING", env = "LUMOS_SCORING")]
     pub(crate) scoring: Vec<String>,
-    /// `paper`: paper behaviour and the published item sets, which need --data.
-    #[arg(long, value_name = "NAME", env = "LUMOS_PRESET")]
+    /// Apply a preset: `paper` (paper behaviour, published item sets; needs --data)
+    ///
+    /// On GPUs it also computes models in half precision (f16) unless --dtype is given. Default: none.
+    /// Example: --preset paper --data data
+    #[arg(long, value_name = "PRESET", env = "LUMOS_PRESET")]
     pub(crate) preset: Option<String>,
-    /// Folder with one folder per benchmark (gsm8k/test.jsonl, svamp/test.json) [default: the shipped samples]
-    #[arg(long, value_name = "DIR", env = "LUMOS_DATA")]
+    /// Read benchmark data from this folder [default: the built-in samples]
+    ///
+    /// The folder has one folder per benchmark, such as gsm8k/test.jsonl and svamp/test.json. `lumos fetch`
+    /// downloads them. Example: --data data
+    #[arg(long, value_name = "PATH", env = "LUMOS_DATA")]
     pub(crate) data: Option<PathBuf>,
-    /// Only the first N items of each benchmark.
+    /// Run only the first N items of each benchmark
+    ///
+    /// Default: all items. Excludes --samples. Example: --limit 5
     #[arg(long, value_name = "N", env = "LUMOS_LIMIT", value_parser = parse_count, allow_negative_numbers = true)]
     pub(crate) limit: Option<u64>,
-    /// Only these items, counted from 0: `0-9,15`, or `gsm8k=0-9` (may be repeated).
+    /// Run only these items, counted from 0; repeatable
+    ///
+    /// Default: all items. With one benchmark: --samples 0-9,15. With several: --samples gsm8k=0-9 --samples
+    /// svamp=3
     #[arg(long, value_name = "ITEMS", env = "LUMOS_SAMPLES")]
     pub(crate) samples: Vec<String>,
-    /// Seeds, comma-separated; each is one repetition, several need a --temperature above 0 [default: 0]
-    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", env = "LUMOS_SEED", value_parser = parse_seed,
+    /// Set the seeds, comma-separated; each is one repetition [default: 0]
+    ///
+    /// Several seeds need --temperature above 0. Example: --temperature 0.7 --seed 0,1,2
+    #[arg(long, value_delimiter = ',', value_name = "N", env = "LUMOS_SEED", value_parser = parse_seed,
           allow_negative_numbers = true)]
     pub(crate) seed: Vec<u64>,
-    /// Repetitions with seeds 0, 1, 2 …; several need a --temperature above 0
+    /// Run N repetitions, with seeds 0 to N-1
+    ///
+    /// Same as --seed 0,1,…,N-1; excludes --seed. Several repetitions need --temperature above 0. Default:
+    /// one repetition with seed 0. Example: --temperature 0.7 --epochs 3
     #[arg(long, value_name = "N", conflicts_with = "seed", env = "LUMOS_EPOCHS", value_parser = parse_count,
           allow_negative_numbers = true)]
     pub(crate) epochs: Option<u64>,
-    /// Only one of several parts, by hash: `hash:2/5` is the second of five; `lumos merge` puts them together.
+    /// Run only part M of N, selected by hash: hash:M/N
+    ///
+    /// Default: the whole run. Run every part, on any machines, then combine them with `lumos merge`.
+    /// Example: --partition hash:2/5 is the second of five parts.
     #[arg(long, value_name = "hash:M/N", env = "LUMOS_PARTITION")]
     pub(crate) partition: Option<String>,
-    /// Count records that cannot be read and go on, where they would stop the run.
+    /// Skip and count unreadable records instead of stopping
+    ///
+    /// Default: off, so the first unreadable record is an error.
     #[arg(long)]
     pub(crate) skip_invalid: bool,
 }
@@ -224,51 +266,83 @@ pub(crate) struct SelectionArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Models and tools")]
 pub(crate) struct ModelArgs {
-    /// One model for planner and grounder (and answerer and QA tool): candle:<folder>, candle:<file.gguf>, candle:<hub id>,
-    /// candle:<base>+<adapter>, lumos:<pair>, openai:<model>@<base url>, builtin:tiny, script:<cases file>.
+    /// Set one model for all roles; --planner, --grounder, … override it
+    ///
+    /// Forms: candle:<folder>, candle:<file.gguf>, candle:<hub id>, candle:<base>+<adapter>, lumos:<pair>,
+    /// openai:<model>@<base url>, builtin:tiny, script:<cases file>. An existing folder or GGUF file needs no
+    /// `candle:`. No default. Example: --model builtin:tiny
     #[arg(long, value_name = "MODEL", env = "LUMOS_MODEL")]
     pub(crate) model: Option<String>,
-    /// The planner's model.
+    /// Set the planner's model
+    ///
+    /// Forms as for --model. Default: the value of --model. Example: --planner candle:models/plan
     #[arg(long, value_name = "MODEL", env = "LUMOS_PLANNER")]
     pub(crate) planner: Option<String>,
-    /// The grounder's model.
+    /// Set the grounder's model
+    ///
+    /// Forms as for --model. Default: the value of --model. Example: --grounder candle:models/ground
     #[arg(long, value_name = "MODEL", env = "LUMOS_GROUNDER")]
     pub(crate) grounder: Option<String>,
-    /// The single model of cot and direct.
+    /// Set the model of cot, direct and try-again
+    ///
+    /// Forms as for --model. Default: the value of --model. Example: --answerer candle:models/llama
     #[arg(long, value_name = "MODEL", env = "LUMOS_ANSWERER")]
     pub(crate) answerer: Option<String>,
-    /// The chat model of the question-answering tool: openai:<model>@<base url>, script:<cases file>.
+    /// Set the chat model of the question-answering tool
+    ///
+    /// Forms: openai:<model>@<base url>, script:<cases file>. Default: the value of --model. Example: --qa
+    /// openai:gpt-4@https://api.openai.com/v1
     #[arg(long, value_name = "MODEL", env = "LUMOS_QA")]
     pub(crate) qa: Option<String>,
-    /// A tool's backend: maths=native (default), maths=wolfram, wiki=live, wiki=corpus:<JSON lines of title and text>,
-    /// rank=dpr:<folder>, rank=cross-encoder:<folder>, rank=bm25, shop=memory:<folder> (default: the data's catalogue),
-    /// sql=sqlite:<folder> (default: beside the data), sql=mysql://<host>, web=native (default),
-    /// recorded:<cases file> for maths, wiki, rank and shop, and browsers for shop and web (see --browser):
-    /// shop=chromedriver:<folder>, shop=http://<host>:<port>,folder=<folder>, web=chromedriver.
+    /// Set a tool's backend; repeatable
+    ///
+    /// maths=native (default) or wolfram. wiki=live, corpus:<JSON lines of title and text> or samples
+    /// (default without --data). rank=bm25 (default without --data), dpr:<folder> or cross-encoder:<folder>.
+    /// web=native (default) or chromedriver. shop=memory:<folder> (default: webshop in the data folder),
+    /// chromedriver:<folder> or http://<host>:<port>,folder=<folder>. sql=sqlite:<folder> (default:
+    /// intercode_sql/sqlite in the data folder) or mysql://<host>. maths, wiki, rank and shop also take
+    /// recorded:<cases file>.
+    ///
+    /// With --data, wiki and rank have no default. Example: --tool wiki=live --tool rank=bm25
     #[arg(long = "tool", value_name = "NAME=BACKEND", env = "LUMOS_TOOL")]
     pub(crate) tools: Vec<String>,
-    /// Carry actions on web pages out in a real browser, where --tool names no backend for them: `chromedriver` starts
-    /// one on each machine that works, the address of a WebDriver server (a Selenium grid) uses those it has. The shop
-    /// is served as a site and visited there; pages of mind2web are shown.
+    /// Run actions on web pages in a real browser
+    ///
+    /// `chromedriver` starts a browser on each machine that executes episodes; an address uses the browsers
+    /// of a WebDriver server such as a Selenium grid. Applies to the tools web and shop unless --tool sets
+    /// their backend. Default: no browser. Example: --browser chromedriver
     #[arg(long, value_name = "chromedriver|http://HOST:PORT", env = "LUMOS_BROWSER", hide_env_values = true)]
     pub(crate) browser: Option<String>,
-    /// The two worked tasks in front of WebShop's prompts, as JSON in the published form [default: the project's own]
-    #[arg(long, value_name = "FILE", env = "LUMOS_EXEMPLARS")]
+    /// Read the two worked examples of WebShop's prompts from a JSON file
+    ///
+    /// The file has the published form. Default: examples written for this project. Example: --exemplars
+    /// exemplars.json
+    #[arg(long, value_name = "PATH", env = "LUMOS_EXEMPLARS")]
     pub(crate) exemplars: Option<PathBuf>,
-    /// Nouns of product titles by a part-of-speech tagger, JSON lines of `title` and `nouns`, for WebShop's reward
-    /// [default: an approximation]
-    #[arg(long, value_name = "FILE", env = "LUMOS_POS_NOUNS")]
+    /// Read part-of-speech nouns of product titles, for WebShop's reward
+    ///
+    /// JSON lines with `title` and `nouns`. Default: an approximation without a tagger. Example: --pos-nouns
+    /// nouns.jsonl
+    #[arg(long, value_name = "PATH", env = "LUMOS_POS_NOUNS")]
     pub(crate) pos_nouns: Option<PathBuf>,
-    /// 0 decodes greedily, above 0 samples [default: 0]
+    /// Set the sampling temperature; 0 decodes greedily [default: 0]
+    ///
+    /// Example: --temperature 0.7
     #[arg(long, value_name = "NUMBER", env = "LUMOS_TEMPERATURE")]
     pub(crate) temperature: Option<f64>,
-    /// Nucleus sampling, with a temperature above 0.
+    /// Sample from the most likely tokens up to this total probability
+    ///
+    /// Above 0 and at most 1; needs --temperature above 0. Default: no limit. Example: --top-p 0.95
     #[arg(long, value_name = "PROBABILITY", env = "LUMOS_TOP_P")]
     pub(crate) top_p: Option<f64>,
-    /// Sample from the K most likely tokens, with a temperature above 0.
-    #[arg(long, value_name = "K", env = "LUMOS_TOP_K")]
+    /// Sample from the N most likely tokens
+    ///
+    /// Needs --temperature above 0. Default: no limit. Example: --top-k 40
+    #[arg(long, value_name = "N", env = "LUMOS_TOP_K")]
     pub(crate) top_k: Option<u32>,
-    /// The most tokens of one reply [default: 512]
+    /// Limit the length of each reply, in tokens [default: 512]
+    ///
+    /// Example: --max-new-tokens 256
     #[arg(long, value_name = "N", env = "LUMOS_MAX_NEW_TOKENS")]
     pub(crate) max_new_tokens: Option<u32>,
 }
@@ -277,23 +351,33 @@ pub(crate) struct ModelArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Folder of runs [default: runs]
-    #[arg(long, value_name = "DIR", env = "LUMOS_OUTPUT_PATH")]
+    /// Set the folder in which run folders are created [default: runs]
+    ///
+    /// Example: --output-path /scratch/runs
+    #[arg(long, value_name = "PATH", env = "LUMOS_OUTPUT_PATH")]
     pub(crate) output_path: Option<PathBuf>,
-    /// The run's name, its folder below the output path [default: made from what is run]
+    /// Set the run's name, which is also the name of its folder
+    ///
+    /// Default: derived from benchmarks, formulations and settings. Example: --name sweep
     #[arg(long, value_name = "NAME", env = "LUMOS_NAME")]
     pub(crate) name: Option<String>,
-    /// Write each episode as a recorded case that `lumos replay` reads.
-    #[arg(long, value_name = "FILE", env = "LUMOS_RECORD")]
+    /// Write episodes to a file as recorded cases for `lumos replay`
+    ///
+    /// JSON lines. Default: none. Example: --record cases.jsonl
+    #[arg(long, value_name = "PATH", env = "LUMOS_RECORD")]
     pub(crate) record: Option<PathBuf>,
-    /// Keep a picture of every step in a browser, in the run's folder below screenshots/. Workers of a queue keep
-    /// theirs with `lumos worker --screenshots`.
+    /// Save a screenshot of every step in a browser
+    ///
+    /// Saved in the run's folder, in screenshots/. Default: off. With --queue, workers save screenshots:
+    /// `lumos worker --screenshots PATH`.
     #[arg(long)]
     pub(crate) screenshots: bool,
-    /// One JSON event a line on standard output in place of progress and table.
+    /// Print one JSON event per line instead of progress and table
+    ///
+    /// Events go to standard output. Default: off.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Accepted for those who know it from elsewhere: samples are always logged.
+    /// Accept this flag of lm-evaluation-harness: samples are always logged
     #[arg(long, hide = true)]
     pub(crate) log_samples: bool,
 }
@@ -302,20 +386,33 @@ pub(crate) struct OutputArgs {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineArgs {
-    /// Episodes at once and sequences computed together: auto or a number [default: auto]
+    /// Set the number of sequences computed together: auto or N [default: auto]
+    ///
+    /// `auto` uses as many as fit into the memory for keys and values, at most 256. N also sets the number of
+    /// episodes in progress, unless --places does. Does not change results on the same machine in f32.
+    /// Example: --batch-size 16
     #[arg(long, value_name = "N", env = "LUMOS_BATCH_SIZE")]
     pub(crate) batch_size: Option<String>,
-    /// Where models are computed: cpu, auto or cuda:0, for all or by role: planner=cuda:0,grounder=cuda:1 [default: cpu]
-    #[arg(long, value_name = "DEVICES", env = "LUMOS_DEVICE")]
+    /// Set the device of models: cpu, auto or cuda:N [default: cpu]
+    ///
+    /// For all models, or by role, comma-separated. `auto` uses a GPU if there is one. GPUs need a build with
+    /// the feature `cuda`. Examples: --device cuda:0 or --device planner=cuda:0,grounder=cuda:1
+    #[arg(long, value_name = "DEVICE", env = "LUMOS_DEVICE")]
     pub(crate) device: Option<String>,
-    /// Type of the weights in memory: f32, bf16, f16 [default: f32]
+    /// Set the type of weights in memory: f32, bf16 or f16 [default: f32]
+    ///
+    /// GGUF files keep the type of their quantized weights. With --preset paper, GPUs use f16 by default.
+    /// Example: --dtype bf16
     #[arg(long, value_name = "TYPE", env = "LUMOS_DTYPE")]
     pub(crate) dtype: Option<String>,
-    /// Whether what a prompt has in common with an earlier one's beginning is taken from the cache: on or off; changes no
-    /// result [default: on]
+    /// Reuse computed prompt prefixes: on or off [default: on]
+    ///
+    /// Does not change results. Example: --prefix-cache off
     #[arg(long, value_name = "on|off", env = "LUMOS_PREFIX_CACHE")]
     pub(crate) prefix_cache: Option<Switch>,
-    /// Threads that compute [default: all cores]
+    /// Set the number of compute threads [default: all cores]
+    ///
+    /// Example: --threads 8
     #[arg(long, value_name = "N", env = "LUMOS_THREADS")]
     pub(crate) threads: Option<usize>,
 }
@@ -323,9 +420,9 @@ pub(crate) struct EngineArgs {
 /// On or off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
-    /// On.
+    /// Reuse prefixes
     On,
-    /// Off.
+    /// Compute every prompt in full
     Off,
 }
 
@@ -333,33 +430,42 @@ pub(crate) enum Switch {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Seconds an item may take; beyond them it is faulted.
+    /// Limit the time of an attempt at an item, in seconds
+    ///
+    /// An attempt that takes longer is a fault and is retried. Default: no limit. Example: --time-limit 300
     #[arg(long, value_name = "SECONDS", env = "LUMOS_TIME_LIMIT")]
     pub(crate) time_limit: Option<f64>,
-    /// Attempts a faulted item gets beyond the first [default: 2]
+    /// Set how often a faulted item is retried [default: 2]
+    ///
+    /// Counts attempts after the first. 0 disables retries. Example: --retry-on-error 5
     #[arg(long, value_name = "N", env = "LUMOS_RETRY_ON_ERROR")]
     pub(crate) retry_on_error: Option<u32>,
-    /// Stop when more than this fails: a share (0.1), a count (10), or `true` for the first fault.
+    /// Stop when more items fault: a share (0.1), a count (10), or true
+    ///
+    /// `true`, also without a value, stops at the first fault; `false` never stops. Only items without
+    /// attempts left count. Default: false. Example: --fail-on-error 0.05
     #[arg(long, value_name = "LIMIT", num_args = 0..=1, default_missing_value = "true", env = "LUMOS_FAIL_ON_ERROR")]
     pub(crate) fail_on_error: Option<String>,
-    /// End with exit code 100 when an accuracy (percent, first scoring) is below this.
+    /// Exit with code 100 if an accuracy is below this percentage
+    ///
+    /// Compares every configuration under the main scoring. Default: no check. Example: --fail-under 40
     #[arg(long, value_name = "PERCENT", env = "LUMOS_FAIL_UNDER")]
     pub(crate) fail_under: Option<f64>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// The run: its folder, or its name below --output-path.
+    /// Select the run: its folder, or its name in --output-path
     pub(crate) run: PathBuf,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
-    /// One JSON event a line on standard output in place of progress and table.
+    /// Print one JSON event per line instead of progress and table
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write each episode as a recorded case that `lumos replay` reads.
-    #[arg(long, value_name = "FILE", env = "LUMOS_RECORD")]
+    /// Write episodes to a file as recorded cases for `lumos replay`
+    #[arg(long, value_name = "PATH", env = "LUMOS_RECORD")]
     pub(crate) record: Option<PathBuf>,
-    /// Keep a picture of every step in a browser, in the run's folder below screenshots/.
+    /// Save a screenshot of every step in a browser, in the run's folder
     #[arg(long)]
     pub(crate) screenshots: bool,
     #[command(flatten)]
@@ -370,52 +476,60 @@ pub(crate) struct ResumeArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The run: its folder, or its name below --output-path.
+    /// Select the run: its folder, or its name in --output-path
     pub(crate) run: PathBuf,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
-    /// table, markdown, json (lm-eval's layout), csv, html (one self-contained page with plots)
+    /// Set the format: table, markdown, json, csv or html
+    ///
+    /// `json` has the layout of lm-evaluation-harness; `html` is one self-contained page with plots.
     #[arg(long, default_value = "table")]
     pub(crate) format: Format,
-    /// paper, corrected [default: those of the run]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    /// Set the scorings: paper, corrected [default: those of the run]
+    #[arg(long, value_delimiter = ',', value_name = "SCORING")]
     pub(crate) scoring: Vec<String>,
-    /// Write to a file in place of standard output.
-    #[arg(short, long, value_name = "FILE")]
+    /// Write to a file instead of standard output
+    #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
 }
 
 const SCORE_EXAMPLES: &str = "\
 Examples:
   lumos score runs/<name>
-      figures from the record, without any model
+      score the record again, without a model
   lumos score runs/<name> --judge openai:gpt-4@https://api.openai.com/v1 --max-cost 5
-      asks a model whether each prediction is correct; the same command goes on with what was interrupted";
+      ask a model whether each prediction is correct; the same command continues an interrupted pass";
 
 #[derive(Debug, Args)]
 #[command(after_help = SCORE_EXAMPLES)]
 pub(crate) struct ScoreArgs {
-    /// The run: its folder, or its name below --output-path.
+    /// Select the run: its folder, or its name in --output-path
     pub(crate) run: PathBuf,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
-    /// paper, corrected [default: both]
-    #[arg(long, value_delimiter = ',', value_name = "NAMES")]
+    /// Set the scorings, comma-separated: paper, corrected [default: both]
+    #[arg(long, value_delimiter = ',', value_name = "SCORING")]
     pub(crate) scoring: Vec<String>,
-    /// The chat model that says which predictions are correct: openai:<model>@<base url>, candle:<folder>,
-    /// candle:<file.gguf>, script:<cases file>.
+    /// Grade predictions with this chat model
+    ///
+    /// Forms: openai:<model>@<base url>, candle:<folder>, candle:<file.gguf>, script:<cases file>. Default:
+    /// no judge.
     #[arg(long, value_name = "MODEL", env = "LUMOS_JUDGE")]
     pub(crate) judge: Option<String>,
-    /// With --judge: stop when its verdicts, those at hand included, have cost so many US dollars.
+    /// With --judge: stop when verdicts have cost this many US dollars
+    ///
+    /// Verdicts of earlier sessions and questions in progress count. Needs the model's price in
+    /// LUMOS_OPENAI_PRICES. Default: no limit. Example: --max-cost 5
     #[arg(long, value_name = "DOLLARS", requires = "judge")]
     pub(crate) max_cost: Option<f64>,
-    /// With --judge: questions put to it together.
+    /// With --judge: set the number of questions in progress
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(crate) concurrency: u64,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
-    /// With --judge: memory that a judge computed here may take, such as 20GiB: weights, keys and values together [default:
-    /// no limit]
+    /// With --judge: limit the memory of a judge computed here, such as 20GiB
+    ///
+    /// Covers weights, keys and values. Default: no limit.
     #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY", help_heading = "Engine")]
     pub(crate) memory: Option<MemorySize>,
     #[command(flatten)]
@@ -424,26 +538,26 @@ pub(crate) struct ScoreArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
-    /// The run: its folder, or its name below --output-path.
+    /// Select the run: its folder, or its name in --output-path
     pub(crate) run: PathBuf,
-    /// The item: its index, its name in the data set, or the beginning of a unit's id.
+    /// Select the item: its index, its name, or the beginning of a unit's id
     pub(crate) item: String,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
-    /// Only of this benchmark.
-    #[arg(long, value_name = "NAME")]
+    /// Search only this benchmark
+    #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
-    /// The prompts in full.
+    /// Print the prompts in full
     #[arg(long)]
     pub(crate) prompts: bool,
-    /// The record as JSON, one object a configuration.
+    /// Print the record as JSON, one object per configuration
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct RepairArgs {
-    /// The run: its folder, or its name below --output-path.
+    /// Select the run: its folder, or its name in --output-path
     pub(crate) run: PathBuf,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
@@ -451,33 +565,33 @@ pub(crate) struct RepairArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
-    /// What to list.
+    /// Select what to list
     #[arg(value_enum, default_value_t)]
     pub(crate) what: Listing,
     #[command(flatten)]
     pub(crate) runs: RunsArgs,
-    /// One JSON object a line.
+    /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Listing {
-    /// Runs below the output path.
+    /// Runs in the output path
     #[default]
     Runs,
-    /// Benchmarks.
+    /// Benchmarks
     Tasks,
-    /// Models: the built-in one, those in the cache of the Hugging Face hub, short names of published pairs.
+    /// Models: built-in, in the hub cache, and short names of published pairs
     Models,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Recorded cases, .jsonl or .jsonl.gz.
+    /// Read recorded cases from these files, .jsonl or .jsonl.gz
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// One object a case: {"id", "passed", "difference"}.
+    /// Print one JSON object per case: {"id", "passed", "difference"}
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -490,19 +604,24 @@ pub(crate) struct ReplayArgs {
                         echo '{\"query\": \"Which sea?\", \"texts\": [\"The Black Sea.\", \"A river.\"]}' | lumos tool rank --model bm25 --jsonl"
 )]
 pub(crate) struct ToolArgs {
-    /// The tool: maths, rank or wiki.
+    /// Select the tool: maths, rank or wiki
     pub(crate) name: String,
-    /// What to give it.
+    /// Pass this query to the tool
     #[arg(required_unless_present_any = ["jsonl", "model"])]
     pub(crate) argument: Option<String>,
-    /// One JSON object a line on standard input, one result a line on standard output, in order.
+    /// Read one JSON object per line from standard input
+    ///
+    /// Prints one result per line on standard output, in order.
     #[arg(long, conflicts_with = "argument")]
     pub(crate) jsonl: bool,
-    /// The tool's backend, as behind `--tool NAME=` of `run`: native for maths, bm25 for rank, live for wiki if none is
-    /// named.
+    /// Set the backend, as in `lumos run --tool NAME=BACKEND`
+    ///
+    /// Default: native for maths, bm25 for rank, live for wiki.
     #[arg(long)]
     pub(crate) backend: Option<String>,
-    /// The same for rank: bm25, dpr:<folder>, cross-encoder:<folder>, or the folder of one of these alone.
+    /// Set the backend of rank: bm25, dpr:<folder> or cross-encoder:<folder>
+    ///
+    /// The folder of a DPR reader or a cross-encoder alone works too.
     #[arg(long, conflicts_with = "backend")]
     pub(crate) model: Option<String>,
 }
@@ -511,40 +630,46 @@ pub(crate) struct ToolArgs {
 #[command(after_help = "Examples:\n  lumos complete --model builtin:tiny --role grounder 'text'\n  \
                         lumos complete --model candle:models/llama --jsonl --max-new-tokens 48 < prompts.jsonl")]
 pub(crate) struct CompleteArgs {
-    /// The model: candle:<folder>, candle:<file.gguf>, candle:<hub id>, candle:<base>+<adapter> or builtin:tiny.
+    /// Set the model
+    ///
+    /// Forms: candle:<folder>, candle:<file.gguf>, candle:<hub id>, candle:<base>+<adapter>, builtin:tiny.
     #[arg(long, env = "LUMOS_MODEL")]
     pub(crate) model: String,
-    /// The prompt, raw text; `-` reads standard input.
+    /// Pass this raw prompt; `-` reads it from standard input
     #[arg(required_unless_present_any = ["jsonl", "model"])]
     pub(crate) prompt: Option<String>,
-    /// {"prompt": …} a line on standard input; results a line each on standard output, in order.
+    /// Read one JSON object per line from standard input: {"prompt": …}
+    ///
+    /// Prints one result per line on standard output, in order.
     #[arg(long, conflicts_with = "prompt")]
     pub(crate) jsonl: bool,
-    /// Prompts in flight together.
+    /// Set the number of prompts in progress
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) concurrency: u64,
-    /// The most tokens of one reply.
+    /// Limit the length of each reply, in tokens
     #[arg(long, default_value_t = 512)]
     pub(crate) max_new_tokens: usize,
-    /// Go on after the end-of-sequence token.
+    /// Continue after the end-of-sequence token
     #[arg(long)]
     pub(crate) ignore_eos: bool,
-    /// Stop at this text; an empty one stops nowhere [default: the newline token]
+    /// Stop at this text [default: the newline token]
+    ///
+    /// An empty text disables stopping at a text.
     #[arg(long)]
     pub(crate) stop: Option<String>,
-    /// 0 decodes greedily.
+    /// Set the sampling temperature; 0 decodes greedily
     #[arg(long, default_value_t = 0.0)]
     pub(crate) temperature: f64,
-    /// Seed of sampling.
+    /// Set the seed of sampling
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Also give the N highest logits after the prompt.
+    /// Print also the N highest logits after the prompt
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) logits: usize,
-    /// The module of a pair: planner or grounder (builtin:tiny).
+    /// Select the role of builtin:tiny: planner or grounder
     #[arg(long, default_value = "planner")]
     pub(crate) role: String,
-    /// The formulation a planner was trained for (builtin:tiny).
+    /// Select the formulation of the planner of builtin:tiny
     #[arg(long, default_value = "iterative")]
     pub(crate) formulation: String,
     #[command(flatten)]
@@ -553,23 +678,23 @@ pub(crate) struct CompleteArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct FetchArgs {
-    /// Benchmarks to download: gsm8k, svamp, hotpotqa, strategyqa, intercode_sql.
+    /// Select benchmarks: gsm8k, svamp, hotpotqa, strategyqa, intercode_sql
     #[arg(required = true)]
     pub(crate) tasks: Vec<String>,
-    /// Folder to put them in, one folder per benchmark.
-    #[arg(long, value_name = "DIR", default_value = "data", env = "LUMOS_DATA")]
+    /// Set the data folder; each benchmark gets a folder in it
+    #[arg(long, value_name = "PATH", default_value = "data", env = "LUMOS_DATA")]
     pub(crate) data: PathBuf,
-    /// Download again even if the file is there and right.
+    /// Download again even if the file exists and its checksum is right
     #[arg(long)]
     pub(crate) force: bool,
-    /// Take files from this mirror: <mirror>/<benchmark>/<file>.
+    /// Download from this mirror: <mirror>/<benchmark>/<file>
     #[arg(long, value_name = "URL", env = "LUMOS_MIRROR")]
     pub(crate) mirror: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell.
+    /// Select the shell
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }

@@ -36,13 +36,16 @@ pub(crate) fn hash(folder: &Path) -> Result<ContentHash, Failure> {
 fn check(sums: &str, hashes: &BTreeMap<String, ContentHash>) -> Result<(), String> {
     let mut listed = 0;
     for line in sums.lines().filter(|line| !line.trim().is_empty()) {
-        let (sum, name) =
-            line.split_once(char::is_whitespace).ok_or_else(|| format!("`{line}` is no checksum"))?;
+        let (sum, name) = line
+            .split_once(char::is_whitespace)
+            .ok_or_else(|| format!("invalid line `{line}`: expected a checksum and a file name"))?;
         let name = name.trim_start().trim_start_matches('*');
         match hashes.get(name) {
-            None => return Err(format!("{name} is listed and not there")),
+            None => return Err(format!("listed file `{name}` not found")),
             Some(hash) if !hash.as_str().eq_ignore_ascii_case(sum) => {
-                return Err(format!("{name} has the SHA-256 {hash}, not the one listed: unpack it again"));
+                return Err(format!(
+                    "file `{name}` has SHA-256 {hash}, not the listed one: unpack the archive again"
+                ));
             }
             Some(_) => listed += 1,
         }
@@ -50,7 +53,7 @@ fn check(sums: &str, hashes: &BTreeMap<String, ContentHash>) -> Result<(), Strin
     if listed == hashes.len() {
         Ok(())
     } else {
-        Err("not all JSON files of the folder are listed".to_owned())
+        Err("not all JSON files in the folder are listed".to_owned())
     }
 }
 
@@ -74,6 +77,6 @@ mod tests {
         write(SUMS, &format!("{sum}  a.json\n{sum} *b.json\n"));
         assert_ne!(hash(folder.path()).unwrap(), plain);
         write("b.json", "[1]");
-        assert!(refused().contains("b.json has the SHA-256"), "{}", refused());
+        assert!(refused().contains("file `b.json` has SHA-256"), "{}", refused());
     }
 }

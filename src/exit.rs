@@ -33,11 +33,11 @@ impl From<Exit> for ExitCode {
 }
 
 /// What to do about a full disk.
-const DISK_FULL: &str = "what was recorded so far is safe; free some space and start the same command again";
+const DISK_FULL: &str = "recorded outcomes are safe; free disk space and run the same command again";
 
 /// What to do about a lack of memory or threads.
-const EXHAUSTED: &str = "what was recorded is safe; raise the memory limit (`ulimit -v unlimited`, or the container's) and \
-                         start the same command again";
+const EXHAUSTED: &str = "recorded outcomes are safe; raise the memory limit (`ulimit -v unlimited`, or the container's) and \
+                         run the same command again";
 
 /// An error with the exit code it ends the process with and, where there is one, a way out.
 #[derive(Debug)]

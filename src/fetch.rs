@@ -107,7 +107,7 @@ pub(crate) async fn fetch(
     let attempt = || continue_download(client, download, &partial, &progress);
     attempt.retry(schedule).when(|attempt| attempt.again).await.map_err(|attempt| match attempt.error {
         FetchError::Download(error) => {
-            FetchError::Download(error.context(format!("cannot download {}", download.url)))
+            FetchError::Download(error.context(format!("failed to download `{}`", download.url)))
         }
         local => local,
     })?;
@@ -115,7 +115,7 @@ pub(crate) async fn fetch(
     if found != download.sha256 {
         fs::remove_file(&partial).await.map_err(FetchError::local(&partial))?;
         return Err(FetchError::Download(anyhow!(
-            "{} has sha256 {found}, expected {}; the file was not kept. The source may have changed: compare it by hand",
+            "`{}` has SHA-256 {found}, expected {}: the downloaded file was deleted; the source may have changed",
             download.url,
             download.sha256
         )));
@@ -150,10 +150,10 @@ async fn continue_download(
         return Ok(());
     }
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-        return Err(Attempt::again(anyhow::anyhow!("the server answered {status}")));
+        return Err(Attempt::again(anyhow::anyhow!("the server returned {status}")));
     }
     if !status.is_success() {
-        return Err(Attempt::last(anyhow::anyhow!("the server answered {status}")));
+        return Err(Attempt::last(anyhow::anyhow!("the server returned {status}")));
     }
     let mut written = if resumes { have } else { 0 };
     let total = response.content_length().map(|rest| written + rest);
@@ -181,7 +181,7 @@ async fn continue_download(
     }
     file.sync_all().await.map_err(Attempt::local(partial))?;
     if total.is_some_and(|total| written < total) {
-        return Err(Attempt::again(anyhow::anyhow!("the connection ended early")));
+        return Err(Attempt::again(anyhow::anyhow!("the connection was closed early")));
     }
     Ok(())
 }
@@ -302,7 +302,7 @@ mod tests {
         download.sha256 = "0".repeat(64);
         let error = fetch(&client().unwrap(), &download, false, |_, _| {}).await.unwrap_err();
         let FetchError::Download(error) = error else { panic!("{error:?}") };
-        assert!(error.to_string().contains("was not kept"), "{error}");
+        assert!(error.to_string().contains("was deleted"), "{error}");
         assert!(!download.destination.exists());
     }
 

@@ -36,7 +36,7 @@ impl Interrupts {
                 second.cancel();
                 signalled().await;
             }
-            eprintln!("stopped; what was recorded is safe, and the same command goes on");
+            eprintln!("stopped; recorded outcomes are safe, and the same command continues the run");
             // Everything recorded is flushed before it is acknowledged, so there is nothing to wait for.
             std::process::exit(Exit::Interrupted as i32);
         });

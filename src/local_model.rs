@@ -23,12 +23,12 @@ pub(crate) fn source(name: &str, role: Role, formulation: Formulation) -> Result
         ModelName::BuiltinTiny => builtin_source(role, formulation)
             .ok_or_else(|| Failure::input(format!("builtin:tiny has no {role} for {formulation}"))),
         ModelName::OpenAi(_) => Err(Failure::input(format!(
-            "{name} is a model of a server, and this command computes models in this process; give candle:<folder> \
-             or builtin:tiny"
+            "unsupported model `{name}`: this command computes models in this process; pass candle:<folder> or \
+             builtin:tiny"
         ))),
-        ModelName::Script(_) => {
-            Err(Failure::input("a script generates nothing; give candle:<folder> or builtin:tiny"))
-        }
+        ModelName::Script(_) => Err(Failure::input(format!(
+            "unsupported model `{name}`: a script cannot generate; pass candle:<folder> or builtin:tiny"
+        ))),
     }
 }
 

@@ -47,8 +47,8 @@ pub(crate) fn watch_threads() {
         let said = panic.payload_as_str().unwrap_or_default();
         if said.contains("spawn") && said.contains("thread") {
             end(format_args!(
-                "error: not enough memory or threads: {said}\nhint: what was recorded is safe; raise the memory limit \
-                 (`ulimit -v unlimited`) or the thread limit (`ulimit -u`), or the container's, and start the same \
+                "error: not enough memory or threads: {said}\nhint: recorded outcomes are safe; raise the memory limit \
+                 (`ulimit -v unlimited`) or the thread limit (`ulimit -u`), or the container's, and run the same \
                  command again\n"
             ));
         }
@@ -68,8 +68,8 @@ fn checked(block: *mut u8, size: usize) -> *mut u8 {
 #[cold]
 fn exhausted(size: usize) -> ! {
     end(format_args!(
-        "error: out of memory: {size} bytes cannot be had\nhint: what was recorded is safe; raise the memory limit \
-         (`ulimit -v unlimited`, or the container's) and start the same command again\n"
+        "error: out of memory: failed to allocate {size} bytes\nhint: recorded outcomes are safe; raise the memory \
+         limit (`ulimit -v unlimited`, or the container's) and run the same command again\n"
     ))
 }
 

@@ -60,8 +60,8 @@ impl PlannedItems {
             return Err(failure);
         }
         if stored != self.ids.len() as u64 {
-            return Err(Failure::input(format!("the data of {name} changed while the run was planned"))
-                .hint("run it again once nobody writes to the file"));
+            return Err(Failure::input(format!("the data of {name} changed during planning"))
+                .hint("run the command again when the data file is no longer being written"));
         }
         Ok(stored)
     }
@@ -178,7 +178,7 @@ fn tool_backends(spec: &ResolvedSpec, tools: &ToolSets) -> Result<Vec<ToolBacken
         }
         let identified = match usual_backend(spec, tool)? {
             Some(usual) => tools.identify(tool, &usual).map_err(|error| error.to_string()),
-            None => Err("no backend is named".to_owned()),
+            None => Err("no backend is set".to_owned()),
         };
         match identified {
             Ok(backend) => {
@@ -234,9 +234,9 @@ fn missing_tools(missing: &[Missing]) -> Failure {
         hints.push("build the databases with `lumos data import-sql`".to_owned());
     }
     if flags.is_empty() {
-        hints.push("name a backend with --tool NAME=BACKEND".to_owned());
+        hints.push("set a backend with --tool NAME=BACKEND".to_owned());
     } else {
-        hints.push(format!("name backends, such as {}", flags.join(" ")));
+        hints.push(format!("set backends, for example {}", flags.join(" ")));
     }
     Failure::input(message).hint(hints.join("; "))
 }
@@ -268,13 +268,13 @@ fn read(spec: &ResolvedSpec, task: &str) -> Result<Data, Failure> {
         let skipped = spec.skip_invalid && error.is_skippable();
         if skipped && told < 10 {
             told += 1;
-            tracing::warn!("left out: {error}");
+            tracing::warn!("skipped record: {error}");
         }
         skipped
     })
     .map_err(|error| selection_failure(error, spec.skip_invalid))?;
     if selected.invalid > 0 {
-        eprintln!("{task}: {} malformed records left out", selected.invalid);
+        eprintln!("{task}: skipped {} malformed records", selected.invalid);
     }
     let sha256 = match &path {
         Some(path) => hash(path)?,
@@ -303,7 +303,7 @@ fn selection_failure(error: SelectError<LoadError>, skipping: bool) -> Failure {
     match &error {
         SelectError::Nothing { .. } => Failure { exit: Exit::NothingSelected, ..Failure::usage(error) },
         SelectError::Load(load) if load.is_skippable() && !skipping => Failure::usage(error)
-            .hint("mend the record, or leave such records out with --skip-invalid (they are counted)"),
+            .hint("fix the record, or pass --skip-invalid to skip and count such records"),
         _ => Failure::usage(error),
     }
 }

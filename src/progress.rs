@@ -89,8 +89,8 @@ impl Tally {
             (None, None) => String::new(),
         };
         format!(
-            "{reason}: waiting for {episodes} {noun} in progress{time}; interrupt again to stop at once (nothing \
-             recorded is lost)"
+            "{reason}: waiting for {episodes} {noun} in progress{time}; interrupt again to stop immediately \
+             (recorded outcomes are safe)"
         )
     }
 
@@ -149,7 +149,7 @@ impl Progress {
         match event {
             Event::Started { run, planned, settled, configurations } => {
                 self.tally = Tally { planned: *planned, settled: *settled, began: Some(now), ..Tally::default() };
-                tracing::info!(run, planned, settled, "the run begins");
+                tracing::info!(run, planned, settled, "run started");
                 self.start(run, *planned, *settled, configurations.len());
             }
             Event::Settled { unit, correct, prompt_tokens, completion_tokens, status, seconds, .. } => {
@@ -159,33 +159,33 @@ impl Progress {
             }
             Event::Faulted { item, attempt, fault, will_retry, .. } => {
                 self.tally.faulted += 1;
-                let again = if *will_retry { "it is tried again" } else { "its attempts are used up" };
+                let again = if *will_retry { "retrying" } else { "no attempts left" };
                 tracing::warn!("item {item}, attempt {attempt}: {fault}; {again}");
                 self.show(now);
             }
-            Event::Duplicate { unit } => tracing::debug!(%unit, "a second outcome was dropped"),
+            Event::Duplicate { unit } => tracing::debug!(%unit, "dropped a duplicate outcome"),
             Event::Draining { reason, at_hand, at_most } => {
                 self.tally.ending = Some(*at_hand);
                 self.say(&self.tally.waits(reason, *at_hand, *at_most, now));
             }
             Event::Recovered { units } => {
-                tracing::info!(units, "units were given out again: their message or their worker was lost");
+                tracing::info!(units, "requeued units whose message or worker was lost");
             }
-            Event::QueueAway { detail } => self.say(&format!("the queue is away ({detail}); waiting for it")),
-            Event::QueueBack { seconds } => self.say(&format!("the queue is back after {seconds:.0} s")),
+            Event::QueueAway { detail } => self.say(&format!("lost connection to the queue ({detail}); reconnecting")),
+            Event::QueueBack { seconds } => self.say(&format!("reconnected to the queue after {seconds:.0} s")),
             Event::WorkerLost { worker, recalled } => self.say(&format!(
                 "worker {worker} stopped responding; requeued {recalled} units"
             )),
-            Event::NoWorkers { hint } => self.say(&format!("no worker takes the run's units: {hint}")),
+            Event::NoWorkers { hint } => self.say(&format!("no worker can execute the run's units: {hint}")),
             Event::Waiting { host, process, seconds } => self.say(&format!(
-                "process {process} on {host} had this run a moment ago; waiting up to {seconds:.0} s for its claim to run out"
+                "process {process} on {host} owns this run; waiting up to {seconds:.0} s for its claim to expire"
             )),
             Event::Cancelled { at_hand } => {
-                self.say(&format!("the run was cancelled; {at_hand} units were at hand"));
+                self.say(&format!("the run was cancelled; {at_hand} units were in progress"));
             }
             Event::Finished { settled, faulted, outstanding, seconds } => {
                 self.finish();
-                tracing::info!(settled, faulted, outstanding, seconds, "the session ends");
+                tracing::info!(settled, faulted, outstanding, seconds, "session ended");
             }
         }
     }
@@ -194,7 +194,7 @@ impl Progress {
         if self.quiet {
             return;
         }
-        let resumed = if settled > 0 { format!(", {settled} settled before") } else { String::new() };
+        let resumed = if settled > 0 { format!(", {settled} already settled") } else { String::new() };
         eprintln!("run {run}: {planned} units in {configurations} configurations{resumed}");
         if !std::io::stderr().is_terminal() {
             self.columns = columns_beside(None, planned);
@@ -291,8 +291,8 @@ mod tests {
         let now = began + Duration::from_secs(10);
         assert_eq!(
             tally.waits("interrupted", 8, None, now),
-            "interrupted: waiting for 8 episodes in progress, about 8 seconds; interrupt again to stop at once (nothing \
-             recorded is lost)"
+            "interrupted: waiting for 8 episodes in progress, about 8 seconds; interrupt again to stop immediately \
+             (recorded outcomes are safe)"
         );
         tally.ending = Some(8);
         assert!(tally.line(now, 80).ends_with("8 seconds left"), "{}", tally.line(now, 80));

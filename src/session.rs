@@ -353,14 +353,14 @@ fn conclude(
         writeln!(out, "\nreport: {}", folder.join("report.html").display())?;
         writeln!(
             out,
-            "results, samples and the checkpoint are beside it; `lumos show {} 0` shows an item",
+            "results, samples and checkpoint are in the same folder; `lumos show {} 0` prints an item",
             folder.display()
         )?;
     }
     let total = &report.total;
     if !total.is_complete() {
         eprintln!(
-            "{} units are outstanding and {} faulted: `lumos resume {}` goes on with them",
+            "{} units are outstanding and {} faulted: `lumos resume {}` continues them",
             total.outstanding,
             total.faulted,
             folder.display()
@@ -380,7 +380,7 @@ fn conclude(
                 "stopped: {} items faulted, more than --fail-on-error allows",
                 summary.faulted
             ),
-            hint: Some("`lumos show` tells what happened to each; what was recorded is kept".to_owned()),
+            hint: Some("`lumos show` prints the fault of an item; recorded outcomes are kept".to_owned()),
         });
     }
     if !total.is_complete() {
@@ -394,7 +394,7 @@ fn conclude(
         figures.into_iter().find(|(_, percent)| *percent < least).map(|found| (least, found))
     });
     if let Some((least, (configuration, percent))) = below {
-        eprintln!("{}: {percent:.1} % is below the {least} % of --fail-under", configuration.label);
+        eprintln!("{}: {percent:.1} % is below --fail-under {least} %", configuration.label);
         return Ok(Exit::CheckFailed);
     }
     Ok(Exit::Complete)

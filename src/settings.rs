@@ -61,13 +61,13 @@ fn check_preset_data(spec: &ResolvedSpec) -> Result<(), Failure> {
         |tasks: &[&&dyn Benchmark]| tasks.iter().map(|task| task.name()).collect::<Vec<_>>().join(" ");
     let mut hint = Vec::new();
     if !fetched.is_empty() {
-        hint.push(format!("`lumos fetch {} --data data` downloads it", names(&fetched)));
+        hint.push(format!("download it with `lumos fetch {} --data data`", names(&fetched)));
     }
     if !by_hand.is_empty() {
-        hint.push(format!("README.md and docs say how to get that of {}", names(&by_hand)));
+        hint.push(format!("see docs/ for how to get the data of {}", names(&by_hand)));
     }
     Err(Failure::input(format!(
-        "--preset paper needs the published data, and no --data folder is given: missing {}",
+        "--preset paper needs the published data, but --data is not set: missing {}",
         files.join(", ")
     ))
     .hint(format!("{}; then add `--data data` to this command", hint.join("; "))))
@@ -165,8 +165,10 @@ fn samples(
             (true, _) => text.clone(),
             (false, [task]) => format!("{task}={text}"),
             (false, _) => {
-                return Err(Failure::input(format!("--samples {text}: of which benchmark?"))
-                    .hint(format!("with several benchmarks write --samples gsm8k={text}")));
+                return Err(Failure::input(format!(
+                    "invalid value `{text}` for --samples: missing the benchmark"
+                ))
+                .hint(format!("with several benchmarks, pass --samples gsm8k={text}")));
             }
         };
         all.extend(parse_samples(&text).map_err(Failure::input)?);
@@ -178,7 +180,8 @@ fn tools(given: &[String]) -> Result<Option<BTreeMap<String, String>>, Failure> 
     let mut tools = BTreeMap::new();
     for text in given {
         let (tool, backend) = text.split_once('=').ok_or_else(|| {
-            Failure::input(format!("--tool {text} names no backend")).hint("write --tool maths=native")
+            Failure::input(format!("invalid value `{text}` for --tool: expected NAME=BACKEND"))
+                .hint("for example --tool maths=native")
         })?;
         tools.insert(tool.to_owned(), backend.to_owned());
     }
@@ -242,14 +245,14 @@ fn check_devices(placement: &Placement) -> Result<(), Failure> {
     let asked = || placement.devices().into_iter().filter(|device| matches!(device, Device::Cuda(_)));
     let Some(first) = asked().next() else { return Ok(()) };
     let missing = |device: &dyn Display, why: String| {
-        Failure::input(format!("device `{device}` is not there: {why}"))
-            .hint("leave --device out, or write --device cpu; `lumos doctor` shows what there is")
+        Failure::input(format!("device `{device}` not found: {why}"))
+            .hint("pass --device cpu, or omit --device; `lumos doctor` lists the GPUs")
     };
     let gpus = lumos_engine::gpus().map_err(|why| missing(&first, why.to_string()))?;
     let there = |device: &Device| gpus.iter().any(|gpu| gpu.name.to_string() == device.to_string());
     match asked().find(|device| !there(device)) {
         None => Ok(()),
-        Some(device) => Err(missing(&device, format!("this machine has {} of them", gpus.len()))),
+        Some(device) => Err(missing(&device, format!("this machine has {} GPUs", gpus.len()))),
     }
 }
 
@@ -364,7 +367,7 @@ mod tests {
         let message = failure.error.to_string();
         assert!(message.contains("missing gsm8k/test.jsonl, svamp/test.json, webshop/"), "{message}");
         let hint = failure.hint.unwrap();
-        assert!(hint.starts_with("`lumos fetch gsm8k svamp --data data` downloads it"), "{hint}");
+        assert!(hint.starts_with("download it with `lumos fetch gsm8k svamp --data data`"), "{hint}");
         assert!(hint.contains("webshop") && hint.contains("add `--data data`"), "{hint}");
         assert!(paper(Some("data")).is_ok());
     }

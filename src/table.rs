@@ -88,7 +88,7 @@ pub(crate) fn render(columns: &[Column], rows: &[Vec<String>], width: u16) -> St
     if !left_out.is_empty() {
         left_out.sort_unstable();
         let names: Vec<&str> = left_out.iter().map(|index| columns[*index].header).collect();
-        text.push_str(&format!("(no room for {}; --json has everything)\n", names.join(", ")));
+        text.push_str(&format!("(columns omitted: {}; --json prints all)\n", names.join(", ")));
     }
     text
 }
@@ -160,7 +160,7 @@ mod tests {
             narrow.contains("candle:models/planner,\n") || narrow.contains("candle:models/planner, "),
             "{narrow}"
         );
-        assert!(table(60).contains("(no room for created"), "{}", table(60));
+        assert!(table(60).contains("(columns omitted: created"), "{}", table(60));
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn what_must_stay_stays_even_where_it_does_not_fit() {
         let text = table(20);
-        assert!(text.contains("(no room for created, models;"), "{text}");
+        assert!(text.contains("(columns omitted: created, models;"), "{text}");
         assert!(text.contains("name") && text.contains("settled"), "{text}");
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn check_folder(folder: &Path, flag: Option<&str>) -> Result<(), Fail
     let refused = |cause: &dyn std::fmt::Display| {
         let failure = Failure::input(format!("cannot write to `{}`: {cause}", folder.display()));
         match flag {
-            Some(flag) => failure.hint(format!("name a folder that you may write to with {flag}")),
+            Some(flag) => failure.hint(format!("set a writable folder with {flag}")),
             None => failure,
         }
     };

@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LoadError {
     /// There is no such file.
-    #[error("{file}: no such file; {remedy}")]
+    #[error("{file}: file not found; {remedy}")]
     Missing {
         /// The file.
         file: String,
@@ -22,7 +22,7 @@ pub enum LoadError {
         remedy: String,
     },
     /// The file cannot be read.
-    #[error("{file}: cannot be read: {reason}; {remedy}")]
+    #[error("failed to read {file}: {reason}; {remedy}")]
     Unreadable {
         /// The file.
         file: String,
@@ -32,7 +32,7 @@ pub enum LoadError {
         remedy: String,
     },
     /// The file holds no record.
-    #[error("{file}: holds no record; {remedy}")]
+    #[error("{file}: no records found; {remedy}")]
     Empty {
         /// The file.
         file: String,
@@ -40,7 +40,7 @@ pub enum LoadError {
         remedy: String,
     },
     /// One record is malformed; those behind it can still be read.
-    #[error("{file}, line {line}: {}expected {expected}, found {found}", field_prefix(.field.as_ref()))]
+    #[error("{file}:{line}: {}expected {expected}, found {found}", field_prefix(.field.as_ref()))]
     Record {
         /// The file.
         file: String,
@@ -54,7 +54,7 @@ pub enum LoadError {
         found: String,
     },
     /// The file's structure is broken: nothing behind this can be read.
-    #[error("{file}, line {line}: expected {expected}, found {found}; nothing behind it can be read")]
+    #[error("{file}:{line}: expected {expected}, found {found}; the rest of the file cannot be read")]
     Broken {
         /// The file.
         file: String,

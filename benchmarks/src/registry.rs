@@ -38,7 +38,7 @@ pub fn get(name: &str) -> Result<&'static dyn Benchmark, UnknownBenchmark> {
 
 /// A name that no benchmark has.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("unknown benchmark `{name}`; known are {known}")]
+#[error("unknown benchmark `{name}`: expected one of {known}")]
 pub struct UnknownBenchmark {
     /// The name that was given.
     pub name: String,
@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(names.len(), all().len());
         assert_eq!(
             get("gsm9k").map(Benchmark::name).unwrap_err().to_string(),
-            "unknown benchmark `gsm9k`; known are gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, \
+            "unknown benchmark `gsm9k`: expected one of gsm8k, svamp, hotpotqa, strategyqa, mind2web, webshop, \
              intercode_sql"
         );
     }

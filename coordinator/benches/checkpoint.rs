@@ -1,12 +1,12 @@
-//! Records per second, each flushed before it is acknowledged, by how many are recorded together.
+//! Records per second, each flushed before it is acknowledged, by the number recorded together.
 //!
-//! The limit of one at a time is the disk's flush; together they share it.
+//! Single records are limited by the disk's flush; records that are recorded together share one flush.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lumos_coordinator::{Checkpoint, Record};
 use lumos_tasks::{ContentHash, Ending, Finish, Outcome, Role, Step, Telemetry, UnitId};
 
-/// A record of about two kilobytes.
+/// Creates a record of about two kilobytes.
 fn record(number: u64) -> Record {
     let step = Step::Generate {
         turn: 1,

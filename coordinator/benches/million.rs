@@ -1,8 +1,7 @@
-//! A run of a million items: how long it takes to find out what is outstanding, and how much memory that needs.
+//! A run of a million items: time to find the outstanding units, and memory.
 //!
-//! Not a statistic but a measurement of one large thing, so it prints instead of going through a harness. The folder
-//! is made once, by a process of its own, and each figure comes from a fresh process. `LUMOS_MILLION=50000` makes
-//! it smaller.
+//! Prints one measurement of a large run instead of using a benchmark harness. A separate process creates the
+//! folder once, and each figure comes from a new process. `LUMOS_MILLION=50000` reduces the size.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +21,7 @@ use lumos_tasks::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// What this process is to do.
+/// Task of this process.
 const PART: &str = "LUMOS_MILLION_PART";
 const FOLDER: &str = "LUMOS_MILLION_FOLDER";
 
@@ -30,7 +29,7 @@ fn count() -> u64 {
     std::env::var("LUMOS_MILLION").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000)
 }
 
-/// A line of `/proc/self/status` in mebibytes.
+/// Returns a value of `/proc/self/status` in mebibytes.
 fn memory(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let found =
@@ -38,7 +37,7 @@ fn memory(line: &str) -> u64 {
     found.unwrap_or(0u64) / 1024
 }
 
-/// Seconds of processor time so far: on a machine that others use too, the honest figure.
+/// Processor time so far in seconds, which is more reliable than elapsed time on a shared machine.
 fn processor() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map(|(_, fields)| fields.split_whitespace().collect::<Vec<_>>());
@@ -46,7 +45,7 @@ fn processor() -> f64 {
     ticks(11).zip(ticks(12)).map_or(0.0, |(user, system)| (user + system) / 100.0)
 }
 
-/// Text that does not compress to nothing.
+/// Creates a text that does not compress well.
 fn text(number: u64, bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 64);
     let mut word = number;
@@ -75,7 +74,7 @@ fn item(index: u64) -> Item {
     }
 }
 
-/// An outcome of about two kilobytes.
+/// Creates an outcome of about two kilobytes.
 fn outcome(number: u64) -> Outcome {
     let step = Step::Generate {
         turn: 1,
@@ -127,9 +126,10 @@ fn manifest(items: &[Item]) -> Manifest {
     })
 }
 
-/// The items alone: everything is outstanding.
+/// Stores the items only; everything is outstanding.
 fn plan(folder: &Path) {
-    // The manifest is made of a few items and told that there are more: it would hold no more for them.
+    // The manifest has the same size for any number of items, so it is created from a few and the number is
+    // changed.
     let mut manifest = manifest(&(0..10).map(item).collect::<Vec<_>>());
     for planned in &mut manifest.configurations {
         planned.planned = count();
@@ -147,7 +147,7 @@ fn plan(folder: &Path) {
     checkpoint.close().expect("it closes");
 }
 
-/// An outcome for every item.
+/// Records an outcome for every item.
 async fn fill(folder: &Path) {
     let manifest = Manifest::read(folder).expect("a manifest");
     let identity = manifest.configurations[0].identity.clone();
@@ -178,7 +178,7 @@ async fn fill(folder: &Path) {
     checkpoint.close().expect("it closes");
 }
 
-/// What `resume` does first, and then as much of a run as is asked for, with workers that do nothing.
+/// Measures the first steps of `resume`, then runs `units` units with workers that do no work.
 async fn resume(folder: &Path, units: usize) {
     let began = Instant::now();
     let manifest = Manifest::read(folder).expect("a manifest");

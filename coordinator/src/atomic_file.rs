@@ -1,11 +1,13 @@
-//! Files that are there whole or not at all.
+//! Atomic file writes: a reader sees the old file or the complete new one, never a partial file.
+//!
+//! [`remove_left_behind`] deletes the temporary files of processes that were killed while writing.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Writes a file through a temporary one beside it: after the rename, and after a crash at any moment, the name
-/// holds either what it held before or all of the new content.
+/// Writes a file through a temporary file in the same folder and renames it. After a crash at any moment the
+/// path holds either its previous content or all of the new content.
 pub(crate) fn write_whole(
     path: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -22,17 +24,17 @@ pub(crate) fn write_whole(
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
     })();
     if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
-        // The error that brought us here is the one to report.
+        // Report the write error, not an error of the clean-up.
         let _ = fs::remove_file(&temporary);
         return Err(error);
     }
-    // Files that a killed process left do not make the write fail.
+    // A leftover file that cannot be removed must not make the write fail.
     let _ = remove_left_behind(folder);
     sync_folder(folder)
 }
 
-/// Makes a folder, and those above it that are missing. The folder itself, where it is new, is its owner's alone (mode
-/// 0700, less what the umask forbids): prompts and replies lie in it.
+/// Creates a folder and its missing parents. A new folder gets mode 0700 (less the umask), because it
+/// contains prompts and replies; parents get the default mode.
 pub(crate) fn create_private_folder(folder: &Path) -> io::Result<()> {
     if let Some(above) = folder.parent().filter(|above| !above.as_os_str().is_empty()) {
         fs::create_dir_all(above)?;
@@ -46,20 +48,21 @@ pub(crate) fn create_private_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a temporary file that is locked while it is written, so that nobody takes it for left behind.
+/// Creates a temporary file and locks it while it is written, so that `remove_left_behind` does not delete
+/// it.
 fn create_locked(path: &Path) -> io::Result<File> {
     loop {
         let file = File::create(path)?;
-        // Where there are no locks nothing is ever removed either.
+        // On a file system without locks, `remove_left_behind` removes nothing either.
         let _ = file.lock();
-        // Between its creation and its lock it may have been removed.
+        // Another process may remove the file between its creation and its lock.
         if path.exists() {
             return Ok(file);
         }
     }
 }
 
-/// Removes temporary files (`NAME.PID.tmp`) of processes that were killed while they wrote into a folder.
+/// Removes temporary files (`NAME.PID.tmp`) of processes that were killed while writing to a folder.
 ///
 /// # Errors
 /// If the folder cannot be read or a file cannot be removed.
@@ -81,7 +84,7 @@ pub fn remove_left_behind(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a rename in a folder survive a power cut, where the system can.
+/// Syncs a folder, so that a rename in it survives a power failure. Does nothing on systems other than Unix.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
@@ -128,7 +131,7 @@ mod tests {
         };
         assert_eq!(names(), ["a.b.tmp", "current", "notes.tmp", "report.md.99.tmp"]);
         drop(written);
-        // A process that another test starts holds the lock as well, between its fork and its exec.
+        // A process started by another test also holds the lock between its fork and its exec.
         let deadline = Instant::now() + Duration::from_secs(60);
         while path("report.md.99.tmp").exists() && Instant::now() < deadline {
             remove_left_behind(folder.path()).unwrap();

@@ -1,30 +1,31 @@
-//! How the sessions of a run computed its models: where, and at what cost. Facts of the machine and the schedule, never
-//! part of a comparison.
+//! Where and at what cost the sessions of a run computed its models.
+//!
+//! These are facts about machines and schedules; results are never compared by them.
 
 use lumos_tasks::{EngineUse, Placement};
 use serde::{Deserialize, Serialize};
 
-/// How models were computed, by sessions that did it alike.
+/// How models were computed, by sessions with the same setup.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Computing {
-    /// The device of every role.
+    /// Device of each role.
     pub device: Placement,
-    /// Whether models took turns in a memory that held one of them at a time.
+    /// Whether models took turns in memory that held one of them at a time.
     pub in_phases: bool,
-    /// Episodes driven side by side.
+    /// Number of episodes driven at the same time.
     pub places: u64,
-    /// Sessions that began.
+    /// Number of sessions that started.
     pub sessions: u64,
-    /// Sessions that came to their end: only of these it is known what swapping cost.
+    /// Number of sessions that ended normally. The cost of swapping models is known only for these.
     pub ended: u64,
-    /// Models that were loaded in turn.
+    /// Number of model loads while models took turns.
     pub loads: u64,
-    /// Seconds that unloading and loading them took.
+    /// Seconds spent on unloading and loading models.
     pub load_seconds: f64,
 }
 
 impl Computing {
-    /// Counts a session among those before it; gives its place.
+    /// Adds the start of a session to the entry with the same setup, or adds an entry.
     pub(crate) fn begin(&self, before: &mut Vec<Self>) {
         match before.iter_mut().find(|one| one.is_like(self)) {
             Some(like) => like.sessions += 1,
@@ -32,7 +33,7 @@ impl Computing {
         }
     }
 
-    /// Adds what a session that was counted when it began came to.
+    /// Adds the figures of a session whose start was counted.
     pub(crate) fn end(&self, before: &mut [Self]) {
         if let Some(like) = before.iter_mut().find(|one| one.is_like(self)) {
             like.ended += 1;
@@ -50,28 +51,29 @@ impl Computing {
 /// How a worker of a queue computed models.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerComputing {
-    /// Its name.
+    /// Name of the worker.
     pub worker: String,
-    /// Its host.
+    /// Host name.
     pub host: String,
-    /// When it began, milliseconds since 1970 by its own clock: another process may have had its name before.
+    /// Start time in milliseconds since 1970 by the worker's clock. Distinguishes processes with the same
+    /// name.
     pub started_ms: i64,
-    /// Episodes driven side by side.
+    /// Number of episodes driven at the same time.
     pub places: u32,
-    /// Its engines for the run's models, as it told last.
+    /// Latest reported usage of its engines for the run's models.
     pub engines: Vec<EngineUse>,
-    /// What they came to before it had a unit of the run.
+    /// Usage of the engines before the worker's first unit of the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<EngineUse>,
 }
 
 impl WorkerComputing {
-    /// What tells it from every other worker: its name, and when it began.
+    /// Key that identifies the worker process: name and start time.
     pub(crate) fn key(&self) -> (String, i64) {
         (self.worker.clone(), self.started_ms)
     }
 
-    /// Without what came before the run.
+    /// Returns the usage of the run, without usage from before it.
     #[must_use]
     pub fn spent(&self) -> Self {
         let engines = self.engines.iter().map(|engine| engine.since(&self.before)).collect();

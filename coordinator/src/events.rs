@@ -1,25 +1,24 @@
-//! What happens in a run, as one stream of events: progress bars, JSON lines and logs all read this and nothing
-//! else.
+//! Events of a run. Progress bars, JSON lines and logs are all produced from this one stream.
 
 use lumos_tasks::{Fault, NanoDollars, UnitId};
 use serde::Serialize;
 
-/// One event.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// The run begins, or goes on.
+    /// The run starts or resumes.
     Started {
         /// The run's name.
         run: String,
-        /// Units planned in all.
+        /// Total number of planned units.
         planned: u64,
-        /// Units settled by earlier sessions.
+        /// Number of units settled by earlier sessions.
         settled: u64,
         /// Labels of the configurations, by index.
         configurations: Vec<String>,
     },
-    /// A unit has its outcome, and it is on disk.
+    /// A unit was settled, and its outcome is on disk.
     Settled {
         /// The unit.
         unit: UnitId,
@@ -31,19 +30,19 @@ pub enum Event {
         attempt: u32,
         /// `answered` or `gave_up`.
         status: &'static str,
-        /// Whether it counts as correct under the first scoring.
+        /// Whether it is correct under the first scoring.
         correct: Option<bool>,
-        /// Tokens the models read.
+        /// Number of prompt tokens.
         prompt_tokens: u64,
-        /// Tokens the models wrote.
+        /// Number of generated tokens.
         completion_tokens: u64,
-        /// Seconds the episode took.
+        /// Duration of the episode in seconds.
         seconds: f64,
-        /// What models of priced servers cost, in billionths of a US dollar.
+        /// Cost of models on servers with a price, in billionths of a US dollar.
         #[serde(rename = "cost_nanodollars", skip_serializing_if = "Option::is_none")]
         cost: Option<NanoDollars>,
     },
-    /// A unit's attempt failed by no doing of the agent.
+    /// An attempt at a unit ended with a fault, which the agent did not cause.
     Faulted {
         /// The unit.
         unit: UnitId,
@@ -53,76 +52,76 @@ pub enum Event {
         item: u64,
         /// The attempt, counted from 1.
         attempt: u32,
-        /// What failed.
+        /// The fault.
         fault: Fault,
-        /// Whether it is tried again in this session.
+        /// Whether the unit is retried in this session.
         will_retry: bool,
     },
-    /// A second outcome of a settled unit came and was dropped.
+    /// A further outcome of a settled unit arrived and was dropped.
     Duplicate {
         /// The unit.
         unit: UnitId,
     },
-    /// No further units are given out; those at hand are waited for.
+    /// No more units are given out; the session waits for those in progress.
     Draining {
-        /// Why.
+        /// The reason.
         reason: String,
         /// Episodes in progress.
         at_hand: u64,
-        /// For how many seconds they are waited for, at most; on one machine for as long as they take.
+        /// Maximum wait in seconds. Without a queue there is no limit.
         #[serde(skip_serializing_if = "Option::is_none")]
         at_most: Option<f64>,
     },
-    /// Units were given out anew: their message had vanished, or their worker was lost.
+    /// Units were published again because their message or their worker was lost.
     Recovered {
-        /// How many.
+        /// Number of units.
         units: u64,
     },
-    /// The queue cannot be used at present; the session waits for it.
+    /// The queue is unavailable; the session waits for it.
     QueueAway {
-        /// What it said.
+        /// The queue's error message.
         detail: String,
     },
-    /// The queue can be used again.
+    /// The queue is available again.
     QueueBack {
-        /// Seconds it was away.
+        /// Seconds for which it was unavailable.
         seconds: f64,
     },
-    /// A worker has vanished without saying so.
+    /// A worker stopped responding.
     WorkerLost {
         /// The worker.
         worker: String,
-        /// Leases of this run that were taken back from it.
+        /// Leases of this run that were withdrawn from it.
         recalled: u64,
     },
-    /// Units wait, and no worker takes them.
+    /// Units are queued and no worker takes them.
     NoWorkers {
-        /// What to do about it.
+        /// What the user can do.
         hint: String,
     },
-    /// Another coordinator has the run, or had it a moment ago; its claim is waited for.
+    /// Another coordinator owns the run or owned it recently; the session waits for its claim to expire.
     Waiting {
-        /// The other one's host.
+        /// Host of the other coordinator.
         host: String,
-        /// Its process on that host.
+        /// Process id of the other coordinator.
         process: u32,
-        /// Seconds until its claim runs out.
+        /// Seconds until the claim expires.
         seconds: f64,
     },
-    /// Somebody cancelled the run.
+    /// The run was cancelled.
     Cancelled {
-        /// Units given out and not settled.
+        /// Units that were given out and are not settled.
         at_hand: u64,
     },
-    /// The session is over.
+    /// The session has ended.
     Finished {
-        /// Units settled in all.
+        /// Total number of settled units.
         settled: u64,
-        /// Units whose attempts are used up.
+        /// Units without attempts left.
         faulted: u64,
-        /// Units not settled and not faulted.
+        /// Units that are neither settled nor faulted.
         outstanding: u64,
-        /// Seconds the session took.
+        /// Duration of the session in seconds.
         seconds: f64,
     },
 }

@@ -1,17 +1,17 @@
-//! What makes two runs the same.
+//! Identity of a run: two runs with the same identity have the same configurations and items.
 
 use std::fmt;
 
 use lumos_tasks::{Configuration, ContentHash, ItemId};
 use serde::{Deserialize, Serialize};
 
-/// Hash of a run's configurations and selected items, in whatever order they were named.
+/// Hash of a run's configurations and selected items, independent of their order.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunIdentity(ContentHash);
 
 impl RunIdentity {
-    /// The identity of a run of these configurations over these items, by benchmark.
+    /// Computes the identity of a run from its configurations and, by benchmark, its items.
     pub fn of<'a, 'b>(
         configurations: impl IntoIterator<Item = &'a Configuration>,
         items: impl IntoIterator<Item = (&'b str, Vec<ItemId>)>,
@@ -31,12 +31,12 @@ impl RunIdentity {
         Self(ContentHash::of_json(&("run/1", configurations, items)))
     }
 
-    /// The hexadecimal digits.
+    /// Returns the hexadecimal digits.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
-    /// The first twelve digits, for people.
+    /// Returns the first twelve digits, for display.
     pub fn short(&self) -> &str {
         self.0.short()
     }

@@ -1,27 +1,27 @@
-//! The ledger: where every planned unit is.
+//! Ledger: the balance of a configuration's planned units.
 
 use lumos_benchmarks::Scoring;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Where the units of a configuration are.
+/// Number of units of a configuration by state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
     /// Units planned.
     pub planned: u64,
-    /// Ended with a prediction.
+    /// Units that ended with a prediction.
     pub answered: u64,
-    /// Ended without one, by the agent's own doing.
+    /// Units that ended without a prediction, caused by the agent.
     pub gave_up: u64,
-    /// The infrastructure failed at every attempt so far.
+    /// Units of which every attempt so far ended with a fault.
     pub faulted: u64,
-    /// Nothing is recorded yet.
+    /// Units without a record.
     pub outstanding: u64,
-    /// How the answered units split, by scoring and metric.
+    /// Correct and wrong answered units, by scoring and metric.
     pub splits: Vec<Split>,
 }
 
-/// How answered units split under one metric.
+/// Correct and wrong answered units under one metric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     /// The scoring.
@@ -30,28 +30,28 @@ pub struct Split {
     pub metric: String,
     /// Units with the full score.
     pub correct: u64,
-    /// Units with less.
+    /// Units with a lower score.
     pub wrong: u64,
 }
 
-/// A ledger that does not balance: a mistake of the program, never of the agent.
+/// A ledger that does not balance. This is a bug in lumos, not an error of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LedgerError {
-    /// Units are missing, or there are too many.
+    /// The states do not add up to the number of planned units.
     #[error(
-        "planned {planned} is not answered {answered} + gave up {gave_up} + faulted {faulted} + outstanding {outstanding}",
+        "planned {planned} != answered {answered} + gave up {gave_up} + faulted {faulted} + outstanding {outstanding}",
         planned = .0.planned, answered = .0.answered, gave_up = .0.gave_up, faulted = .0.faulted,
         outstanding = .0.outstanding
     )]
     Units(Box<Ledger>),
     /// A split does not cover the answered units.
-    #[error("answered {answered} is not correct {correct} + wrong {wrong} under {scoring:?} {metric}")]
+    #[error("answered {answered} != correct {correct} + wrong {wrong} under {scoring:?} {metric}")]
     Split {
         /// Units answered.
         answered: u64,
-        /// Of them correct.
+        /// Correct units among them.
         correct: u64,
-        /// Of them wrong.
+        /// Wrong units among them.
         wrong: u64,
         /// The scoring.
         scoring: Scoring,
@@ -61,10 +61,10 @@ pub enum LedgerError {
 }
 
 impl Ledger {
-    /// Whether the sums are right.
+    /// Checks that the sums balance.
     ///
     /// # Errors
-    /// The first sum that is not.
+    /// The first sum that does not balance.
     pub fn check(&self) -> Result<(), LedgerError> {
         let found = [self.answered, self.gave_up, self.faulted, self.outstanding]
             .iter()
@@ -86,17 +86,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether every unit has its outcome.
+    /// Whether every unit is settled.
     pub fn is_complete(&self) -> bool {
         self.faulted == 0 && self.outstanding == 0
     }
 
-    /// Units that have their outcome.
+    /// Number of settled units.
     pub fn settled(&self) -> u64 {
         self.answered + self.gave_up
     }
 
-    /// Adds another ledger's units; splits are dropped, since they belong to one benchmark.
+    /// Adds the units of another ledger. Drops the splits, which belong to one benchmark.
     pub fn add(&mut self, other: &Self) {
         self.planned += other.planned;
         self.answered += other.answered;
@@ -142,6 +142,6 @@ mod tests {
     #[test]
     fn sums_that_overflow_do_not_balance() {
         let ledger = Ledger { planned: 0, answered: u64::MAX, gave_up: 1, ..Ledger::default() };
-        assert!(ledger.check().unwrap_err().to_string().starts_with("planned 0 is not answered"));
+        assert!(ledger.check().unwrap_err().to_string().starts_with("planned 0 != answered"));
     }
 }

@@ -1,8 +1,8 @@
-//! Plans runs, dispatches work, records outcomes and reports.
+//! Plans runs, dispatches units, records outcomes and writes reports.
 //!
-//! A run goes through these modules in turn: [`spec`] reads what is asked, [`plan`] makes configurations and
-//! units of it, [`manifest`] writes that down before anything runs, [`checkpoint`] records every outcome,
-//! [`report`] and [`export`] say what came of it.
+//! A run passes through these modules: [`spec`] reads the request, [`plan`] creates configurations and units,
+//! [`manifest`] stores the plan before anything runs, [`checkpoint`] records every outcome, and [`report`]
+//! and [`export`] write the results.
 
 mod atomic_file;
 pub mod checkpoint;
@@ -27,7 +27,7 @@ mod unit_key;
 pub mod walk;
 mod words;
 
-/// Entry points of fuzz targets; not part of the interface.
+/// Entry points of fuzz targets. Not part of the public interface.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::checkpoint::{fuzz_checksums as journal_checksums, fuzz_records as records};

@@ -14,7 +14,7 @@ use crate::manifest::{FileRecord, Machine, Manifest, ManifestParts, ModelRecord,
 use crate::spec::{ModelSet, RunSpec};
 use crate::walk::UnitState;
 
-/// The item at a position.
+/// Returns the item at a position.
 pub(crate) fn item(index: u64) -> Item {
     let question = format!("Tom has {index} apples and buys 2 more. How many apples has he?");
     let answer = (index + 2).to_string();
@@ -31,7 +31,7 @@ pub(crate) fn item(index: u64) -> Item {
     }
 }
 
-/// A configuration with a seed.
+/// Returns a configuration with a seed.
 pub(crate) fn configuration(seed: u64) -> Configuration {
     let model = |name: &str| ModelIdentity {
         name: format!("candle:models/{name}"),
@@ -51,7 +51,7 @@ pub(crate) fn configuration(seed: u64) -> Configuration {
     }
 }
 
-/// A manifest of these configurations over these items.
+/// Returns a manifest of these configurations and items.
 pub(crate) fn manifest_of(configurations: &[Configuration], items: &[Item]) -> Manifest {
     let spec = RunSpec {
         name: Some("sample".to_owned()),
@@ -62,7 +62,7 @@ pub(crate) fn manifest_of(configurations: &[Configuration], items: &[Item]) -> M
     manifest_with(spec.resolve().unwrap(), configurations, items)
 }
 
-/// A manifest of a specification.
+/// Returns a manifest of a specification.
 pub(crate) fn manifest_with(
     spec: crate::spec::ResolvedSpec,
     configurations: &[Configuration],
@@ -101,7 +101,7 @@ pub(crate) fn manifest_with(
     manifest
 }
 
-/// What is recorded of an item's unit; among ten items every kind of ending occurs.
+/// Returns the recorded state of an item's unit. Ten consecutive items cover every kind of ending.
 pub(crate) fn state(index: u64, unit: &UnitId) -> UnitState {
     let generate = |turn, role, prompt: &str, reply: &str| Step::Generate {
         turn,

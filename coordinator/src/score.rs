@@ -1,4 +1,4 @@
-//! Scores, recomputed from the record alone: no model, no data files.
+//! Scores recorded outcomes. Needs the checkpoint only, neither models nor data files.
 
 use lumos_benchmarks::{Benchmark, ItemScore, Scoring};
 use lumos_tasks::{Outcome, Target};
@@ -8,14 +8,14 @@ use crate::checkpoint::{CheckpointError, CheckpointReader};
 use crate::manifest::Manifest;
 use crate::walk::{UnitState, walk};
 
-/// Why a run cannot be scored.
+/// Error of scoring a run.
 #[derive(Debug, Error)]
 pub enum ScoreError {
-    /// Its records cannot be read.
+    /// The checkpoint cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// It is of a benchmark this program does not have.
-    #[error("this program has no benchmark `{0}`: use the version that made the run")]
+    /// The run uses a benchmark that this version does not have.
+    #[error("unknown benchmark `{0}`: use the version of lumos that made the run")]
     UnknownBenchmark(String),
 }
 
@@ -32,15 +32,15 @@ pub struct UnitScore {
     pub score: ItemScore,
 }
 
-/// The benchmark of a name.
+/// Finds a benchmark by name.
 ///
 /// # Errors
-/// If this program does not have it.
+/// If this version does not have it.
 pub(crate) fn benchmark(name: &str) -> Result<&'static dyn Benchmark, ScoreError> {
     lumos_benchmarks::find(name).ok_or_else(|| ScoreError::UnknownBenchmark(name.to_owned()))
 }
 
-/// Whether an outcome reaches the full score in the benchmark's main metric; `None` where it is not scored.
+/// Whether an outcome reaches the full score in the benchmark's main metric; `None` if it is not scored.
 pub fn is_correct(
     benchmark: &dyn Benchmark,
     target: &Target,
@@ -51,10 +51,10 @@ pub fn is_correct(
     Some(score.is_full(benchmark.metrics().first()?.name))
 }
 
-/// Scores every settled unit of a run under these scorings, in the order of reports.
+/// Scores every settled unit of a run under the given scorings, in the order of reports.
 ///
 /// # Errors
-/// If the record cannot be read or its benchmark is not known.
+/// If the checkpoint cannot be read or the benchmark is unknown.
 pub fn rescore(
     manifest: &Manifest,
     checkpoint: &CheckpointReader,

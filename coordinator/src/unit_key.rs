@@ -1,11 +1,11 @@
-//! A unit's identity in 32 bytes: what tables of a million units are kept by.
+//! A unit's identity in 32 bytes, the key of in-memory tables with millions of units.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use lumos_tasks::UnitId;
 
-/// The bytes of a unit's hash, or of the hash of its text where it is none.
+/// The bytes of a unit's hash, or the hash of its text if it is not a valid hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct UnitKey([u8; 32]);
 
@@ -29,7 +29,7 @@ impl From<[u8; 32]> for UnitKey {
     }
 }
 
-/// The key is a cryptographic hash: any eight bytes of it are as good as another hash of it.
+/// The key is a cryptographic hash, so any eight bytes of it serve as its hash.
 impl Hash for UnitKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let [first, .., last] = self.0.as_chunks::<8>().0 else { return };
@@ -37,10 +37,10 @@ impl Hash for UnitKey {
     }
 }
 
-/// A table by unit.
+/// A hash map with units as keys.
 pub(crate) type UnitTable<T> = HashMap<UnitKey, T, BuildHasherDefault<KeyHasher>>;
 
-/// Takes what [`UnitKey`] hands it as the hash.
+/// Uses the bytes that [`UnitKey`] provides as the hash.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KeyHasher(u64);
 

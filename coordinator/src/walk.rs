@@ -1,14 +1,14 @@
-//! Going through a run in the order of reports: configuration by configuration, item by item.
+//! Iteration over a run's units in the order of reports: by configuration, then by item.
 
 use lumos_tasks::{EpisodeUnit, Item, UnitId};
 
 use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
 use crate::manifest::{Manifest, PlannedConfiguration};
 
-/// A unit and what is recorded of it.
+/// A unit and its recorded state.
 #[derive(Debug)]
 pub struct Visit<'a> {
-    /// The configuration's position in the manifest.
+    /// Position of the configuration in the manifest.
     pub position: usize,
     /// The configuration.
     pub configuration: &'a PlannedConfiguration,
@@ -16,23 +16,23 @@ pub struct Visit<'a> {
     pub item: &'a Item,
     /// The unit.
     pub unit: UnitId,
-    /// What is recorded.
+    /// The recorded state.
     pub state: UnitState,
 }
 
-/// What is recorded of a unit.
+/// Recorded state of a unit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum UnitState {
-    /// Its outcome.
+    /// The outcome that settled it.
     Settled(Box<Record>),
-    /// Only faults, the latest one here.
+    /// Only faults were recorded; contains the latest one.
     Faulted(Box<Record>),
-    /// Nothing.
+    /// No record.
     Outstanding,
 }
 
 impl UnitState {
-    /// The state that records amount to; they come as [`CheckpointReader::records_of`] gives them.
+    /// Determines the state from the records, in the order of [`CheckpointReader::records_of`].
     pub fn of(records: Vec<Record>) -> Self {
         match records.into_iter().next_back() {
             None => Self::Outstanding,
@@ -41,7 +41,7 @@ impl UnitState {
         }
     }
 
-    /// The record, where there is one.
+    /// Returns the record, if there is one.
     pub fn record(&self) -> Option<&Record> {
         match self {
             Self::Settled(record) | Self::Faulted(record) => Some(record),
@@ -50,15 +50,15 @@ impl UnitState {
     }
 }
 
-/// The identity of an item's unit under a configuration.
+/// Returns the identity of an item's unit under a configuration.
 pub fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
     EpisodeUnit::identity_of(&item.id, &configuration.identity)
 }
 
-/// Visits every planned unit. Nothing but one unit is held at a time.
+/// Calls the visitor for every planned unit. Holds one unit in memory at a time.
 ///
 /// # Errors
-/// What reading the checkpoint or the visitor fails with.
+/// Errors of reading the checkpoint, and errors of the visitor.
 pub fn walk<E: From<CheckpointError>>(
     manifest: &Manifest,
     checkpoint: &CheckpointReader,

@@ -1,11 +1,11 @@
-//! What the values of an episode are in words, family by family.
+//! Formats the values of an episode (tasks, predictions, tool calls and replies) as text.
 
 use lumos_tasks::families::qa::page::Page;
 use lumos_tasks::families::web::{Attempt, Carried, Chosen, Executed};
 use lumos_tasks::outcome::{Observation, Value};
 use lumos_tasks::{Ending, Evidence, MathsReply, Outcome, SqlReply, Task, ToolCall, ToolReply};
 
-/// The task as a person reads it.
+/// Returns the text of a task.
 pub(crate) fn task_text(task: &Task) -> &str {
     match task {
         Task::Web { task, .. } => task.trim(),
@@ -15,7 +15,7 @@ pub(crate) fn task_text(task: &Task) -> &str {
     }
 }
 
-/// The prediction as text, where there is one.
+/// Returns the prediction as text, if there is one.
 pub(crate) fn prediction_text(outcome: &Outcome) -> Option<String> {
     let evidence = outcome.evidence.as_ref()?;
     match evidence {
@@ -28,7 +28,7 @@ pub(crate) fn prediction_text(outcome: &Outcome) -> Option<String> {
     }
 }
 
-/// What was done on a web page, in words.
+/// Formats an operation on a web page.
 fn chosen_text(chosen: &Chosen) -> String {
     let text = chosen.text.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
     format!("step {}, element {} -> {}{text}", chosen.step + 1, chosen.element, chosen.action.word())
@@ -40,7 +40,7 @@ pub(crate) fn rounds_exhausted(outcome: &Outcome) -> bool {
     plan.is_some_and(|evidence| evidence.rounds_exhausted)
 }
 
-/// The word for how an episode ended.
+/// Returns the name of an ending.
 pub(crate) fn status(ending: &Ending) -> &'static str {
     match ending {
         Ending::Answered => "answered",
@@ -49,7 +49,7 @@ pub(crate) fn status(ending: &Ending) -> &'static str {
     }
 }
 
-/// A tool call in one line.
+/// Formats a tool call in one line.
 pub(crate) fn call_text(call: &ToolCall) -> String {
     match call {
         ToolCall::Maths { query } => format!("maths: {query}"),
@@ -72,7 +72,7 @@ pub(crate) fn call_text(call: &ToolCall) -> String {
     }
 }
 
-/// A tool's reply in one line.
+/// Formats a tool's reply in one line.
 pub(crate) fn reply_text(reply: &ToolReply) -> String {
     match reply {
         ToolReply::Maths(MathsReply::One(text)) => text.clone(),
@@ -110,7 +110,7 @@ pub(crate) fn reply_text(reply: &ToolReply) -> String {
     }
 }
 
-/// What came of an action, in one line.
+/// Formats the observation of an action in one line.
 pub(crate) fn observation_text(observation: &Observation) -> String {
     match observation {
         Observation::Text(text) => text.clone(),
@@ -119,7 +119,7 @@ pub(crate) fn observation_text(observation: &Observation) -> String {
     }
 }
 
-/// The beginning of a text, with an ellipsis where it was cut.
+/// Truncates a text to a number of characters and appends an ellipsis if it was longer.
 pub(crate) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", text[..at].trim_end()),
@@ -127,7 +127,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// A count with commas between thousands.
+/// Formats a count with commas between thousands.
 pub(crate) fn thousands(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -13,7 +13,7 @@ pub(crate) struct DataArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DataCommand {
-    /// Build databases of a MySQL dump: SQLite files, or databases of a MySQL or MariaDB server
+    /// Import a MySQL dump into SQLite files or a MySQL or MariaDB server
     ImportSql(ImportSqlArgs),
 }
 
@@ -22,20 +22,22 @@ Examples:
   lumos fetch intercode_sql && lumos data import-sql data/intercode_sql/ic_spider_dbs.sql
   LUMOS_SQL_URL=mysql://root:…@127.0.0.1:3306 lumos data import-sql data/intercode_sql/ic_spider_dbs.sql --to mysql
 
-Of the dump only databases, tables and rows are taken: accounts and rights that it sets are not.";
+Only databases, tables and rows are imported; accounts and privileges in the dump are ignored.";
 
 /// Options of `data import-sql`.
 #[derive(Debug, Args)]
 #[command(after_help = IMPORT_EXAMPLES)]
 pub(crate) struct ImportSqlArgs {
-    /// The dump, or `samples` for the database of the shipped samples.
+    /// Read this dump, or `samples` for the database of the built-in samples
     #[arg(value_name = "DUMP")]
     pub(crate) dump: PathBuf,
-    /// Where to: sqlite (files beside the dump), sqlite:<folder>, mysql (LUMOS_SQL_URL), mysql://<host>:<port>
-    /// (LUMOS_SQL_USER, LUMOS_SQL_PASSWORD).
+    /// Write to sqlite, sqlite:<folder>, mysql or mysql://<host>:<port>
+    ///
+    /// sqlite writes files next to the dump. mysql uses the server at LUMOS_SQL_URL; both MySQL forms use
+    /// LUMOS_SQL_USER and LUMOS_SQL_PASSWORD.
     #[arg(long, value_name = "BACKEND", default_value = "sqlite")]
     pub(crate) to: String,
-    /// Drop databases of the same name on the server first.
+    /// First drop databases of the same name on the server
     #[arg(long)]
     pub(crate) replace: bool,
 }

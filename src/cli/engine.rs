@@ -14,7 +14,9 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchCommand {
-    /// Tokens per second of a model on this machine, and how much of what the machine can do that is
+    /// Measure the tokens per second of a model on this machine
+    ///
+    /// Also measures the limits of the machine, and prints which share of them the model reaches.
     Engine(BenchEngineArgs),
 }
 
@@ -24,50 +26,52 @@ Examples:
   lumos bench engine --random-weights llama2-7b --batch-sizes 1 --new-tokens 8 --json
   lumos bench engine --model candle:models/planner --output bench.json
   lumos bench engine --random-weights 110m --save-weights weights
-      the same weights as a Hugging Face folder, for other programs
+      write the same weights as a Hugging Face folder, for other programs
 
-The limits (reading memory, the best rate of products) are measured in the same run, so a share of 100 % is what
-this machine can do.";
+The limits (memory bandwidth, multiplications per second) are measured in the same run: 100 % is the limit of this
+machine.";
 
 /// What to measure.
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_EXAMPLES)]
 pub(crate) struct BenchEngineArgs {
-    /// A shape with random weights; needs no files: llama2-7b, llama2-13b, tinyllama, 110m, 1m.
+    /// Measure random weights of a shape; needs no files
+    ///
+    /// Shapes: llama2-7b, llama2-13b, tinyllama, 110m, 1m.
     #[arg(long, value_name = "SHAPE", required_unless_present = "model", conflicts_with = "model")]
     pub(crate) random_weights: Option<RandomShape>,
-    /// A model: candle:<folder>, candle:<file.gguf>, or builtin:tiny.
+    /// Measure a model: candle:<folder>, candle:<file.gguf> or builtin:tiny
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Sequences computed together, comma-separated.
-    #[arg(long, value_delimiter = ',', value_name = "NUMBERS", default_value = "1,8,32")]
+    /// Set the numbers of sequences computed together, comma-separated
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,8,32")]
     pub(crate) batch_sizes: Vec<usize>,
-    /// Tokens of each prompt.
+    /// Set the length of each prompt, in tokens
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(crate) prompt_tokens: usize,
-    /// Tokens generated for each.
+    /// Set the number of tokens generated for each prompt
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub(crate) new_tokens: usize,
-    /// Reuse of prefixes: on, off, or both one after the other.
+    /// Measure with prefix reuse (on), without (off), or both
     #[arg(long, value_name = "on|off|both", default_value = "both")]
     pub(crate) reuse: Reuse,
-    /// Type of the weights in memory: f32, bf16, f16.
+    /// Set the type of weights in memory: f32, bf16 or f16
     #[arg(long, value_name = "TYPE", default_value = "f32", env = "LUMOS_DTYPE")]
     pub(crate) dtype: lumos_engine::DType,
-    /// Where the model computes: cpu, cuda:N, or auto for a GPU if there is one.
+    /// Set the device: cpu, cuda:N, or auto (a GPU if there is one)
     #[arg(long, value_name = "DEVICE", default_value_t, env = "LUMOS_DEVICE")]
     pub(crate) device: lumos_engine::DeviceName,
-    /// Threads that compute [default: all cores]
+    /// Set the number of compute threads [default: all cores]
     #[arg(long, value_name = "N", env = "LUMOS_THREADS")]
     pub(crate) threads: Option<usize>,
-    /// The figures as JSON on standard output, in place of the table.
+    /// Print the figures as JSON instead of a table
     #[arg(long)]
     pub(crate) json: bool,
-    /// Also write the figures as JSON to a file, for `lumos estimate --bench`.
-    #[arg(short, long, value_name = "FILE")]
+    /// Also write the figures as JSON to a file, for `lumos estimate --bench`
+    #[arg(short, long, value_name = "PATH")]
     pub(crate) output: Option<PathBuf>,
-    /// Write the random weights as a Hugging Face folder and measure nothing.
-    #[arg(long, value_name = "DIR", conflicts_with = "model")]
+    /// Write the random weights as a Hugging Face folder, and measure nothing
+    #[arg(long, value_name = "PATH", conflicts_with = "model")]
     pub(crate) save_weights: Option<PathBuf>,
 }
 
@@ -76,13 +80,13 @@ Examples:
   lumos doctor
   lumos doctor --json | jq .gpus
 
-Nothing is changed or downloaded; what is missing is no error. A GPU is used by builds with the feature `cuda` only.";
+Nothing is changed or downloaded, and missing programs are not errors. Only builds with the feature `cuda` use GPUs.";
 
 /// How to tell.
 #[derive(Debug, Args)]
 #[command(after_help = DOCTOR_EXAMPLES)]
 pub(crate) struct DoctorArgs {
-    /// As one JSON object, in place of lines.
+    /// Print one JSON object instead of lines
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -90,11 +94,11 @@ pub(crate) struct DoctorArgs {
 /// Which of the two are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Reuse {
-    /// With reuse of prefixes.
+    /// With reuse of prefixes
     On,
-    /// Without.
+    /// Without reuse of prefixes
     Off,
-    /// Without, then with.
+    /// Without, then with
     Both,
 }
 
@@ -113,28 +117,29 @@ Examples:
   lumos verify runs/sweep --sample 50
   lumos verify runs/sweep --sample 200 --batch-size 8
 
-Items of a run are computed once more at another batch size and compared with the record: a reply that differs is a
-flip. In float32 there is none on the same machine; bfloat16 keeps to that where a processor's kernels do. Ends with
-exit code 100 when a reply differs.";
+Computes items of a run again at another batch size and compares the replies with the record. In f32, no reply
+differs on the same machine; in bf16, this depends on the processor's kernels. The exit code is 100 if a reply differs.";
 
 /// What to compute once more.
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub(crate) struct VerifyArgs {
-    /// The run: its folder, or its name below --output-path.
+    /// Select the run: its folder, or its name in --output-path
     pub(crate) run: PathBuf,
     #[command(flatten)]
     pub(crate) runs: super::RunsArgs,
-    /// Items computed once more, drawn by hash.
+    /// Set the number of items to recompute; they are selected by hash
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) sample: usize,
-    /// One JSON object a unit, and one of the totals.
+    /// Print one JSON object per unit, and one with the totals
     #[arg(long)]
     pub(crate) json: bool,
-    /// Sequences computed together this time: auto or a number [default: 1, or 8 if the run had 1]
+    /// Set the number of sequences computed together: auto or N
+    ///
+    /// Default: 1, or 8 if the run used 1.
     #[arg(long, value_name = "N")]
     pub(crate) batch_size: Option<String>,
-    /// Threads that compute [default: all cores]
+    /// Set the number of compute threads [default: all cores]
     #[arg(long, value_name = "N", env = "LUMOS_THREADS")]
     pub(crate) threads: Option<usize>,
 }
@@ -145,48 +150,51 @@ Examples:
   lumos estimate sweep.toml --random-weights llama2-7b --dtype bf16
   lumos estimate sweep.toml --bench bench.json --like runs/pilot
   lumos estimate sweep.toml --bench bench.json --memory 24GB
-      and which way two models fit into it
+      also show whether the models fit into 24 GB, together or in turns
 
-Tokens per item come from the recorded cases of the original, or from a run of your own (--like), which knows your
-models' replies. Tools are left out, and so is loading, but for models that take
-turns in memory.";
+Tokens per item come from recorded cases of the original, or from your own run (--like), which has the replies of your
+models. The time of tools is not included; the time of loading only where models take turns in memory.";
 
 /// What to predict, and from what.
 #[derive(Debug, Args)]
 #[command(after_help = ESTIMATE_EXAMPLES)]
 pub(crate) struct EstimateArgs {
-    /// The run's settings (TOML), as for `lumos run --config`.
+    /// Read the run's settings from a TOML file, as for `lumos run --config`
     pub(crate) spec: PathBuf,
-    /// Figures of `lumos bench engine --output`.
+    /// Use the figures that `lumos bench engine --output` wrote
     #[arg(
         long,
-        value_name = "FILE",
+        value_name = "PATH",
         required_unless_present = "random_weights",
         conflicts_with = "random_weights"
     )]
     pub(crate) bench: Option<PathBuf>,
-    /// Measure this shape now: llama2-7b, llama2-13b, tinyllama, 110m, 1m.
+    /// Measure this shape now: llama2-7b, llama2-13b, tinyllama, 110m, 1m
     #[arg(long, value_name = "SHAPE")]
     pub(crate) random_weights: Option<RandomShape>,
-    /// Type of the weights in memory, where measured now: f32, bf16, f16.
+    /// Set the type of weights for --random-weights: f32, bf16 or f16
     #[arg(long, value_name = "TYPE", default_value = "f32", env = "LUMOS_DTYPE")]
     pub(crate) dtype: lumos_engine::DType,
-    /// Tokens per item as this run recorded them: its folder, or its name below --output-path.
+    /// Use the tokens per item that this run recorded
+    ///
+    /// Its folder, or its name in --output-path. Default: the recorded cases of the original.
     #[arg(long, value_name = "RUN")]
     pub(crate) like: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) runs: super::RunsArgs,
-    /// Say which way the models fit into so much memory on each device, such as 24GB: together, in phases, quantised [default:
-    /// the run's own limit, if it has one]
+    /// Show how the models fit into this memory per device, such as 24GB
+    ///
+    /// Compares loading them together, in turns, and quantized. Default: the limit in the run's settings, if
+    /// set.
     #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY")]
     pub(crate) memory: Option<MemorySize>,
-    /// Bytes of weights that are loaded in a second, for what swapping costs.
+    /// Set how many bytes of weights are loaded per second, for models in turns
     #[arg(long, value_name = "BYTES", default_value = "500MB")]
     pub(crate) load_rate: MemorySize,
-    /// Workers of that kind.
+    /// Set the number of identical workers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) workers: u32,
-    /// One JSON object.
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

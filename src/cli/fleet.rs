@@ -10,35 +10,56 @@ use lumos_tasks::Swap;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Queue")]
 pub(crate) struct QueueArgs {
-    /// `memory`, or the address of a NATS server with JetStream: nats://host:4222, tls://host:4222; several
-    /// comma-separated.
+    /// Use this queue: memory, or a NATS server with JetStream
+    ///
+    /// nats://HOST:4222 or tls://HOST:4222; several addresses comma-separated. `memory` runs in this process.
+    /// Default: memory. Example: --queue nats://coordinator:4222
     #[arg(long, value_name = "URL", env = "LUMOS_QUEUE", hide_env_values = true)]
     pub(crate) queue: Option<String>,
-    /// User of the NATS server.
+    /// Set the user of the NATS server
+    ///
+    /// Default: none. Example: --queue-user coordinator
     #[arg(long, value_name = "NAME", env = "LUMOS_QUEUE_USER")]
     pub(crate) queue_user: Option<String>,
-    /// The user's password; better given as LUMOS_QUEUE_PASSWORD, which other users of the machine do not see.
+    /// Set the password of the user
+    ///
+    /// Prefer LUMOS_QUEUE_PASSWORD, which other users of the machine cannot see. Default: none.
     #[arg(long, value_name = "PASSWORD", env = "LUMOS_QUEUE_PASSWORD", hide_env_values = true)]
     pub(crate) queue_password: Option<String>,
-    /// Token in place of user and password; better given as LUMOS_QUEUE_TOKEN.
+    /// Set an authentication token, instead of user and password
+    ///
+    /// Prefer LUMOS_QUEUE_TOKEN, which other users of the machine cannot see. Default: none.
     #[arg(long, value_name = "TOKEN", env = "LUMOS_QUEUE_TOKEN", hide_env_values = true)]
     pub(crate) queue_token: Option<String>,
-    /// File with the seed of an nkey.
-    #[arg(long, value_name = "FILE", env = "LUMOS_QUEUE_NKEY")]
+    /// Read the seed of an nkey from a file
+    ///
+    /// Default: none. Example: --queue-nkey coordinator.nk
+    #[arg(long, value_name = "PATH", env = "LUMOS_QUEUE_NKEY")]
     pub(crate) queue_nkey: Option<PathBuf>,
-    /// Credentials file (.creds).
-    #[arg(long, value_name = "FILE", env = "LUMOS_QUEUE_CREDENTIALS")]
+    /// Read credentials from a .creds file
+    ///
+    /// Default: none. Example: --queue-credentials coordinator.creds
+    #[arg(long, value_name = "PATH", env = "LUMOS_QUEUE_CREDENTIALS")]
     pub(crate) queue_credentials: Option<PathBuf>,
-    /// Certificate of the authority that signed the server's, in PEM; turns TLS on.
-    #[arg(long, value_name = "FILE", env = "LUMOS_QUEUE_TLS_CA")]
+    /// Trust this certificate authority (PEM), and enable TLS
+    ///
+    /// The authority that signed the server's certificate. Default: the system's. Example: --queue-tls-ca
+    /// ca.pem
+    #[arg(long, value_name = "PATH", env = "LUMOS_QUEUE_TLS_CA")]
     pub(crate) queue_tls_ca: Option<PathBuf>,
-    /// This client's certificate, in PEM.
-    #[arg(long, value_name = "FILE", env = "LUMOS_QUEUE_TLS_CERTIFICATE", requires = "queue_tls_key")]
+    /// Present this client certificate (PEM)
+    ///
+    /// Needs --queue-tls-key. Default: none. Example: --queue-tls-certificate client.pem
+    #[arg(long, value_name = "PATH", env = "LUMOS_QUEUE_TLS_CERTIFICATE", requires = "queue_tls_key")]
     pub(crate) queue_tls_certificate: Option<PathBuf>,
-    /// Key of this client's certificate, in PEM.
-    #[arg(long, value_name = "FILE", env = "LUMOS_QUEUE_TLS_KEY", requires = "queue_tls_certificate")]
+    /// Use this private key of the client certificate (PEM)
+    ///
+    /// Needs --queue-tls-certificate. Default: none. Example: --queue-tls-key client.key
+    #[arg(long, value_name = "PATH", env = "LUMOS_QUEUE_TLS_KEY", requires = "queue_tls_certificate")]
     pub(crate) queue_tls_key: Option<PathBuf>,
-    /// Copies that a NATS cluster keeps of every message.
+    /// Set how many copies of each message a NATS cluster keeps
+    ///
+    /// Use 3 on a cluster of three servers. Example: --queue-replicas 3
     #[arg(long, value_name = "N", default_value_t = 1, env = "LUMOS_QUEUE_REPLICAS")]
     pub(crate) queue_replicas: usize,
 }
@@ -49,18 +70,26 @@ pub(crate) struct QueueArgs {
 pub(crate) struct FleetArgs {
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
-    /// With --queue nats://…: 0 goes before the units of other runs, 9 after them.
+    /// With --queue: set the priority, from 0 (first) to 9 (last)
+    ///
+    /// Workers take units of a run with a lower number first. Example: --priority 0
     #[arg(long, value_name = "0-9", default_value_t = 5, env = "LUMOS_PRIORITY",
           value_parser = clap::value_parser!(u8).range(0..=9))]
     pub(crate) priority: u8,
-    /// With --queue nats://…: seconds after which a unit goes to another worker when nothing is heard of the one that
-    /// has it.
+    /// With --queue: requeue units of silent workers after this many seconds
+    ///
+    /// Workers extend the leases of their units. After this time without an extension, a unit is delivered
+    /// again. Example: --lease 60
     #[arg(long, value_name = "SECONDS", default_value_t = 30.0, env = "LUMOS_LEASE")]
     pub(crate) lease: f64,
-    /// With --queue nats://…: seconds within which an interrupted run ends; workers may end what they hold meanwhile.
+    /// With --queue: stop an interrupted run within this many seconds
+    ///
+    /// Workers may finish episodes in progress meanwhile. Example: --grace 60
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0, env = "LUMOS_GRACE")]
     pub(crate) grace: f64,
-    /// Seconds without progress after which a warning says what the run waits for; 0 for never.
+    /// Warn after this many seconds without progress; 0 disables warnings
+    ///
+    /// The warning names what the run waits for, since when, and what to do. Example: --stall-warning 300
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, env = "LUMOS_STALL_WARNING")]
     pub(crate) stall_warning: f64,
 }
@@ -72,11 +101,11 @@ Examples:
   lumos worker --queue nats://coordinator:4222 --model-at candle:/models/plan=candle:/scratch/plan
   lumos worker --queue nats://coordinator:4222 --allow-path /models --allow-host grid:4444
 
-Runs are planned by others. They may use loopback hosts, the data folder (LUMOS_DATA, or data),
-caches, and what --allow-host, --allow-path and --model-at name; everything else is refused.
+Coordinators choose what runs use. A worker allows loopback hosts, the data folder (LUMOS_DATA, or data),
+caches, and what --allow-host, --allow-path and --model-at name; it refuses everything else.
 
-SIGTERM or Ctrl-C drains: the episodes at hand are finished within --grace seconds or given back to the queue. A worker
-that is killed loses nothing either; its items are worked on elsewhere after some seconds.";
+SIGTERM or Ctrl-C drains the worker: it finishes episodes within --grace seconds or returns them to the queue. If a
+worker is killed, no recorded outcome is lost and its units are delivered to other workers.";
 
 /// Options of `worker`.
 #[derive(Debug, Args)]
@@ -86,51 +115,73 @@ pub(crate) struct WorkerArgs {
     pub(crate) queue: QueueArgs,
     #[command(flatten)]
     pub(crate) engine: super::EngineArgs,
-    /// Episodes driven side by side [default: as --batch-size, or 64]
+    /// Set the number of episodes in progress at the same time
+    ///
+    /// Default: as --batch-size, or 64. Example: --places 16
     #[arg(long, value_name = "N", env = "LUMOS_PLACES")]
     pub(crate) places: Option<u32>,
-    /// Memory that may be filled with models, such as 20GiB [default: no limit]
+    /// Limit the memory of models, such as 20GiB
+    ///
+    /// Default: no limit. Example: --memory 24GB
     #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY")]
     pub(crate) memory: Option<MemorySize>,
-    /// Whether models that do not fit into --memory together take turns in it: auto, always, never [default: auto]
+    /// Load models in turns: auto, always or never [default: auto]
+    ///
+    /// `auto` does so if --memory does not hold them together.
     #[arg(long, value_name = "WHEN", env = "LUMOS_SWAP")]
     pub(crate) swap: Option<Swap>,
-    /// Folder for outcomes that cannot be sent while NATS is away [default: a folder of this worker's own below the
-    /// system's temporary folder]
-    #[arg(long, value_name = "DIR", env = "LUMOS_SPOOL")]
+    /// Keep outcomes that cannot be sent in this folder
+    ///
+    /// Default: a folder of this worker in the system's temporary folder. Example: --spool /var/lib/lumos
+    #[arg(long, value_name = "PATH", env = "LUMOS_SPOOL")]
     pub(crate) spool: Option<PathBuf>,
-    /// Seconds that episodes at hand get when the worker is asked to stop.
+    /// When stopped, let episodes finish for at most this many seconds
+    ///
+    /// Episodes that are not finished are returned to the queue. Example: --grace 60
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0, env = "LUMOS_GRACE")]
     pub(crate) grace: f64,
-    /// Seconds without work after which the worker ends [default: it stays]
+    /// Exit after this many seconds without work
+    ///
+    /// Default: never. Example: --idle-exit 600
     #[arg(long, value_name = "SECONDS", env = "LUMOS_IDLE_EXIT")]
     pub(crate) idle_exit: Option<f64>,
-    /// Seconds without a reply of a model or a tool after which an episode is given up as stalled.
+    /// Abandon an episode after this many seconds without a reply
+    ///
+    /// Counts the time without a reply of a model or a tool. Example: --stall-limit 600
     #[arg(long, value_name = "SECONDS", default_value_t = 900.0, env = "LUMOS_STALL_LIMIT")]
     pub(crate) stall_limit: f64,
-    /// Seconds without progress after which the worker says what it waits for; 0 for never.
+    /// Warn after this many seconds without progress; 0 disables warnings
+    ///
+    /// The warning names what the worker waits for, since when, and what to do. Example: --stall-warning 300
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, env = "LUMOS_STALL_WARNING")]
     pub(crate) stall_warning: f64,
-    /// Where a model lies on this machine, if not where the coordinator named it: NAME=NAME (may be repeated).
-    #[arg(long, value_name = "NAME=NAME", env = "LUMOS_MODEL_AT")]
+    /// Use a model from another location: PLANNED=LOCAL; repeatable
+    ///
+    /// Default: models are where the coordinator named them. Example: --model-at
+    /// candle:/models/plan=candle:/scratch/plan
+    #[arg(long, value_name = "PLANNED=LOCAL", env = "LUMOS_MODEL_AT")]
     pub(crate) model_at: Vec<String>,
     /// Allow runs to make this worker connect to a host: HOST, HOST:PORT or *
     ///
-    /// Loopback is always allowed. Repeat the flag, or separate hosts by commas.
+    /// Loopback is always allowed. Repeat the flag, or separate hosts by commas. Example: --allow-host
+    /// grid:4444
     #[arg(long, value_name = "HOST[:PORT]", value_delimiter = ',', env = "LUMOS_ALLOW_HOSTS")]
     pub(crate) allow_host: Vec<String>,
     /// Allow runs to make this worker read a file or folder
     ///
-    /// The data folder and caches are always allowed. Repeat the flag, or separate paths by commas.
+    /// The data folder and caches are always allowed. Repeat the flag, or separate paths by commas. Example:
+    /// --allow-path /models
     #[arg(long, value_name = "PATH", value_delimiter = ',', env = "LUMOS_ALLOW_PATHS")]
     pub(crate) allow_path: Vec<PathBuf>,
-    /// Milliseconds that every scripted reply takes, to rehearse a fleet without models.
+    /// Delay every scripted reply by this many milliseconds, for tests without models
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 0, env = "LUMOS_SCRIPT_LATENCY")]
     pub(crate) script_latency: u64,
-    /// Keep a picture of every step in a browser below this folder.
-    #[arg(long, value_name = "DIR", env = "LUMOS_SCREENSHOTS")]
+    /// Save a screenshot of every step in a browser in this folder
+    #[arg(long, value_name = "PATH", env = "LUMOS_SCREENSHOTS")]
     pub(crate) screenshots: Option<PathBuf>,
-    /// This worker's name in reports [default: host, process and a random part]
+    /// Set this worker's name in reports
+    ///
+    /// Default: host, process id and a random part. Example: --name gpu-1
     #[arg(long, value_name = "NAME", env = "LUMOS_WORKER_NAME")]
     pub(crate) name: Option<String>,
 }
@@ -139,30 +190,30 @@ pub(crate) struct WorkerArgs {
 #[command(after_help = "Examples:\n  lumos status --queue nats://coordinator:4222\n  \
                         lumos status sweep --queue nats://coordinator:4222 --json")]
 pub(crate) struct StatusArgs {
-    /// Only this run: its name, its token or its folder.
+    /// Show only this run: its name, its token or its folder
     pub(crate) run: Option<String>,
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
-    /// One JSON object: {"runs": […], "workers": […]}.
+    /// Print one JSON object: {"runs": […], "workers": […]}
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// Only this run: its name, its token or its folder.
+    /// Show only this run: its name, its token or its folder
     pub(crate) run: Option<String>,
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
-    /// Seconds between two looks.
+    /// Refresh after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub(crate) interval: f64,
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "What is recorded stays: `lumos resume` goes on with a cancelled run.")]
+#[command(after_help = "Recorded outcomes are kept: `lumos resume` continues a cancelled run.")]
 pub(crate) struct CancelArgs {
-    /// The run: its name, its token or its folder.
+    /// Select the run: its name, its token or its folder
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) queue: QueueArgs,
@@ -175,15 +226,17 @@ pub(crate) struct CancelArgs {
                         lumos merge runs/part-1 runs/part-2 --into runs/sweep"
 )]
 pub(crate) struct MergeArgs {
-    /// All parts: their folders, or their names below --output-path.
+    /// Select all parts: their folders, or their names in --output-path
     #[arg(required = true)]
     pub(crate) parts: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) runs: super::RunsArgs,
-    /// The folder of the whole run; it must not be there yet.
-    #[arg(long, value_name = "DIR")]
+    /// Write the merged run to this folder, which must not exist
+    #[arg(long, value_name = "PATH")]
     pub(crate) into: PathBuf,
-    /// Take parts that are not complete; what they lack is outstanding in the whole, and `lumos resume` runs it.
+    /// Accept incomplete parts
+    ///
+    /// Their missing units are outstanding in the merged run, and `lumos resume` runs them.
     #[arg(long)]
     pub(crate) allow_incomplete: bool,
 }

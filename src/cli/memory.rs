@@ -4,19 +4,26 @@ use clap::Args;
 use lumos_coordinator::spec::MemorySize;
 use lumos_tasks::Swap;
 
-/// In how much memory models are computed.
+/// Memory limits for models.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct MemoryArgs {
-    /// Memory that models may take on each device, such as 20GiB: weights, keys and values together [default: no limit]
+    /// Limit the memory of models on each device, such as 20GiB
+    ///
+    /// Covers weights, keys and values together. Default: no limit. Example: --memory 24GB
     #[arg(long, value_name = "BYTES", env = "LUMOS_MEMORY")]
     pub(crate) memory: Option<MemorySize>,
-    /// Whether models that share a device take turns in its memory, all waiting turns of one and then all of the next: auto
-    /// (where --memory holds each of them and not all), always, never; changes no result [default: auto]
+    /// Load models of a device in turns: auto, always or never [default: auto]
+    ///
+    /// One model is loaded at a time and computes all requests that wait for it, then the next is loaded.
+    /// `auto` does so if --memory holds each model but not all of them. Does not change results. Example:
+    /// --swap never
     #[arg(long, value_name = "WHEN", env = "LUMOS_SWAP")]
     pub(crate) swap: Option<Swap>,
-    /// Episodes driven side by side [default: as --batch-size; else 8 for each core where models are
-    /// computed on the CPU, at most 64, and 64 elsewhere; 256 where models take turns, so that phases are long]
+    /// Set the number of episodes in progress at the same time
+    ///
+    /// Default: as --batch-size. With --batch-size auto, 8 per core (at most 64) if models are computed on
+    /// the CPU, else 64. At least 256 if models are loaded in turns. Example: --places 32
     #[arg(long, value_name = "N", env = "LUMOS_PLACES")]
     pub(crate) places: Option<u32>,
 }

@@ -9,8 +9,8 @@ use crate::exit::Failure;
 /// Where names of runs are looked up.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RunsArgs {
-    /// Folder of runs, where a run's name is looked up.
-    #[arg(long, value_name = "DIR", default_value = "runs", env = "LUMOS_OUTPUT_PATH")]
+    /// Look up run names in this folder
+    #[arg(long, value_name = "PATH", default_value = "runs", env = "LUMOS_OUTPUT_PATH")]
     pub(crate) output_path: PathBuf,
 }
 

@@ -15,23 +15,27 @@ pub(crate) struct ServeArgs {
 /// The worlds that can be opened.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServeCommand {
-    /// WebShop: every visit is for one goal
+    /// Serve WebShop; each visit has one goal
     Shop(ServeShopArgs),
 }
 
 /// Options of `serve shop`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeShopArgs {
-    /// Folder with webshop/items_1000_documents.jsonl [default: the shipped samples]
-    #[arg(long, value_name = "DIR", env = "LUMOS_DATA")]
+    /// Read the catalogue from this data folder [default: the built-in samples]
+    ///
+    /// The folder contains webshop/items_1000_documents.jsonl.
+    #[arg(long, value_name = "PATH", env = "LUMOS_DATA")]
     pub(crate) data: Option<PathBuf>,
-    /// Nouns of product titles, JSON lines of `title` and `nouns` [default: an approximation]
-    #[arg(long, value_name = "FILE", env = "LUMOS_POS_NOUNS")]
+    /// Read part-of-speech nouns of product titles, for the reward
+    ///
+    /// JSON lines with `title` and `nouns`. Default: an approximation without a tagger.
+    #[arg(long, value_name = "PATH", env = "LUMOS_POS_NOUNS")]
     pub(crate) pos_nouns: Option<PathBuf>,
-    /// The address to listen at.
+    /// Listen on this address
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub(crate) bind: IpAddr,
-    /// The port to listen at; 0 for one that is free.
+    /// Listen on this port; 0 selects a free one
     #[arg(long, value_name = "PORT", default_value_t = 3000)]
     pub(crate) port: u16,
 }

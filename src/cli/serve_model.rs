@@ -13,18 +13,23 @@ Examples:
   LUMOS_API_KEY=… lumos serve-model --model builtin:tiny --listen 0.0.0.0:8000
 
 Clients use the base address http://HOST:PORT/v1, as with OpenAI: /v1/models, /v1/completions, /v1/chat/completions,
-streamed or whole. Prompts of /v1/completions are taken as they are, without a BOS before them. The first Ctrl-C answers
-what was asked and ends, the second ends at once.";
+with or without streaming. Prompts of /v1/completions are used unchanged, without a BOS token. The first Ctrl-C
+finishes the requests in progress and exits, the second exits immediately.";
 
 /// What to serve.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeModelArgs {
-    /// A model, or several: candle:<folder>, candle:<file.gguf> or builtin:tiny, with the name that clients ask for before
-    /// a `=` [default: the name of the folder or file; tiny-planner-iterative, tiny-planner-onetime and tiny-grounder]
+    /// Serve this model; repeatable
+    ///
+    /// Forms: candle:<folder>, candle:<file.gguf> or builtin:tiny, with an optional name for clients:
+    /// NAME=MODEL. Default name: the name of the folder or file; tiny-planner-iterative, tiny-planner-onetime
+    /// and tiny-grounder for builtin:tiny.
     #[arg(long = "model", value_name = "[NAME=]MODEL", required = true)]
     pub(crate) models: Vec<String>,
-    /// Where to listen; port 0 takes a free one. With LUMOS_API_KEY set, clients must show that key.
+    /// Listen on this address; port 0 selects a free one
+    ///
+    /// If LUMOS_API_KEY is set, clients must send that key.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8000", env = "LUMOS_LISTEN")]
     pub(crate) listen: SocketAddr,
     #[command(flatten)]

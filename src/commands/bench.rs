@@ -114,9 +114,9 @@ fn text(name: &str, report: &BenchReport) -> String {
     };
     format!(
         "{name}: {:.1} M parameters, {}, {} of weights, {}\n\
-         prompts of {} tokens, {} tokens generated for each\n\
-         limits: reading memory {:.1} GB/s, products {:.0} GFLOP/s\n\n{table}\n\n\
-         first token: mean over a batch that asks at once; second turn: the same for prompt, reply and 16 more tokens\n",
+         prompts of {} tokens, {} generated tokens each\n\
+         limits: memory {:.1} GB/s, compute {:.0} GFLOP/s\n\n{table}\n\n\
+         first token: mean over a batch sent at once; second turn: the same for prompt, reply and 16 more tokens\n",
         report.model.parameters as f64 / 1e6,
         report.model.quantization.clone().unwrap_or_else(|| report.model.dtype.to_string()),
         ByteSize(report.weight_bytes),

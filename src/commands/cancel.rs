@@ -13,14 +13,14 @@ pub(crate) async fn run(arguments: &CancelArgs) -> Outcome {
     let run = find_run(&server, &arguments.run).await?;
     match lumos_coordinator::fleet::cancel(&server, &run).await.map_err(Failure::usage)? {
         Cancellation::Cancelled { name, withdrawn } => println!(
-            "run {name} is cancelled: {withdrawn} units were taken out of the queue; what was recorded stays, and \
-             `lumos resume` continues it"
+            "cancelled run {name}: removed {withdrawn} units from the queue; recorded outcomes are kept, and \
+             `lumos resume` continues the run"
         ),
         Cancellation::Ended(status) if status.settled() >= status.planned() => {
-            println!("run {} is finished: nothing to cancel", status.name);
+            println!("nothing to cancel: run {} is complete", status.name);
         }
         Cancellation::Ended(status) => println!(
-            "run {} has ended with {} of {} units settled: nothing to cancel, and `lumos resume` continues it",
+            "nothing to cancel: run {} has ended with {} of {} units settled; `lumos resume` continues it",
             status.name,
             status.settled(),
             status.planned()

@@ -71,7 +71,9 @@ async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
         "planner" => Role::Planner,
         "grounder" => Role::Grounder,
         other => {
-            return Err(Failure::input(format!("unknown role `{other}`; known are planner and grounder")));
+            return Err(Failure::input(format!(
+                "invalid value `{other}` for --role: expected planner or grounder"
+            )));
         }
     };
     let formulation: Formulation = arguments.formulation.parse().map_err(Failure::usage)?;

@@ -18,14 +18,15 @@ async fn import(ImportSqlArgs { dump, to, replace }: ImportSqlArgs) -> Outcome {
         SAMPLES.to_owned()
     } else {
         std::fs::read_to_string(&dump)
-            .map_err(|error| Failure::input(format!("{}: {error}", dump.display())))?
+            .map_err(|error| Failure::input(format!("failed to read `{}`: {error}", dump.display())))?
     };
     let (imported, place) = if let Some(folder) = sqlite_folder(&to, &dump) {
         let place = folder.display().to_string();
         let imported = tokio::task::spawn_blocking(move || into_sqlite(&text, &folder)).await?;
         (imported.map_err(Failure::usage)?, place)
     } else {
-        let settings = MySqlSettings::named(&to).map_err(|why| Failure::input(format!("--to: {why}")))?;
+        let settings = MySqlSettings::named(&to)
+            .map_err(|why| Failure::input(format!("invalid value for --to: {why}")))?;
         (into_mysql(&text, &settings, replace).await.map_err(Failure::usage)?, settings.address())
     };
     told(&imported, &place);

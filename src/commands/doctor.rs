@@ -101,11 +101,7 @@ fn examine() -> Report {
                 "pages in a browser",
             ),
             program("chromedriver", browser.chromedriver, "pages in a browser"),
-            program(
-                "mariadbd",
-                PathBuf::from("mariadbd"),
-                "databases of InterCode SQL as the original has them",
-            ),
+            program("mariadbd", PathBuf::from("mariadbd"), "InterCode SQL on MySQL, as in the original"),
         ],
         folders: vec![Folder { name: "models of the hub", path: hub.map(|hub| hub.cache), exists }],
     }
@@ -150,7 +146,7 @@ fn text(report: &Report) -> String {
     }
     for Folder { name, path, exists } in &report.folders {
         let place = path.as_ref().map_or("unknown".to_owned(), |path| path.display().to_string());
-        let state = if *exists { "" } else { ", not there yet" };
+        let state = if *exists { "" } else { " (not found)" };
         lines.push(format!("{name}: {place}{state}"));
     }
     lines.join("\n") + "\n"

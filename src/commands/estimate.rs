@@ -93,20 +93,20 @@ pub(crate) async fn run(arguments: &EstimateArgs) -> Outcome {
     let report = match (&arguments.bench, arguments.random_weights) {
         (Some(path), _) => read(path)?,
         (None, Some(shape)) => measure_shape(shape, arguments.dtype).await?,
-        (None, None) => return Err(Failure::input("give --bench FILE or --random-weights SHAPE")),
+        (None, None) => return Err(Failure::input("missing --bench PATH or --random-weights SHAPE")),
     };
     let batch_size = match spec.batch_size {
         BatchSize::Auto => None,
         BatchSize::Fixed(size) => usize::try_from(size).ok(),
     };
-    let cell =
-        nearest(&report, batch_size).ok_or_else(|| Failure::input("the measurements hold no batch size"))?;
+    let cell = nearest(&report, batch_size)
+        .ok_or_else(|| Failure::input("the measurements contain no batch size"))?;
     let mut rows = Vec::new();
     for ((benchmark, formulation), units) in units {
         let found = known.get(&(benchmark.clone(), formulation)).copied();
         let tokens = found.or_else(|| recorded(&benchmark, formulation)).ok_or_else(|| {
-            Failure::input(format!("nothing is known of the tokens of {benchmark}, {formulation}"))
-                .hint("name a run that had such items with --like RUN")
+            Failure::input(format!("tokens per item of {benchmark}, {formulation} are unknown"))
+                .hint("pass a run with such items: --like RUN")
         })?;
         let prediction = predict(&report, cell, tokens, units, models.len() as u64);
         rows.push(Row { benchmark, formulation, units, tokens, prediction });
@@ -178,7 +178,7 @@ fn show(
         "{table}\n\n\
          {} for one worker at batch size {batch_size}; {} with {}\n\
          memory of a worker: {} of weights ({models} models of {:.1} M parameters, {}) and up to {} of keys and values\n\
-         tools and loading are left out",
+         time of tools and loading not included",
         duration(seconds),
         duration(wall),
         arguments.workers,
@@ -199,12 +199,12 @@ fn show_fitting(fitting: &Fitting, seconds: f64, out: &mut impl Write) -> io::Re
     }
     let cost = |one: &Candidate| match (one.load_seconds, one.way.bits()) {
         (Some(loading), _) => format!(
-            "about {} loads, {}, {:.0} % of the time beside; the same results",
+            "about {} loads, {}, {:.0} % of the computing time; same results",
             one.loads.unwrap_or(0),
             duration(loading),
             100.0 * loading / seconds.max(f64::MIN_POSITIVE)
         ),
-        (None, Some(bits)) => format!("weights of {bits} bits: other results"),
+        (None, Some(bits)) => format!("weights of {bits} bits: different results"),
         (None, None) => "none".to_owned(),
     };
     for one in &fitting.candidates {
@@ -217,17 +217,17 @@ fn show_fitting(fitting: &Fitting, seconds: f64, out: &mut impl Write) -> io::Re
         ]);
     }
     let advice = match fitting.recommended {
-        Some(Way::Together) => "together: nothing is to be done".to_owned(),
+        Some(Way::Together) => "together: no change needed".to_owned(),
         Some(Way::InPhases) => {
-            format!("in phases: `lumos run --memory {}B` does so by itself", fitting.memory)
+            format!("in phases: `lumos run --memory {}B` does this automatically", fitting.memory)
         }
-        Some(way) => format!("quantised: give planner and grounder as GGUF files of type {}", way.name()),
-        None => "none of these: take more memory, smaller models or a device for each role".to_owned(),
+        Some(way) => format!("quantized: pass planner and grounder as GGUF files of type {}", way.name()),
+        None => "none of these: use more memory, smaller models or one device per role".to_owned(),
     };
     writeln!(
         out,
-        "\nin a memory of {}, with keys and values of one sequence of {} tokens for each model, and {} of \
-         weights loaded in a second (--load-rate):\n{table}\nrecommended is {advice}",
+        "\nmemory {}, keys and values of one sequence of {} tokens per model, loading {} of weights per \
+         second (--load-rate):\n{table}\nrecommended: {advice}",
         ByteSize(fitting.memory),
         fitting.context_length,
         ByteSize(fitting.load_rate),
@@ -239,13 +239,13 @@ fn duration(seconds: f64) -> String {
         return format!("{seconds:.1} seconds");
     }
     Duration::try_from_secs_f64(seconds)
-        .map_or_else(|_| "for ever".to_owned(), |duration| HumanDuration(duration).to_string())
+        .map_or_else(|_| "unlimited".to_owned(), |duration| HumanDuration(duration).to_string())
 }
 
 fn read(path: &Path) -> Result<BenchReport, Failure> {
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::input(format!("{}: {error}", path.display()))
-            .hint("`lumos bench engine --output FILE` writes such a file")
+            .hint("create the file with `lumos bench engine --output PATH`")
     };
     let bytes = std::fs::read(path).map_err(|error| wrong(&error))?;
     serde_json::from_slice(&bytes).map_err(|error| wrong(&error))

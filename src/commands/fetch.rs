@@ -21,13 +21,13 @@ pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> Outcome {
             let name = benchmark.name();
             // A pattern means what there is.
             if !is_named(name) {
-                eprintln!(
-                    "not downloaded: {name}, whose authors distribute the files themselves (docs/{name}.md)"
-                );
+                eprintln!("skipped {name}: its authors distribute the files themselves (see docs/{name}.md)");
                 continue;
             }
-            return Err(Failure::input(format!("the files of {name} are given out by their authors only"))
-                .hint(format!("docs/{name}.md says how to get them and where to put them")));
+            return Err(Failure::input(format!(
+                "cannot download {name}: only its authors distribute the files"
+            ))
+            .hint(format!("see docs/{name}.md for how to get the files and where to put them")));
         }
         for source in benchmark.downloads() {
             let url = match &arguments.mirror {
@@ -73,10 +73,9 @@ fn failure(error: FetchError) -> Failure {
         }
         FetchError::Local { path, source } => {
             Failure::input(format!("cannot write to `{}`: {source}", path.display()))
-                .hint("name a folder that you may write to with --data DIR (LUMOS_DATA)")
+                .hint("set a writable folder with --data PATH (LUMOS_DATA)")
         }
-        FetchError::Download(error) => Failure::from(error).hint(
-            "the same command goes on where the download broke off; --mirror URL takes the files from elsewhere",
-        ),
+        FetchError::Download(error) => Failure::from(error)
+            .hint("run the same command again to continue the download, or use a mirror with --mirror URL"),
     }
 }

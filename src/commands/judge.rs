@@ -45,7 +45,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outco
     let asked = Asked { model: model_record(judge), device, memory: arguments.memory };
     let Pass { manifest, folder, checkpoint, unasked } = plan(&run, asked).await?;
     if !quiet {
-        eprintln!("{} questions for the judge; {unasked} units have no prediction", manifest.planned());
+        eprintln!("{} questions for the judge; {unasked} units without a prediction", manifest.planned());
     }
     let planned = &manifest.configurations[0].configuration;
     if fleet.is_none()
@@ -95,14 +95,18 @@ async fn identify(models: &Arc<Models>, name: &str) -> Result<Identified, Failur
 fn check_budget(models: &Models, name: &str, limit: Option<f64>) -> Result<(), Failure> {
     let Some(limit) = limit else { return Ok(()) };
     if !(limit.is_finite() && limit >= 0.0) {
-        return Err(Failure::input(format!("--max-cost {limit} is no number of US dollars")));
+        return Err(Failure::input(format!(
+            "invalid value `{limit}` for --max-cost: expected a number of US dollars"
+        )));
     }
     match models.pricing(name).map_err(Failure::usage)? {
         Pricing::Known | Pricing::Free => Ok(()),
-        Pricing::Unknown { model } => Err(Failure::input(format!(
-            "--max-cost is set and what {model} costs is not known"
-        ))
-        .hint(format!("set LUMOS_OPENAI_PRICES={model}=READ/WRITTEN, in US dollars for a million tokens"))),
+        Pricing::Unknown { model } => {
+            Err(Failure::input(format!("--max-cost needs a price, and the price of `{model}` is unknown"))
+                .hint(format!(
+                    "set LUMOS_OPENAI_PRICES={model}=READ/WRITTEN, in US dollars per million tokens"
+                )))
+        }
     }
 }
 
@@ -146,7 +150,7 @@ fn conclude(summary: Summary, budget: Option<&Budget>, interrupted: bool) -> Exi
         eprintln!("stopped: {budget}");
     }
     eprintln!(
-        "{} verdicts are outstanding and {} faulted: the same command goes on with them",
+        "{} verdicts are outstanding and {} faulted: the same command continues them",
         summary.outstanding(),
         summary.faulted
     );

@@ -20,7 +20,7 @@ pub(crate) async fn run(arguments: &MergeArgs) -> Outcome {
     checkpoint.close()?;
     let total = written?.total;
     println!(
-        "{} parts made one run of {} units, {} of them outstanding, in {}; `lumos report` shows it",
+        "merged {} parts into one run of {} units, {} of them outstanding: {}",
         arguments.parts.len(),
         total.planned,
         total.outstanding + total.faulted,

@@ -12,9 +12,8 @@ use crate::session;
 pub(crate) async fn run(arguments: &RepairArgs) -> Outcome {
     let run = &arguments.runs.folder(&arguments.run)?;
     if !run.join("checkpoint").is_dir() {
-        return Err(
-            Failure::input(format!("no checkpoint in {}", run.display())).hint("list the runs: lumos ls")
-        );
+        return Err(Failure::input(format!("checkpoint not found in `{}`", run.display()))
+            .hint("list the runs: lumos ls"));
     }
     let mut folders: Vec<PathBuf> = vec![run.clone()];
     folders.extend(judge::pass_folders(run)?);
@@ -42,11 +41,11 @@ pub(crate) async fn run(arguments: &RepairArgs) -> Outcome {
 fn verdict(recovery: &Recovery) -> &'static str {
     match (recovery.is_empty(), recovery.has_lost()) {
         (true, _) => "both copies of the checkpoint are intact",
-        (false, false) => "repaired, nothing is lost",
-        (false, true) => "repaired, except for what both copies lost",
+        (false, false) => "repaired, nothing lost",
+        (false, true) => "repaired, except for entries lost in both copies",
     }
 }
 
 fn say_what_is_next(run: &Path) {
-    eprintln!("hint: `lumos resume {}` runs again what is lost", run.display());
+    eprintln!("hint: run the lost units again: lumos resume {}", run.display());
 }

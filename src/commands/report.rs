@@ -16,8 +16,8 @@ use crate::settings;
 
 /// A run that is there: its manifest, and its checkpoint to be read.
 pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failure> {
-    let mut manifest = Manifest::read(folder)
-        .map_err(|error| Failure::usage(error).hint("`lumos ls` lists the runs there are"))?;
+    let mut manifest =
+        Manifest::read(folder).map_err(|error| Failure::usage(error).hint("list the runs: lumos ls"))?;
     let checkpoint = CheckpointReader::open(&folder.join("checkpoint")).map_err(checkpoint_failure)?;
     restore_scoring(folder, &mut manifest, &checkpoint)?;
     Ok((manifest, checkpoint))

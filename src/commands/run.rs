@@ -201,7 +201,7 @@ pub(super) async fn arrange_all(
     });
     let arranged = arranging.await?.map_err(Failure::usage)?;
     for device in &arranged.in_phases {
-        tracing::info!("models take turns in the memory of {device}");
+        tracing::info!("models are loaded in turns on {device}");
     }
     Ok(!arranged.in_phases.is_empty())
 }
@@ -226,10 +226,10 @@ pub(super) async fn check_models(manifest: &Manifest, models: &Arc<Models>) -> R
                 .map_err(Failure::usage)?;
             if found.identity.content != planned.content {
                 return Err(Failure::input(format!(
-                    "model {} is not what the run was planned with: its files have changed",
+                    "model `{}` has changed since the run was planned",
                     planned.name
                 ))
-                .hint("put the old files back to continue, or run the new ones under another --name"));
+                .hint("restore the old files to continue, or start another run with --name NAME"));
             }
         }
     }
@@ -242,7 +242,7 @@ fn named(folder: &Path) -> Result<(PathBuf, String), Failure> {
     let name = folder.file_name().and_then(|name| name.to_str()).map(str::to_owned);
     match (folder.parent(), name) {
         (Some(parent), Some(name)) => Ok((parent.to_owned(), name)),
-        _ => Err(Failure::input(format!("{} is no run's folder", folder.display()))),
+        _ => Err(Failure::input(format!("not a run folder: `{}`", folder.display()))),
     }
 }
 
@@ -296,9 +296,9 @@ pub(crate) async fn validate(arguments: &RunArgs) -> Outcome {
     let in_phases = arrange_here(&manifest, &manifest.spec, &means).await?;
     load(&manifest, &means).await?;
     if in_phases {
-        println!("the models take turns in memory: each fits, and not all together");
+        println!("models are loaded in turns: each fits into memory, but not all together");
     }
-    println!("run {}, into {}", manifest.spec.name, manifest.spec.folder().display());
+    println!("run {}, folder {}", manifest.spec.name, manifest.spec.folder().display());
     for data in &manifest.data {
         println!(
             "{}: {} of {} records from {} (sha256 {})",
@@ -315,10 +315,10 @@ pub(crate) async fn validate(arguments: &RunArgs) -> Outcome {
     for planned in &manifest.configurations {
         println!("{}: {} units", planned.label, planned.planned);
     }
-    println!("{} units; the settings, the data and the models are in order", manifest.planned());
+    println!("{} units; settings, data and models are valid", manifest.planned());
     match Manifest::read(&manifest.spec.folder()) {
         Ok(found) if found.identity == manifest.identity => {
-            println!("the run is there already: `lumos run` goes on with it");
+            println!("the run exists: `lumos run` continues it");
         }
         Ok(_) => {
             manifest.open_or_create(&manifest.spec.folder()).map_err(manifest_failure)?;

@@ -31,8 +31,8 @@ pub(crate) async fn run(arguments: &ServeModelArgs, quiet: bool) -> Outcome {
     }
     let ids: BTreeSet<&str> = named.iter().map(|(id, _)| id.as_str()).collect();
     if ids.len() < named.len() {
-        return Err(Failure::input("two models have the same name")
-            .hint("name them apart: --model planner=candle:… --model grounder=candle:…"));
+        return Err(Failure::input("several models have the same name")
+            .hint("give each a name: --model planner=candle:… --model grounder=candle:…"));
     }
     let key = key()?;
     let address = arguments.listen;
@@ -41,13 +41,17 @@ pub(crate) async fn run(arguments: &ServeModelArgs, quiet: bool) -> Outcome {
         .await
         .map_err(|error| Failure::input(format!("cannot listen on {address}: {error}")))?;
     if key.is_none() && !address.ip().is_loopback() {
-        tracing::warn!("everybody who reaches {address} may use the models; set {KEY} to ask for a key");
+        tracing::warn!(
+            "no API key is set: anyone who can reach {address} can use the models; set {KEY} to require a key"
+        );
     }
     let interrupts = Interrupts::watch_releasing();
     let placement = settings::placement(&arguments.engine)?;
     let device = placement.single().ok_or_else(|| {
-        Failure::input(format!("--device {placement} gives devices by role, and models are served by name"))
-            .hint("name one device: --device cpu")
+        Failure::input(format!(
+            "invalid value `{placement}` for --device: expected one device, not devices by role"
+        ))
+        .hint("for example --device cpu")
     })?;
     let engine = settings::engine(&arguments.engine, device)?;
     let loading = tokio::task::spawn_blocking(move || load(named, engine));
@@ -57,9 +61,9 @@ pub(crate) async fn run(arguments: &ServeModelArgs, quiet: bool) -> Outcome {
     };
     if !quiet {
         for model in &models {
-            eprintln!("{}: at most {} tokens", model.id(), model.context_length());
+            eprintln!("{}: context length {} tokens", model.id(), model.context_length());
         }
-        eprintln!("listening on http://{}/v1; Ctrl-C ends", listener.local_addr()?);
+        eprintln!("listening on http://{}/v1; press Ctrl-C to stop", listener.local_addr()?);
     }
     let serve_settings = ServeSettings { key, ..ServeSettings::default() };
     let (drain, stop) = (interrupts.drain.clone(), interrupts.stop.clone());
@@ -74,8 +78,10 @@ fn models_of(text: &str) -> Result<Vec<(String, ModelSource)>, Failure> {
         _ => (None, text),
     };
     if id.is_some_and(|id| id.trim().is_empty()) {
-        return Err(Failure::input(format!("--model {text} has no name before the ="))
-            .hint("write --model NAME=candle:<folder>"));
+        return Err(Failure::input(format!(
+            "invalid value `{text}` for --model: missing the name before `=`"
+        ))
+        .hint("for example --model NAME=candle:<folder>"));
     }
     let parsed = ModelName::given(name).map_err(Failure::usage)?;
     match parsed {
@@ -87,8 +93,8 @@ fn models_of(text: &str) -> Result<Vec<(String, ModelSource)>, Failure> {
             })
             .collect(),
         ModelName::Lumos(pair) => {
-            Err(Failure::input(format!("{pair} is two models, a planner and a grounder"))
-                .hint("name each of them: --model planner=candle:ai2lumos/lumos_maths_plan_iterative"))
+            Err(Failure::input(format!("`{pair}` is a pair of models, a planner and a grounder"))
+                .hint("pass each of them: --model planner=candle:ai2lumos/lumos_maths_plan_iterative"))
         }
         parsed => {
             let source = local_model::source(name, Role::Planner, Formulation::Iterative)?;
@@ -114,6 +120,8 @@ fn key() -> Result<Option<ApiKey>, Failure> {
         Ok(key) if key.trim().is_empty() => Ok(None),
         Ok(key) => Ok(Some(ApiKey::new(&key))),
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(std::env::VarError::NotUnicode(_)) => Err(Failure::input(format!("{KEY} is no text"))),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Failure::input(format!("invalid value for {KEY}: not valid UTF-8")))
+        }
     }
 }

@@ -16,9 +16,7 @@ pub(crate) fn run(arguments: &ShowArgs) -> Outcome {
     })?;
     if found.is_empty() {
         return Err(Failure::input(format!("item `{}` not found in {}", arguments.item, folder.display()))
-            .hint(
-                "an item is named by its index (counted from 0), its name in the data set, or its unit's id",
-            ));
+            .hint("pass the item's index (counted from 0), its name in the data set, or its unit's id"));
     }
     let how =
         Show { colours: std::io::stdout().is_terminal(), prompts: arguments.prompts, ..Show::default() };

@@ -41,7 +41,7 @@ pub(crate) async fn watch(arguments: &WatchArgs) -> Outcome {
         let text = match looked.await {
             Ok((runs, workers)) => view::render(&runs, &workers, now(), width()),
             // The server cannot be reached, or the run does not exist yet: both may change.
-            Err(failure) => format!("{}; waiting\n", failure.error),
+            Err(failure) => format!("{}; retrying\n", failure.error),
         };
         {
             let mut out = std::io::stdout().lock();

@@ -86,11 +86,15 @@ impl ByHand {
             Self::Rank => {
                 let Line { texts, titles, .. } = line;
                 if texts.is_empty() {
-                    return Err("`texts` holds no passage to rank".to_owned());
+                    return Err("`texts` is empty".to_owned());
                 }
                 let titles = titles.as_deref();
                 if let Some(titles) = titles.filter(|titles| titles.len() != texts.len()) {
-                    return Err(format!("{} titles stand beside {} texts", titles.len(), texts.len()));
+                    return Err(format!(
+                        "{} titles for {} texts: expected one title per text",
+                        titles.len(),
+                        texts.len()
+                    ));
                 }
                 let title =
                     |index: usize| titles.and_then(|titles| titles.get(index)).cloned().unwrap_or_default();
@@ -99,7 +103,7 @@ impl ByHand {
                 Ok(ToolCall::Rank { question: query, passages })
             }
             _ if !line.texts.is_empty() || line.titles.is_some() => {
-                Err("only rank takes `texts` and `titles`".to_owned())
+                Err("`texts` and `titles` are only valid for rank".to_owned())
             }
             Self::Maths => Ok(ToolCall::Maths { query }),
             Self::Wiki => {
@@ -121,7 +125,7 @@ pub(crate) async fn run(arguments: &ToolArgs) -> Outcome {
     let tools = sets.backend(&planned).await.map_err(Failure::usage)?;
     match &arguments.argument {
         Some(_) if matches!(tool, ByHand::Rank) => {
-            Err(Failure::input("rank takes its passages from standard input")
+            Err(Failure::input("rank reads passages from standard input")
                 .hint(r#"echo '{"query": "…", "texts": ["…"]}' | lumos tool rank --jsonl"#))
         }
         Some(query) => one(tool, tools.as_ref(), query).await,
@@ -201,7 +205,7 @@ fn result(reply: ToolReply) -> Result<(&'static str, Value), String> {
         | ToolReply::Sql(_)
         | ToolReply::SqlGrade(_)
         | ToolReply::Shop(_) => {
-            return Err("the tool gave no result of a query".to_owned());
+            return Err("the tool did not return a result".to_owned());
         }
     })
 }

@@ -56,7 +56,7 @@ pub(crate) async fn run(arguments: &VerifyArgs) -> Outcome {
     if sample.is_empty() {
         return Err(Failure {
             exit: Exit::NothingSelected,
-            ..Failure::input(format!("{} has no settled unit", folder.display()))
+            ..Failure::input(format!("no settled units in `{}`", folder.display()))
         });
     }
     let batch_size = match arguments.batch_size.as_deref() {
@@ -101,8 +101,8 @@ pub(crate) async fn run(arguments: &VerifyArgs) -> Outcome {
     } else {
         writeln!(
             out,
-            "{total} units at batch size {batch_size}: {equal} equal, {endings} with another ending, {replies} with \
-             another reply and the same ending, {faults} faulted"
+            "{total} units at batch size {batch_size}: {equal} equal, {endings} with a different ending, {replies} \
+             with a different reply and the same ending, {faults} faulted"
         )?;
     }
     Ok(match (replies + endings, faults) {
@@ -144,8 +144,8 @@ impl Comparison {
     fn words(self) -> &'static str {
         match self {
             Self::Equal => "as recorded",
-            Self::Reply => "another reply, the same ending",
-            Self::Ending => "another ending",
+            Self::Reply => "different reply, same ending",
+            Self::Ending => "different ending",
             Self::Fault => "faulted",
         }
     }

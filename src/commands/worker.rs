@@ -25,7 +25,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
     }
     let access = AccessPolicy::of_worker(&arguments.allow_host, &arguments.allow_path).map_err(|error| {
         Failure::input(format!("invalid value for --allow-host or --allow-path: {error}"))
-            .hint("write --allow-host grid.example:4444 --allow-path /models")
+            .hint("for example --allow-host grid.example:4444 --allow-path /models")
     })?;
     let models = Arc::new(Models::new(models_settings(arguments, &access)?));
     let interrupts = Interrupts::watch_releasing();
@@ -36,7 +36,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
     };
     if !quiet {
         eprintln!(
-            "worker {}: {} places on {}, nats-server {}",
+            "worker {}: concurrency {}, device {}, nats-server {}",
             fleet.name,
             fleet.places,
             fleet.device,
@@ -61,7 +61,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
         error => Failure::usage(error),
     })?;
     if !quiet {
-        let why = if summary.idle { "nothing to do" } else { "asked to stop" };
+        let why = if summary.idle { "idle" } else { "stopped" };
         eprintln!("worker {}: {}, {} units finished", summary.name, why, summary.finished);
     }
     Ok(Exit::Complete)
@@ -100,8 +100,8 @@ fn models_settings(arguments: &WorkerArgs, access: &AccessPolicy) -> Result<Mode
     let mut names = BTreeMap::new();
     for text in &arguments.model_at {
         let (planned, here) = text.split_once('=').ok_or_else(|| {
-            Failure::input(format!("--model-at {text} names one model"))
-                .hint("write --model-at candle:/planned/there=candle:/lies/here")
+            Failure::input(format!("invalid value `{text}` for --model-at: expected PLANNED=LOCAL"))
+                .hint("for example --model-at candle:/models/plan=candle:/scratch/plan")
         })?;
         names.insert(planned.to_owned(), settings::model_name(here.to_owned()));
     }
@@ -122,6 +122,7 @@ fn models_settings(arguments: &WorkerArgs, access: &AccessPolicy) -> Result<Mode
 
 /// A flag's number of seconds.
 pub(super) fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
-    Duration::try_from_secs_f64(value)
-        .map_err(|_| Failure::input(format!("{flag} {value} is no number of seconds")))
+    Duration::try_from_secs_f64(value).map_err(|_| {
+        Failure::input(format!("invalid value `{value}` for {flag}: expected a number of seconds"))
+    })
 }

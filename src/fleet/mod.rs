@@ -20,7 +20,7 @@ pub(crate) fn access(arguments: &QueueArgs) -> Result<Option<Access>, Failure> {
         Some(url) => url,
     };
     let mut access = Access::new(url).map_err(|error| {
-        Failure::usage(error).hint("write --queue nats://host:4222, or leave it out to run in this process")
+        Failure::usage(error).hint("pass --queue nats://HOST:4222, or omit it to run in this process")
     })?;
     if let Some(user) = &arguments.queue_user {
         access.user = Some(user.clone());
@@ -46,8 +46,8 @@ pub(crate) async fn connect(
     patience: Option<Duration>,
 ) -> Result<Server, Failure> {
     let access = access(arguments)?.ok_or_else(|| {
-        Failure::input("this command needs a queue that several machines share")
-            .hint("write --queue nats://host:4222, or set LUMOS_QUEUE")
+        Failure::input("this command needs a NATS queue")
+            .hint("pass --queue nats://HOST:4222, or set LUMOS_QUEUE")
     })?;
     connect_to(&access, arguments, name, patience, None).await
 }
@@ -78,7 +78,7 @@ pub(crate) fn queue_failure(error: NatsError) -> Failure {
             "pass the certificate authority of the server as a PEM file: --queue-tls-ca ca.pem (LUMOS_QUEUE_TLS_CA)",
         ),
         NatsError::PlainText(_) => Some(
-            "turn TLS on in the server, or connect without it: --queue nats://host:4222 and no --queue-tls-ca",
+            "enable TLS in the server, or connect without it: --queue nats://HOST:4222 and no --queue-tls-ca",
         ),
         _ => None,
     };
@@ -117,12 +117,12 @@ async fn values<T: DeserializeOwned>(
     }
     if let Some(key) = renamed.first() {
         let notices = renamed.len();
-        tracing::warn!(notices, ?key, "ignoring a notice on the queue that is stored under another name");
+        tracing::warn!(notices, ?key, "ignored a notice on the queue: it is stored under a different name");
     }
     if let Some((key, error)) = malformed.first() {
         // As a literal: it may quote what a terminal obeys.
         let error: String = error.to_string().chars().take(LONGEST_ERROR).collect();
-        tracing::warn!(notices = malformed.len(), ?key, ?error, "ignoring a malformed notice on the queue");
+        tracing::warn!(notices = malformed.len(), ?key, ?error, "ignored a malformed notice on the queue");
     }
     Ok(values)
 }
@@ -166,13 +166,13 @@ pub(crate) async fn find_run(server: &Server, meant: &str) -> Result<RunToken, F
     match (found.next(), found.next()) {
         (Some(one), None) => Ok(one.run.clone()),
         (Some(_), Some(_)) => Err(Failure::input(format!("several runs are called `{meant}`"))
-            .hint("give the run's token; `lumos status` shows it")),
+            .hint("pass the run's token, which `lumos status` prints")),
         (None, _) => {
             let names: Vec<_> = notices.iter().map(|notice| notice.name.as_str()).collect();
             let known = if names.is_empty() {
-                "it has no runs".to_owned()
+                "the queue has no runs".to_owned()
             } else {
-                format!("its runs are {}", names.join(", "))
+                format!("known runs are {}", names.join(", "))
             };
             Err(Failure::input(format!("run `{meant}` not found on this queue: {}", view::printable(&known))))
         }

@@ -73,7 +73,7 @@ fn run_block(text: &mut String, run: &RunStatus, now_ms: i64, width: u16) {
     let silence = since(now_ms, run.written_ms);
     let state = match run.state {
         RunState::Active if silence > SILENT_MS => {
-            format!("its coordinator has been silent for {}", seconds(silence))
+            format!("no status from its coordinator for {}", seconds(silence))
         }
         RunState::Active => "active".to_owned(),
         RunState::Cancelled => "cancelled".to_owned(),
@@ -111,7 +111,7 @@ fn run_block(text: &mut String, run: &RunStatus, now_ms: i64, width: u16) {
     if run.recovered > 0 || run.duplicates > 0 {
         let _ = writeln!(
             text,
-            "{} given out again after a loss · {} second outcomes dropped",
+            "{} units requeued after a loss · {} duplicate outcomes dropped",
             thousands(run.recovered),
             thousands(run.duplicates)
         );
@@ -135,7 +135,7 @@ fn run_block(text: &mut String, run: &RunStatus, now_ms: i64, width: u16) {
 
 fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width: u16) {
     if workers.is_empty() {
-        text.push_str("no worker is registered; start some with `lumos worker --queue …`\n\n");
+        text.push_str("no workers on this queue; start one with `lumos worker --queue …`\n\n");
         return;
     }
     let places: u64 = workers.iter().map(|worker| u64::from(worker.holdings.places)).sum();
@@ -150,10 +150,10 @@ fn worker_block(text: &mut String, workers: &[WorkerNotice], now_ms: i64, width:
             heartbeat.push_str(", draining");
         }
         if worker.spooled > 0 {
-            let _ = write!(heartbeat, ", {} outcomes wait to be sent", worker.spooled);
+            let _ = write!(heartbeat, ", {} outcomes unsent", worker.spooled);
         }
         if worker.protocol != PROTOCOL {
-            let _ = write!(heartbeat, ", speaks protocol {}", worker.protocol);
+            let _ = write!(heartbeat, ", protocol {}", worker.protocol);
         }
         vec![
             worker.name.clone(),
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn a_silent_coordinator_is_told() {
         let silent = RunStatus { written_ms: NOW - 150_000, ..run() };
-        assert!(render(&[silent], &[], NOW, 80).contains("silent for"));
+        assert!(render(&[silent], &[], NOW, 80).contains("no status from its coordinator for"));
         let complete = RunStatus { state: RunState::Ended, configurations: Vec::new(), ..run() };
         assert!(render(&[complete], &[], NOW, 80).contains("complete"));
     }

@@ -114,7 +114,8 @@ fn v06_a_hostile_writer_of_a_bucket_hides_nothing_and_stops_nobody() {
         let Ended { stdout, stderr, .. } = status(&nats).with(0);
         assert!(stdout.contains("honest") && stdout.contains("extreme"), "{stdout}");
         assert!(!stdout.contains("somebody-else") && !stdout.contains('\u{1b}'), "{stdout}");
-        for part in ["ignoring malformed keys", "ignoring a malformed notice", "stored under another name"] {
+        for part in ["ignoring malformed keys", "ignored a malformed notice", "stored under a different name"]
+        {
             assert!(stderr.contains(part), "{part}: {stderr}");
         }
         assert!(!stderr.contains('\u{1b}'), "{stderr:?}");

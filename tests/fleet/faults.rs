@@ -111,7 +111,7 @@ fn what_is_deleted_or_purged_comes_back_and_the_run_goes_on() {
             let count = |text: &str| {
                 let lines = text
                     .lines()
-                    .filter(|line| line.contains("deleted from the NATS server and created again"));
+                    .filter(|line| line.contains("recreated what was deleted from the NATS server"));
                 lines.filter(|line| line.contains(what)).count()
             };
             while count(&coordinator.said()) < times {
@@ -136,8 +136,8 @@ fn what_is_deleted_or_purged_comes_back_and_the_run_goes_on() {
             for stream in streams {
                 administrator.get_stream(stream).await.unwrap().purge().await.unwrap();
             }
-            said("the notice of the run", 1);
-            said("what the units of the run share", 1);
+            said("the run's notice", 1);
+            said("shared data of the units", 1);
         });
         until_further(&fleet, &mut coordinator, 50);
         ends_well(&mut coordinator);
@@ -217,7 +217,7 @@ fn a_full_store_that_is_freed_lets_the_run_go_on() {
         ends_well(&mut coordinator);
         let said = coordinator.said();
         println!("{}:\n{said}", program.display());
-        assert!(!said.contains("no worker has shown itself"), "that is not the reason:\n{said}");
+        assert!(!said.contains("no worker has registered"), "that is not the reason:\n{said}");
         rehearsed.assert_undisturbed("full");
         for worker in workers {
             drained(worker);
@@ -258,10 +258,7 @@ fn a_coordinator_and_a_worker_without_progress_say_what_they_wait_for() {
     let Some(mut nats) = NatsServer::start() else { return };
     let fleet = Fleet::new(rehearsed.folder.path(), &nats.url());
     let mut coordinator = fleet.coordinator("stalled", &rehearsed.arguments(&["--stall-warning", "2"]));
-    until_said(
-        &coordinator,
-        "waiting for workers: none is connected, 30 units are queued\nhint: start workers",
-    );
+    until_said(&coordinator, "waiting for workers: none connected, 30 units queued\nhint: start workers");
     let worker = fleet.worker(&["--places", "2", "--stall-warning", "2", "--script-latency", "600000"]);
     until_said(&coordinator, "waiting for 2 units that workers hold: ");
     until_said(&worker, "waiting for replies to 2 episodes: units ");

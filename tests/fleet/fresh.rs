@@ -51,7 +51,7 @@ fn a_fresh_server_has_no_runs() {
         let mut all = watching(&nats, folder.path(), &[]);
         let mut one = watching(&nats, folder.path(), &["sweep"]);
         until(&mut all, "no runs on this queue");
-        until(&mut one, "run `sweep` not found on this queue: it has no runs; waiting");
+        until(&mut one, "run `sweep` not found on this queue: the queue has no runs; retrying");
         let fleet = Fleet::new(folder.path(), &nats.url());
         let worker = fleet.worker(&["--places", "4"]);
         let arguments = ["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "4"];

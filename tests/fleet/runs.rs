@@ -93,7 +93,7 @@ fn assert_devices_are_told(run: &Path, said: &str) {
         all += sum;
     }
     let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("they took turns in memory, 8 episodes at once: "), "{said}");
+    assert!(said.contains("loaded in turns, 8 episodes at once: "), "{said}");
     assert!(said.contains(&format!("all 2 workers together: {all} loads in ")), "{said}");
 }
 

@@ -112,12 +112,12 @@ fn malformed_data_names_file_line_and_field() {
     lines[699] = "{\"question\": \"broken\n".to_owned();
     let data = gsm8k(folder.path(), &lines.concat());
     let message = refused(folder.path(), &[&RUN[..], &["--data", &data]].concat());
-    assert_holds(&message, &["test.jsonl", "line 700", "--skip-invalid"]);
+    assert_holds(&message, &["test.jsonl:700: ", "--skip-invalid"]);
 
     lines[699] = "{\"question\": \"no answer\"}\n".to_owned();
     let data = gsm8k(folder.path(), &lines.concat());
     let message = refused(folder.path(), &[&RUN[..], &["--data", &data]].concat());
-    assert_holds(&message, &["test.jsonl", "line 700", "`answer`"]);
+    assert_holds(&message, &["test.jsonl:700: ", "`answer`"]);
 
     let skipping = [&["validate"], &RUN[1..], &["--data", &data, "--skip-invalid"]].concat();
     let (stdout, stderr) = expect(0, &skipping);
@@ -149,7 +149,7 @@ fn a_run_folder_of_another_specification_is_left_alone() {
     expect(0, &named("2"));
     let before = content(&folder.path().join("mine"));
     let (_, stderr) = expect(2, &named("3"));
-    assert_holds(&stderr, &["mine", "other settings", "--limit", "--name"]);
+    assert_holds(&stderr, &["mine", "different settings", "--limit", "--name"]);
     assert_eq!(content(&folder.path().join("mine")), before);
 }
 
@@ -174,7 +174,7 @@ fn a_folder_that_cannot_be_read_is_named() {
     // The superuser reads everything: there is nothing to refuse then.
     if fs::read_dir(&locked).is_err() {
         let message = refused(folder.path(), &[&RUN[..], &["--data", &data]].concat());
-        assert_holds(&message, &["test.jsonl", "cannot be read"]);
+        assert_holds(&message, &["test.jsonl", "failed to read"]);
     }
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -109,7 +109,7 @@ fn damage_is_said_with_numbers_and_repaired_by_resume_and_repair() {
     let (_, stderr) = expect(0, &["resume", name]);
     assert!(stderr.contains(&format!("30 items, {UNITS} outcomes")), "{stderr}");
     assert!(stderr.contains("restored from the journal"), "{stderr}");
-    assert!(stderr.contains(&format!("{UNITS} settled before")), "{stderr}");
+    assert!(stderr.contains(&format!("{UNITS} already settled")), "{stderr}");
     assert_no_bad_advice(&stderr);
 
     // Half of the journal is gone.
@@ -117,7 +117,7 @@ fn damage_is_said_with_numbers_and_repaired_by_resume_and_repair() {
     let bytes = fs::read(&journal).unwrap();
     fs::write(&journal, &bytes[..bytes.len() / 2]).unwrap();
     let (stdout, stderr) = expect(0, &["repair", name]);
-    assert!(stdout.contains("repaired, nothing is lost"), "{stdout}");
+    assert!(stdout.contains("repaired, nothing lost"), "{stdout}");
     assert!(stderr.contains("restored from the database") && stderr.contains("kept in"), "{stderr}");
     assert_eq!(content(&run_folder), before);
 
@@ -126,14 +126,14 @@ fn damage_is_said_with_numbers_and_repaired_by_resume_and_repair() {
     fs::write(&journal, &bytes[..bytes.len() - 1000]).unwrap();
     fs::remove_file(checkpoint.join("db")).unwrap();
     let (stdout, stderr) = expect(5, &["repair", name]);
-    assert!(stdout.contains("except for what both copies lost"), "{stdout}");
+    assert!(stdout.contains("except for entries lost in both copies"), "{stdout}");
     assert!(stderr.contains("lost in both copies") && stderr.contains("lumos resume"), "{stderr}");
     assert_no_bad_advice(&stderr);
     let settled: u64 = number_before(&stdout, " units settled");
     let lost: u64 = number_before(stderr.split("lost in both copies").nth(1).unwrap(), " outcome");
     assert_eq!(settled + lost, UNITS, "{stdout}\n{stderr}");
     let (_, stderr) = expect(0, &["resume", name]);
-    assert!(stderr.contains(&format!("{settled} settled before")), "{stderr}");
+    assert!(stderr.contains(&format!("{settled} already settled")), "{stderr}");
     assert_eq!(content(&run_folder), before);
 }
 
@@ -270,7 +270,7 @@ fn a_start_on_a_full_disk_leaves_a_run_that_can_be_read() {
                 assert_eq!(code, 0, "{stderr}");
             } else if code != 0 {
                 assert_eq!(code, 1, "{stderr}");
-                assert!(stderr.contains("free some space"), "{command} with {left} bytes left: {stderr}");
+                assert!(stderr.contains("free disk space"), "{command} with {left} bytes left: {stderr}");
             }
         }
         fs::remove_file(&filler).unwrap();

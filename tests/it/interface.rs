@@ -58,7 +58,7 @@ fn names_of_runs_resolve_below_the_output_folder() {
     // A path that exists wins, even if it holds no run.
     fs::create_dir(here.join("mine")).unwrap();
     let (_, stderr) = ended(2, at(here, &["report", "mine"]).env("LUMOS_OUTPUT_PATH", "kept"));
-    assert!(stderr.contains("not a run folder: mine (manifest.json not found)"), "{stderr}");
+    assert!(stderr.contains("not a run folder: `mine` (manifest.json not found)"), "{stderr}");
 }
 
 #[test]
@@ -165,9 +165,9 @@ fn missing_tools_are_reported_together_with_their_backends() {
     let (_, stderr) =
         expect(2, &[&TINY[..], &["--tasks", "hotpotqa,mind2web,intercode_sql"], &data].concat());
     for part in [
-        "rank (called by hotpotqa, mind2web): no backend is named",
+        "rank (called by hotpotqa, mind2web): no backend is set",
         "backends: bm25, dpr:<folder>, cross-encoder:<folder>",
-        "wiki (called by hotpotqa): no backend is named",
+        "wiki (called by hotpotqa): no backend is set",
         "backends: live, corpus:<JSON lines>, samples",
         "sql (called by intercode_sql): ",
         "backends: sqlite, sqlite:<folder>, mysql",
@@ -240,7 +240,7 @@ fn a_download_that_has_no_place_gets_no_hint_about_downloads() {
     for data in ["file/data", "/proc/data"] {
         let (_, stderr) = ended(2, &mut at(folder.path(), &["fetch", "gsm8k", "--data", data]));
         assert!(stderr.contains(&format!("cannot write to `{data}/gsm8k`")), "{stderr}");
-        assert!(stderr.contains("--data DIR") && !stderr.contains("--mirror"), "{stderr}");
+        assert!(stderr.contains("--data PATH") && !stderr.contains("--mirror"), "{stderr}");
     }
 }
 

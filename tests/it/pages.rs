@@ -103,5 +103,5 @@ fn data_that_is_not_there_says_how_to_get_it() {
     );
     assert!(stderr.contains("docs/mind2web.md"), "{stderr}");
     let (_, stderr) = expect(2, &["fetch", "mind2web", "--data", data]);
-    assert!(stderr.contains("by their authors only"), "{stderr}");
+    assert!(stderr.contains("only its authors distribute the files"), "{stderr}");
 }

@@ -38,10 +38,10 @@ fn models_that_take_turns_give_the_same_results_with_few_loads() {
     let folder = tempfile::tempdir().unwrap();
     let runs = folder.path().to_str().unwrap();
     let (whole, _) = expect(0, &arguments(runs, "whole", "30"));
-    assert!(whole.contains("models computed on cpu") && !whole.contains("took turns"), "{whole}");
+    assert!(whole.contains("models computed on cpu") && !whole.contains("loaded in turns"), "{whole}");
     let limited = [&arguments(runs, "limited", "30")[..], &["--memory", ONE_FITS]].concat();
     let (stdout, _) = expect(0, &limited);
-    assert!(stdout.contains("they took turns in memory, 256 episodes at once"), "{stdout}");
+    assert!(stdout.contains("loaded in turns, 256 episodes at once"), "{stdout}");
     let (whole, limited) = (folder.path().join("whole"), folder.path().join("limited"));
     assert_eq!(results(&whole), results(&limited));
     let told = &computing(&limited)[0];
@@ -55,7 +55,7 @@ fn models_that_take_turns_give_the_same_results_with_few_loads() {
     assert!((4..=2 + 2 * (8 + 1)).contains(&loads), "{told}");
     assert!(told["load_seconds"].as_f64().unwrap() > 0.0, "{told}");
     assert_eq!(computing(&whole)[0]["in_phases"], false);
-    for (report, said) in [("html", "they took turns in memory"), ("markdown", "they took turns in memory")] {
+    for (report, said) in [("html", "loaded in turns"), ("markdown", "loaded in turns")] {
         let (shown, _) = expect(0, &["report", limited.to_str().unwrap(), "--format", report]);
         assert!(shown.contains(said), "{shown}");
     }
@@ -74,7 +74,7 @@ fn a_memory_that_is_too_small_is_refused_with_sizes_and_a_way_out() {
     assert!(!folder.path().join("small").exists(), "what cannot run leaves nothing behind");
     let (stdout, _) =
         expect(0, &[&arguments(runs, "small", "2")[..], &["--memory", "40MB", "--swap", "never"]].concat());
-    assert!(!stdout.contains("took turns"), "{stdout}");
+    assert!(!stdout.contains("loaded in turns"), "{stdout}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn killed_between_phases_it_ends_as_if_nothing_had_happened() {
     if killed.join("manifest.json").exists() {
         // The limit is remembered.
         let (stdout, _) = expect(0, &["resume", killed.to_str().unwrap()]);
-        assert!(stdout.contains("took turns in memory, 8 episodes at once"), "{stdout}");
+        assert!(stdout.contains("loaded in turns, 8 episodes at once"), "{stdout}");
         assert_eq!(results(&folder.path().join("whole")), results(&killed));
     }
 }
@@ -185,9 +185,9 @@ fn an_estimate_says_which_way_a_pair_fits() {
     let fits: Vec<_> =
         told["memory"]["candidates"].as_array().unwrap().iter().map(|one| &one["fits"]).collect();
     assert_eq!(fits, [false, true, true, true]);
-    assert!(estimate(&["--memory", "40GB"]).contains("recommended is together"));
+    assert!(estimate(&["--memory", "40GB"]).contains("recommended: together"));
     // Each on a card of its own.
     std::fs::write(&spec, "tasks = ['gsm8k']\nmodel = 'lumos:maths'\n[device]\nplanner = 'cuda:0'\n")
         .unwrap();
-    assert!(estimate(&["--memory", "24GB"]).contains("recommended is together"));
+    assert!(estimate(&["--memory", "24GB"]).contains("recommended: together"));
 }

@@ -111,7 +111,7 @@ fn real_questions_are_answered_out_of_real_corpora() {
         let given = ["--data", data.to_str().unwrap(), "--limit", "25"];
         let (rows, stdout) = run(name, &given, &corpus, folder.path(), "real");
         assert_eq!(rows.len(), 50);
-        assert_eq!(stdout.contains("own items and may hold what answers them"), leaks, "{stdout}");
+        assert_eq!(stdout.contains("own items and may contain their answers"), leaks, "{stdout}");
     }
 }
 
@@ -160,7 +160,7 @@ fn pages_and_rankings_by_hand() {
     assert!(code == 0 && scores.len() == 2 && scores[1] > scores[0], "{stdout}");
     let uneven = "{\"query\": \"a\", \"texts\": [\"b\"], \"titles\": [\"c\", \"d\"]}\n";
     let (code, _, stderr) = fed(&["tool", "rank", "--jsonl"], uneven);
-    assert!(code == 2 && stderr.contains("line 1: 2 titles stand beside 1 texts"), "{stderr}");
+    assert!(code == 2 && stderr.contains("line 1: 2 titles for 1 texts"), "{stderr}");
     let (_, stderr) = expect(2, &["tool", "rank", "query"]);
     assert!(stderr.contains("standard input"), "{stderr}");
 }

@@ -62,7 +62,7 @@ fn the_paper_preset_takes_no_samples_for_the_published_items() {
     let arguments = ["run", "--preset", "paper", "--tasks", "gsm8k,svamp", "--model", "builtin:tiny"];
     let (_, stderr) = expect(2, &[&arguments[..], &["--output-path", runs]].concat());
     assert!(stderr.contains("missing gsm8k/test.jsonl, svamp/test.json"), "{stderr}");
-    assert!(stderr.contains("hint: `lumos fetch gsm8k svamp --data data`"), "{stderr}");
+    assert!(stderr.contains("hint: download it with `lumos fetch gsm8k svamp --data data`"), "{stderr}");
     let (_, stderr) = expect(2, &[&arguments[..], &["--output-path", runs, "--data", runs]].concat());
     assert!(stderr.contains("test.jsonl") && stderr.contains("lumos fetch gsm8k"), "{stderr}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
@@ -74,7 +74,7 @@ fn seeds_without_sampling_are_refused() {
     let runs = folder.path().to_str().unwrap();
     for repetitions in [["--seed", "0,1,2"], ["--epochs", "3"]] {
         let (_, stderr) = expect(2, &[&arguments(runs, "seeds", "2")[..], &repetitions].concat());
-        assert!(stderr.contains("greedy decoding computes the same episodes of gsm8k"), "{stderr}");
+        assert!(stderr.contains("greedy decoding gives the same episodes of gsm8k"), "{stderr}");
         assert!(stderr.contains("--temperature"), "{stderr}");
     }
     let sampled = ["--seed", "0,1", "--temperature", "0.7", "--max-new-tokens", "8"];

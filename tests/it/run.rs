@@ -42,7 +42,7 @@ fn the_main_job_leaves_a_report_results_and_samples() {
     // A complete run is left as it is.
     let before = files(&run, "results_", ".json");
     let (_, stderr) = expect(0, &arguments);
-    assert!(stderr.contains("16 settled before"), "{stderr}");
+    assert!(stderr.contains("16 already settled"), "{stderr}");
     assert_eq!(content(&run), (samples, results));
     assert_eq!(files(&run, "results_", ".json"), before, "nothing is written again");
     assert!(fs::read_dir(folder.path()).unwrap().count() == 1, "one folder for one run");
@@ -198,7 +198,7 @@ fn a_module_can_be_scripted_alone_and_faults_are_told_apart() {
     // The same command tries the faulted ones again, and nothing else.
     let (code, _, stderr) = text(&lumos().args(&arguments).output().unwrap());
     assert_eq!(code, 5, "{stderr}");
-    assert!(stderr.contains("3 settled before"), "{stderr}");
+    assert!(stderr.contains("3 already settled"), "{stderr}");
     // And stops at the first fault when it is told to.
     let arguments =
         [&base[..], &["--grounder", &grounder, "--limit", "5", "--name", "strict", "--fail-on-error"]]

@@ -44,7 +44,7 @@ pub(crate) fn gold_answer(solution: &str) -> Result<String, RecordError> {
     };
     let answer = COMMA.replace_all(strip(marked), "${1}${2}");
     if float(&answer).is_none() {
-        return Err(RecordError::new(ANSWER, "a number behind `####`", quoted(&answer), "ValueError"));
+        return Err(RecordError::new(ANSWER, "a number after `####`", quoted(&answer), "ValueError"));
     }
     Ok(answer.into_owned())
 }

@@ -107,8 +107,8 @@ impl<R: BufRead> Elements<R> {
             next = self.byte()?;
         }
         Err(Flaw::Broken {
-            expected: "`,` or `]` behind the last record".to_owned(),
-            found: format!("the end of the file within the record that starts in line {start}"),
+            expected: "`,` or `]` after the last record".to_owned(),
+            found: format!("the end of the file in the record that starts at line {start}"),
         })
     }
 

@@ -66,9 +66,9 @@ pub(crate) fn required<'a>(
 
 /// A field that must be there and be a text.
 pub(crate) fn text<'a>(record: &'a Value, field: &'static str) -> Result<&'a str, RecordError> {
-    match required(record, field, "a text")? {
+    match required(record, field, "a string")? {
         Value::String(text) => Ok(text),
-        other => Err(RecordError::new(field, "a text", describe(other), "TypeError")),
+        other => Err(RecordError::new(field, "a string", describe(other), "TypeError")),
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn describe(value: &Value) -> String {
 
 /// A text in words: `the text "…"`, shortened.
 pub(crate) fn quoted(text: &str) -> String {
-    format!("the text {:?}", shortened(text))
+    format!("the string {:?}", shortened(text))
 }
 
 fn shortened(text: &str) -> String {

@@ -57,6 +57,6 @@ fn parse(text: &[u8], line: u64) -> Result<serde_json::Value, Flaw> {
 fn too_long(most: u64) -> Flaw {
     Flaw::Broken {
         expected: format!("records of at most {} MiB", most >> 20),
-        found: "a longer one".to_owned(),
+        found: "a longer record".to_owned(),
     }
 }

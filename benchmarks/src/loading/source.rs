@@ -31,7 +31,7 @@ pub(super) struct Opened {
 
 /// What to do when a benchmark's file cannot be used.
 pub(super) fn remedy(benchmark: &str) -> String {
-    format!("run `lumos fetch {benchmark}`, or name the data folder with `--data DIR`")
+    format!("run `lumos fetch {benchmark}`, or set the data folder with `--data PATH`")
 }
 
 /// Opens a source; `samples` are the benchmark's.

@@ -25,8 +25,8 @@ pub(crate) use score::{acts_with_operation, acts_with_value, succeeds_as_publish
 pub(crate) struct Mind2Web;
 
 /// What to do where the test files are not there: they may not be passed on, so nothing can fetch them.
-const REMEDY: &str = "the test splits are given out by their authors in a password-protected archive and may not be passed \
-     on: docs/mind2web.md says how to get and unpack them; without them, leave out `--data` for the built-in samples";
+const REMEDY: &str = "the authors distribute the test splits in a password-protected archive that may not be shared: \
+                      see docs/mind2web.md for how to get and unpack them, or omit `--data` to use the built-in samples";
 
 /// The longest record that is read: a task with all its pages, raw ones included.
 const MAX_TASK: u64 = 512 << 20;

@@ -99,14 +99,14 @@ fn read_step(action: &Value) -> Result<(WebStep, GoldStep), StepError> {
         found => return Err(StepError::new("cleaned_html", "the page's XML", found)),
     };
     if let Err(error) = Tree::parse(page) {
-        let found = format!("a page that cannot be read ({error})");
+        let found = format!("an invalid page ({error})");
         return Err(StepError { field: "cleaned_html", expected: "the page's XML", found });
     }
     let operation = action.get("operation");
     let of_operation =
         |name: &str| operation.and_then(|operation| operation.get(name)).and_then(Value::as_str);
     let Some(op) = of_operation("op") else {
-        return Err(StepError::new("operation", "an object with the text `op`", operation));
+        return Err(StepError::new("operation", "an object with the string `op`", operation));
     };
     let positives = candidates(action, "pos_candidates")?;
     let negatives = candidates(action, "neg_candidates")?;
@@ -150,7 +150,7 @@ fn list<'a>(record: &'a Value, field: &'static str) -> Result<&'a Vec<Value>, Re
 fn texts(record: &Value, field: &'static str) -> Result<Vec<String>, RecordError> {
     let text = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
-        other => Err(RecordError::new(field, "a list of texts", describe(other), "TypeError")),
+        other => Err(RecordError::new(field, "a list of strings", describe(other), "TypeError")),
     };
     list(record, field)?.iter().map(text).collect()
 }

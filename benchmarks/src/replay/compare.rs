@@ -26,7 +26,7 @@ pub(super) fn case(case: &Case, benchmark: &dyn Benchmark) -> Result<(), String>
         Behaviour::Paper => benchmark.read_as_original(record),
         Behaviour::Corrected => benchmark.read(record),
     };
-    let item = single(&case.item, read).map_err(|error| format!("the item cannot be read: {error}"))?;
+    let item = single(&case.item, read).map_err(|error| format!("failed to read the item: {error}"))?;
     let (task, target) = (item.task.clone(), item.target.clone());
     let driven = drive(case, item, benchmark)?;
     if let Target::Web { steps, .. } = &target {
@@ -39,7 +39,7 @@ pub(super) fn case(case: &Case, benchmark: &dyn Benchmark) -> Result<(), String>
     let judged = judged(case, &driven, &task, &target, benchmark)?;
     if let Some(raised) = &case.expected.raises {
         if case.effective_turns == Some(0) {
-            return Err(format!("the record was refused with {raised}; it is read here"));
+            return Err(format!("expected the record to be rejected with {raised}, but it was accepted"));
         }
         exception(raised, &driven, &judged)?;
     }
@@ -78,7 +78,7 @@ fn judged(
     match drive::answered(case, &mut calls, &call)? {
         ToolReply::Chat(reply) => Ok(Judged::Said(Judgement::read(&reply.text, Scoring::Paper))),
         ToolReply::Raised { message } => Ok(Judged::Raised(message)),
-        _ => Err("the judge's recorded reply is not one".to_owned()),
+        _ => Err("invalid recorded reply of the judge".to_owned()),
     }
 }
 
@@ -93,12 +93,11 @@ fn exception(raised: &str, driven: &Driven, judged: &Judged) -> Result<(), Strin
     let prediction = evidence.and_then(|evidence| evidence.prediction.as_ref());
     match (known, prediction) {
         (Some(known), _) if known == name(raised) => Ok(()),
-        (Some(known), _) => Err(format!("recorded is the exception {raised}, got {known}")),
+        (Some(known), _) => Err(format!("expected exception {raised}, got {known}")),
         (None, None) => Ok(()),
-        (None, Some(prediction)) => Err(format!(
-            "recorded is the exception {raised}, so no prediction; got {}",
-            prediction.to_python_text()
-        )),
+        (None, Some(prediction)) => {
+            Err(format!("expected exception {raised} and no prediction, got {}", prediction.to_python_text()))
+        }
     }
 }
 
@@ -107,17 +106,17 @@ fn refused(exception: &str, case: &Case) -> Result<(), String> {
     let expected = &case.expected;
     match &expected.raises {
         Some(raised) if name(raised) == exception => {}
-        Some(raised) => return Err(format!("the record is refused with {exception}; recorded is {raised}")),
-        None => return Err(format!("the record is refused with {exception}; recorded is an outcome")),
+        Some(raised) => return Err(format!("the record was rejected with {exception}, expected {raised}")),
+        None => return Err(format!("the record was rejected with {exception}, expected an outcome")),
     }
     // The original's recordings count a turn of a single model that is not asked either.
     let turns = u32::from(!case.formulation.has_modules());
     match case.effective_turns {
         Some(recorded) if recorded > turns => {
-            Err(format!("the record is refused before the first turn; recorded are {recorded} turns"))
+            Err(format!("the record was rejected before the first turn, expected {recorded} turns"))
         }
         _ if expected.pred.is_some() || expected.correct.is_some() || !expected.answer.is_null() => {
-            Err("the record is refused; recorded are a prediction and a gold answer as well".to_owned())
+            Err("the record was rejected, expected a prediction and a gold answer".to_owned())
         }
         _ => Ok(()),
     }
@@ -137,12 +136,12 @@ fn turns(case: &Case, driven: &Driven, judged: &Judged) -> Result<(), String> {
     // Before an exception behind its loop the original may have gone on asking; all turns that it made are recorded.
     let went_on = case.expected.raises.is_some() && asked < effective && effective == prompts;
     if asked != effective && !went_on {
-        return Err(format!("the episode ends after {asked} turns, the recorded one after {effective}"));
+        return Err(format!("the episode ended after {asked} turns, expected {effective}"));
     }
     let failed = case.expected.results == Some(None);
     let calls = driven.calls() + usize::from(*judged != Judged::NotAsked);
     if calls < case.tools.len() && !failed && !went_on {
-        return Err(format!("{calls} tool calls are made, recorded are {}", case.tools.len()));
+        return Err(format!("got {calls} tool calls, expected {}", case.tools.len()));
     }
     Ok(())
 }
@@ -200,7 +199,7 @@ fn scores(
     if let (Some(recorded), Some(share)) = (expected.f1, score.share(F1.name))
         && (recorded - share.numerator).abs() > 1e-12
     {
-        return Err(format!("f1: recorded is {recorded}, got {}", share.numerator));
+        return Err(format!("f1: expected {recorded}, got {}", share.numerator));
     }
     if let Some(recorded) = &expected.final_pred {
         equal("final_pred", recorded, &taken_for(task, prediction))?;
@@ -243,7 +242,7 @@ fn list(field: &str, recorded: Option<&[String]>, got: &[String]) -> Result<(), 
     let (recorded_count, got_count) = (recorded.len(), got.len());
     let surplus = recorded.get(got_count).or_else(|| got.get(recorded_count)).map_or("", String::as_str);
     Err(format!(
-        "{field}: recorded are {recorded_count} entries, got {got_count}; the first without a partner is {surplus:?}"
+        "{field}: expected {recorded_count} entries, got {got_count}; the first unmatched entry is {surplus:?}"
     ))
 }
 
@@ -252,7 +251,7 @@ pub(super) fn equal<T: PartialEq + Serialize>(field: &str, recorded: &T, got: &T
         return Ok(());
     }
     let written = |value: &T| serde_json::to_string(value).unwrap_or_else(|error| error.to_string());
-    Err(format!("{field}: recorded is {}, got {}", written(recorded), written(got)))
+    Err(format!("{field}: expected {}, got {}", written(recorded), written(got)))
 }
 
 /// How two texts differ: where first, and what stands there in either. `None` for equal texts.
@@ -264,7 +263,7 @@ pub(super) fn differing_texts(recorded: &str, got: &str) -> Option<String> {
     let at = recorded.iter().zip(&got).take_while(|(left, right)| left == right).count();
     let line = recorded[..at].iter().filter(|character| **character == '\n').count() + 1;
     Some(format!(
-        "differs from character {} (line {line}) on: recorded is {}, got {}",
+        "differs from character {} (line {line}): expected {}, got {}",
         at + 1,
         excerpt(&recorded, at),
         excerpt(&got, at)
@@ -277,7 +276,7 @@ fn excerpt(text: &[char], at: usize) -> String {
     const BEHIND: usize = 40;
     let (start, end) = (at.saturating_sub(BEFORE), (at + BEHIND).min(text.len()));
     let shown: String = text[start..end].iter().collect();
-    let (front, back) = (if start > 0 { "…" } else { "" }, if end < text.len() { "…" } else { " (its end)" });
+    let (front, back) = (if start > 0 { "…" } else { "" }, if end < text.len() { "…" } else { " (end)" });
     format!("{front}{shown:?}{back}")
 }
 
@@ -290,11 +289,11 @@ mod tests {
         assert_eq!(differing_texts("same", "same"), None);
         insta::assert_snapshot!(
             differing_texts("one\ntwo three four five six seven", "one\ntwo three four fife six").unwrap(),
-            @r#"differs from character 22 (line 2) on: recorded is …"ne\ntwo three four five six seven" (its end), got …"ne\ntwo three four fife six" (its end)"#
+            @r#"differs from character 22 (line 2): expected …"ne\ntwo three four five six seven" (end), got …"ne\ntwo three four fife six" (end)"#
         );
         insta::assert_snapshot!(
             differing_texts("12", "123").unwrap(),
-            @r#"differs from character 3 (line 1) on: recorded is "12" (its end), got "123" (its end)"#
+            @r#"differs from character 3 (line 1): expected "12" (end), got "123" (end)"#
         );
     }
 }

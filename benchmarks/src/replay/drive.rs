@@ -91,7 +91,7 @@ fn completion(case: &Case, role: Role, index: usize, prompt: &str) -> Result<Rep
         .prompts
         .of(role)
         .get(index)
-        .ok_or_else(|| format!("the {role} is asked {number} times; recorded are {index} prompts"))?;
+        .ok_or_else(|| format!("the {role} was called {number} times, expected {index} prompts"))?;
     if let Some(difference) = differing_texts(recorded, prompt) {
         return Err(format!("{role} prompt {number}: {difference}"));
     }
@@ -99,7 +99,7 @@ fn completion(case: &Case, role: Role, index: usize, prompt: &str) -> Result<Rep
         .script
         .of(role)
         .get(index)
-        .ok_or_else(|| format!("the {role} is asked {number} times; recorded are {index} replies"))?;
+        .ok_or_else(|| format!("the {role} was called {number} times, expected {index} replies"))?;
     Ok(Reply::Completion(Completion::recorded(reply)))
 }
 
@@ -118,7 +118,7 @@ pub(super) fn answered(case: &Case, calls: &mut usize, call: &ToolCall) -> Resul
     }
     found.map_err(|error| match error {
         NotRecorded::Missing(asked) => unexpected_call(*calls, &asked, case.tools.get(*calls)),
-        NotRecorded::Malformed(_) => format!("tool call {}: its recorded reply is not one", at + 1),
+        NotRecorded::Malformed(_) => format!("tool call {}: invalid recorded reply", at + 1),
     })
 }
 
@@ -126,16 +126,16 @@ fn unexpected_call(index: usize, asked: &CallKey, recorded: Option<&RecordedCall
     let number = index + 1;
     let CallKey { tool, text, .. } = asked;
     let Some(recorded) = recorded else {
-        return format!("tool call {number}: asked {tool} `{text}`, recorded are only {index} calls");
+        return format!("tool call {number}: got {tool} `{text}`, expected only {index} calls");
     };
     match recorded.key() {
         Some(key) if key.tool == *tool => match differing_texts(&key.text, text) {
             Some(difference) => format!("tool call {number}: {difference}"),
             None => {
-                format!("tool call {number}: {tool} `{text}` is asked about something else than recorded")
+                format!("tool call {number}: {tool} `{text}` differs from the recorded call")
             }
         },
-        _ => format!("tool call {number}: asked {tool} `{text}`, recorded is one of {}", recorded.tool),
+        _ => format!("tool call {number}: got {tool} `{text}`, expected a call of {}", recorded.tool),
     }
 }
 

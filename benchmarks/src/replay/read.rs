@@ -69,7 +69,7 @@ impl Recorded {
             Some(_) => serde_json::from_value(value)
                 .map(|case| Self::Case(Box::new(case)))
                 .map_err(|error| error.to_string()),
-            None if value.is_object() => other("it is neither an episode nor a function".to_owned()),
+            None if value.is_object() => other("neither an episode nor a function".to_owned()),
             None => Err("expected a JSON object".to_owned()),
         }
     }
@@ -90,7 +90,7 @@ impl Recorded {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReadError {
     /// The file cannot be read.
-    #[error("{file}: cannot be read: {reason}")]
+    #[error("failed to read {file}: {reason}")]
     Unreadable {
         /// The file.
         file: String,
@@ -98,7 +98,7 @@ pub enum ReadError {
         reason: String,
     },
     /// A line is no recorded case.
-    #[error("{file}, line {line}: not a recorded case: {reason}")]
+    #[error("{file}:{line}: not a recorded case: {reason}")]
     Malformed {
         /// The file.
         file: String,
@@ -159,7 +159,7 @@ mod tests {
     fn malformed_lines_are_named_and_passed_over() {
         let content = b"{\"id\": \"a\"}\n{\n[]\n{\"benchmark\": \"gsm8k\", \"id\": \"x\"}\n";
         insta::assert_snapshot!(errors(content).join("\n"), @r#"
-        Verdict { id: "a", difference: None, skipped: Some("it is neither an episode nor a function") }
+        Verdict { id: "a", difference: None, skipped: Some("neither an episode nor a function") }
         FILE, line 2: not a recorded case: invalid JSON (EOF while parsing an object, column 1)
         FILE, line 3: not a recorded case: expected a JSON object
         FILE, line 4: not a recorded case: missing field `formulation`

@@ -196,7 +196,7 @@ fn world(case: &ShopCase) -> Result<Option<Arc<World>>, String> {
 /// The first difference.
 pub(super) fn replay(case: &ShopCase) -> Result<Option<String>, String> {
     let Some(world) = world(case)? else {
-        return Ok(Some(format!("its catalogue `{}` or its exemplars are not here", case.catalogue)));
+        return Ok(Some(format!("catalogue `{}` or exemplars not found", case.catalogue)));
     };
     let goal: Goal = serde_json::from_value(case.item.clone()).map_err(|error| error.to_string())?;
     same("benchmark", &case.benchmark.as_str(), &WebShop.name())?;
@@ -228,7 +228,7 @@ fn drawn(case: &ShopCase, goal: &Goal, goals: &[Goal]) -> Result<(), String> {
     let Some(index) = case.item.get("goal_index") else { return Ok(()) };
     let index = index.as_u64().and_then(|index| usize::try_from(index).ok());
     let Some(drawn) = index.and_then(|index| goals.get(index)) else {
-        return Err(format!("item: there are {} goals, recorded is goal {index:?}", goals.len()));
+        return Err(format!("item: found {} goals, expected goal {index:?}", goals.len()));
     };
     let close = |goal: &Goal| Goal { price_upper: drawn.price_upper, weight: drawn.weight, ..goal.clone() };
     same("item", &close(goal), drawn)?;
@@ -236,7 +236,7 @@ fn drawn(case: &ShopCase, goal: &Goal, goals: &[Goal]) -> Result<(), String> {
         [("price_upper", goal.price_upper, drawn.price_upper), ("weight", goal.weight, drawn.weight)]
     {
         if !near(Some(recorded), Some(got)) {
-            return Err(format!("item, {field}: recorded is {recorded}, got {got}"));
+            return Err(format!("item, {field}: expected {recorded}, got {got}"));
         }
     }
     Ok(())
@@ -275,8 +275,8 @@ impl SearchEngine for Recording {
                 Ok(found.clone())
             }
             recorded => {
-                let recorded = recorded.map_or("nothing more", |(query, _)| query.as_str());
-                next.1.get_or_insert_with(|| format!("searched for `{asked}`, recorded is `{recorded}`"));
+                let recorded = recorded.map_or("no further search", |(query, _)| query.as_str());
+                next.1.get_or_insert_with(|| format!("searched for `{asked}`, expected `{recorded}`"));
                 Ok(Vec::new())
             }
         }
@@ -341,7 +341,7 @@ impl Driver<'_> {
                 Next::Call(ToolCall::Rank { question, passages }) => {
                     Reply::Tool(ToolReply::Rank(self.ranked(question, passages)?))
                 }
-                Next::Call(call) => return Err(format!("the episode asks the tool {}", call.tool())),
+                Next::Call(call) => return Err(format!("unexpected call of the tool {}", call.tool())),
             };
             episode.feed(reply).map_err(|misfit| misfit.to_string())?;
         }
@@ -355,7 +355,7 @@ impl Driver<'_> {
     fn completion(&self, role: Role, prompt: &str) -> Result<Reply, String> {
         let index = self.asked.of(role).len();
         let number = index + 1;
-        let missing = || format!("the {role} is asked {number} times; recorded are {index}");
+        let missing = || format!("the {role} was called {number} times, expected {index}");
         let recorded = self.case.prompts.of(role).get(index).ok_or_else(missing)?;
         if let Some(difference) = differing_texts(recorded, prompt) {
             return Err(format!("{role} prompt {number}: {difference}"));
@@ -381,7 +381,7 @@ impl Driver<'_> {
         }
         let first = pairs.first().map_or("", |(query, _)| query);
         Err(format!(
-            "ranking {}: {} texts for `{question}`, recorded are {} for `{first}`",
+            "ranking {}: {} texts for `{question}`, expected {} for `{first}`",
             at + 1,
             passages.len(),
             pairs.len()
@@ -404,7 +404,7 @@ impl Driver<'_> {
         same("outcome", &expected.outcome, &evidence.end)?;
         let reward = evidence.credited.as_ref().map(|bought| bought.reward);
         if !near(expected.reward, reward) {
-            return Err(format!("reward: recorded is {:?}, got {reward:?}", expected.reward));
+            return Err(format!("reward: expected {:?}, got {reward:?}", expected.reward));
         }
         same("purchase_seen", &expected.purchase_seen, &evidence.first.is_some())?;
         if let Some(question) = &expected.question {
@@ -451,7 +451,7 @@ fn near(left: Option<f64>, right: Option<f64>) -> bool {
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(field: &str, recorded: &T, got: &T) -> Result<(), String> {
-    if recorded == got { Ok(()) } else { Err(format!("{field}: recorded is {recorded:?}, got {got:?}")) }
+    if recorded == got { Ok(()) } else { Err(format!("{field}: expected {recorded:?}, got {got:?}")) }
 }
 
 fn unit(case: &ShopCase, goal: &Goal, exemplars: &Exemplars) -> EpisodeUnit {

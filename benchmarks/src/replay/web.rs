@@ -43,7 +43,7 @@ pub(super) fn recorded_ranking(
     }
     let number = before + 1;
     let Some(action) = recorded.get(before) else {
-        return Some(Err(format!("ranking {number}: recorded are only {before}")));
+        return Some(Err(format!("ranking {number}: expected only {before}")));
     };
     if let Some(difference) = differing_texts(&action.scorer_query, question) {
         return Some(Err(format!("ranking {number}, query: {difference}")));
@@ -55,7 +55,7 @@ pub(super) fn recorded_ranking(
     }
     let (recorded, asked) = (action.unique_tags.len(), passages.len());
     if recorded != asked {
-        return Some(Err(format!("ranking {number}: recorded are {recorded} texts, asked {asked}")));
+        return Some(Err(format!("ranking {number}: expected {recorded} texts, got {asked}")));
     }
     Some(Ok(ToolReply::Rank(action.scores.clone())))
 }
@@ -90,7 +90,7 @@ pub(super) fn compare(case: &Case, driven: &Driven, gold: &[GoldStep]) -> Result
     for role in [Role::Planner, Role::Grounder] {
         let (recorded, asked) = (case.prompts.of(role).len(), driven.asked(role));
         if recorded != asked {
-            return Err(format!("the {role} is asked {asked} times, recorded are {recorded} prompts"));
+            return Err(format!("the {role} was called {asked} times, expected {recorded} prompts"));
         }
     }
     Ok(())
@@ -121,7 +121,7 @@ impl Originals<'_> {
     fn action(&self, recorded: &WebAction, chosen: &Chosen) -> Result<WebAction, String> {
         let elements = match candidates(self.setup, chosen.page, CandidateScope::Published)? {
             ToolReply::Candidates(elements) => elements,
-            other => return Err(format!("the page of an action cannot be read: {other:?}")),
+            other => return Err(format!("failed to read the page of an action: {other:?}")),
         };
         let text_of = |id: Option<&String>| {
             let id = id?;

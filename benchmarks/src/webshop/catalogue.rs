@@ -26,7 +26,7 @@ pub(super) fn open(
 ) -> Result<Items, LoadError> {
     let remedy = || {
         format!(
-            "lay out the files of {benchmark} as README.md says, and name the data folder with `--data DIR`"
+            "place the files of {benchmark} as in docs/webshop.md, and set the data folder with `--data PATH`"
         )
     };
     let (name, stock) = match source {

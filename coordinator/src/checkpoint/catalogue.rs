@@ -1,4 +1,6 @@
-//! Where everything is in the journal, in memory: some sixty bytes for a unit, sixteen of them for its record's place.
+//! In-memory catalogue of a journal: the location of every item, record and note.
+//!
+//! Uses about sixty bytes per unit, sixteen of them for the location of its record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +12,10 @@ use super::frame::Kind;
 use super::index::{ENTRY, SettledIndex};
 use super::journal::{Entry, JournalFile, Location, Scanned};
 
-/// What the key of an item has behind its benchmark's name: a zero, position, content, occurrence.
+/// Bytes of an item key after the benchmark name: a zero byte, position, content hash, occurrence.
 const ITEM_KEY: usize = 1 + 8 + 32 + 4;
 
-/// The key of an item in the journal.
+/// Returns the journal key of an item.
 pub(super) fn item_key(benchmark: &str, index: u64, id: &ItemId) -> Option<Vec<u8>> {
     let mut content = [0; 32];
     hex::decode_to_slice(id.content.as_str(), &mut content).ok()?;
@@ -26,14 +28,14 @@ pub(super) fn item_key(benchmark: &str, index: u64, id: &ItemId) -> Option<Vec<u
     Some(key)
 }
 
-/// The benchmark and the position in an item's key.
+/// Parses the benchmark and the position from an item key.
 pub(super) fn parse_item_key(key: &[u8]) -> Option<(&str, u64)> {
     let (benchmark, rest) = key.split_at_checked(key.len().checked_sub(ITEM_KEY)?)?;
     let index = rest.get(1..9)?.first_chunk().copied().map(u64::from_be_bytes)?;
     Some((std::str::from_utf8(benchmark).ok()?, index))
 }
 
-/// The key of a record in the journal: its number, and what the index keeps of it.
+/// Returns the journal key of a record: its number and its index entry.
 pub(super) fn record_key(number: u32, entry: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(4 + ENTRY);
     key.extend_from_slice(&number.to_be_bytes());
@@ -41,38 +43,38 @@ pub(super) fn record_key(number: u32, entry: &[u8]) -> Vec<u8> {
     key
 }
 
-/// The number of a record and what the index keeps of it.
+/// Parses the number and the index entry from a record key.
 pub(super) fn parse_record_key(key: &[u8]) -> Option<(u32, &[u8; ENTRY])> {
     let (number, entry) = key.split_first_chunk::<4>()?;
     Some((u32::from_be_bytes(*number), entry.try_into().ok()?))
 }
 
-/// The items of one benchmark, by position.
+/// Locations of the items of one benchmark, by position.
 pub(super) type Places = Arc<Vec<(u64, Location)>>;
 
-/// What a journal holds and where.
+/// Contents of a journal and their locations.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     pub(super) index: SettledIndex,
-    /// By number.
+    /// Indexed by record number.
     pub(super) records: Vec<Location>,
     pub(super) items: BTreeMap<String, Places>,
     pub(super) notes: BTreeMap<Vec<u8>, Location>,
 }
 
-/// A catalogue as it was read, and what did not fit.
+/// A catalogue read from a journal, and the entries that could not be added to it.
 #[derive(Debug, Default)]
 pub(super) struct Loaded {
     pub(super) catalogue: Catalogue,
     pub(super) scanned: Scanned,
     /// Keys of entries whose values are damaged.
     pub(super) damaged: Vec<(Kind, Vec<u8>)>,
-    /// Records behind a gap, by number.
+    /// Records that follow a gap in the numbering, by number.
     pub(super) behind: BTreeMap<u32, (Location, [u8; ENTRY])>,
 }
 
 impl Loaded {
-    /// Reads what a journal holds.
+    /// Scans a journal and builds its catalogue.
     pub(super) fn read(file: &JournalFile) -> Result<Self, CheckpointError> {
         let mut loaded = Self::default();
         let mut items: BTreeMap<String, Vec<(u64, Location)>> = BTreeMap::new();
@@ -87,7 +89,7 @@ impl Loaded {
             .into_iter()
             .map(|(benchmark, mut places)| {
                 if !places.is_sorted_by(|left, right| left.0 < right.0) {
-                    // What was stored again counts in place of what was there.
+                    // The latest entry for a position wins.
                     places.reverse();
                     places.sort_by_key(|(index, _)| *index);
                     places.dedup_by_key(|(index, _)| *index);
@@ -98,7 +100,7 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// Whether the journal is as it was written.
+    /// Whether the journal is undamaged.
     pub(super) fn is_intact(&self) -> bool {
         self.scanned.is_intact() && self.damaged.is_empty() && self.behind.is_empty()
     }
@@ -137,7 +139,7 @@ impl Loaded {
 }
 
 impl Catalogue {
-    /// Takes in where a benchmark's items were stored.
+    /// Adds the locations of stored items of a benchmark.
     pub(super) fn add_items(&mut self, benchmark: &str, mut added: Vec<(u64, Location)>) {
         let places = self.items.entry(benchmark.to_owned()).or_default();
         let places = Arc::make_mut(places);
@@ -148,20 +150,21 @@ impl Catalogue {
         *places = added;
     }
 
-    /// Where an item is.
+    /// Returns the location of an item.
     pub(super) fn item(&self, benchmark: &str, index: u64) -> Option<Location> {
         let places = self.items.get(benchmark)?;
         let at = places.binary_search_by_key(&index, |(index, _)| *index).ok()?;
         Some(places[at].1)
     }
 
-    /// How many items there are, all benchmarks together.
+    /// Number of items of all benchmarks.
     pub(super) fn item_count(&self) -> u64 {
         self.items.values().map(|places| places.len() as u64).sum()
     }
 }
 
-/// Reads the identities of a benchmark's items, which are in their keys, many at a time.
+/// Iterates over the identities of a benchmark's items. They are part of the keys, which are read in large
+/// blocks.
 pub(super) struct Identities {
     file: JournalFile,
     places: Places,
@@ -170,7 +173,7 @@ pub(super) struct Identities {
     bytes: Vec<u8>,
 }
 
-/// Bytes read together.
+/// Bytes read at a time.
 const TOGETHER: u64 = 1 << 16;
 
 impl Identities {

@@ -1,4 +1,4 @@
-//! Values of the database: compressed JSON.
+//! Encodes and decodes stored values: JSON compressed with zstd, limited in size.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -10,48 +10,48 @@ use zstd::zstd_safe::zstd_sys::ZSTD_ErrorCode;
 
 use super::error::CheckpointError;
 
-/// Fast, and four times smaller than the JSON of a usual record.
+/// The fastest level; it makes the JSON of a typical record four times smaller.
 const LEVEL: i32 = 1;
 
 thread_local! {
-    /// Making a compressor costs more than compressing a record.
+    /// Cached, because creating a compressor costs more than compressing a record.
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
-    /// The same holds for a decompressor.
+    /// Cached for the same reason.
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
-    /// A value on its way, so that no buffer has to grow for each.
+    /// Buffer for the JSON of one value, reused so that it does not grow again for each value.
     static JSON: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What a buffer keeps once its value is written.
+/// Capacity that a buffer keeps after its value is written.
 const KEPT: usize = 1 << 16;
 
-/// A value that says it is larger is read piece by piece instead of into memory set aside for all of it.
+/// Values with a larger declared size are decompressed as a stream instead of into a preallocated buffer.
 const LARGEST_AT_ONCE: u64 = 64 << 20;
 
-/// Bytes of JSON that a value may have, when it is written and when it is read: four times what a message of the bus may
-/// have. A few kilobytes of zstd can expand to gigabytes.
+/// Maximum size of a value in bytes of JSON, for writing and reading: four times the maximum message size of
+/// the bus. A few kilobytes of zstd can expand to gigabytes.
 const LARGEST: usize = 256 << 20;
 
-/// A value that cannot be written or read.
+/// A value that cannot be encoded or decoded.
 #[derive(Debug)]
 pub(super) enum CodecError {
-    /// It is not what was written.
+    /// The bytes are not a valid value.
     Malformed(String),
-    /// There is not enough memory for it.
+    /// Out of memory.
     Memory(String),
-    /// It is too large to be written.
+    /// The value is too large to be written.
     TooLarge { length: usize, limit: usize },
 }
 
 impl CodecError {
-    /// The error, with the folder it happened in.
+    /// Converts the error to a checkpoint error for a folder.
     pub(super) fn at(self, folder: &Path) -> CheckpointError {
         let folder = folder.to_owned();
         match self {
             Self::Malformed(detail) => CheckpointError::Corrupt { folder, detail },
             Self::Memory(detail) => CheckpointError::Memory { folder, detail },
             Self::TooLarge { length, limit } => {
-                let detail = format!("a value of {length} bytes is above the maximum of {limit} bytes");
+                let detail = format!("a value of {length} bytes exceeds the maximum of {limit} bytes");
                 CheckpointError::Io { folder, detail }
             }
         }
@@ -61,7 +61,7 @@ impl CodecError {
         Self::Malformed(error.to_string())
     }
 
-    /// zstd says in its text alone that it lacks memory.
+    /// zstd reports lack of memory in the error text only.
     fn of_zstd(error: &io::Error) -> Self {
         let text = error.to_string();
         let code = ZSTD_ErrorCode::ZSTD_error_memory_allocation as usize;
@@ -71,7 +71,7 @@ impl CodecError {
     }
 }
 
-/// Packs a value.
+/// Encodes a value.
 pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
     encode_within(value, LARGEST)
 }
@@ -96,7 +96,7 @@ fn compress(json: &[u8]) -> io::Result<Vec<u8>> {
     })
 }
 
-/// Unpacks a value.
+/// Decodes a value.
 pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     decode_within(bytes, LARGEST)
 }
@@ -112,8 +112,8 @@ fn decode_within<T: DeserializeOwned>(bytes: &[u8], limit: usize) -> Result<T, C
     serde_json::from_slice(&json).map_err(CodecError::malformed)
 }
 
-/// Stored values as they are read from a checkpoint: the entry point of a fuzz target. What can be read must be written
-/// and read again. Bytes that are JSON are compressed first.
+/// Entry point of a fuzz target: decodes a stored value. A value that can be decoded must encode and decode
+/// again. With `is_json`, the bytes are JSON and are compressed first.
 pub fn fuzz_records(bytes: &[u8], is_json: bool) {
     let compressed = is_json.then(|| compress(bytes).expect("memory for a short value"));
     let bytes = compressed.as_deref().unwrap_or(bytes);
@@ -126,7 +126,8 @@ pub fn fuzz_records(bytes: &[u8], is_json: bool) {
     let _ = decode::<crate::computing::WorkerComputing>(bytes);
 }
 
-/// What was compressed, or its beginning with more than `limit` bytes.
+/// Decompresses bytes. Returns more than `limit` bytes, without decompressing the rest, if the content is
+/// larger.
 fn decompress(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     match zstd::zstd_safe::get_frame_content_size(bytes) {
         Ok(Some(length)) if length <= LARGEST_AT_ONCE.min(limit as u64) => {
@@ -152,7 +153,7 @@ mod tests {
     #[test]
     fn a_lack_of_memory_is_not_damage() {
         let code = ZSTD_ErrorCode::ZSTD_error_memory_allocation as usize;
-        // What zstd's functions return then, in the words of the crate around it.
+        // The error that zstd's functions return in that case, as formatted by the zstd crate.
         let name = zstd::zstd_safe::get_error_name(0usize.wrapping_sub(code));
         let error = CodecError::of_zstd(&io::Error::other(name)).at(Path::new("runs/x/checkpoint"));
         assert!(matches!(error, CheckpointError::Memory { .. }), "{error:?}");
@@ -162,7 +163,7 @@ mod tests {
         assert!(damaged.to_string().contains("lumos repair runs/x`"), "{damaged}");
     }
 
-    /// A frame of `length` spaces, which states its length or does not.
+    /// A zstd frame of `length` spaces, with or without a declared content size.
     fn frame_of_spaces(length: usize, states_length: bool) -> Vec<u8> {
         let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), LEVEL).unwrap();
         encoder.set_pledged_src_size(states_length.then_some(length as u64)).unwrap();

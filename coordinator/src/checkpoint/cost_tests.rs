@@ -1,7 +1,7 @@
-//! What the second copy costs: records/s with and without it, in turns.
+//! Cost of the second copy: records per second with and without it, measured alternately.
 //!
-//! `cargo test --release -p lumos-coordinator --lib cost_of_the_second_copy -- --ignored --nocapture`; the measurement has
-//! no limit that could fail, since machines differ.
+//! `cargo test --release -p lumos-coordinator --lib cost_of_the_second_copy -- --ignored --nocapture`. The
+//! measurement has no limit that could fail, because machines differ.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use super::store::{Batch, record_key};
 use super::tests::record;
 use super::*;
 
-/// The database alone, as before there was a journal.
+/// Writes to the database only, as in versions without a journal.
 struct DatabaseOnly(BothCopies);
 
 impl Store for DatabaseOnly {
@@ -41,7 +41,7 @@ impl Store for DatabaseOnly {
     }
 }
 
-/// A record of about two kilobytes, of words that differ.
+/// Creates a record of about two kilobytes of varying words.
 fn large(number: u64) -> Record {
     let mut prompt = String::new();
     let mut word = number;
@@ -63,7 +63,7 @@ fn large(number: u64) -> Record {
     record
 }
 
-/// Seconds of processor time of this process.
+/// Processor time of this process in seconds.
 fn processor() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> =
@@ -72,7 +72,7 @@ fn processor() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// Records so many, together as many, and says how many a second there were, and the processor time of each in µs.
+/// Records `records`, `together` at a time. Returns records per second, and processor time per record in µs.
 async fn measure(both: bool, records: &[Record], together: usize) -> (f64, f64) {
     let folder = tempfile::tempdir().unwrap();
     let checkpoint = if both {
@@ -101,7 +101,7 @@ async fn cost_of_the_second_copy() {
     for (together, records) in [(1, &all[..1500]), (16, &all[..8000]), (256, &all[..])] {
         let (mut one, mut two) = ((Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
         for round in 0..9 {
-            // Whoever comes first changes with every round.
+            // The order alternates between rounds.
             for both in [round % 2 == 0, round % 2 == 1] {
                 let (rate, spent) = measure(both, records, together).await;
                 let side = if both { &mut two } else { &mut one };

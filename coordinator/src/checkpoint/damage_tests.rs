@@ -1,7 +1,8 @@
-//! Damaged checkpoints: recovered completely, or reported with exact numbers.
+//! Damaged checkpoints are either restored completely or reported with exact numbers.
 //!
-//! `LUMOS_DAMAGED=200` damages so many instead of 24, `LUMOS_DAMAGE_SEED` begins elsewhere; a failure names the seed of
-//! its round, which repeats it alone with `LUMOS_DAMAGED=1`, and leaves the folder.
+//! `LUMOS_DAMAGED=200` runs 200 rounds instead of 24, and `LUMOS_DAMAGE_SEED` sets the first seed. A failure
+//! prints the seed of its round and keeps the folder. `LUMOS_DAMAGED=1` with that seed repeats the round
+//! alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,10 +16,10 @@ use super::*;
 use crate::samples::item;
 
 const ITEMS: u64 = 40;
-/// Units with an outcome; every seventh has a fault before it.
+/// Number of units with an outcome; every seventh also has a fault.
 const SETTLED: u64 = 112;
 
-/// Text that does not compress to nothing, so that the files have some size.
+/// Creates a record with text that does not compress well, so that the files have a realistic size.
 fn large(number: u64, attempt: u32, fault: bool) -> Record {
     let mut record = record(number, attempt, fault);
     let words: Vec<String> = (0..40)
@@ -32,7 +33,7 @@ fn items() -> Vec<Item> {
     (0..ITEMS).map(item).collect()
 }
 
-/// What a complete checkpoint holds, in the order it was recorded.
+/// Creates a complete checkpoint and returns its records, in order.
 async fn fill(folder: &Path) -> Vec<Record> {
     let checkpoint = Checkpoint::create(folder).unwrap();
     assert_eq!(checkpoint.store_items("svamp", items()), Ok(ITEMS));
@@ -65,7 +66,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Files of a checkpoint that hold something.
+/// Lists the files of a checkpoint that are not empty.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(folder)
         .unwrap()
@@ -76,7 +77,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Every file and its content: to show that reading changes nothing.
+/// Returns every file with its content, to verify that reading changes nothing.
 fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files(folder).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
@@ -95,7 +96,7 @@ impl Seeded {
     }
 }
 
-/// Damages one file: flips bits, cuts it off, zeroes a part of it, or deletes it. What was done, in words.
+/// Damages a file: flips bits, truncates it, zeroes a part of it, or deletes it. Returns a description.
 fn damage(file: &Path, how: &mut Seeded) -> String {
     let name = file.file_name().unwrap().to_string_lossy().into_owned();
     let mut bytes = fs::read(file).unwrap();
@@ -133,7 +134,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// What is found is correct, and what is missing is reported.
+/// Checks that every record found is correct and every missing one is reported.
 fn check(reader: &CheckpointReader, records: &[Record], what: &str) {
     let found: Vec<Record> = reader.records().collect::<Result<_, _>>().unwrap();
     let lost = &reader.recovery().lost;
@@ -161,7 +162,7 @@ async fn damaged_checkpoints_are_recovered_or_reported_exactly() {
     let first = number("LUMOS_DAMAGE_SEED", 1);
     let rounds = number("LUMOS_DAMAGED", 24);
     let mut folder = tempfile::tempdir().unwrap();
-    // sled's files differ from time to time: a failure leaves them.
+    // sled's files differ between runs, so a failure keeps them.
     folder.disable_cleanup(true);
     let whole = folder.path().join("whole");
     let records = fill(&whole).await;
@@ -172,7 +173,7 @@ async fn damaged_checkpoints_are_recovered_or_reported_exactly() {
         copy(&whole, &damaged);
         let files = files(&damaged);
         let mut done = Vec::new();
-        // Every third round hits both copies.
+        // Every third round damages both copies.
         let first = how.below(files.len());
         done.push(damage(&files[first], &mut how));
         if seed.is_multiple_of(3) {
@@ -185,7 +186,7 @@ async fn damaged_checkpoints_are_recovered_or_reported_exactly() {
         let what = format!("{}, seed {seed}: {}", folder.path().display(), done.join(", "));
         let before = content(&damaged);
 
-        // A reader sees the same as whoever repairs, and changes nothing.
+        // A reader returns the same as a repair, and changes nothing.
         let seen = CheckpointReader::open(&damaged);
         assert_eq!(content(&damaged), before, "{what}: a reader wrote");
         match seen {
@@ -217,13 +218,13 @@ async fn damaged_checkpoints_are_recovered_or_reported_exactly() {
         if let Some(kept) = &recovery.kept {
             assert!(fs::read_dir(kept).unwrap().count() > 0, "{what}");
         }
-        // It goes on, and is as it was written from then on.
+        // After the repair, new records are accepted and reading them back succeeds.
         for record in &records {
             checkpoint.record(record.clone()).await.unwrap();
         }
         assert_eq!(checkpoint.store_items("svamp", items()), Ok(ITEMS));
         checkpoint.close().unwrap();
-        // Damage that sled had not come across may show when its log is read the next time: nothing is lost by it.
+        // Damage that sled has not read yet may appear when its log is read the next time. Nothing is lost.
         for again in 2..4 {
             let checkpoint = Checkpoint::open(&damaged).unwrap();
             let recovery = checkpoint.recovery();
@@ -247,7 +248,7 @@ async fn an_unfinished_snapshot_is_removed() {
     let records = fill(&path).await;
     let unfinished = path.join("snap.FFFFFFFFFFFFFFF0.generating");
     fs::write(&unfinished, b"").unwrap();
-    // A reader does not mind it, and leaves it.
+    // A reader ignores it and does not delete it.
     check(&CheckpointReader::open(&path).unwrap(), &records, "read");
     assert!(unfinished.exists());
     let checkpoint = Checkpoint::open(&path).unwrap();
@@ -266,7 +267,7 @@ async fn outcomes_that_both_copies_lost_are_counted_and_named() {
     let location = {
         let checkpoint = Checkpoint::open(&path).unwrap();
         let location = checkpoint.lock().records[5];
-        // The database loses the same two, and says nothing of it.
+        // The database silently loses the same two records.
         for number in [5, 6] {
             checkpoint.database.records.remove(store::record_key(number)).unwrap();
         }
@@ -295,7 +296,7 @@ async fn outcomes_that_both_copies_lost_are_counted_and_named() {
     checkpoint.close().unwrap();
 }
 
-/// Numbers that no run reaches: what they count is reported, and takes neither time nor an overflow.
+/// Numbers that no run reaches must be reported without long run times and overflows.
 #[tokio::test]
 async fn invented_numbers_are_reported() {
     let folder = tempfile::tempdir().unwrap();
@@ -316,7 +317,7 @@ async fn invented_numbers_are_reported() {
     assert_eq!((lost.items, lost.outcomes), (0, u64::from(reported) - records.len() as u64));
     checkpoint.close().unwrap();
 
-    // A record whose key says that four billion are before it.
+    // The key of this record claims that four billion records precede it.
     let mut bytes = fs::read(&file).unwrap();
     let sequence = journal::JournalFile::open(&path).unwrap().unwrap().scan(|_| {}).unwrap().next;
     let key = catalogue::record_key(u32::MAX, &[1; index::ENTRY]);
@@ -365,7 +366,7 @@ async fn a_reader_reads_while_a_run_goes_on() {
         assert_eq!(reader.records().last().unwrap().unwrap(), large(number, 1, false));
         assert_eq!(reader.items("svamp").count() as u64, ITEMS);
     }
-    // The beginning of an entry, as one sees it that is being written.
+    // The start of an entry, as a reader sees it during a write.
     let journal = path.join("journal");
     let bytes = fs::read(&journal).unwrap();
     fs::write(&journal, [&bytes[..], &bytes[64..120]].concat()).unwrap();

@@ -1,4 +1,7 @@
-//! The first copy of a checkpoint: sled's trees, opened within a bounded time.
+//! The database copy of a checkpoint: sled's trees, opened within a limited time.
+//!
+//! sled panics on some damage and waits forever for threads that cannot be started, so it is opened on a
+//! separate thread with a timeout.
 
 use std::fs;
 use std::io;
@@ -9,19 +12,20 @@ use std::time::{Duration, Instant};
 
 use super::error::CheckpointError;
 
-/// How long a locked database is waited for. Whoever opens it holds the folder's lock already, so it is locked by an
-/// attempt of this process that sled is still closing, on threads of its own, or by an earlier version of lumos.
+/// How long to wait for a locked database. The caller already holds the folder's lock, so the database is
+/// locked either by an earlier open in this process that sled is still closing on background threads, or by
+/// an earlier version of lumos.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long opening may take. A million records take less than a second.
+/// Maximum time for opening. A database of a million records opens in less than a second.
 const LONGEST: Duration = Duration::from_secs(600);
-/// How often it is checked that opening can still succeed.
+/// Interval between checks that opening can still succeed.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// Threads that sled starts when it is first used. Without any of them it waits for ever.
+/// Number of threads that sled starts when it is first used. If one of them is missing, sled waits forever.
 const THREADS: usize = 7;
 
-/// The database with its trees.
+/// The database and its trees.
 #[derive(Debug, Clone)]
 pub(super) struct Database {
     pub(super) database: sled::Db,
@@ -33,13 +37,13 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens the database of a folder, or makes one.
+    /// Opens or creates the database in a folder.
     pub(super) fn open(folder: &Path) -> Result<Self, CheckpointError> {
         remove_unfinished_snapshots(folder)?;
         match Self::open_trees(folder) {
             Err(CheckpointError::Corrupt { detail, .. }) if set_snapshots_aside(folder)? > 0 => {
-                // A snapshot only saves reading the log.
-                tracing::debug!(detail, "the database is read without its snapshot");
+                // A snapshot only speeds up reading the log, so the database can be read without it.
+                tracing::debug!(detail, "reading the database without its snapshot");
                 Self::open_trees(folder)
             }
             opened => opened,
@@ -63,7 +67,7 @@ impl Database {
         })
     }
 
-    /// Lets go of a database that is damaged, without what sled would do to close it.
+    /// Leaks a damaged database, to skip the work that sled does on close.
     pub(super) fn abandon(self) {
         std::mem::forget(self);
     }
@@ -85,7 +89,7 @@ pub(super) fn open_sled(folder: &Path) -> Result<sled::Db, CheckpointError> {
             Err(CheckpointError::InUse { .. }) if !can_start(THREADS) => {
                 return Err(CheckpointError::Memory {
                     folder: folder.to_owned(),
-                    detail: "the threads that close it cannot be started".to_owned(),
+                    detail: "failed to start the threads that close it".to_owned(),
                 });
             }
             opened => return opened,
@@ -93,15 +97,15 @@ pub(super) fn open_sled(folder: &Path) -> Result<sled::Db, CheckpointError> {
     }
 }
 
-/// Runs something of sled's on a thread of its own. sled waits for ever for threads that could not be started, and
-/// panics at some damage.
+/// Runs a sled operation on a separate thread, with a timeout. sled waits forever for threads that could not
+/// be started, and panics on some damage.
 fn bounded<T: Send + 'static>(
     folder: &Path,
     open: impl FnOnce() -> Result<T, CheckpointError> + Send + 'static,
 ) -> Result<T, CheckpointError> {
     let memory =
         |detail: &str| CheckpointError::Memory { folder: folder.to_owned(), detail: detail.to_owned() };
-    let no_threads = "its threads cannot be started";
+    let no_threads = "failed to start its threads";
     if !can_start(THREADS + 1) {
         return Err(memory(no_threads));
     }
@@ -110,7 +114,7 @@ fn bounded<T: Send + 'static>(
         .name("checkpoint-open".to_owned())
         .spawn(move || {
             let opened = catch_unwind(AssertUnwindSafe(open));
-            // Whoever gave up waiting needs no answer.
+            // The receiver may have timed out.
             let _ = send.send(opened);
         })
         .map_err(|_| memory(no_threads))?;
@@ -128,17 +132,17 @@ fn bounded<T: Send + 'static>(
             Err(RecvTimeoutError::Timeout) if began.elapsed() > LONGEST => {
                 return Err(CheckpointError::Io {
                     folder: folder.to_owned(),
-                    detail: format!("it was not open after {} s", LONGEST.as_secs()),
+                    detail: format!("timed out after {} s while opening it", LONGEST.as_secs()),
                 });
             }
             Err(RecvTimeoutError::Timeout) => {
-                tracing::debug!(folder = %folder.display(), "the checkpoint is still being opened");
+                tracing::debug!(folder = %folder.display(), "still opening the checkpoint");
             }
         }
     }
 }
 
-/// Whether so many threads can be started at once.
+/// Whether this many threads can be started at the same time.
 fn can_start(threads: usize) -> bool {
     let (hold, held) = mpsc::channel::<()>();
     let held = std::sync::Arc::new(std::sync::Mutex::new(held));
@@ -146,7 +150,7 @@ fn can_start(threads: usize) -> bool {
         .map(|_| {
             let held = std::sync::Arc::clone(&held);
             std::thread::Builder::new().spawn(move || {
-                // Ends when the other end is dropped.
+                // Returns when the sender is dropped.
                 let _ = held.lock().map(|held| held.recv());
             })
         })
@@ -163,7 +167,7 @@ fn can_start(threads: usize) -> bool {
     }
 }
 
-/// sled's files in a folder.
+/// Lists sled's files in a folder.
 fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -177,20 +181,21 @@ fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// sled makes `snap.*.generating`, fills it and renames it; one that was left behind by a full disk or a killed process
-/// it takes for a snapshot, and the database for damaged.
+/// Removes snapshots that sled did not finish writing. sled writes `snap.*.generating` and renames it. If a
+/// full disk or a killed process leaves such a file behind, sled treats it as a snapshot and reports the
+/// database as damaged.
 pub(super) fn remove_unfinished_snapshots(folder: &Path) -> Result<(), CheckpointError> {
     let failed = |error: io::Error| CheckpointError::of_io(folder, &error);
     for file in files(folder).map_err(failed)? {
         if file.extension().is_some_and(|ending| ending == "generating") {
             fs::remove_file(&file).map_err(failed)?;
-            tracing::info!(file = %file.display(), "removed a snapshot of the database that was not finished");
+            tracing::info!(file = %file.display(), "removed an unfinished snapshot of the database");
         }
     }
     Ok(())
 }
 
-/// Moves snapshots aside; how many there were.
+/// Moves snapshots aside. Returns how many there were.
 fn set_snapshots_aside(folder: &Path) -> Result<usize, CheckpointError> {
     let failed = |error: io::Error| CheckpointError::of_io(folder, &error);
     let mut files = files(folder).map_err(failed)?;
@@ -201,7 +206,7 @@ fn set_snapshots_aside(folder: &Path) -> Result<usize, CheckpointError> {
     Ok(files.len())
 }
 
-/// Moves the database's files into a folder of their own.
+/// Moves the database's files into a separate folder.
 pub(super) fn set_aside(folder: &Path, place: &Path) -> Result<(), CheckpointError> {
     let failed = |error: io::Error| CheckpointError::of_io(folder, &error);
     move_into(place, &files(folder).map_err(failed)?).map_err(failed)
@@ -216,7 +221,7 @@ fn move_into(place: &Path, files: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a new folder for damaged files.
+/// Creates a new folder for damaged files.
 pub(super) fn new_place(folder: &Path) -> Result<PathBuf, CheckpointError> {
     let mut number = 1u32;
     loop {

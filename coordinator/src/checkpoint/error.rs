@@ -1,22 +1,22 @@
-//! What can go wrong with a checkpoint.
+//! Errors of checkpoints.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-/// Why a checkpoint could not do what it was asked.
+/// Error of a checkpoint operation.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CheckpointError {
-    /// There is no database.
-    #[error("no checkpoint found in {}", folder.display())]
+    /// There is no checkpoint in the folder.
+    #[error("checkpoint not found in `{}`", folder.display())]
     Missing {
         /// The folder.
         folder: PathBuf,
     },
-    /// Another process has it open.
+    /// Another process has the checkpoint open.
     #[error(
-        "the checkpoint {} is in use by another process: wait for it, stop it, or give this run another name with --name",
+        "checkpoint `{}` is in use by another process: wait for it, stop it, or choose another run name with --name",
         folder.display()
     )]
     InUse {
@@ -25,51 +25,51 @@ pub enum CheckpointError {
     },
     /// The disk is full.
     #[error(
-        "the disk that holds the checkpoint {} is full: what was recorded so far is safe; free some space and \
-         start the same command again",
+        "the disk of checkpoint `{}` is full: recorded outcomes are safe; free disk space and run the same \
+         command again",
         folder.display()
     )]
     Full {
         /// The folder.
         folder: PathBuf,
     },
-    /// The process may not use as much memory, or as many threads, as it needs.
+    /// The process has too little memory or may not start enough threads.
     #[error(
-        "not enough memory for the checkpoint {}: {detail}\n\
-         hint: what was recorded is safe; raise the memory limit (`ulimit -v unlimited`, or the container's) and \
-         start the same command again",
+        "not enough memory for checkpoint `{}`: {detail}\n\
+         hint: recorded outcomes are safe; raise the memory limit (`ulimit -v unlimited`, or the container's) and \
+         run the same command again",
         folder.display()
     )]
     Memory {
         /// The folder.
         folder: PathBuf,
-        /// What could not be had.
+        /// The resource that could not be allocated.
         detail: String,
     },
     /// The disk or its file system failed.
-    #[error("the checkpoint {} cannot be read or written: {detail}", folder.display())]
+    #[error("failed to read or write checkpoint `{}`: {detail}", folder.display())]
     Io {
         /// The folder.
         folder: PathBuf,
-        /// What the system said.
+        /// Error message of the operating system.
         detail: String,
     },
     /// The content differs from what was written.
     #[error(
-        "the checkpoint {} is damaged: {detail}\n\
+        "checkpoint `{}` is damaged: {detail}\n\
          hint: `lumos repair {}` restores everything that one of its two copies still has; samples_*.jsonl in the \
-         same folder hold the exported samples",
+         same folder contain the exported samples",
         folder.display(), folder.parent().unwrap_or(folder).display()
     )]
     Corrupt {
         /// The folder.
         folder: PathBuf,
-        /// What does not fit.
+        /// The inconsistency that was found.
         detail: String,
     },
-    /// It was written by another version of the program.
+    /// The checkpoint was written by another version of lumos.
     #[error(
-        "the checkpoint {} has layout {found}, this program knows {known}: use the version that wrote it",
+        "unsupported layout {found} of checkpoint `{}`: expected {known}; use the version of lumos that wrote it",
         folder.display()
     )]
     Schema {
@@ -80,13 +80,13 @@ pub enum CheckpointError {
         /// The layout this program writes.
         known: u32,
     },
-    /// The writer has ended, after a failure or because the checkpoint was closed.
-    #[error("the checkpoint no longer takes records")]
+    /// The writer has stopped, after a failure or because the checkpoint was closed.
+    #[error("the checkpoint is closed")]
     Ended,
 }
 
 impl CheckpointError {
-    /// sled's words in ours.
+    /// Converts an error of sled.
     pub(crate) fn of_sled(folder: &Path, error: &sled::Error) -> Self {
         match error {
             sled::Error::Io(io)
@@ -97,21 +97,22 @@ impl CheckpointError {
             {
                 Self::of_io(folder, io)
             }
-            // Damaged settings read like those of another version.
+            // sled reports damaged settings and settings of another version with the same error.
             other => Self::Corrupt { folder: folder.to_owned(), detail: other.to_string() },
         }
     }
 
-    /// The system's words in ours.
+    /// Converts an I/O error.
     pub(crate) fn of_io(path: &Path, error: &io::Error) -> Self {
         let folder = path.to_owned();
         let text = error.to_string();
         match error.kind() {
-            // sled wraps what the lock said in an error of its own.
+            // sled wraps the lock error in an error of its own.
             _ if text.contains("WouldBlock") || text.contains("acquire lock") => Self::InUse { folder },
-            // The system says the same of a thread that cannot be started; other locks are tried in [`super::lock`].
+            // Starting a thread fails with the same error kind; lumos's own locks are handled in
+            // [`super::lock`].
             ErrorKind::WouldBlock => {
-                Self::Memory { folder, detail: format!("a thread cannot be started: {text}") }
+                Self::Memory { folder, detail: format!("failed to start a thread: {text}") }
             }
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Self::Full { folder },
             _ if text.contains("No space left") => Self::Full { folder },

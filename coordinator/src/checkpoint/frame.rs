@@ -1,4 +1,4 @@
-//! The journal's entries as bytes: framed, numbered, with checksums. Pure.
+//! Binary format of the journal: numbered entries with checksums. Performs no I/O.
 //!
 //! ```text
 //! header (64 bytes)   magic 7 │ version 1 │ entries u64 │ bytes u64 │ records u32 │ items u64 │ notes u32 │ zeros
@@ -6,20 +6,20 @@
 //! entry               marker 4 │ kind 1 │ 0 │ key length u16 │ value length u32 │ sequence u64
 //!                     │ CRC-32 of the value u32 │ CRC-32 of all before it and the key u32 │ key │ value
 //! ```
-//! Integers are big-endian. The key has its own checksum, so that an entry whose value is damaged can still be named.
-//! The marker lets a reader find the next entry behind damaged bytes.
+//! Integers are big-endian. The key has a separate checksum, so that an entry with a damaged value can still
+//! be identified. The marker lets a reader find the next entry after damaged bytes.
 
-/// Bytes of the journal's header.
+/// Length of the journal's header in bytes.
 pub(super) const HEADER: u64 = 64;
-/// Bytes of an entry before its key.
+/// Length of an entry before its key, in bytes.
 pub(super) const PREFIX: usize = 28;
-/// First bytes of every entry.
+/// The first bytes of every entry.
 pub(super) const MARKER: [u8; 4] = [0xAB, b'L', b'J', 0x0A];
 
 const MAGIC: [u8; 7] = *b"LUMOSJN";
 const VERSION: u8 = 1;
 
-/// What an entry holds.
+/// Kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An item of a benchmark.
@@ -41,29 +41,29 @@ impl Kind {
     }
 }
 
-/// What the header says is committed: everything before it is in the journal and in the database.
+/// The committed state in the header: everything before it is in both the journal and the database.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Entries.
+    /// Number of entries.
     pub(super) entries: u64,
-    /// Bytes of the file, header included.
+    /// Length of the file in bytes, including the header.
     pub(super) bytes: u64,
-    /// Records among the entries.
+    /// Number of records among the entries.
     pub(super) records: u32,
-    /// Items: each once, however often it was stored.
+    /// Number of distinct items. An item that was stored several times counts once.
     pub(super) items: u64,
-    /// Notes, each once.
+    /// Number of distinct notes.
     pub(super) notes: u32,
 }
 
-/// A header that was read.
+/// Result of reading a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeadRead {
-    /// It is intact.
+    /// Valid.
     Intact(Head),
-    /// It is intact and of another version of the program.
+    /// Valid, but of another format version.
     Version(u8),
-    /// Its checksum does not match.
+    /// The checksum does not match.
     Damaged,
 }
 
@@ -100,7 +100,7 @@ impl Head {
     }
 }
 
-/// An entry's first bytes and key.
+/// Prefix and key of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
     pub(super) kind: Kind,
@@ -111,12 +111,13 @@ pub(super) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Bytes of the whole entry.
+    /// Length of the whole entry in bytes.
     pub(super) fn length(&self) -> u64 {
         PREFIX as u64 + self.key.len() as u64 + u64::from(self.value_length)
     }
 
-    /// Reads what an entry begins with. `None` if no intact entry begins here or its key is not within `bytes`.
+    /// Decodes the prefix and key of an entry. Returns `None` if no intact entry starts here or the key
+    /// extends beyond `bytes`.
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let prefix = bytes.first_chunk::<PREFIX>()?;
         if prefix[..4] != MARKER {
@@ -140,10 +141,11 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The most bytes an entry's prefix and key take.
+/// Maximum length of prefix and key in bytes.
 pub(super) const LONGEST_START: usize = PREFIX + u16::MAX as usize;
 
-/// Appends an entry to a buffer; the value's checksum. `None` if the key or the value is too long.
+/// Appends an entry to a buffer and returns the checksum of the value. Returns `None` if the key or the value
+/// is too long.
 pub(super) fn push(buffer: &mut Vec<u8>, kind: Kind, sequence: u64, key: &[u8], value: &[u8]) -> Option<u32> {
     let key_length = u16::try_from(key.len()).ok()?;
     let value_length = u32::try_from(value.len()).ok()?;
@@ -172,8 +174,8 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes[at..].first_chunk().copied().map_or(0, u64::from_be_bytes)
 }
 
-/// Gives the header and every entry of a journal the checksums of what they hold, so that a fuzz target reaches what
-/// reads them.
+/// For fuzz targets: writes valid checksums into the header and every entry of a journal, so that the fuzzer
+/// reaches the code behind the checksum tests.
 pub fn fuzz_checksums(journal: &mut [u8]) {
     if let Some(header) = journal.first_chunk_mut::<{ HEADER as usize }>() {
         let checksum = crc32fast::hash(&header[..60]);

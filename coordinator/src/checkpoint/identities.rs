@@ -1,18 +1,20 @@
-//! Identities of the stored items, packed: what is outstanding is decided without reading any item.
+//! Packed identities of the stored items.
+//!
+//! They let the coordinator find outstanding units without reading the items themselves.
 
 use lumos_tasks::{ContentHash, ItemId};
 
-/// Entries of one value.
+/// Number of entries in one value.
 const TOGETHER: usize = 256;
-/// Bytes of an entry: position, content, occurrence.
+/// Length of an entry in bytes: position, content hash, occurrence.
 const ENTRY: usize = 8 + 32 + 4;
 
-/// The identities of one benchmark's items, as they are gathered.
+/// Collects the identities of one benchmark's items.
 #[derive(Debug, Default)]
 pub(super) struct Identities(Vec<(u64, [u8; 32], u32)>);
 
 impl Identities {
-    /// Adds an item; `None` if its hash is none.
+    /// Adds an item. Returns `None` if its hash is invalid.
     pub(super) fn add(&mut self, index: u64, id: &ItemId) -> Option<()> {
         let mut content = [0; 32];
         hex::decode_to_slice(id.content.as_str(), &mut content).ok()?;
@@ -20,7 +22,7 @@ impl Identities {
         Some(())
     }
 
-    /// Values to be stored under ascending numbers.
+    /// Returns the packed values, to be stored under ascending numbers.
     pub(super) fn packed(mut self) -> impl Iterator<Item = Vec<u8>> {
         self.0.sort_unstable();
         let mut rest = self.0.into_iter();
@@ -36,7 +38,7 @@ impl Identities {
     }
 }
 
-/// Positions and identities of a packed value; `None` if it is none.
+/// Unpacks positions and identities from a value. Returns `None` if the value is malformed.
 pub(super) fn unpack(value: &[u8]) -> Option<Vec<(u64, ItemId)>> {
     let (entries, rest) = value.as_chunks::<ENTRY>();
     if !rest.is_empty() {

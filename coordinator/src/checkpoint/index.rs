@@ -1,23 +1,23 @@
-//! Which units are settled, in memory; and the keys of records, from which it is loaded.
+//! In-memory index of settled units and recorded faults, and the packed entries from which it is loaded.
 
 use lumos_tasks::{Ending, Outcome};
 
 use super::record::Recorded;
 use crate::unit_key::{UnitKey, UnitTable};
 
-/// Where a unit stands.
+/// Status of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnitStatus {
     /// Nothing is recorded.
     Outstanding,
     /// Only faults are recorded.
     Faulted {
-        /// How many attempts have faulted.
+        /// Number of faulted attempts.
         attempts: u32,
-        /// The latest of them.
+        /// The latest faulted attempt.
         last: u32,
     },
-    /// It has its outcome.
+    /// The unit has an outcome.
     Settled(Settlement),
 }
 
@@ -26,12 +26,12 @@ pub enum UnitStatus {
 pub enum Settlement {
     /// With a prediction.
     Answered,
-    /// Without one, by the agent's own doing.
+    /// Without a prediction, caused by the agent.
     GaveUp,
 }
 
 impl Settlement {
-    /// The settlement an outcome amounts to; `None` for a fault.
+    /// Returns the settlement for an outcome, or `None` for a fault.
     pub fn of(outcome: &Outcome) -> Option<Self> {
         match outcome.ending {
             Ending::Answered => Some(Self::Answered),
@@ -40,7 +40,7 @@ impl Settlement {
         }
     }
 
-    /// The word in events.
+    /// The name used in events.
     pub fn name(self) -> &'static str {
         match self {
             Self::Answered => "answered",
@@ -49,13 +49,13 @@ impl Settlement {
     }
 }
 
-/// Length of an entry: unit, attempt, kind.
+/// Length of an entry in bytes: unit, attempt, kind.
 pub(super) const ENTRY: usize = 32 + 4 + 1;
 const FAULT: u8 = 0;
 const ANSWERED: u8 = 1;
 const GAVE_UP: u8 = 2;
 
-/// Adds a record to what the index keeps of its batch.
+/// Appends the index entry of a record to a batch.
 pub(super) fn pack(entries: &mut Vec<u8>, unit: &UnitKey, attempt: u32, settlement: Option<Settlement>) {
     entries.extend_from_slice(unit.bytes());
     entries.extend_from_slice(&attempt.to_be_bytes());
@@ -78,14 +78,14 @@ fn unpack(entry: &[u8; ENTRY]) -> Option<(UnitKey, u32, Option<Settlement>)> {
     Some((unit.into(), attempt, settlement))
 }
 
-/// A settled unit: how it ended, and which record says so.
+/// A settled unit: how it ended, and the number of the record that settled it.
 #[derive(Debug, Clone, Copy)]
 struct Settled {
     settlement: Settlement,
     number: u32,
 }
 
-/// Which units are settled, which attempts have faulted, and the numbers of the records. Some forty bytes a unit.
+/// Settled units, faulted attempts and their record numbers. About forty bytes per unit.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SettledIndex {
     settled: UnitTable<Settled>,
@@ -96,7 +96,7 @@ pub(crate) struct SettledIndex {
 }
 
 impl SettledIndex {
-    /// What would become of a record.
+    /// Returns what recording this attempt would do, without changing the index.
     pub(crate) fn classify(&self, unit: &UnitKey, attempt: u32, fault: bool) -> Recorded {
         if self.settled.contains_key(unit) {
             return Recorded::Duplicate;
@@ -108,7 +108,7 @@ impl SettledIndex {
         }
     }
 
-    /// Takes a record in and says what became of it. One that is kept gets the next number.
+    /// Adds a record and returns the result. A record that is not a duplicate gets the next number.
     pub(crate) fn take(&mut self, unit: UnitKey, attempt: u32, settlement: Option<Settlement>) -> Recorded {
         let recorded = self.classify(&unit, attempt, settlement.is_none());
         if recorded != Recorded::Duplicate {
@@ -117,7 +117,8 @@ impl SettledIndex {
         recorded
     }
 
-    /// Takes in what the database keeps of a batch that begins with this record; `None` if it is none.
+    /// Loads the entries of a batch whose first record has number `first`. Returns `None` if they are
+    /// malformed.
     pub(super) fn load(&mut self, first: u32, entries: &[u8]) -> Option<()> {
         let (entries, rest) = entries.as_chunks::<ENTRY>();
         if !rest.is_empty() || first != self.next {
@@ -130,7 +131,7 @@ impl SettledIndex {
         Some(())
     }
 
-    /// Whether the record of this number is the one that an entry speaks of.
+    /// Whether the record with this number is the one that the entry describes.
     pub(super) fn holds(&self, number: u32, entry: &[u8; ENTRY]) -> bool {
         let Some((unit, attempt, settlement)) = unpack(entry) else { return false };
         match settlement {
@@ -158,7 +159,7 @@ impl SettledIndex {
         self.next
     }
 
-    /// The numbers of a unit's records: faults by attempt, the outcome that settled it last.
+    /// Numbers of a unit's records: faults by attempt, then the outcome that settled it.
     pub(super) fn numbers(&self, unit: &UnitKey) -> Vec<u32> {
         let mut faults = self.faults.get(unit).cloned().unwrap_or_default();
         faults.sort_unstable();
@@ -166,7 +167,7 @@ impl SettledIndex {
         faults.into_iter().map(|(_, number)| number).chain(settled).collect()
     }
 
-    /// Where a unit stands.
+    /// Returns the status of a unit.
     pub(crate) fn status(&self, unit: &UnitKey) -> UnitStatus {
         if let Some(settled) = self.settled.get(unit) {
             return UnitStatus::Settled(settled.settlement);
@@ -180,12 +181,12 @@ impl SettledIndex {
         }
     }
 
-    /// Whether an attempt's fault, or the unit's outcome, is recorded.
+    /// Whether this attempt's fault or the unit's outcome is recorded.
     pub(crate) fn has(&self, unit: &UnitKey, attempt: u32) -> bool {
         self.classify(unit, attempt, true) == Recorded::Duplicate
     }
 
-    /// How many units are settled.
+    /// Number of settled units.
     pub(crate) fn settled(&self) -> u64 {
         self.settled.len() as u64
     }
@@ -200,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// The rule, as plainly as it can be said.
+    /// Reference implementation of the settling rule.
     #[derive(Default)]
     struct Model {
         settled: BTreeMap<u8, Settlement>,

@@ -1,9 +1,9 @@
-//! The second copy of a checkpoint: one file that is only appended to, and what everything is read from.
+//! The journal copy of a checkpoint: one append-only file, from which everything is read.
 //!
-//! A batch goes into the journal, then into the database, which is flushed, then the journal's header says that it is
-//! committed; only then is it acknowledged. So what lies before the end that the header names is in both copies, and
-//! whatever is missing there was lost. What lies behind it was not acknowledged: a batch of a process that was
-//! killed, perhaps cut short.
+//! A batch is written to the journal, then to the database, which is flushed; then the journal's header is
+//! updated to mark the batch as committed. Only then is the batch acknowledged. Entries before the committed
+//! end are therefore in both copies, and a missing one was lost. Entries after it were never acknowledged:
+//! they are a batch, possibly incomplete, of a process that was killed.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -15,13 +15,13 @@ use super::catalogue::Catalogue;
 use super::error::CheckpointError;
 use super::frame::{self, Frame, HEADER, Head, HeadRead, Kind, LONGEST_START, MARKER, PREFIX};
 
-/// The journal's file in a checkpoint's folder.
+/// Name of the journal in a checkpoint's folder.
 pub(super) const FILE_NAME: &str = "journal";
 
-/// Bytes read together while scanning.
+/// Bytes read at a time while scanning.
 const WINDOW: usize = 1 << 20;
 
-/// Where a value is in the journal.
+/// Location and checksum of a value in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Location {
     pub(super) offset: u64,
@@ -30,13 +30,13 @@ pub(super) struct Location {
 }
 
 impl Location {
-    /// Whether this is the place of a value that reads like this.
+    /// Whether the value has this location's length and checksum.
     pub(super) fn matches(&self, value: &[u8]) -> bool {
         value.len() == self.length as usize && crc32fast::hash(value) == self.checksum
     }
 }
 
-/// The journal's file, for reading at any place.
+/// The journal's file, opened for reading at any offset.
 #[derive(Debug, Clone)]
 pub(super) struct JournalFile {
     path: Arc<Path>,
@@ -44,7 +44,7 @@ pub(super) struct JournalFile {
 }
 
 impl JournalFile {
-    /// Opens a journal for reading; `None` if the folder has no journal.
+    /// Opens a journal for reading. Returns `None` if the folder has no journal.
     pub(super) fn open(folder: &Path) -> Result<Option<Self>, CheckpointError> {
         let path = folder.join(FILE_NAME);
         match File::open(&path) {
@@ -54,7 +54,7 @@ impl JournalFile {
         }
     }
 
-    /// Reads a value and compares its checksum.
+    /// Reads a value and verifies its checksum.
     pub(super) fn read(&self, location: Location) -> Result<Vec<u8>, CheckpointError> {
         let mut value = vec![0; location.length as usize];
         read_exact_at(&self.file, &mut value, location.offset)
@@ -62,12 +62,14 @@ impl JournalFile {
         if location.matches(&value) {
             Ok(value)
         } else {
-            Err(self
-                .damaged(format!("the entry at byte {} has changed since it was opened", location.offset)))
+            Err(self.damaged(format!(
+                "the entry at byte {} has changed since the journal was opened",
+                location.offset
+            )))
         }
     }
 
-    /// Reads bytes that have no checksum of their own.
+    /// Reads bytes without verifying a checksum.
     pub(super) fn bytes_at(&self, offset: u64, length: usize) -> Result<Vec<u8>, CheckpointError> {
         let mut bytes = vec![0; length];
         read_exact_at(&self.file, &mut bytes, offset)
@@ -83,10 +85,11 @@ impl JournalFile {
         CheckpointError::Corrupt { folder: self.path.parent().unwrap_or(&self.path).to_owned(), detail }
     }
 
-    /// Goes through all entries and reports each, intact or not.
+    /// Scans all entries and passes each to `visit`, whether its value is intact or damaged.
     pub(super) fn scan(&self, mut visit: impl FnMut(Entry<'_>)) -> Result<Scanned, CheckpointError> {
         let failed = |error: io::Error| CheckpointError::of_io(&self.path, &error);
-        // Before the length: what is appended meanwhile lies behind what the header says.
+        // Read the header before the file length: entries that are appended meanwhile lie after the committed
+        // end.
         let mut header = [0; HEADER as usize];
         let head = match read_exact_at(&self.file, &mut header, 0) {
             Ok(()) => Head::decode(&header),
@@ -137,50 +140,51 @@ impl JournalFile {
         if let Some(head) = scanned.head
             && head.entries > scanned.next
         {
-            // Cut off, or unreadable up to the end.
+            // The file is truncated, or unreadable up to its end.
             scanned.damaged_entries += head.entries - scanned.next;
         }
         Ok(scanned)
     }
 }
 
-/// An entry that a scan has found.
+/// An entry found by a scan. Its key is always intact.
 pub(super) struct Entry<'a> {
     pub(super) kind: Kind,
     pub(super) key: &'a [u8],
     pub(super) location: Location,
-    /// Whether the value is what was written; the key always is.
+    /// Whether the value is intact.
     pub(super) intact: bool,
 }
 
-/// What a scan came to.
+/// Result of a scan.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Scanned {
-    /// What the header says; `None` if it is damaged.
+    /// The header; `None` if it is damaged.
     pub(super) head: Option<Head>,
-    /// Where the last entry ends.
+    /// Offset after the last entry.
     pub(super) end: u64,
-    /// The sequence number that follows.
+    /// The next sequence number.
     pub(super) next: u64,
     /// Committed entries that are missing or damaged.
     pub(super) damaged_entries: u64,
-    /// Bytes between entries that belong to none.
+    /// Bytes that do not belong to any entry.
     pub(super) damaged_bytes: u64,
 }
 
 impl Scanned {
-    /// Whether all that was committed is there, and the header says what that is.
+    /// Whether the header is valid and everything committed is present.
     pub(super) fn is_intact(&self) -> bool {
         self.head.is_some() && self.damaged_entries == 0 && self.damaged_bytes == 0
     }
 }
 
-/// Whether an entry at a place can have its number: not that of an entry before it, and not more than fit before it.
+/// Whether an entry at this offset can have its sequence number: not lower than `next`, and not higher than
+/// the number of entries that fit before it.
 fn follows(frame: &Frame<'_>, next: u64, at: u64) -> bool {
     (next..=(at - HEADER) / PREFIX as u64).contains(&frame.sequence)
 }
 
-/// A part of the file at a time.
+/// A window that reads the file in parts.
 struct Window<'a> {
     file: &'a File,
     length: u64,
@@ -189,7 +193,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// Up to so many bytes from a place on; fewer at the end of the file.
+    /// Returns up to `wanted` bytes from an offset; fewer at the end of the file.
     fn at(&mut self, offset: u64, wanted: usize) -> io::Result<&[u8]> {
         let left = usize::try_from(self.length.saturating_sub(offset)).unwrap_or(usize::MAX);
         let wanted = wanted.min(left);
@@ -203,13 +207,13 @@ impl Window<'_> {
         Ok(&self.bytes[from..from + wanted])
     }
 
-    /// The next place where an entry begins.
+    /// Finds the offset of the next entry.
     fn next_entry(&mut self, mut from: u64, sequence: u64) -> io::Result<Option<u64>> {
         while from < self.length {
             let bytes = self.at(from, LONGEST_START)?;
             let found = bytes.windows(MARKER.len()).position(|four| four == MARKER);
             let Some(found) = found else {
-                // A marker may lie across the end of the window.
+                // A marker may span the end of the window.
                 from += (bytes.len() - bytes.len().min(MARKER.len() - 1)).max(1) as u64;
                 continue;
             };
@@ -224,7 +228,7 @@ impl Window<'_> {
     }
 }
 
-/// The journal's end, for appending.
+/// The journal, opened for appending.
 #[derive(Debug)]
 pub(super) struct Journal {
     file: JournalFile,
@@ -234,15 +238,16 @@ pub(super) struct Journal {
     items: u64,
     notes: BTreeSet<Vec<u8>>,
     buffer: Vec<u8>,
-    /// Holds the header again, so that the loss of the whole journal can be counted.
+    /// A second copy of the header in the lock file, so that losses can be counted if the whole journal is
+    /// lost.
     mirror: Option<File>,
 }
 
-/// What the buffer keeps once it is written.
+/// Capacity that the buffer keeps after a write.
 const KEPT: usize = 1 << 20;
 
 impl Journal {
-    /// Makes an empty journal in place of whatever has this name.
+    /// Creates an empty journal and replaces an existing file.
     pub(super) fn create(path: &Path) -> Result<Self, CheckpointError> {
         let failed = |error: io::Error| CheckpointError::of_io(path, &error);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
@@ -261,13 +266,13 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Writes the header into this file too from now on.
+    /// Also writes the header to this file, now and on every commit.
     pub(super) fn mirror_in(&mut self, mirror: File) -> Result<(), CheckpointError> {
         self.mirror = Some(mirror);
         self.commit()
     }
 
-    /// Opens the journal in a folder to append behind what a scan found.
+    /// Opens the journal in a folder to append after the entries that a scan found.
     pub(super) fn open(
         folder: &Path,
         scanned: &Scanned,
@@ -293,7 +298,7 @@ impl Journal {
         })
     }
 
-    /// Says how many items there are now.
+    /// Sets the number of items for the next commit.
     pub(super) fn set_items(&mut self, items: u64) {
         self.items = items;
     }
@@ -302,7 +307,7 @@ impl Journal {
         &self.file
     }
 
-    /// Adds an entry to what is to be written, and says where it will be.
+    /// Adds an entry to the write buffer and returns the location that its value will have.
     pub(super) fn push(&mut self, kind: Kind, key: &[u8], value: &[u8]) -> Result<Location, CheckpointError> {
         let start = self.buffer.len();
         let Some(checksum) = frame::push(&mut self.buffer, kind, self.next, key, value) else {
@@ -319,18 +324,18 @@ impl Journal {
         }
         Ok(Location {
             offset: self.end + (self.buffer.len() - value.len()) as u64,
-            // `push` has checked that it fits.
+            // `frame::push` verified that the length fits.
             length: u32::try_from(value.len()).unwrap_or(u32::MAX),
             checksum,
         })
     }
 
-    /// Bytes that wait to be written.
+    /// Number of buffered bytes.
     pub(super) fn waiting(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Writes what was added behind what is there.
+    /// Appends the buffered entries to the file.
     pub(super) fn write(&mut self) -> Result<(), CheckpointError> {
         write_all_at(&self.file.file, &self.buffer, self.end).map_err(|error| self.failed(&error))?;
         self.end += self.buffer.len() as u64;
@@ -339,7 +344,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Says in the header that everything written so far is in both copies.
+    /// Updates the header: everything written so far is in both copies.
     pub(super) fn commit(&mut self) -> Result<(), CheckpointError> {
         let head = Head {
             entries: self.next,
@@ -354,7 +359,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Waits until everything is on the disk.
+    /// Flushes the file to disk.
     pub(super) fn sync(&self) -> Result<(), CheckpointError> {
         self.file.file.sync_data().map_err(|error| self.failed(&error))
     }
@@ -364,7 +369,7 @@ impl Journal {
     }
 }
 
-/// The name under which a journal is written anew before it takes the old one's place.
+/// Path of a new journal before it replaces the old one.
 pub(super) fn new_path(folder: &Path) -> PathBuf {
     folder.join("journal.new")
 }

@@ -1,4 +1,4 @@
-//! The database's layout, and how an older one is brought up to it.
+//! Layout version of the database, and migration from the first layout.
 
 use std::path::Path;
 
@@ -13,17 +13,17 @@ use super::store::record_key;
 use super::{Record, store_identities};
 use crate::unit_key::UnitKey;
 
-/// Raised when the layout of the database changes. The first one kept records by unit, and had neither identities of
-/// items nor an index of records.
+/// Layout version. The first layout stored records by unit, without item identities and without an index of
+/// records.
 pub(super) const SCHEMA: u32 = 2;
 const FIRST: u32 = 1;
 
 pub(super) const SCHEMA_KEY: &str = "schema";
-/// Is in the database where there is a journal beside it.
+/// Present in the database of a checkpoint that has a journal.
 pub(super) const JOURNAL_KEY: &str = "journal";
-/// Where the first layout kept its records.
+/// Tree with the records of the first layout.
 const FIRST_RECORDS: &str = "records";
-/// Entries that are written together.
+/// Number of entries written together.
 const TOGETHER: u32 = 1000;
 
 /// The trees of a database that is being opened.
@@ -41,18 +41,18 @@ impl std::ops::Deref for Trees<'_> {
 }
 
 impl Trees<'_> {
-    /// Marks a new database, brings one of the first layout up to this one, and refuses any other.
+    /// Marks a new database with the layout version and migrates the first layout. Fails for any other layout.
     pub(super) fn bring_up(&self) -> Result<(), CheckpointError> {
         let failed = |error| CheckpointError::of_sled(self.folder, &error);
         match self.meta.get(SCHEMA_KEY).map_err(failed)? {
             None => {}
             Some(found) if found.as_ref() == SCHEMA.to_be_bytes() => return Ok(()),
             Some(found) if found.as_ref() == FIRST.to_be_bytes() => {
-                tracing::info!(folder = %self.folder.display(), "the checkpoint gets the present layout");
+                tracing::info!(folder = %self.folder.display(), "converting the checkpoint to the current layout");
                 self.number_records()?;
                 self.identify_items()?;
                 self.database.database.flush().map_err(failed)?;
-                // Last: what was interrupted before starts over.
+                // Write the mark last, so that an interrupted migration starts again.
                 self.mark()?;
                 self.database.database.drop_tree(FIRST_RECORDS).map_err(failed)?;
                 return Ok(());
@@ -81,7 +81,7 @@ impl Trees<'_> {
         self.index.clear().map_err(failed)?;
         let first_records = self.database.database.open_tree(FIRST_RECORDS).map_err(failed)?;
         let (mut first, mut batch, mut entries) = (0, sled::Batch::default(), Vec::new());
-        // Faults come before the outcome that settled their unit, as they were recorded.
+        // The first layout orders the faults of a unit before the outcome that settled it.
         for (number, entry) in (0u32..).zip(first_records.iter()) {
             let (_, value) = entry.map_err(failed)?;
             let record: Record = decode(&value).map_err(|error| error.at(self.folder))?;
@@ -111,7 +111,7 @@ impl Trees<'_> {
                 .split_last_chunk::<8>()
                 .and_then(|(prefix, _)| prefix.strip_suffix(&[0]))
                 .and_then(|name| std::str::from_utf8(name).ok())
-                .ok_or_else(|| corrupt(format!("the item key {} is none", hex::encode(&key))))?;
+                .ok_or_else(|| corrupt(format!("invalid item key {}", hex::encode(&key))))?;
             let item: Item = decode(&value).map_err(|error| error.at(self.folder))?;
             let same = at_hand.as_ref().is_some_and(|(current, _)| current == benchmark);
             if !same
@@ -123,7 +123,7 @@ impl Trees<'_> {
             if let Some((_, identities)) = &mut at_hand {
                 identities
                     .add(item.index, &item.id)
-                    .ok_or_else(|| corrupt(format!("item {} has no hash for a name", item.index)))?;
+                    .ok_or_else(|| corrupt(format!("item {} is not named by a hash", item.index)))?;
             }
         }
         match at_hand {

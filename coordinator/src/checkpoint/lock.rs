@@ -1,5 +1,7 @@
-//! One process writes a checkpoint at a time; readers do not wait for it. The file that is locked holds the journal's
-//! header once more, by which the loss of the whole journal is counted.
+//! Lock of a checkpoint's folder: one process writes at a time; readers do not wait.
+//!
+//! The lock file also contains a copy of the journal's header, so that losses can be counted if the whole
+//! journal is lost.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::ErrorKind;
@@ -10,21 +12,21 @@ use super::error::CheckpointError;
 use super::frame::{Head, HeadRead};
 
 const FILE_NAME: &str = "lock";
-/// What sled locks.
+/// The file that sled locks.
 const DATABASE_FILE: &str = "db";
 
-/// How long a lock that somebody holds is waited for: a process that was just started holds its parent's files until
-/// its own program runs.
+/// How long to wait for a lock that another process holds. A child process holds its parent's files between
+/// fork and exec.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The right to write a checkpoint, until it is dropped or the process ends.
+/// The exclusive lock for writing a checkpoint, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub(super) struct FolderLock {
     file: File,
 }
 
 impl FolderLock {
-    /// Takes the lock of a folder that exists.
+    /// Acquires the lock of an existing folder.
     pub(super) fn acquire(folder: &Path) -> Result<Self, CheckpointError> {
         let path = folder.join(FILE_NAME);
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
@@ -33,7 +35,7 @@ impl FolderLock {
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(Self { file }),
-                // sled's own lock remains where the file system has none of these.
+                // On file systems without locks, sled's own lock remains.
                 Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {
                     return Ok(Self { file });
                 }
@@ -48,12 +50,13 @@ impl FolderLock {
         }
     }
 
-    /// The file, to write the journal's header into it.
+    /// Returns the lock file, for writing the journal's header.
     pub(super) fn file(&self) -> Result<File, CheckpointError> {
         self.file.try_clone().map_err(|error| CheckpointError::of_io(Path::new(FILE_NAME), &error))
     }
 
-    /// The journal's header as it is in the file; `None` if that is damaged or an earlier version's.
+    /// Reads the copy of the journal's header. Returns `None` if it is damaged or was written by an earlier
+    /// version.
     pub(super) fn head(folder: &Path) -> Option<Head> {
         match Head::decode(&std::fs::read(folder.join(FILE_NAME)).ok()?) {
             HeadRead::Intact(head) => Some(head),
@@ -61,11 +64,11 @@ impl FolderLock {
         }
     }
 
-    /// Keeps writers out for as long as what is returned lives; `None` if one is writing now. Changes nothing in the
-    /// folder.
+    /// Acquires shared locks, which keep writers out until the returned files are dropped. Returns `None` if
+    /// a process is writing. Changes nothing in the folder.
     pub(super) fn share(folder: &Path) -> Option<Vec<File>> {
         let mut shared = Vec::new();
-        // The database's lock is all that earlier versions take.
+        // Earlier versions lock the database only.
         for name in [FILE_NAME, DATABASE_FILE] {
             let Ok(file) = File::open(folder.join(name)) else { continue };
             if matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)) {

@@ -1,40 +1,41 @@
-//! The truth about a run: every selected item and every recorded outcome, twice.
+//! Checkpoint of a run: every selected item and every recorded outcome, stored twice.
 //!
 //! ```text
-//! checkpoint/journal   appended to, every entry numbered and with a checksum; everything is read from it
-//!            db, …     sled's files: the same again
-//!            lock      held by the process that writes
-//!            damaged-N files that were found damaged, kept
+//! checkpoint/journal   append-only file of numbered entries with checksums; all reads use it
+//!            db, …     sled's files: a second copy of the same data
+//!            lock      locked by the process that writes
+//!            damaged-N files that were found damaged and are kept
 //! ```
 //!
-//! # What is promised
-//! [`Checkpoint::record`] resolves only after the record was written to both copies and flushed; whoever acknowledges
-//! work afterwards never acknowledges what a killed process would lose. Both are handed to the operating system's
-//! files: kill -9 at any time loses no flushed record; a power cut may lose the last ones, whose units are then
-//! outstanding and run again.
+//! # Durability
+//! [`Checkpoint::record`] resolves only after the record was written to both copies and flushed, so a message
+//! that is acknowledged afterwards is never lost when the process is killed. Both copies are flushed to the
+//! operating system: `kill -9` at any time loses no flushed record; a power failure may lose the last
+//! records, whose units are then outstanding and run again.
 //!
 //! # Damage
-//! Every entry of the journal has a checksum and a number, and its header says how many are committed, so whatever is
-//! missing or changed in either copy is noticed when the checkpoint is opened, and restored from the other copy. What
-//! neither has is counted and named ([`Recovery`]). Nothing damaged is deleted.
+//! Every entry of the journal has a checksum and a number, and the header states how many entries are
+//! committed. Data that is missing or changed in either copy is therefore detected when the checkpoint is
+//! opened, and restored from the other copy. Data that is missing from both copies is counted and listed
+//! ([`Recovery`]). Damaged files are kept.
 //!
 //! # Readers
-//! [`CheckpointReader`] reads the journal, also that of a run in progress, and writes nothing.
+//! [`CheckpointReader`] reads the journal, including that of a run in progress, and writes nothing.
 //!
 //! # One writer
-//! One thread owns the writing of records. It takes what has gathered since its last flush, settles it against the
-//! index, writes it as one batch to both copies and flushes once: under load many records share a flush, alone a
-//! record waits for its own.
+//! One thread writes all records. It takes the records that arrived since the last flush, checks them against
+//! the index, writes them as one batch to both copies and flushes once. Under load many records share a
+//! flush; a single record is flushed at once.
 //!
 //! # Settling
-//! A unit is settled by its first recorded outcome that is no fault. Whatever comes later is a duplicate:
-//! counted and dropped. Faults of an unsettled unit are kept, one for each attempt.
+//! The first recorded outcome that is not a fault settles a unit. Later outcomes are duplicates: they are
+//! counted and dropped. Faults of an unsettled unit are kept, one per attempt.
 //!
 //! # Full disk
-//! The batch that no longer fits is refused with [`CheckpointError::Full`], and so is everything after it:
-//! nothing of it was acknowledged. sled may then hang when it is dropped, so that the process never exits by
-//! itself: call [`Checkpoint::abandon`], which leaks the database, and exit. Once there is space again the
-//! folder opens with every flushed record.
+//! A batch that does not fit on the disk fails with [`CheckpointError::Full`], and so do all later ones; none
+//! of them was acknowledged. sled may then hang when it is dropped, which keeps the process from exiting:
+//! call [`Checkpoint::abandon`], which leaks the database, and exit. Once there is free space, the folder
+//! opens with every flushed record.
 
 mod catalogue;
 mod codec;
@@ -91,29 +92,29 @@ const PLAN_KEY: &str = "plan";
 const DUPLICATES_KEY: &str = "duplicates";
 const SECONDS_KEY: &str = "seconds";
 const COMPUTING_KEY: &str = "computing";
-/// What keys of workers begin with.
+/// Prefix of the note keys of workers.
 const WORKERS_KEY: &str = "worker ";
 
-/// The mark of a finished plan.
+/// Marks a plan as complete.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanMark {
-    /// The run planned.
+    /// Identity of the planned run.
     pub identity: RunIdentity,
-    /// How many items are stored, all benchmarks together.
+    /// Number of stored items of all benchmarks.
     pub items: u64,
-    /// The scorings that reports show; empty where an earlier version planned the run.
+    /// Scorings shown in reports; empty if an earlier version planned the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scoring: Vec<Scoring>,
 }
 
-/// A run's checkpoint, open to be written by this process alone. It is read as [`CheckpointReader`] says.
+/// The checkpoint of a run, opened for writing by this process only. Read it through [`CheckpointReader`].
 #[derive(Debug)]
 pub struct Checkpoint {
     reader: CheckpointReader,
     database: Database,
     journal: Arc<Mutex<Journal>>,
     writer: Writer,
-    /// Let go last.
+    /// Dropped last.
     _lock: FolderLock,
 }
 
@@ -125,26 +126,26 @@ impl Deref for Checkpoint {
     }
 }
 
-/// Whether there is anything of a checkpoint in a folder.
+/// Whether a folder contains any part of a checkpoint.
 fn is_there(folder: &Path) -> bool {
-    // sled makes `conf` first.
+    // `conf` is the first file that sled creates.
     [journal::FILE_NAME, "conf", "db"].iter().any(|name| folder.join(name).is_file())
 }
 
 impl Checkpoint {
-    /// Opens the checkpoint in a folder, or creates it. What is damaged is restored, as far as one of
-    /// its copies has it, and said in warnings and in [`CheckpointReader::recovery`].
+    /// Opens or creates the checkpoint in a folder. Restores damaged data from the other copy where possible,
+    /// and reports it as warnings and in [`CheckpointReader::recovery`].
     ///
     /// # Errors
-    /// If another process writes it, it cannot be read, or it was written by another version.
+    /// If another process is writing the checkpoint, it cannot be read, or another version wrote it.
     pub fn create(folder: &Path) -> Result<Self, CheckpointError> {
         Self::with_store(folder, |store| store)
     }
 
-    /// Opens a checkpoint that is there.
+    /// Opens an existing checkpoint.
     ///
     /// # Errors
-    /// If there is none, and as [`Checkpoint::create`].
+    /// If there is no checkpoint, and as for [`Checkpoint::create`].
     pub fn open(folder: &Path) -> Result<Self, CheckpointError> {
         if !is_there(folder) {
             return Err(CheckpointError::Missing { folder: folder.to_owned() });
@@ -173,18 +174,19 @@ impl Checkpoint {
         Ok(Self { reader, database, journal, writer, _lock: lock })
     }
 
-    /// Stores the selected items of a benchmark, all of them at once. Storing them again changes nothing, so that
-    /// planning that was interrupted can start over. Blocks; belongs before the run, on no thread of the runtime.
+    /// Stores all selected items of a benchmark. Storing them again has no effect, so that interrupted
+    /// planning can start again. Returns the number of stored items. Blocks: call it before the run, not on a
+    /// thread of the async runtime.
     ///
     /// # Errors
-    /// If they cannot be written.
+    /// If the items cannot be written.
     pub fn store_items<I>(&self, benchmark: &str, items: I) -> Result<u64, CheckpointError>
     where
         I: IntoIterator,
         I::Item: Borrow<Item>,
     {
         const TOGETHER: usize = 1000;
-        // Items with pages have megabytes each.
+        // Items that contain web pages have megabytes each.
         const BYTES_TOGETHER: usize = 16 << 20;
         let failed = |error| CheckpointError::of_sled(self.folder(), &error);
         let mut journal = self.journal();
@@ -229,11 +231,14 @@ impl Checkpoint {
     fn strange_item(&self, item: &Item) -> CheckpointError {
         CheckpointError::Corrupt {
             folder: self.folder().to_owned(),
-            detail: format!("item {} is called `{}`, which is no hash", item.index, item.id.content),
+            detail: format!(
+                "invalid name of item {}: expected a hash, found `{}`",
+                item.index, item.id.content
+            ),
         }
     }
 
-    /// Marks the plan as complete: every item is stored, and on the disk.
+    /// Marks the plan as complete, after every item was stored, and syncs the journal to disk.
     ///
     /// # Errors
     /// If the mark cannot be written.
@@ -242,25 +247,25 @@ impl Checkpoint {
         self.journal().sync()
     }
 
-    /// Records an outcome. Resolves after it was flushed, or found to be a duplicate of one that was.
+    /// Records an outcome. Resolves after the record was flushed, or was found to duplicate a flushed record.
     ///
     /// # Errors
-    /// If it could not be written: nothing is promised of it then.
+    /// If it could not be written. It may or may not be stored then.
     pub async fn record(&self, record: Record) -> Result<Recorded, CheckpointError> {
         let recorded = self.writer.record(vec![record]).await?;
         recorded.first().copied().ok_or(CheckpointError::Ended)
     }
 
-    /// Records outcomes that came together; they share a flush. What became of each, in order.
+    /// Records outcomes that arrived together; they share a flush. Returns the result of each, in order.
     ///
     /// # Errors
-    /// If they could not be written: nothing is promised of any of them then.
+    /// If they could not be written. Any of them may or may not be stored then.
     pub async fn record_all(&self, records: Vec<Record>) -> Result<Vec<Recorded>, CheckpointError> {
         self.writer.record(records).await
     }
 
-    /// Notes what [`CheckpointReader::seconds`] says from now on. It is flushed with the next record, or when the checkpoint
-    /// is closed.
+    /// Sets the value that [`CheckpointReader::seconds`] returns. Flushed with the next record, or when the
+    /// checkpoint is closed.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -268,7 +273,7 @@ impl Checkpoint {
         self.write_note(&mut self.journal(), SECONDS_KEY, &seconds)
     }
 
-    /// Notes that a session begins. Blocks; belongs before its dispatch.
+    /// Records the start of a session. Blocks: call it before the dispatch.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -278,7 +283,7 @@ impl Checkpoint {
         self.store_note(COMPUTING_KEY, &all)
     }
 
-    /// Notes what a session that began came to. Blocks; belongs after its dispatch.
+    /// Records the figures of a session that ends. Blocks: call it after the dispatch.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -288,11 +293,11 @@ impl Checkpoint {
         self.store_note(COMPUTING_KEY, &all)
     }
 
-    /// Notes what workers' engines did, in place of what was noted of the same workers before. It is flushed with the
-    /// next record, or when the checkpoint is closed.
+    /// Stores usage figures of workers' engines and replaces earlier figures of the same workers. Flushed
+    /// with the next record, or when the checkpoint is closed.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If they cannot be written.
     pub(crate) fn note_workers(&self, workers: &[WorkerComputing]) -> Result<(), CheckpointError> {
         for one in workers {
             let (worker, started_ms) = one.key();
@@ -301,7 +306,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Writes a note to both copies and flushes.
+    /// Writes a note to both copies and flushes it.
     fn store_note(&self, key: &str, value: &impl Serialize) -> Result<(), CheckpointError> {
         let mut journal = self.journal();
         self.write_note(&mut journal, key, value)?;
@@ -324,16 +329,16 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Held while both copies are written, so that the journal's header never speaks of half of it.
+    /// Hold the guard while writing both copies, so that the journal's header never covers only one of them.
     fn journal(&self) -> MutexGuard<'_, Journal> {
         self.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the writer and closes both copies; afterwards another process can open them. Blocks for a moment, and so
-    /// does opening: a checkpoint in use is waited for half a second.
+    /// Stops the writer and closes both copies, after which another process can open them. Blocks briefly.
+    /// Opening waits half a second for a checkpoint that is in use.
     ///
     /// # Errors
-    /// If the last flush fails; records that were promised are safe nevertheless.
+    /// If the last flush fails. Records that [`Checkpoint::record`] has confirmed are safe even then.
     pub fn close(self) -> Result<(), CheckpointError> {
         let Self { reader, database, journal, writer, _lock } = self;
         writer.stop();
@@ -341,23 +346,24 @@ impl Checkpoint {
         database.database.flush().map_err(|error| CheckpointError::of_sled(reader.folder(), &error))?;
         journal.commit()?;
         journal.sync()?;
-        // Whoever waits for the lock finds the database closed.
+        // Drop the database before the lock: a process that waits for the lock must find the database closed.
         drop(database);
         drop(_lock);
         Ok(())
     }
 
-    /// Leaks the database, so that a process whose disk is full can exit. The folder stays locked until it has.
+    /// Leaks the database, so that a process can exit when its disk is full. The folder stays locked until
+    /// the process exits.
     pub fn abandon(self) {
         let Self { database, writer, _lock, .. } = self;
-        // As long as one handle lives sled's own clean-up, which may wait for the disk for ever, does not run.
+        // While one handle lives, sled's clean-up, which may wait for the disk forever, does not run.
         database.abandon();
         std::mem::forget(_lock);
         writer.leave();
     }
 }
 
-/// Replaces the identities of a benchmark's items.
+/// Replaces the stored identities of a benchmark's items.
 fn store_identities(tree: &sled::Tree, benchmark: &str, identities: Identities) -> sled::Result<()> {
     let mut batch = sled::Batch::default();
     for key in tree.scan_prefix(item_prefix(benchmark)).keys() {

@@ -1,4 +1,4 @@
-//! Reading a checkpoint, while it is written or long afterwards.
+//! Read access to a checkpoint, during the run or afterwards.
 
 use std::fs;
 use std::io;
@@ -22,10 +22,10 @@ use crate::computing::{Computing, WorkerComputing};
 use crate::manifest;
 use crate::unit_key::UnitKey;
 
-/// A checkpoint that can be read: that of a run in progress too, as far as it has come.
+/// Read access to a checkpoint, including that of a run in progress up to its current state.
 ///
-/// Everything is read from the journal, and nothing is written to the checkpoint's folder. If the journal is damaged or
-/// missing, both copies are put together in a temporary folder, which is read instead.
+/// Everything is read from the journal; nothing is written to the checkpoint's folder. If the journal is
+/// damaged or missing, both copies are merged in a temporary folder, which is read instead.
 ///
 /// ```no_run
 /// use std::path::Path;
@@ -49,10 +49,10 @@ pub struct CheckpointReader {
 }
 
 impl CheckpointReader {
-    /// Opens a checkpoint to be read. What is damaged is said in warnings and in [`CheckpointReader::recovery`].
+    /// Opens a checkpoint for reading. Damage is reported as warnings and in [`CheckpointReader::recovery`].
     ///
     /// # Errors
-    /// If the folder has no checkpoint, it cannot be read, or it was written by another version.
+    /// If the folder has no checkpoint, it cannot be read, or another version wrote it.
     pub fn open(folder: &Path) -> Result<Self, CheckpointError> {
         let held = FolderLock::share(folder);
         let in_use = held.is_none();
@@ -62,8 +62,8 @@ impl CheckpointReader {
                 if loaded.is_intact() || in_use {
                     if !loaded.is_intact() {
                         tracing::warn!(
-                            "the journal of {} is damaged and a process is writing it: {} entries cannot be read; \
-                             once that has ended `lumos repair {}` restores them from the database",
+                            "the journal of {} is damaged and another process is writing it: {} entries cannot be \
+                             read; when it has ended, restore them with `lumos repair {}`",
                             folder.display(),
                             loaded.scanned.damaged_entries,
                             folder.parent().unwrap_or(folder).display()
@@ -75,7 +75,7 @@ impl CheckpointReader {
             None if !super::is_there(folder) => {
                 return Err(CheckpointError::Missing { folder: folder.to_owned() });
             }
-            // An earlier version, which writes no journal.
+            // An earlier version, which writes no journal, has it open.
             None if in_use => return Err(CheckpointError::InUse { folder: folder.to_owned() }),
             None => {}
         }
@@ -103,13 +103,13 @@ impl CheckpointReader {
         Ok(reader)
     }
 
-    /// Puts both copies together elsewhere.
+    /// Merges both copies in a temporary folder.
     fn open_copy(folder: &Path) -> Result<Self, CheckpointError> {
         let failed = |error: io::Error| CheckpointError::of_io(&std::env::temp_dir(), &error);
         let copy = tempfile::Builder::new().prefix("lumos-checkpoint-").tempdir().map_err(failed)?;
         let inner = copy.path().join("checkpoint");
         copy_folder(folder, &inner).map_err(failed)?;
-        // Names of lost outcomes are found by it.
+        // Recovery uses the manifest to list the items of lost outcomes.
         if let Some(run) = folder.parent() {
             let _ = fs::copy(run.join(manifest::FILE_NAME), copy.path().join(manifest::FILE_NAME));
         }
@@ -118,29 +118,29 @@ impl CheckpointReader {
         recovery.log(folder);
         if !recovery.is_empty() {
             let run = folder.parent().unwrap_or(folder);
-            tracing::warn!("nothing was changed; `lumos repair {}` repairs the checkpoint", run.display());
+            tracing::warn!("the checkpoint was not changed; repair it with `lumos repair {}`", run.display());
         }
         let file = opened.journal.file().clone();
         let reader = Self::new(folder, file, opened.catalogue, recovery, false)?;
         Ok(Self { _copy: Some(copy), ..reader })
     }
 
-    /// The checkpoint's folder.
+    /// Path of the checkpoint's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What was found damaged when it was opened.
+    /// Damage that was found on opening.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
 
-    /// Whether another process was writing it when it was opened.
+    /// Whether another process was writing the checkpoint when it was opened.
     pub fn is_in_use(&self) -> bool {
         self.in_use
     }
 
-    /// The mark of the plan; `None` where planning was interrupted or has not happened.
+    /// Returns the mark of the complete plan, or `None` if planning was interrupted or has not happened.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -148,7 +148,7 @@ impl CheckpointReader {
         self.note(PLAN_KEY)
     }
 
-    /// Positions and identities of a benchmark's items, in order, without reading the items.
+    /// Positions and identities of a benchmark's items, in order. Does not read the items.
     pub fn item_ids(
         &self,
         benchmark: &str,
@@ -167,7 +167,7 @@ impl CheckpointReader {
         (0..places.len()).map(move |at| read(&file, &folder, places[at].1))
     }
 
-    /// One item.
+    /// Returns one item, or `None` if it is not stored.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -176,7 +176,7 @@ impl CheckpointReader {
         location.map(|location| self.read(location)).transpose()
     }
 
-    /// How many items are stored, all benchmarks together.
+    /// Number of stored items of all benchmarks.
     pub fn item_count(&self) -> u64 {
         self.lock().item_count()
     }
@@ -191,7 +191,7 @@ impl CheckpointReader {
         })
     }
 
-    /// The records of a unit: faults by attempt, the outcome that settled it last.
+    /// Returns the records of a unit: faults by attempt, then the outcome that settled it.
     ///
     /// # Errors
     /// If they cannot be read.
@@ -205,23 +205,24 @@ impl CheckpointReader {
         locations.into_iter().map(|location| self.read(location)).collect()
     }
 
-    /// Where a unit stands, from memory.
+    /// Returns the status of a unit, from memory.
     pub fn status(&self, unit: &UnitId) -> UnitStatus {
         let unit = UnitKey::of(unit);
         self.with_index(|index| index.status(&unit))
     }
 
-    /// How many units are settled.
+    /// Number of settled units.
     pub fn settled(&self) -> u64 {
         self.with_index(SettledIndex::settled)
     }
 
-    /// How many outcomes were dropped because their unit was settled already, over the run's whole life.
+    /// Number of outcomes that were dropped because their unit was already settled, over all sessions of the
+    /// run.
     pub fn duplicates(&self) -> u64 {
         self.duplicates.load(Ordering::Relaxed)
     }
 
-    /// Seconds that all sessions so far took, up to the latest record of each; `None` before the first.
+    /// Total seconds of all sessions so far, each up to its latest record; `None` before the first record.
     ///
     /// # Errors
     /// If it cannot be read.
@@ -237,10 +238,11 @@ impl CheckpointReader {
         Ok(self.note(COMPUTING_KEY)?.unwrap_or_default())
     }
 
-    /// What the engines of workers did for the run, by worker; of one that began anew under its name twice.
+    /// Usage figures of workers' engines for the run, by worker. A worker that restarted under its name has
+    /// one entry per start.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If they cannot be read.
     pub fn workers(&self) -> Result<Vec<WorkerComputing>, CheckpointError> {
         let locations: Vec<Location> = {
             let catalogue = self.lock();
@@ -251,7 +253,7 @@ impl CheckpointReader {
         locations.into_iter().map(|location| self.read(location)).collect()
     }
 
-    /// Looks at the index of settled units.
+    /// Calls a function with the index of settled units.
     pub(crate) fn with_index<T>(&self, look: impl FnOnce(&SettledIndex) -> T) -> T {
         look(&self.lock().index)
     }
@@ -282,7 +284,7 @@ fn read<T: DeserializeOwned>(
     decode(&file.read(location)?).map_err(|error| error.at(folder))
 }
 
-/// Copies a checkpoint without the files of earlier damage.
+/// Copies a checkpoint without the files kept from earlier damage.
 fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,32 +1,32 @@
-//! What is recorded.
+//! Records of attempts, and the result of recording one.
 
 use lumos_tasks::{Outcome, Telemetry, UnitId};
 use serde::{Deserialize, Serialize};
 
-/// One attempt at one unit, and what came of it.
+/// One attempt at a unit and its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The unit.
     pub unit: UnitId,
-    /// Which of the manifest's configurations it runs under.
+    /// Position of its configuration in the manifest.
     pub configuration: u32,
-    /// The item's position in its data set.
+    /// Position of the item in its data set.
     pub item: u64,
     /// The attempt, counted from 1.
     pub attempt: u32,
-    /// What came of it.
+    /// The outcome of the attempt.
     pub outcome: Outcome,
-    /// Facts of the schedule.
+    /// Facts about where and when the attempt ran.
     pub telemetry: Telemetry,
 }
 
-/// What became of a record.
+/// Result of recording an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recorded {
-    /// It settled its unit.
+    /// The record settled its unit.
     First,
     /// A fault, kept under its attempt; the unit is still unsettled.
     FaultKept,
-    /// Its unit was settled before, or this attempt's fault is there already; dropped.
+    /// Dropped: the unit was already settled, or this attempt's fault was already recorded.
     Duplicate,
 }

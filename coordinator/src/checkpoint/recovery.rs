@@ -1,83 +1,84 @@
-//! What was found damaged when a checkpoint was opened, and what became of it.
+//! Report of the damage that was found when a checkpoint was opened, and of what was restored.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
-/// How many items are named.
+/// Maximum number of items listed in a message.
 const NAMED: usize = 20;
 
-/// What was damaged, restored and lost. Empty for a checkpoint that is as it was written.
+/// Damaged, restored and lost data. Empty for an undamaged checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// What the database lacked, restored from the journal.
+    /// Data missing from the database and restored from the journal.
     pub database: Option<Restored>,
-    /// What the journal lacked, restored from the database.
+    /// Data missing from the journal and restored from the database.
     pub journal: Option<Restored>,
-    /// What neither has.
+    /// Data missing from both.
     pub lost: Lost,
-    /// Where the damaged files are kept.
+    /// Folder with the damaged files.
     pub kept: Option<PathBuf>,
 }
 
-/// What one copy lacked and the other had.
+/// Data that was missing from one copy and restored from the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// What was wrong.
+    /// Description of the damage.
     pub cause: String,
-    /// Items.
+    /// Number of items.
     pub items: u64,
-    /// Outcomes, faults included.
+    /// Number of outcomes, including faults.
     pub outcomes: u64,
-    /// Notes about sessions and workers.
+    /// Number of notes about sessions and workers.
     pub notes: u64,
-    /// Which items and outcomes.
+    /// The restored items and outcomes.
     pub named: Named,
 }
 
-/// What is in neither copy.
+/// Data that is missing from both copies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Items: planning again stores them.
+    /// Number of items. Planning stores them again.
     pub items: u64,
-    /// Outcomes: their units are outstanding again.
+    /// Number of outcomes. Their units are outstanding again.
     pub outcomes: u64,
-    /// Notes about sessions and workers.
+    /// Number of notes about sessions and workers.
     pub notes: u64,
-    /// Which items and outcomes, as far as that is known.
+    /// The lost items and outcomes, as far as they are known.
     pub named: Named,
 }
 
-/// Items and outcomes by name.
+/// Items and outcomes, by identifier.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Named {
-    /// Items by benchmark.
+    /// Item positions, by benchmark.
     pub items: BTreeMap<String, Vec<u64>>,
-    /// Items of outcomes, by the position of their configuration.
+    /// Item positions of outcomes, by the position of their configuration.
     pub outcomes: BTreeMap<u32, Vec<u64>>,
-    /// Units whose items are not known.
+    /// Units whose items are unknown.
     pub units: Vec<String>,
 }
 
 impl Recovery {
-    /// Whether the checkpoint was as it was written.
+    /// Whether the checkpoint was undamaged.
     pub fn is_empty(&self) -> bool {
         self.database.is_none() && self.journal.is_none() && self.lost == Lost::default()
     }
 
-    /// Whether something is in neither copy.
+    /// Whether data is missing from both copies.
     pub fn has_lost(&self) -> bool {
         self.lost != Lost::default()
     }
 
-    /// Logs each finding: losses as errors, which are shown with `--quiet` too.
+    /// Logs each finding. Findings are errors, which `--quiet` does not suppress, if data was lost; otherwise
+    /// warnings.
     pub(super) fn log(&self, folder: &Path) {
         for line in self.lines(folder) {
             if self.has_lost() { tracing::error!("{line}") } else { tracing::warn!("{line}") }
         }
     }
 
-    /// One line for each finding.
+    /// Formats one line per finding.
     pub fn lines(&self, folder: &Path) -> Vec<String> {
         let mut lines = Vec::new();
         let run = folder.parent().unwrap_or(folder).display();
@@ -96,7 +97,7 @@ impl Recovery {
         let Lost { items, outcomes, notes, named } = &self.lost;
         if self.has_lost() {
             lines.push(format!(
-                "lost in both copies of the checkpoint in {run}: {}{named}; `lumos resume {run}` runs them again",
+                "lost in both copies of the checkpoint in {run}: {}{named}; run them again with `lumos resume {run}`",
                 counted(*items, *outcomes, *notes)
             ));
         }

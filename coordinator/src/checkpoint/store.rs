@@ -1,4 +1,4 @@
-//! Where the writer's batches go: both copies, or something that fails on purpose in tests.
+//! Storage behind the writer: both copies of a checkpoint, or a store that injects failures in tests.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,30 +15,31 @@ use super::frame::Kind;
 use super::index::ENTRY;
 use super::journal::{Journal, Location};
 
-/// A batch of the writer.
+/// A batch of records to write.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// The number of the first record.
+    /// Number of the first record.
     pub(super) first: u32,
-    /// New records, numbered from there on.
+    /// Encoded new records, numbered consecutively from `first`.
     pub(super) records: Vec<Vec<u8>>,
-    /// What the index keeps of them.
+    /// Index entries of the records.
     pub(super) entries: Vec<u8>,
-    /// The new count of duplicates, where it has changed.
+    /// New number of duplicates, if it has changed.
     pub(super) duplicates: Option<u64>,
 }
 
-/// The key of a record. Records are kept in the order they came in: sled is fast where keys only grow.
+/// Returns the key of a record. Records are stored in the order of recording, because sled is fast for
+/// ascending keys.
 pub(super) fn record_key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// Takes batches; a batch that was taken survives the process.
+/// Stores batches. A stored batch survives a kill of the process.
 pub(super) trait Store: Send + 'static {
     /// The folder, for messages.
     fn folder(&self) -> &Path;
 
-    /// Writes a batch and flushes. Where its records are in the journal.
+    /// Writes and flushes a batch. Returns the locations of its records in the journal.
     fn write(&mut self, batch: Batch) -> Result<Vec<Location>, CheckpointError>;
 }
 
@@ -76,7 +77,7 @@ impl Store for BothCopies {
                 records.insert(&record_key(number), value);
             }
             let (first, entries) = (record_key(batch.first), batch.entries);
-            // One log entry for both: after a crash the index has exactly the records that are there.
+            // One transaction for both, so that after a crash the index matches the records exactly.
             (&self.database.records, &self.database.index)
                 .transaction(|(into_records, into_index)| {
                     into_records.apply_batch(&records)?;

@@ -1,4 +1,4 @@
-//! What the checkpoint promises, tried.
+//! Tests of the checkpoint's guarantees.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -115,7 +115,7 @@ async fn a_folder_of_the_first_layout_is_brought_up() {
     checkpoint.record(record(0, 1, true)).await.unwrap();
     checkpoint.record(record(1, 1, false)).await.unwrap();
     checkpoint.close().unwrap();
-    // As the first layout was: no journal, no identities, no index.
+    // The first layout: no journal, no identities, no index.
     std::fs::remove_file(folder.path().join("journal")).unwrap();
     let database = open_sled(folder.path()).unwrap();
     database.drop_tree("identities").unwrap();
@@ -183,7 +183,7 @@ async fn records_that_come_together_are_settled_in_their_order() {
     assert_eq!(checkpoint.record_all(Vec::new()).await, Ok(Vec::new()));
 }
 
-/// A disk that is full after some batches.
+/// A store whose disk is full after a number of batches.
 struct FullDisk {
     store: BothCopies,
     batches: u32,
@@ -204,7 +204,7 @@ impl Store for FullDisk {
     }
 }
 
-/// The part of the full-disk test that runs in a process of its own, which has to exit by itself.
+/// The part of the full-disk test in a separate process, which must exit without being killed.
 #[tokio::test]
 #[ignore = "run by a_full_disk_loses_nothing_that_was_acknowledged"]
 async fn child_on_a_full_disk() {
@@ -217,7 +217,7 @@ async fn child_on_a_full_disk() {
     for number in 5..8 {
         let error = checkpoint.record(record(number, 1, false)).await.unwrap_err();
         assert!(matches!(error, CheckpointError::Full { .. }), "{error:?}");
-        assert!(error.to_string().contains("free some space"), "{error}");
+        assert!(error.to_string().contains("free disk space"), "{error}");
         assert_eq!(checkpoint.status(&unit(number)), UnitStatus::Outstanding);
     }
     assert_eq!(checkpoint.settled(), 5);
@@ -226,7 +226,7 @@ async fn child_on_a_full_disk() {
 
 const CHILD: &str = "LUMOS_CHECKPOINT_TEST_FOLDER";
 
-/// Runs a test of this program in a process of its own.
+/// Creates a command that runs one test of this program in a separate process.
 fn child(test: &str, folder: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -246,7 +246,7 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     checkpoint.close().unwrap();
 }
 
-/// Records without end, from many tasks, and prints every record that was acknowledged.
+/// Records continuously from many tasks, and prints every acknowledged record.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "run by a_killed_process_loses_nothing_that_was_acknowledged"]
 async fn child_that_records() {
@@ -281,7 +281,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
             if let Some(number) = line.strip_prefix("acknowledged ") {
                 acknowledged.push(number.parse::<u64>().unwrap());
             }
-            // At some moment after it has begun, however long that takes.
+            // Kill it at a varying time after it has started recording.
             if killer.is_none() && acknowledged.len() > before + 20 {
                 let mut child = child.take().unwrap();
                 killer = Some(std::thread::spawn(move || {
@@ -300,7 +300,7 @@ fn a_killed_process_loses_nothing_that_was_acknowledged() {
         .collect();
     assert!(acknowledged.len() > 100, "only {} records were acknowledged", acknowledged.len());
     assert!(lost.is_empty(), "{} of {} lost: {lost:?}", lost.len(), acknowledged.len());
-    // The index and the records are of one mind, whenever the process was killed.
+    // The index must match the records, no matter when the process was killed.
     let settled = checkpoint.records().map(Result::unwrap).filter(|record| !record.outcome.is_fault());
     assert_eq!(settled.count() as u64, checkpoint.settled());
     checkpoint.close().unwrap();

@@ -1,4 +1,4 @@
-//! The one thread that writes records: group commit.
+//! The thread that writes all records, with group commit.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,20 +15,20 @@ use super::record::{Record, Recorded};
 use super::store::{Batch, Store};
 use crate::unit_key::UnitKey;
 
-/// Jobs that share a flush at most.
+/// Maximum number of jobs that share a flush.
 const TOGETHER: usize = 256;
-/// Jobs that may wait for the writer before those who record have to wait.
+/// Number of queued jobs before recording waits for the writer.
 const WAITING: usize = 1024;
 
 type Answer = Result<Vec<Recorded>, CheckpointError>;
 
-/// Records that are written together, or not at all.
+/// Records that are written together or not at all.
 struct Job {
     records: Vec<Record>,
     answer: oneshot::Sender<Answer>,
 }
 
-/// Handle of the writer's thread.
+/// Handle of the writer thread.
 #[derive(Debug)]
 pub(super) struct Writer {
     jobs: mpsc::Sender<Job>,
@@ -54,7 +54,7 @@ impl Writer {
         answered.await.map_err(|_| CheckpointError::Ended)?
     }
 
-    /// Lets the thread finish what it has and waits for it.
+    /// Waits for the thread to finish the queued jobs.
     pub(super) fn stop(self) {
         drop(self.jobs);
         if self.thread.join().is_err() {
@@ -62,7 +62,7 @@ impl Writer {
         }
     }
 
-    /// Leaves the thread alone: it may hang on a full disk.
+    /// Detaches the thread, which may hang on a full disk.
     pub(super) fn leave(self) {
         drop(self);
     }
@@ -85,8 +85,8 @@ fn serve(
             return;
         }
         if let Err(error) = commit(&mut store, &mut jobs, catalogue, duplicates) {
-            tracing::debug!(folder = %store.folder().display(), %error, "the checkpoint takes no more records");
-            // sled's clean-up may wait for a full disk for ever.
+            tracing::debug!(folder = %store.folder().display(), %error, "the checkpoint does not accept further records");
+            // sled's clean-up may wait for a full disk forever.
             std::mem::forget(store);
             refuse_the_rest(queue, &error);
             return;
@@ -94,7 +94,7 @@ fn serve(
     }
 }
 
-/// Writes and flushes what has gathered, then answers.
+/// Writes and flushes the queued jobs, then sends their results.
 fn commit(
     store: &mut impl Store,
     jobs: &mut Vec<Job>,
@@ -139,7 +139,7 @@ fn commit(
         Ok(locations) => locations,
         Err(error) => {
             for job in jobs.drain(..) {
-                // Whoever gave up waiting needs no answer.
+                // The caller may have stopped waiting.
                 let _ = job.answer.send(Err(error.clone()));
             }
             return Err(error);
@@ -153,7 +153,7 @@ fn commit(
     Ok(())
 }
 
-/// The index as it will be once the batch is flushed; nobody else sees it before.
+/// The index as it will be once the batch is flushed. It becomes visible to others only then.
 struct PendingIndex<'a> {
     catalogue: &'a Mutex<Catalogue>,
     added: SettledIndex,
@@ -182,7 +182,7 @@ impl PendingIndex<'_> {
     }
 }
 
-/// Answers everyone who still comes, until the checkpoint is let go.
+/// Sends the error to all further jobs until the checkpoint is closed.
 fn refuse_the_rest(mut queue: mpsc::Receiver<Job>, error: &CheckpointError) {
     while let Some(job) = queue.blocking_recv() {
         let _ = job.answer.send(Err(error.clone()));

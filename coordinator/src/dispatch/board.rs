@@ -1,14 +1,15 @@
-//! Where every open unit is, and what follows from what happens to it. Pure: no clock, no queue, no disk.
+//! State machine of a session's open units. Performs no I/O and reads no clock.
 //!
-//! A unit waits, is being sent, is published, and ends settled or faulted. A fault with retries left makes it wait
-//! again as its next attempt. A published unit whose message has vanished is published again as the same attempt.
+//! A unit is waiting, being sent or published, and ends as settled or faulted. After a fault with retries
+//! left it waits again as its next attempt. A published unit whose message is lost is published again as the
+//! same attempt.
 
 use std::collections::{HashSet, VecDeque};
 
 use crate::checkpoint::{Recorded, Settlement, UnitStatus};
 use crate::unit_key::UnitKey;
 
-/// A unit on the board, by its place in the plan.
+/// Index of a unit, in the order of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Seat(u32);
 
@@ -20,20 +21,20 @@ pub(crate) struct Ticket {
     pub(crate) attempt: u32,
 }
 
-/// Attempts that are somewhere: in a queue, with a worker, or among the results.
+/// Attempts that exist on the server: queued, held by a worker, or among the results.
 pub(crate) type Present = HashSet<(UnitKey, u32)>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Waiting,
-    /// Handed to the queue, which has not said yet that it has it.
+    /// Passed to the queue, which has not confirmed it yet.
     Sending,
-    /// In the queue or with a worker, since this round of reconciliation.
+    /// Queued or held by a worker, as of this round of reconciliation.
     Published {
         round: u32,
     },
     Settled,
-    /// Its attempts are used up.
+    /// No attempts left.
     Faulted,
 }
 
@@ -47,7 +48,7 @@ struct Unit {
     state: State,
 }
 
-/// How the units of one configuration stand.
+/// Numbers of units of one configuration by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) planned: u64,
@@ -69,27 +70,27 @@ impl Tally {
     }
 }
 
-/// What a recorded result led to.
+/// Effect of a recorded result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Consequence {
-    /// The unit has its outcome.
+    /// The unit is settled.
     Settled(Settlement),
-    /// Its attempt failed.
+    /// The attempt ended with a fault.
     Faulted { will_retry: bool },
-    /// A fault of an attempt that is past already; nothing follows.
+    /// A fault of an earlier attempt. It has no effect.
     Late,
-    /// The unit was settled, or this fault known, before.
+    /// The unit was already settled, or this fault was already recorded.
     Duplicate,
 }
 
-/// Whether a result is one that can be.
+/// Whether a result belongs to this session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// It is of this unit.
+    /// A result of this unit.
     Known { seat: Seat, configuration: u32, item: u64 },
-    /// No unit of this session; one that was settled before, or none of this run.
+    /// Not a unit of this session: it was settled before, or is not part of this run.
     Unknown,
-    /// Of a unit of this session, but of an attempt that was never given out.
+    /// A unit of this session, but an attempt that was never published.
     NeverSent { attempt: u32 },
 }
 
@@ -97,11 +98,11 @@ pub(crate) enum Admission {
 #[derive(Debug)]
 pub(crate) struct Board {
     units: Vec<Unit>,
-    /// Places in `units`, sorted by key.
+    /// Indices into `units`, sorted by key.
     by_key: Vec<u32>,
-    /// The first unit that was never taken for publishing.
+    /// Index of the first unit that was never published.
     fresh: usize,
-    /// Units that are to be published again. May hold units that no longer wait; those are passed over.
+    /// Units to publish again. May contain units that are no longer waiting; those are skipped.
     again: VecDeque<Seat>,
     retries: u32,
     in_flight: usize,
@@ -110,7 +111,7 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// A board without units; faulted ones get this many attempts beyond their first.
+    /// Creates an empty board. Each unit gets `retries` attempts beyond its first.
     pub(crate) fn new(configurations: usize, retries: u32) -> Self {
         Self {
             units: Vec::new(),
@@ -124,12 +125,12 @@ impl Board {
         }
     }
 
-    /// Makes room for units, so that a large plan is not copied while it grows.
+    /// Reserves memory for units, so that a large plan is not copied while it grows.
     pub(crate) fn reserve(&mut self, units: usize) {
         self.units.reserve_exact(units);
     }
 
-    /// Adds a planned unit as it is recorded. Settled ones are counted and not kept.
+    /// Adds a planned unit with its recorded status. Settled units are counted and not stored.
     pub(crate) fn add(&mut self, configuration: u32, item: u64, key: UnitKey, status: UnitStatus) {
         let retries_left = self.retries;
         let attempt = match status {
@@ -148,7 +149,7 @@ impl Board {
         self.units.push(Unit { key, item, configuration, attempt, retries_left, state: State::Waiting });
     }
 
-    /// Ends the adding.
+    /// Completes the board after the last unit was added.
     pub(crate) fn complete(&mut self) {
         self.units.shrink_to_fit();
         self.by_key = (0..).zip(&self.units).map(|(seat, _)| seat).collect();
@@ -177,17 +178,18 @@ impl Board {
         self.open == 0
     }
 
-    /// Units that were given out and are neither settled nor faulted.
+    /// Number of units that were given out and are neither settled nor faulted.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Configuration and item of a unit.
+    /// Returns configuration and item of a unit.
     pub(crate) fn place(&self, seat: Seat) -> Option<(u32, u64)> {
         self.units.get(seat.0 as usize).map(|unit| (unit.configuration, unit.item))
     }
 
-    /// The next units to give out, so that no more than `window` are given out together; at most `together`.
+    /// Returns the next units to publish: at most `together`, and so few that at most `window` units are in
+    /// flight.
     pub(crate) fn next(&mut self, window: usize, together: usize) -> Vec<Ticket> {
         let room = window.saturating_sub(self.in_flight).min(together);
         let mut tickets = Vec::with_capacity(room);
@@ -203,7 +205,7 @@ impl Board {
         tickets
     }
 
-    /// Retries go first: they hold a run up when they come last.
+    /// Retries go first: at the end of a run they would delay its completion.
     fn next_seat(&mut self) -> Option<Seat> {
         if let Some(seat) = self.again.pop_front() {
             return Some(seat);
@@ -213,7 +215,8 @@ impl Board {
         Some(Seat(seat))
     }
 
-    /// Takes over what an earlier session gave out and is still somewhere: it is not given out again.
+    /// Adopts units that an earlier session published and that still exist on the server, so that they are
+    /// not published again.
     pub(crate) fn adopt(&mut self, present: &Present) {
         for unit in &mut self.units {
             if unit.state == State::Waiting && present.contains(&(unit.key, unit.attempt)) {
@@ -223,14 +226,14 @@ impl Board {
         }
     }
 
-    /// Whether a ticket is still to be sent: its unit may have been settled while sending it failed.
+    /// Whether an attempt must still be sent: its unit may have been settled while sending failed.
     pub(crate) fn is_sending(&self, ticket: &Ticket) -> bool {
         self.units
             .get(ticket.seat.0 as usize)
             .is_some_and(|unit| unit.state == State::Sending && unit.attempt == ticket.attempt)
     }
 
-    /// The queue has these messages.
+    /// Records that the queue has stored these messages.
     pub(crate) fn sent(&mut self, tickets: &[Ticket], round: u32) {
         for ticket in tickets {
             if let Some(unit) = self.units.get_mut(ticket.seat.0 as usize)
@@ -242,7 +245,7 @@ impl Board {
         }
     }
 
-    /// Whether a result can be one of this session.
+    /// Checks whether a result belongs to this session.
     pub(crate) fn admit(&self, key: &UnitKey, attempt: u32) -> Admission {
         let found = self
             .by_key
@@ -258,7 +261,7 @@ impl Board {
         Admission::Known { seat, configuration: unit.configuration, item: unit.item }
     }
 
-    /// Draws the consequences of a recorded result.
+    /// Applies a recorded result and returns its effect.
     pub(crate) fn settle(
         &mut self,
         seat: Seat,
@@ -278,7 +281,7 @@ impl Board {
                 unit.state = State::Settled;
                 if let Some(tally) = tally {
                     tally.count(settlement);
-                    // A late answer mends a unit that was given up.
+                    // A late outcome settles a unit that had used up its attempts.
                     tally.faulted -= u64::from(!was_open);
                 }
                 self.open -= usize::from(was_open);
@@ -306,8 +309,8 @@ impl Board {
         }
     }
 
-    /// Takes back published units that are nowhere: neither present nor recorded. Only those count that were published
-    /// before `round`, when it was asked what is present. They are given out again; how many.
+    /// Requeues published units that are neither in `present` nor recorded, and returns how many. Considers
+    /// only units that were published before `round`, in which `present` was requested.
     pub(crate) fn missing(
         &mut self,
         present: &Present,

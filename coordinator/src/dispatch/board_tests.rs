@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order, every unit ends, and ends once.
+//! Property test: for any sequence of events, every unit ends, and ends exactly once.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -16,20 +16,20 @@ fn key(number: u64) -> UnitKey {
     UnitKey::of(&UnitId::new(ContentHash::of_json(&number)))
 }
 
-/// Something that happens; numbers choose among what is there.
+/// An event. Numbers select among the available messages.
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Publish(usize),
-    /// The queue says that it has what was sent.
+    /// The queue confirms the messages that were sent.
     Confirm,
-    /// A message at hand is answered.
+    /// A result arrives for a message.
     Answer(usize, Option<Settlement>),
-    /// A message that was answered before is answered once more.
+    /// A second result arrives for a message.
     AnswerAgain(usize, Option<Settlement>),
     /// A message is lost.
     Vanish(usize),
     Reconcile,
-    /// The coordinator dies and is started again.
+    /// The coordinator is killed and restarted.
     Restart,
 }
 
@@ -49,21 +49,21 @@ fn acts() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A coordinator, its record, and a queue that loses and repeats.
+/// A coordinator, its index, and a queue that loses and duplicates messages.
 struct World {
     board: Board,
     index: SettledIndex,
-    /// Messages that are somewhere.
+    /// Messages that exist.
     present: Vec<(UnitKey, u32)>,
-    /// Messages that were answered.
+    /// Messages with a result.
     answered: Vec<(UnitKey, u32)>,
     sending: Vec<Ticket>,
     round: u32,
     window: usize,
     retries: u32,
-    /// How often each unit was settled.
+    /// Number of times each unit was settled.
     settled: BTreeMap<UnitKey, u32>,
-    /// Units whose attempts were used up, as the board said.
+    /// Units without attempts left, as reported by the board.
     given_up: HashSet<UnitKey>,
 }
 
@@ -107,7 +107,7 @@ impl World {
         for ticket in &tickets {
             prop_assert!(!self.index.has(&ticket.unit, ticket.attempt), "what is recorded is not given out");
             let message = (ticket.unit, ticket.attempt);
-            // Publishing twice is harmless.
+            // Publishing twice has no effect.
             if !self.present.contains(&message) {
                 self.present.push(message);
             }
@@ -128,7 +128,7 @@ impl World {
         ending: Option<Settlement>,
     ) -> Result<(), TestCaseError> {
         let Admission::Known { seat, .. } = self.board.admit(&unit, attempt) else {
-            // Settled by an earlier session: what comes now is a duplicate.
+            // Settled by an earlier session: further results are duplicates.
             let settled = matches!(self.index.status(&unit), UnitStatus::Settled(_));
             prop_assert!(settled, "an open unit is known");
             return Ok(());
@@ -200,7 +200,7 @@ impl World {
         Ok(())
     }
 
-    /// From any state on, a fleet that answers brings the run to its end.
+    /// From any state, a fleet that returns results completes the run.
     fn finish(&mut self, ending: Option<Settlement>) -> Result<(), TestCaseError> {
         let enough = 4 * UNITS * u64::from(self.retries + 2);
         for _ in 0..enough {

@@ -1,4 +1,4 @@
-//! What units are made of: read from the checkpoint when a unit is given out, never held for all of them.
+//! Builds assignments from the checkpoint when units are published, instead of holding all of them in memory.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,24 +14,24 @@ use crate::manifest::Manifest;
 use crate::score::is_correct;
 use crate::unit_key::UnitKey;
 
-/// A configuration with what would be computed for each of its units otherwise.
+/// A configuration with values that would otherwise be computed for each unit.
 struct Known {
     configuration: Arc<Configuration>,
     identity: ContentHash,
     benchmark: Option<&'static dyn Benchmark>,
 }
 
-/// Makes assignments, and scores outcomes for the running figure.
+/// Builds assignments, and scores outcomes for the running accuracy.
 pub(crate) struct Bodies<'a> {
     checkpoint: &'a Checkpoint,
     configurations: Vec<Known>,
     scoring: Option<Scoring>,
     run: Option<RunToken>,
-    /// Gold answers of units that are given out; they were at hand when the unit was.
+    /// Gold answers of published units, taken while the item was in memory.
     targets: HashMap<Seat, Target>,
 }
 
-/// Every unit of the plan that is not settled.
+/// Creates the board with every unit of the plan that is not settled.
 pub(crate) fn board(
     manifest: &Manifest,
     checkpoint: &Checkpoint,
@@ -67,7 +67,7 @@ impl<'a> Bodies<'a> {
         Self { checkpoint, configurations, scoring, run, targets: HashMap::new() }
     }
 
-    /// The message of an attempt, and its id.
+    /// Returns the message of an attempt and its id.
     pub(crate) fn message(
         &mut self,
         board: &Board,
@@ -76,19 +76,19 @@ impl<'a> Bodies<'a> {
         let lost =
             |detail: String| CheckpointError::Corrupt { folder: self.checkpoint.folder().to_owned(), detail };
         let (configuration, item) =
-            board.place(ticket.seat).ok_or_else(|| lost("a planned unit is not there".to_owned()))?;
+            board.place(ticket.seat).ok_or_else(|| lost("planned unit not found".to_owned()))?;
         let known = self
             .configurations
             .get(configuration as usize)
-            .ok_or_else(|| lost(format!("there is no configuration {configuration}")))?;
+            .ok_or_else(|| lost(format!("configuration {configuration} not found")))?;
         let benchmark = &known.configuration.benchmark;
         let Item { id, task, setup, target, .. } = self
             .checkpoint
             .item(benchmark, item)?
-            .ok_or_else(|| lost(format!("item {item} of {benchmark} is not there")))?;
+            .ok_or_else(|| lost(format!("item {item} of {benchmark} not found")))?;
         let unit = EpisodeUnit::under(id, task, setup, Arc::clone(&known.configuration), &known.identity);
         if UnitKey::of(&unit.id) != ticket.unit {
-            return Err(lost(format!("item {item} of {benchmark} is not the one that was planned")));
+            return Err(lost(format!("item {item} of {benchmark} differs from the planned one")));
         }
         self.targets.insert(ticket.seat, target);
         let assignment =
@@ -102,14 +102,14 @@ impl<'a> Bodies<'a> {
         let known = self.configurations.get(configuration as usize)?;
         let target = match self.targets.remove(&seat) {
             Some(target) => target,
-            // A result of what an earlier session had given out. The figure is for people: what cannot be read is
-            // left out, and reading it for the report will say why.
+            // An earlier session published this unit. The running accuracy is for display only: items that
+            // cannot be read are left out, and scoring for the report returns the error.
             None => self.checkpoint.item(&known.configuration.benchmark, item).ok()??.target,
         };
         is_correct(known.benchmark?, &target, outcome, self.scoring?)
     }
 
-    /// Forgets a unit that is given up.
+    /// Drops the data of a unit that has no attempts left.
     pub(crate) fn forget(&mut self, seat: Seat) {
         self.targets.remove(&seat);
     }

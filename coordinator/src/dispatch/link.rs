@@ -1,4 +1,4 @@
-//! What a session and the tasks that look after a fleet know of each other.
+//! Channels and shared state between a session and the fleet tasks that run next to it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,43 +11,43 @@ use super::board::Present;
 use super::sheet::Sheet;
 use crate::events::Event;
 
-/// What a session is told.
+/// Message to a session.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// What of the run is on the server, asked for after the round began.
+    /// Message ids of the run that are on the server, requested after the round began.
     Present { present: Present, round: u32 },
-    /// Somebody cancelled the run: end at once.
+    /// The run was cancelled: end at once.
     Cancelled,
-    /// Nothing more is to be expected of workers: end.
+    /// No more results are expected from workers: end.
     End,
-    /// Another coordinator has the run: end at once and record nothing more.
+    /// Another coordinator has taken over the run: end at once and record nothing more.
     Displaced(String),
 }
 
-/// How a session stands, for those who look after the fleet.
+/// State of a session, for the fleet tasks.
 #[derive(Debug)]
 pub(crate) struct Gauge {
-    /// The round of reconciliation that is going on, or was last.
+    /// The current or last round of reconciliation.
     pub(crate) round: AtomicU32,
-    /// Units given out and not settled.
+    /// Number of units that were given out and are not settled.
     pub(crate) in_flight: AtomicUsize,
-    /// Places of the fleet.
+    /// Concurrency of the fleet: sum over its workers.
     pub(crate) places: AtomicUsize,
     began: Instant,
-    /// When a result came last, milliseconds after `began`.
+    /// Arrival time of the last result, in milliseconds after `began`.
     heard: AtomicU64,
-    /// Whether results are on their way to disk.
+    /// Whether results are being written to disk.
     pub(crate) recording: AtomicBool,
-    /// What the server said last to whom it refused something, and has not done since.
+    /// The last error of each component whose requests the server currently refuses.
     trouble: Mutex<[Option<String>; 2]>,
 }
 
-/// Who asks the server to store something.
+/// Component that stores data on the server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Asker {
-    /// The session: units to publish, results to claim.
+    /// The session: publishes units and claims results.
     Session = 0,
-    /// The owner's claim, written every few seconds.
+    /// The owner: writes its claim every few seconds.
     Owner = 1,
 }
 
@@ -64,12 +64,12 @@ impl Gauge {
         }
     }
 
-    /// Notes what the server refused, or that it no longer does.
+    /// Sets or clears the server's error for a component.
     pub(crate) fn set_trouble(&self, asker: Asker, trouble: Option<String>) {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)[asker as usize] = trouble;
     }
 
-    /// What the server refuses at present.
+    /// Returns an error that the server currently returns, if any.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten().next().cloned()
     }
@@ -79,27 +79,27 @@ impl Gauge {
         self.heard.store(since, Ordering::Relaxed);
     }
 
-    /// For how long no result has come.
+    /// Time since the last result.
     pub(crate) fn silence(&self) -> Duration {
         let heard = Duration::from_millis(self.heard.load(Ordering::Relaxed));
         self.began.elapsed().saturating_sub(heard)
     }
 }
 
-/// Adds to a fault what is known of its message: who else held it.
+/// Adds to a fault which other workers held its message.
 pub(crate) type Annotate = Arc<dyn Fn(&str, &mut Outcome) + Send + Sync>;
 
-/// A session's end of the link.
+/// The session's side of the control channel.
 pub(crate) struct Link {
     pub(crate) run: RunToken,
     pub(crate) commands: mpsc::Receiver<Command>,
     pub(crate) gauge: Arc<Gauge>,
     pub(crate) annotate: Annotate,
-    /// For how long workers are waited for when the session drains.
+    /// How long to wait for workers when the session drains.
     pub(crate) patience: Duration,
 }
 
-/// Tells whoever listens what happens, and keeps the status sheet where there is one.
+/// Emits events, and updates the status figures if there are any.
 #[derive(Debug, Clone)]
 pub(crate) struct Voice {
     events: mpsc::Sender<Event>,
@@ -120,7 +120,7 @@ impl Voice {
         Some(look(&mut sheet.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Tells whoever listens. Nobody listening is no reason to stop.
+    /// Emits an event. A missing receiver is not an error.
     pub(crate) async fn say(&self, event: Event) {
         self.with(|sheet| sheet.see(&event));
         let _ = self.events.send(event).await;

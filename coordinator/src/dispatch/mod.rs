@@ -1,7 +1,7 @@
-//! Giving units out and taking their outcomes in: record, flush, acknowledge, always in that order.
+//! Dispatches units and records their outcomes, always in this order: record, flush, acknowledge.
 //!
-//! A board, pure, decides; a session's loop carries out. The same loop serves queues in memory and, linked to the
-//! tasks that look after a fleet, queues on a server.
+//! The board makes all decisions and performs no I/O; the session's loop executes them. The same loop serves
+//! in-memory queues and, together with the tasks in [`crate::fleet`], queues on a server.
 
 mod board;
 #[cfg(test)]
@@ -33,24 +33,24 @@ pub(crate) use link::{Annotate, Asker, Command, Gauge, Link, Voice};
 pub(crate) use session::Session;
 pub(crate) use sheet::Sheet;
 
-/// Units given out and not settled, unless something else is asked for.
+/// Default number of units that are given out and not settled.
 pub const WINDOW: usize = 8192;
 
-/// What a session goes by.
+/// Settings of a session.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Terms {
-    /// Attempts a faulted unit gets beyond its first of this session.
+    /// Attempts of a faulted unit beyond its first in this session.
     pub retry_on_error: u32,
-    /// When so many units have faulted that the session stops.
+    /// Number of faulted units at which the session stops.
     pub fail_on_error: FailOnError,
-    /// Units that are given out and not settled, at most.
+    /// Maximum number of units that are given out and not settled.
     pub window: usize,
-    /// Episodes that are driven at once, at most, where that is known; units beyond them wait in the queue.
+    /// Maximum number of episodes driven at the same time, if known. Other units wait in the queue.
     pub at_once: usize,
 }
 
 impl Terms {
-    /// The terms of a run.
+    /// Returns the settings of a run.
     pub fn of(manifest: &Manifest) -> Self {
         let limits = &manifest.spec.limits;
         Self {
@@ -62,29 +62,29 @@ impl Terms {
     }
 }
 
-/// How a session ended.
+/// Result of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// Units planned in all.
+    /// Total number of planned units.
     pub planned: u64,
-    /// Units settled in all.
+    /// Total number of settled units.
     pub settled: u64,
     /// Units whose attempts of this session are used up.
     pub faulted: u64,
-    /// Whether too many units faulted.
+    /// Whether the session stopped because of too many faults.
     pub too_many_faults: bool,
-    /// Whether somebody cancelled the run.
+    /// Whether the run was cancelled.
     pub cancelled: bool,
 }
 
 impl Summary {
-    /// Units that are neither settled nor faulted.
+    /// Number of units that are neither settled nor faulted.
     pub fn outstanding(&self) -> u64 {
         self.planned.saturating_sub(self.settled + self.faulted)
     }
 }
 
-/// Why a session could not go on. What was recorded before is safe.
+/// Error of a session. Everything recorded before is safe.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DispatchError {
@@ -92,18 +92,18 @@ pub enum DispatchError {
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
     /// A queue failed.
-    #[error("the queue: {0}")]
+    #[error("queue error: {0}")]
     Queue(#[from] QueueError),
-    /// Another coordinator has taken the run over.
+    /// Another coordinator has taken over the run.
     #[error("{0}")]
     Displaced(String),
 }
 
-/// Runs every planned unit that is not settled, over queues in this process. Ends when all are settled or faulted for
-/// good, or, after `drain` was cancelled or too many units faulted, when the results queue is closed and empty:
-/// whoever runs the workers closes it once they have ended.
+/// Runs every planned unit that is not settled, over queues in this process.
 ///
-/// Closes the work queue when nothing more will be published.
+/// Ends when every unit is settled or has no attempts left. After `drain` was cancelled or too many units
+/// faulted, ends when the results queue is closed and empty; the caller closes it once its workers have
+/// ended. Closes the work queue when nothing more will be published.
 ///
 /// # Errors
 /// If the checkpoint or a queue fails.
@@ -121,12 +121,12 @@ pub async fn dispatch(
         Ok(mut session) => conduct(&mut session, work, results, drain).await,
         Err(error) => Err(error.into()),
     };
-    // Workers must not wait for more, whatever happened here.
+    // Workers must not wait for more units, even after an error.
     work.close();
     ended
 }
 
-/// Runs a session from its first event to its last.
+/// Runs a session from its first to its last event.
 pub(crate) async fn conduct<R: Into<Vec<Finished>> + Send + Sync>(
     session: &mut Session<'_>,
     work: &dyn Queue<Assignment>,

@@ -1,4 +1,4 @@
-//! What becomes of results: those that can be are recorded, and the board says what follows.
+//! Validates and records results, and applies them to the board.
 
 use lumos_queue::Lease;
 use lumos_tasks::Finished;
@@ -11,7 +11,7 @@ use crate::events::Event;
 use crate::unit_key::UnitKey;
 
 impl Session<'_> {
-    /// Looks at results and makes records of those that can be.
+    /// Validates results and creates records of the valid ones.
     pub(super) fn admit<R: Into<Vec<Finished>>>(&mut self, claimed: Vec<Lease<R>>) -> Claimed {
         let (bodies, leases): (Vec<Vec<Finished>>, Vec<Lease<()>>) = claimed
             .into_iter()
@@ -20,7 +20,7 @@ impl Session<'_> {
                 (body.into(), lease)
             })
             .unzip();
-        // Records are large: their vector is not to be copied while it grows.
+        // Records are large; avoid copying the vector while it grows.
         let results = bodies.iter().map(Vec::len).sum();
         let mut records = Vec::with_capacity(results);
         let mut notes = Vec::with_capacity(results);
@@ -35,27 +35,27 @@ impl Session<'_> {
         Claimed { leases, records, notes }
     }
 
-    /// The record of a result, and what is kept of it; `None` if it is not to be recorded.
+    /// Returns the record of a result and the data kept for later, or `None` if it must not be recorded.
     fn entry(&mut self, finished: Finished, message: &str) -> Option<(Record, Note)> {
         let Finished { unit, attempt, mut outcome, telemetry, run } = finished;
         let key = UnitKey::of(&unit);
         if let Some(link) = &self.link {
             link.gauge.hear();
             if run.as_ref() != Some(&link.run) {
-                tracing::warn!(message, "a result of another run was dropped");
+                tracing::warn!(message, "dropped a result of another run");
                 return None;
             }
         }
         let (seat, configuration, item) = match self.board.admit(&key, attempt) {
             Admission::Known { seat, configuration, item } => (Some(seat), configuration, item),
-            // The record will find it to be a duplicate and count it.
+            // Recording it will detect and count the duplicate.
             Admission::Unknown if self.is_settled(&key) => (None, 0, 0),
             Admission::Unknown => {
-                tracing::warn!(%unit, "a result of a unit that is not of this run was dropped");
+                tracing::warn!(%unit, "dropped a result: its unit is not part of this run");
                 return None;
             }
             Admission::NeverSent { attempt } => {
-                tracing::warn!(%unit, attempt, "a result of an attempt that was never given out was dropped");
+                tracing::warn!(%unit, attempt, "dropped a result: its attempt was never published");
                 return None;
             }
         };
@@ -75,7 +75,7 @@ impl Session<'_> {
         matches!(self.checkpoint.with_index(|index| index.status(unit)), UnitStatus::Settled(_))
     }
 
-    /// Draws the consequences of a recorded result and says what happened.
+    /// Applies a recorded result to the board and emits the event.
     pub(super) async fn conclude(&mut self, note: Note, recorded: Recorded) {
         let Note { seat, unit, attempt, settlement, fault, correct, tokens, seconds, cost, worker } = note;
         let place = seat.and_then(|seat| Some((seat, self.board.place(seat)?)));

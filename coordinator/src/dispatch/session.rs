@@ -1,4 +1,4 @@
-//! The loop of a session: what the board decides is carried out here.
+//! The loop of a session, which executes the board's decisions.
 
 use std::future::pending;
 use std::sync::atomic::Ordering;
@@ -19,25 +19,25 @@ use crate::events::Event;
 use crate::manifest::Manifest;
 use crate::unit_key::UnitKey;
 
-/// Messages with results taken in together, so that they share a flush.
+/// Maximum number of result messages recorded together, with one flush.
 const RESULTS: usize = 256;
-/// Units given to the queue together.
+/// Maximum number of units published together.
 const UNITS: usize = 256;
-/// Results of a fleet that come within this time are taken in together.
+/// Results of a fleet that arrive within this time are recorded together.
 const GATHERED: Duration = Duration::from_millis(5);
-/// Units given out for each place of a large fleet.
+/// Units given out per unit of concurrency of a large fleet.
 const PER_PLACE: usize = 4;
-/// How long a queue that cannot be used is left alone, at first and at most.
+/// Initial and maximum delay before a failed queue is used again.
 const PATIENCE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
-/// How often the time that the run has taken is written to the checkpoint.
+/// Interval at which the run's elapsed time is written to the checkpoint.
 const NOTE_SECONDS_EVERY: Duration = Duration::from_secs(1);
 
 type Publishing<'q> = BoxFuture<'q, (Vec<Ticket>, Result<(), QueueError>)>;
 type Claiming<'q, R> = BoxFuture<'q, Result<Vec<Lease<R>>, QueueError>>;
 type Recording<'q> = BoxFuture<'q, Result<Vec<(Note, Recorded)>, CheckpointError>>;
 
-/// One session over a run's open units.
+/// A session over a run's open units.
 pub(crate) struct Session<'a> {
     terms: Terms,
     run: String,
@@ -47,31 +47,31 @@ pub(crate) struct Session<'a> {
     pub(super) board: Board,
     pub(super) bodies: Bodies<'a>,
     pub(super) link: Option<Link>,
-    /// Whether units are given out.
+    /// Whether units are still published.
     publishing: bool,
-    /// Whether the session ends once what was claimed is recorded.
+    /// Whether the session ends after recording the claimed results.
     ending: bool,
     too_many_faults: bool,
     cancelled: bool,
     patience: [Patience; 2],
     away_since: Option<Instant>,
     began: Instant,
-    /// Seconds that earlier sessions took.
+    /// Seconds of earlier sessions.
     seconds_before: f64,
-    /// When the seconds were last noted.
+    /// When the elapsed time was last written.
     seconds_noted: Instant,
     /// Whether something was recorded since.
     seconds_due: bool,
 }
 
-/// The two lines that can fail on their own.
+/// The two queues, each of which can fail independently.
 #[derive(Clone, Copy)]
 enum Line {
     Work = 0,
     Results = 1,
 }
 
-/// How often a line has failed in a row.
+/// Number of consecutive failures of a queue.
 #[derive(Debug, Clone, Copy, Default)]
 struct Patience {
     failures: u32,
@@ -87,7 +87,7 @@ impl Patience {
 }
 
 impl<'a> Session<'a> {
-    /// Finds out what is open.
+    /// Opens a session: finds the units that are not settled.
     pub(crate) fn open(
         manifest: &Manifest,
         terms: Terms,
@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
         self.voice = voice;
     }
 
-    /// Takes over what an earlier session gave out.
+    /// Adopts units that an earlier session published.
     pub(crate) fn adopt(&mut self, present: &Present) {
         self.board.adopt(present);
     }
@@ -165,8 +165,8 @@ impl<'a> Session<'a> {
         results: &dyn Queue<R>,
         drain: &CancellationToken,
     ) -> Result<(), DispatchError> {
-        // None of these is dropped while it runs: a publish that is cut off half way would have to be repeated, and
-        // what it repeats may have been done already.
+        // Never drop these futures before they complete. An interrupted publish would have to be repeated
+        // although it may already have succeeded.
         let mut publishing: Option<Publishing<'_>> = None;
         let mut claiming: Option<Claiming<'_, R>> = None;
         let mut recording: Option<Recording<'_>> = None;
@@ -215,7 +215,7 @@ impl<'a> Session<'a> {
                             self.board.sent(&tickets, self.round());
                             self.line_is_up(Line::Work).await;
                         }
-                        // A queue is closed to stop, and what is stopped need not be published.
+                        // A queue that closes after publishing has stopped is not an error.
                         Err(QueueError::Closed) if !self.publishing => {}
                         Err(error) => {
                             self.line_is_down(Line::Work, error).await?;
@@ -240,7 +240,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The next units on their way to the queue; those that failed to be sent first.
+    /// Starts publishing the next units; units that failed to be sent go first.
     fn publish<'q>(
         &mut self,
         work: &'q dyn Queue<Assignment>,
@@ -254,7 +254,7 @@ impl<'a> Session<'a> {
         if tickets.is_empty() {
             return Ok(None);
         }
-        // Messages are large: their vector is not to be copied while it grows, as collecting into a result would.
+        // Messages are large; collecting into a `Result` would copy the vector while it grows.
         let mut messages = Vec::with_capacity(tickets.len());
         for ticket in &tickets {
             messages.push(self.bodies.message(&self.board, ticket)?);
@@ -267,7 +267,7 @@ impl<'a> Session<'a> {
         })))
     }
 
-    /// Writes the time that the run has taken, if something was recorded since it was last written.
+    /// Writes the run's elapsed time if something was recorded since the last write.
     fn note_seconds(&mut self, checkpoint: &Checkpoint) -> Result<(), DispatchError> {
         if std::mem::take(&mut self.seconds_due) {
             self.seconds_noted = Instant::now();
@@ -317,7 +317,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Waits for a queue that may come back, and gives up on one that will not.
+    /// Records a temporary failure of a queue, which is then retried with a delay. Returns any other error.
     async fn line_is_down(&mut self, line: Line, error: QueueError) -> Result<(), QueueError> {
         if !matches!(error, QueueError::Unreachable(_) | QueueError::Full | QueueError::Gone(_)) {
             return Err(error);
@@ -325,7 +325,7 @@ impl<'a> Session<'a> {
         if let Some(link) = &self.link {
             link.gauge.set_trouble(Asker::Session, Some(error.to_string()));
         }
-        tracing::debug!(%error, "the queue cannot be used at present");
+        tracing::debug!(%error, "the queue is currently unavailable");
         let patience = &mut self.patience[line as usize];
         patience.failures = patience.failures.saturating_add(1);
         if self.away_since.is_none() {
@@ -347,13 +347,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Wide enough that no place of the fleet waits for the coordinator.
+    /// Large enough that no worker waits for the coordinator.
     fn window(&self) -> usize {
         let places = self.link.as_ref().map_or(0, |link| link.gauge.places.load(Ordering::Relaxed));
         self.terms.window.max(places.saturating_mul(PER_PLACE))
     }
 
-    /// Episodes that are driven at once, at most: of a fleet as many as its workers have places.
+    /// Maximum number of episodes driven at the same time; for a fleet, at most the concurrency of its
+    /// workers.
     fn at_once(&self) -> usize {
         let places = self.link.as_ref().map(|link| link.gauge.places.load(Ordering::Relaxed));
         places.map_or(self.terms.at_once, |places| self.terms.at_once.min(places))
@@ -382,7 +383,7 @@ fn claim<'q, R: Into<Vec<Finished>> + Send + Sync>(
     })
 }
 
-/// A future that is going on; waits for ever where there is none.
+/// Awaits a pending future; never resolves if there is none.
 async fn going<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
     match future {
         Some(future) => future.await,
@@ -390,7 +391,7 @@ async fn going<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
     }
 }
 
-/// The next command; waits for ever where nobody gives any.
+/// Receives the next command; never resolves if there is no control channel.
 async fn command(link: &mut Option<Link>) -> Command {
     match link {
         Some(link) => match link.commands.recv().await {

@@ -1,4 +1,4 @@
-//! How a run stands, added up from its events: what a status is made of.
+//! Status figures of a session, computed from its events.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use lumos_tasks::{Fault, UnitId};
 use super::board::Tally;
 use crate::events::Event;
 
-/// The time that rates are measured over.
+/// Time over which rates are averaged.
 const WINDOW: Duration = Duration::from_secs(20);
-/// Faults that are kept.
+/// Number of recent faults to keep.
 const FAULTS: usize = 20;
 
-/// The figures of a session.
+/// Status figures of a session.
 #[derive(Debug)]
 pub(crate) struct Sheet {
     pub(crate) configurations: Vec<ConfigurationStatus>,
@@ -24,7 +24,7 @@ pub(crate) struct Sheet {
     pub(crate) recovered: u64,
     pub(crate) recent_faults: VecDeque<RecentFault>,
     began: Instant,
-    /// Units and tokens by second of the session.
+    /// Units and tokens per second of the session.
     recent: VecDeque<(u64, u64, u64)>,
 }
 
@@ -53,7 +53,7 @@ impl Sheet {
         }
     }
 
-    /// Takes an event in.
+    /// Adds an event.
     pub(crate) fn see(&mut self, event: &Event) {
         match event {
             Event::Settled { configuration, status, correct, prompt_tokens, completion_tokens, .. } => {
@@ -76,7 +76,7 @@ impl Sheet {
         }
     }
 
-    /// Takes the board's own count of faulted units over: a late answer takes one away.
+    /// Takes the number of faulted units from the board: a late outcome can reduce it.
     pub(crate) fn set_faulted(&mut self, tallies: &[Tally]) {
         for (one, tally) in self.configurations.iter_mut().zip(tallies) {
             one.faulted = tally.faulted;
@@ -112,7 +112,7 @@ impl Sheet {
         }
     }
 
-    /// Units and tokens per second of late.
+    /// Recent units and tokens per second.
     pub(crate) fn rates(&mut self) -> (f64, f64) {
         let elapsed = self.began.elapsed();
         self.forget(elapsed.as_secs());

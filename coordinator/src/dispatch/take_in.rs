@@ -1,4 +1,4 @@
-//! Results on their way into the record.
+//! Recording of claimed results.
 
 use futures::future::join_all;
 use lumos_queue::Lease;
@@ -7,10 +7,10 @@ use lumos_tasks::{Ending, Fault, NanoDollars, UnitId};
 use super::board::Seat;
 use crate::checkpoint::{Checkpoint, CheckpointError, Record, Recorded, Settlement};
 
-/// What is kept of a result once its record is on its way.
+/// Data of a result that is kept while its record is written.
 #[derive(Debug)]
 pub(super) struct Note {
-    /// Its unit, unless that was settled before this session.
+    /// The unit, unless it was settled before this session.
     pub(super) seat: Option<Seat>,
     pub(super) unit: UnitId,
     pub(super) attempt: u32,
@@ -48,12 +48,12 @@ impl Note {
 pub(super) struct Claimed {
     pub(super) leases: Vec<Lease<()>>,
     pub(super) records: Vec<Record>,
-    /// One for each record.
+    /// One per record.
     pub(super) notes: Vec<Note>,
 }
 
 impl Claimed {
-    /// Records and flushes, then acknowledges.
+    /// Records and flushes the results, then acknowledges their messages.
     pub(super) async fn record(
         self,
         checkpoint: &Checkpoint,
@@ -62,7 +62,7 @@ impl Claimed {
         let recorded = if records.is_empty() { Vec::new() } else { checkpoint.record_all(records).await? };
         let acknowledged = join_all(leases.into_iter().map(Lease::acknowledge)).await;
         if let Some(error) = acknowledged.into_iter().find_map(Result::err) {
-            tracing::debug!(%error, "a result was acknowledged too late; it comes again and is dropped");
+            tracing::debug!(%error, "a result was acknowledged too late; it is redelivered and dropped");
         }
         Ok(notes.into_iter().zip(recorded).collect())
     }

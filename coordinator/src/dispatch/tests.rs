@@ -1,4 +1,4 @@
-//! Sessions over queues in memory, with workers made of plain queue calls.
+//! Sessions over in-memory queues, with workers that call the queue directly.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::samples::{configuration, item, manifest_of};
 
-/// What a worker makes of a unit: an answer, or a fault.
+/// Work of a worker on a unit: true for an answer, false for a fault.
 type Work = fn(&Assignment) -> bool;
 
 struct Stage {
@@ -55,7 +55,7 @@ impl Stage {
     }
 }
 
-/// Works until the queue is closed; how many units it was given.
+/// Works until the queue is closed. Returns the number of units it received.
 fn worker(
     work: &MemoryQueue<Assignment>,
     results: &MemoryQueue<Finished>,
@@ -116,7 +116,7 @@ async fn every_unit_is_done_once_and_a_second_session_does_nothing() {
     assert!(matches!(&events[0], Event::Started { planned: 80, settled: 0, .. }));
     assert!(matches!(events.last(), Some(Event::Finished { settled: 80, .. })));
     assert_eq!(count(&events, |event| matches!(event, Event::Settled { status: "answered", .. })), 80);
-    // There is no evidence, so nothing is correct; but it is scored.
+    // There is no evidence, so no outcome is correct, but each is scored.
     let scored = |event: &Event| matches!(event, Event::Settled { correct: Some(false), .. });
     assert_eq!(count(&events, scored), 80);
     let seconds = stage.checkpoint.seconds().unwrap().unwrap();
@@ -131,7 +131,7 @@ async fn second_outcomes_are_counted_and_dropped() {
     let stage = Stage::new(10);
     let (summary, events, given) = stage.run(stage.terms(), |_| true, 2).await;
     assert_eq!((summary.settled, given), (20, 20));
-    // Those that come after the last unit is settled are never looked at.
+    // Results that arrive after the last unit was settled are not read.
     let duplicates = count(&events, |event| matches!(event, Event::Duplicate { .. }));
     assert_eq!(stage.checkpoint.duplicates(), duplicates as u64);
     assert!(duplicates >= 10, "{duplicates}");
@@ -149,7 +149,7 @@ async fn faults_are_retried_and_then_kept_for_the_next_session() {
     let stage = Stage::new(5);
     let (summary, _, given) = stage.run(stage.terms(), |_| false, 1).await;
     assert_eq!((summary.settled, summary.faulted, summary.outstanding(), given), (0, 10, 0, 20));
-    // The next session goes on with the third attempt.
+    // The next session continues with the third attempt.
     let (summary, _, given) = stage.run(stage.terms(), |unit| unit.attempt == 3, 1).await;
     assert_eq!((summary.settled, summary.faulted, given), (10, 0, 10));
 }

@@ -1,4 +1,4 @@
-//! Whether a folder holds what would be written.
+//! Tests whether a run's exported files are current.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::Path;
 
 use crate::report::{Format, Report};
 
-/// Whether the results in a run's folder are those of this report, with the samples of every benchmark beside them.
+/// Whether the folder contains the results of this report and a samples file for every benchmark.
 ///
-/// Results are written before samples, and samples are written last, so that an export that was interrupted is not
-/// current. Reports are rendered equally for equal records, so equal bytes mean that nothing has changed.
+/// Results are written before samples, so an interrupted export is not current. Equal records render to equal
+/// reports, so equal bytes mean that nothing has changed.
 ///
 /// # Errors
 /// If the folder or the results cannot be read.

@@ -1,4 +1,4 @@
-//! The files a run leaves beside its checkpoint: results and samples in lm-eval's fields, and reports.
+//! Writes the files of a run: results and samples with lm-eval's fields, and reports.
 
 mod current;
 mod sample;
@@ -24,10 +24,10 @@ use crate::walk::walk;
 pub use current::is_current;
 pub use sample::sample;
 
-/// Why files cannot be written.
+/// Error of an export.
 #[derive(Debug, Error)]
 pub enum ExportError {
-    /// The record cannot be scored.
+    /// The run cannot be scored.
     #[error(transparent)]
     Score(#[from] ScoreError),
     /// A file cannot be written.
@@ -35,7 +35,7 @@ pub enum ExportError {
     Io {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
 }
@@ -46,20 +46,20 @@ impl From<CheckpointError> for ExportError {
     }
 }
 
-/// What was written.
+/// The files that were written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exported {
     /// The report.
     pub report: Report,
-    /// The files, results first.
+    /// The files, with the results first.
     pub files: Vec<PathBuf>,
 }
 
-/// Writes results, samples and reports into a run's folder: each whole or not at all. Older results and samples of
-/// the folder are removed once the new ones are there.
+/// Writes results, samples and reports to a run's folder. Each file is written atomically. Older results and
+/// samples in the folder are removed after the new ones were written.
 ///
 /// # Errors
-/// If the record cannot be read or a file cannot be written.
+/// If the checkpoint cannot be read or a file cannot be written.
 pub fn export(
     folder: &Path,
     manifest: &Manifest,
@@ -71,7 +71,7 @@ pub fn export(
     let verdicts = Verdicts::beside(checkpoint)?;
     let scorings: Vec<Scoring> =
         if scorings.is_empty() { manifest.spec.scoring.clone() } else { scorings.to_vec() };
-    // lm-eval's form of a time, which any file system takes.
+    // lm-eval's time format, which is a valid file name on every file system.
     let time = now.to_zoned(TimeZone::UTC).strftime("%Y-%m-%dT%H-%M-%S.%6f").to_string();
     let mut files = Vec::new();
     let results = folder.join(format!("results_{time}.json"));
@@ -102,7 +102,7 @@ fn samples(
     checkpoint: &CheckpointReader,
     (scorings, verdicts): (&[Scoring], Option<&Verdicts>),
 ) -> Result<(), ExportError> {
-    // What fails while the file is being filled is told apart from the file's own failures.
+    // Keeps errors of the content separate from errors of the file.
     let mut failed = None;
     let mut chosen = manifest.clone();
     chosen.configurations.retain(|configuration| configuration.configuration.benchmark == benchmark);

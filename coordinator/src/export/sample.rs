@@ -1,4 +1,4 @@
-//! One line of the samples.
+//! A line of a samples file.
 
 use lumos_benchmarks::Scoring;
 use lumos_tasks::{ContentHash, Ending, Step};
@@ -9,12 +9,13 @@ use crate::score::{ScoreError, benchmark};
 use crate::walk::{UnitState, Visit};
 use crate::words::{prediction_text, status};
 
-/// A recorded unit in lm-eval's fields, and ours behind them; `None` for an outstanding one.
+/// Returns a recorded unit with lm-eval's fields followed by lumos's own, or `None` for an outstanding unit.
 ///
-/// A metric's value stands under its own name, by the main scoring; a faulted unit has none.
+/// Each metric's value under the main scoring is stored under the metric's name. A faulted unit has no metric
+/// values.
 ///
 /// # Errors
-/// If its benchmark is not known.
+/// If the unit's benchmark is unknown.
 pub fn sample(
     visit: &Visit<'_>,
     scorings: &[Scoring],

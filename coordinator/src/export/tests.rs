@@ -1,4 +1,4 @@
-//! The files in a run's folder.
+//! Tests of the exported files.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ async fn files_are_replaced_whole() {
     assert_eq!(first.report.total.outstanding, 10);
     assert!(is_current(folder, &first.report).unwrap());
     let mut scored = 0;
-    // Recorded backwards; written in the order of the items.
+    // Recorded in reverse order; exported in the order of the items.
     for item in items.iter().rev() {
         let unit = unit_of(&manifest.configurations[0], item);
         if let Some(record) = state(item.index, &unit).record() {

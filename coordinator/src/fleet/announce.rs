@@ -1,4 +1,4 @@
-//! What workers need to know of a run before they can take its units.
+//! Publishes what workers need before they can take a run's units: the run's notice and its shared data.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use super::error::FleetError;
 use super::steadfast::Steadfast;
 use crate::manifest::Manifest;
 
-/// A run that stands on the server.
+/// A run that is announced on the server.
 #[derive(Debug)]
 pub(super) struct Announced {
     runs: KeyValue,
@@ -24,13 +24,13 @@ pub(super) struct Announced {
     revision: AtomicU64,
 }
 
-/// The run's lanes, in the order of its configurations.
+/// Returns the run's lanes, in the order of its configurations.
 pub(super) fn lanes(manifest: &Manifest, priority: u8) -> Vec<LaneId> {
     manifest.configurations.iter().map(|planned| LaneId::of(&planned.configuration, priority)).collect()
 }
 
 impl Announced {
-    /// Stores what units share, then says that the run is active.
+    /// Stores the data that units share, then publishes the notice that the run is active.
     pub(super) async fn announce(
         manifest: &Manifest,
         around: &Around,
@@ -64,18 +64,18 @@ impl Announced {
         Ok(Self { runs, blobs, notice, shared: bytes, revision: AtomicU64::new(revision) })
     }
 
-    /// The revision of the notice as this session wrote it; what is older concerns earlier sessions.
+    /// The revision of the notice that this session wrote. Older revisions belong to earlier sessions.
     pub(super) fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// Writes again what was deleted of the run's notice and of what its units share; what that was. The notice of a run
-    /// that drains names no lanes: see [`close_lanes`].
+    /// Recreates the notice and the shared data if they were deleted, and returns what was recreated. The
+    /// notice of a draining run lists no lanes: see [`close_lanes`].
     pub(super) async fn restore(&self, draining: bool) -> Result<Vec<&'static str>, FleetError> {
         let mut restored = Vec::new();
         if !self.blobs.holds(self.notice.shared.as_str()).await? {
             self.blobs.put(&self.shared).await?;
-            restored.push("what the units of the run share");
+            restored.push("shared data of the units");
         }
         if self.runs.get(self.notice.run.as_str()).await?.is_none() {
             let written_ms = Timestamp::now().as_millisecond();
@@ -83,35 +83,35 @@ impl Announced {
             let notice = RunNotice { lanes, written_ms, ..self.notice.clone() };
             let bytes =
                 serde_json::to_vec(&notice).map_err(|error| FleetError::Malformed(error.to_string()))?;
-            // Whoever wrote it meanwhile (to cancel the run) is right.
+            // If another process has created the notice meanwhile (to cancel the run), its version is kept.
             match self.runs.create(self.notice.run.as_str(), &bytes).await {
                 Ok(revision) => self.revision.store(revision, Ordering::Release),
                 Err(KeyValueError::Conflict(_)) => return Ok(restored),
                 Err(error) => return Err(error.into()),
             }
-            restored.push("the notice of the run");
+            restored.push("the run's notice");
         }
         Ok(restored)
     }
 
-    /// Takes the run off the server, but for its notice and its status. What cannot be done within the time is left, and
-    /// done by the run's next session.
+    /// Removes the run from the server, except for its notice and its status. Cleanup that does not finish in
+    /// time is left to the run's next session.
     pub(super) async fn end(&self, around: &Around, state: RunState, within: Duration) {
         let farewell = async {
             if let Err(error) = set_state(&self.runs, &around.run, state).await {
-                tracing::debug!(%error, "the run's notice was not changed");
+                tracing::debug!(%error, "failed to update the run's notice");
             }
             if let Err(error) = around.server.remove_run(around.run.as_str()).await {
-                tracing::debug!(%error, "the run was not removed from the server");
+                tracing::debug!(%error, "failed to remove the run from the server");
             }
         };
         if tokio::time::timeout(within, farewell).await.is_err() {
-            tracing::debug!("the server is away; the run stays on it");
+            tracing::debug!("lost connection to the server; the run stays on it");
         }
     }
 }
 
-/// Changes the state of a run's notice. A cancelled run stays cancelled until it is announced again.
+/// Changes the state in a run's notice. A cancelled run stays cancelled until it is announced again.
 pub(super) async fn set_state(
     runs: &KeyValue,
     run: &RunToken,
@@ -125,13 +125,13 @@ pub(super) async fn set_state(
     .await
 }
 
-/// Takes all lanes out of a run's notice: workers take no more of its units and finish those that they hold, since the
-/// run's state is unchanged.
+/// Removes all lanes from a run's notice. The run's state is unchanged, so workers take no more of its units
+/// and finish those that they hold.
 pub(super) async fn close_lanes(runs: &KeyValue, run: &RunToken) -> Result<RunNotice, FleetError> {
     change(runs, run, |notice| notice.lanes.clear()).await
 }
 
-/// Changes a run's notice by compare-and-swap; returns it as it is afterwards.
+/// Updates a run's notice with compare-and-swap and returns the new notice.
 async fn change(
     runs: &KeyValue,
     run: &RunToken,

@@ -1,4 +1,4 @@
-//! Cancelling a run from anywhere, and noticing that it was.
+//! Cancels runs, and detects that a run was cancelled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,31 +12,33 @@ use super::announce::{Announced, set_state};
 use super::{Around, FleetError};
 use crate::dispatch::Command;
 
-/// How long to wait before a bucket that could not be opened is tried again.
+/// Delay before opening a bucket is retried.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What cancelling a run did.
+/// Result of cancelling a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cancellation {
     /// The run is cancelled.
     Cancelled {
         /// The run's name.
         name: String,
-        /// Units that waited for a worker and were taken back.
+        /// Number of queued units that were withdrawn.
         withdrawn: u64,
     },
-    /// The run's coordinator had ended before, so there was nothing to cancel: how the run stands.
+    /// The run's coordinator had already ended, so there was nothing to cancel. Contains the run's status.
     Ended(Box<RunStatus>),
 }
 
-/// Cancels a run: workers drop what they have of it, its coordinator ends, and what waits is taken back. What was
-/// recorded is kept, and starting the run again makes it active again. A run whose coordinator has ended stays as it is.
+/// Cancels a run: workers drop its units, its coordinator ends, and queued units are withdrawn. Recorded
+/// outcomes are kept, and starting the run again reactivates it. A run whose coordinator has ended is not
+/// changed.
 ///
 /// # Errors
-/// [`FleetError::NoRun`] if the server does not know the run; if it cannot be reached or refuses.
+/// [`FleetError::NoRun`] if the run is not on the server. Other errors if the server cannot be reached or
+/// refuses.
 pub async fn cancel(server: &Server, run: &RunToken) -> Result<Cancellation, FleetError> {
     let runs = match server.runs().await {
-        // No coordinator has set the server up, so it has no runs.
+        // No coordinator has set up the server, so it has no runs.
         Err(NatsError::Missing(_)) => return Err(FleetError::NoRun(run.clone())),
         runs => runs?,
     };
@@ -48,8 +50,8 @@ pub async fn cancel(server: &Server, run: &RunToken) -> Result<Cancellation, Fle
     Ok(Cancellation::Cancelled { name, withdrawn })
 }
 
-/// How a run stands whose coordinator has ended. While a coordinator drains, its notice says so before its status does:
-/// such a run can still be cancelled.
+/// Returns the status of a run whose coordinator has ended. A coordinator marks the notice as ended before the
+/// status; until both are marked, the run can still be cancelled.
 async fn ended(server: &Server, runs: &KeyValue, run: &RunToken) -> Result<Option<RunStatus>, FleetError> {
     let notice = runs.get(run.as_str()).await?;
     let notice = notice.and_then(|(bytes, _)| serde_json::from_slice::<RunNotice>(&bytes).ok());
@@ -61,12 +63,12 @@ async fn ended(server: &Server, runs: &KeyValue, run: &RunToken) -> Result<Optio
     Ok(status.filter(|status| status.state == RunState::Ended))
 }
 
-/// Tells the session when its run is cancelled.
+/// Sends a command to the session when its run is cancelled.
 pub(super) async fn watch_notice(around: Around, announced: Arc<Announced>) {
     let runs = loop {
         match around.server.runs().await {
             Ok(runs) => break runs,
-            Err(error) => tracing::debug!(%error, "the run's notice cannot be seen"),
+            Err(error) => tracing::debug!(%error, "failed to watch the run's notice"),
         }
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
@@ -85,7 +87,7 @@ pub(super) async fn watch_notice(around: Around, announced: Arc<Announced>) {
         }
         let notice = change.value.as_deref().map(serde_json::from_slice::<RunNotice>);
         if matches!(notice, Some(Ok(RunNotice { state: RunState::Cancelled, .. }))) {
-            // The session may be over already.
+            // The session may have ended.
             let _ = around.commands.send(Command::Cancelled).await;
             return;
         }

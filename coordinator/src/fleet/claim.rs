@@ -1,4 +1,4 @@
-//! What an owner writes under a run's token, and whether a process of this machine is alive.
+//! The claim of a run's owner, and the test whether a process on this machine is alive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,37 +9,37 @@ use serde::{Deserialize, Serialize};
 /// A coordinator's claim on a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Claim {
-    /// The host, for people.
+    /// Host name, for display.
     pub(super) host: String,
-    /// The process on that host.
+    /// Process id on that host.
     pub(super) process: u32,
-    /// Names the running system and its table of processes; empty where neither can be told.
+    /// Identifies the boot and the process namespace; empty if they cannot be determined.
     pub(super) machine: String,
-    /// When the process began, in the system's own count: a process id may be used again.
+    /// Start time of the process in the system's clock ticks, because process ids are reused.
     pub(super) started: u64,
-    /// This session and no other.
+    /// Identifier of this session.
     pub(super) session: String,
-    /// Raised by every owner.
+    /// Incremented by every new owner.
     pub(super) epoch: u64,
-    /// When this was written, milliseconds since 1970.
+    /// When the claim was written, in milliseconds since 1970.
     pub(super) written_ms: i64,
-    /// Whether the owner has let go.
+    /// Whether the owner has released the run.
     pub(super) released: bool,
 }
 
-/// What is known of an owner.
+/// State of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Vital {
     /// It runs on this machine.
     Alive,
-    /// It has let go, or ran on this machine and is gone.
+    /// It has released the run, or ran on this machine and has ended.
     Gone,
-    /// It is elsewhere; only its claim's age can tell.
+    /// It runs elsewhere; only the age of its claim indicates its state.
     Unknown,
 }
 
 impl Claim {
-    /// A claim of this process.
+    /// Creates a claim of this process.
     pub(super) fn here(epoch: u64) -> Self {
         static SESSIONS: AtomicU64 = AtomicU64::new(0);
         let process = std::process::id();
@@ -59,18 +59,18 @@ impl Claim {
         }
     }
 
-    /// The same claim, written now.
+    /// Returns the same claim with the current time.
     pub(super) fn renewed(&self) -> Self {
         Self { written_ms: Timestamp::now().as_millisecond(), ..self.clone() }
     }
 
-    /// Seconds since it was written, as far as clocks agree.
+    /// Age of the claim in seconds, as far as the clocks of both machines agree.
     pub(super) fn age(&self) -> f64 {
         let milliseconds = Timestamp::now().as_millisecond().saturating_sub(self.written_ms).max(0);
         std::time::Duration::from_millis(milliseconds.unsigned_abs()).as_secs_f64()
     }
 
-    /// Whether its owner is alive.
+    /// Returns the state of its owner.
     pub(super) fn vital(&self) -> Vital {
         if self.released {
             return Vital::Gone;
@@ -92,7 +92,7 @@ fn host() -> String {
     named.map_or_else(|| "an unnamed host".to_owned(), |name| name.trim().to_owned())
 }
 
-/// The boot and the table of processes this process is in.
+/// Returns the boot id and the process namespace of this process.
 fn machine() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     let table = std::fs::read_link("/proc/self/ns/pid");
@@ -102,13 +102,13 @@ fn machine() -> String {
     }
 }
 
-/// When a process of this machine began, in clock ticks since the boot; `None` if there is none.
+/// Start time of a process on this machine in clock ticks since boot; `None` if there is no such process.
 fn started(process: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The second field is the program's name in parentheses and may hold anything.
+    // The second field is the program's name in parentheses, which may contain any character.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
-    // A zombie has ended, whatever its parent makes of that.
+    // A zombie process has ended.
     let state = fields.next()?;
     if matches!(state, "Z" | "X") {
         return None;

@@ -1,4 +1,4 @@
-//! The workers a run has, as their notices tell. Pure: time is handed in.
+//! Registry of a fleet's workers, built from their notices. Performs no I/O; the caller passes the time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,50 +6,51 @@ use std::time::{Duration, Instant};
 use lumos_tasks::RunToken;
 use lumos_tasks::fleet::{ClaimNotice, HeldLease, Holdings, PROTOCOL, WorkerNotice};
 
-/// A worker and when it was heard of last, by this machine's clock.
+/// A worker and the local time of its last notice.
 #[derive(Debug)]
 struct Member {
     notice: WorkerNotice,
-    /// Claims told since the notice was written.
+    /// Claims reported since the notice was written.
     claims: Vec<ClaimNotice>,
     heard: Instant,
-    /// Bytes that all of this takes.
+    /// Memory of the entry in bytes.
     bytes: usize,
 }
 
 impl Member {
-    /// What it holds, as far as it has told.
+    /// Leases that it has reported.
     fn held(&self) -> impl Iterator<Item = &HeldLease> {
         self.notice.held.iter().chain(self.claims.iter().flat_map(|claims| &claims.held))
     }
 }
 
-/// Claims kept between two notices of a worker: more than one every twenty milliseconds comes of no worker of ours.
+/// Maximum number of claims kept between two notices of a worker. lumos workers report at most one per 20
+/// milliseconds.
 const MOST_CLAIMS: usize = 1000;
 
-/// Workers that are known at once at most: whoever may write notices may write any number of them.
+/// Maximum number of known workers, because any client with write access can write any number of notices.
 const MOST_MEMBERS: usize = 20_000;
 
-/// Bytes of all notices and claims that are kept at most: those of a thousand workers with 256 places each. A notice that
-/// does not fit is left out; a worker that is known stays known by what it wrote before.
+/// Maximum total size of notices and claims in bytes: that of a thousand workers with 256 places each. A
+/// notice that does not fit is dropped; a known worker keeps its previous one.
 const MOST_BYTES: usize = 128 << 20;
 
-/// Refusals of one worker that are kept at most, and bytes of one.
+/// Maximum number of refusals kept per worker, and maximum length of one in bytes.
 const MOST_REFUSALS: usize = 16;
 const LONGEST_REFUSAL: usize = 1024;
 
-/// Places of one worker that count: how much is given out at once depends on them.
+/// Maximum concurrency counted per worker, because the number of published units depends on it.
 const MOST_PLACES: u32 = 65_536;
 
-/// The workers there are.
+/// The known workers.
 #[derive(Debug, Default)]
 pub(super) struct Crew {
     members: BTreeMap<String, Member>,
-    /// Bytes of all members.
+    /// Total size of all entries in bytes.
     bytes: usize,
 }
 
-/// What is needed of a notice, within bounds.
+/// Returns the needed parts of a notice, limited in size.
 fn trimmed(notice: WorkerNotice) -> WorkerNotice {
     let WorkerNotice { protocol, name, mut held, spooled, mut refusals, written_ms, .. } = notice;
     held.shrink_to_fit();
@@ -63,14 +64,14 @@ fn trimmed(notice: WorkerNotice) -> WorkerNotice {
     WorkerNotice { protocol, name, held, spooled, refusals, written_ms, holdings, ..WorkerNotice::default() }
 }
 
-/// Bytes that leases take.
+/// Returns the size of leases in bytes.
 fn bytes_of(held: &[HeldLease]) -> usize {
     let text = |lease: &HeldLease| lease.run.as_str().len() + lease.message.len() + lease.token.len();
     held.iter().map(|lease| size_of::<HeldLease>() + text(lease)).sum()
 }
 
 impl Crew {
-    /// Takes a notice in.
+    /// Adds a notice.
     pub(super) fn hear(&mut self, notice: WorkerNotice, now: Instant) {
         if notice.protocol != PROTOCOL {
             return;
@@ -80,9 +81,10 @@ impl Crew {
         }
         let notice = trimmed(notice);
         let known = self.remove(&notice.name);
-        // The worker's clock was set back: which claims are older than the notice is unknown, and it has all but the latest.
+        // The worker's clock was set back. Then the order of claims and notice is unknown; the notice
+        // contains all but the latest claims.
         let is_set_back = known.as_ref().is_some_and(|known| notice.written_ms < known.notice.written_ms);
-        // Claims travel another way than notices, and may overtake one.
+        // Claims use a different path than notices and may arrive first.
         let later = |claims: &&ClaimNotice| !is_set_back && claims.written_ms >= notice.written_ms;
         let claims: Vec<ClaimNotice> =
             known.iter().flat_map(|member| &member.claims).filter(later).cloned().collect();
@@ -94,7 +96,7 @@ impl Crew {
         let member = if self.bytes + bytes <= MOST_BYTES {
             Some(Member { notice, claims, heard: now, bytes })
         } else {
-            tracing::debug!(worker = notice.name, bytes, "no room for a worker's notice");
+            tracing::debug!(worker = notice.name, bytes, "ignored a worker's notice: too many notices");
             known.map(|member| Member { heard: now, ..member })
         };
         if let Some(member) = member {
@@ -109,7 +111,7 @@ impl Crew {
         Some(member)
     }
 
-    /// Takes in what a worker has just claimed.
+    /// Adds claims that a worker has just reported.
     pub(super) fn hear_claims(&mut self, worker: &str, claims: ClaimNotice) {
         let bytes = size_of::<ClaimNotice>() + bytes_of(&claims.held);
         if self.bytes + bytes <= MOST_BYTES
@@ -124,19 +126,20 @@ impl Crew {
         }
     }
 
-    /// A worker has said goodbye: it gave back what it held.
+    /// Removes a worker that has shut down and returned its leases.
     pub(super) fn leave(&mut self, name: &str) {
         self.remove(name);
     }
 
-    /// After this side was away nobody can be blamed for silence.
+    /// Resets all timers after this coordinator was disconnected, so that its own absence does not count
+    /// against workers.
     pub(super) fn forgive(&mut self, now: Instant) {
         for member in self.members.values_mut() {
             member.heard = now;
         }
     }
 
-    /// Takes out who was not heard of for so long.
+    /// Removes and returns the workers without a notice for longer than `limit`.
     pub(super) fn lost(&mut self, now: Instant, limit: Duration) -> Vec<WorkerNotice> {
         let gone = |member: &Member| now.saturating_duration_since(member.heard) > limit;
         let names: Vec<String> =
@@ -153,14 +156,14 @@ impl Crew {
         self.members.is_empty()
     }
 
-    /// Episodes that can be driven side by side.
+    /// Total concurrency of all workers, in episodes.
     pub(super) fn places(&self) -> usize {
         let places = self.members.values().map(|member| member.notice.holdings.places.min(MOST_PLACES));
         let places: u64 = places.map(u64::from).sum();
         usize::try_from(places).unwrap_or(usize::MAX)
     }
 
-    /// Why workers cannot take lanes that are there.
+    /// Reasons why workers cannot take existing lanes.
     pub(super) fn refusals(&self) -> Vec<&str> {
         let refusals = self.members.values().flat_map(|member| &member.notice.refusals);
         let mut refusals: Vec<&str> = refusals.map(String::as_str).collect();
@@ -169,29 +172,29 @@ impl Crew {
         refusals
     }
 
-    /// Leases of a run that live workers hold.
+    /// Leases of a run held by live workers.
     pub(super) fn held<'a>(&'a self, run: &'a RunToken) -> impl Iterator<Item = &'a HeldLease> {
         let held = self.members.values().flat_map(Member::held);
         held.filter(move |lease| lease.run == *run)
     }
 
-    /// How many there are.
+    /// Number of workers.
     pub(super) fn count(&self) -> usize {
         self.members.len()
     }
 
-    /// Results that they have and cannot send.
+    /// Number of results that workers have not been able to send.
     pub(super) fn spooled(&self) -> u64 {
         self.members.values().map(|member| member.notice.spooled).sum()
     }
 
-    /// Those that hold units of a run.
+    /// Names of the workers that hold units of a run.
     pub(super) fn holders(&self, run: &RunToken) -> Vec<String> {
         let holds = |member: &&Member| member.held().any(|lease| lease.run == *run);
         self.members.values().filter(holds).map(|member| member.notice.name.clone()).collect()
     }
 
-    /// Whether no worker holds anything of a run, by notices that are newer than a moment.
+    /// Whether no worker holds units of a run, according to notices newer than `since`.
     pub(super) fn is_idle(&self, run: &RunToken, since: Instant) -> bool {
         let fresh = self.members.values().all(|member| member.heard > since && member.notice.spooled == 0);
         fresh && self.held(run).next().is_none()
@@ -277,7 +280,7 @@ pub(super) mod tests {
             crew.hear(notice(&format!("w{number}"), vec![]), now);
         }
         assert_eq!(crew.members.len(), MOST_MEMBERS);
-        // Those that are known are still heard.
+        // Known workers are still updated.
         let mut greedy = notice("w0", vec![]);
         greedy.holdings.places = u32::MAX;
         crew.hear(greedy, now + Duration::from_secs(5));
@@ -303,14 +306,14 @@ pub(super) mod tests {
             crew.hear_claims("honest", claims.clone());
         }
         assert!(crew.bytes <= MOST_BYTES);
-        // It is known by what it wrote before.
+        // Its previous notice is kept.
         crew.hear(notice("honest", vec![long(MOST_BYTES)]), now + Duration::from_secs(5));
         let lost = crew.lost(now + Duration::from_secs(8), Duration::from_secs(6));
         assert_eq!((lost.len(), crew.members.len()), (count - 1, 1));
         assert_eq!(crew.held(&run).next(), Some(&long(10)));
         crew.leave("honest");
         assert_eq!(crew.bytes, 0);
-        // What is not needed is not kept.
+        // Unneeded fields are not stored.
         let mut talkative = notice("talkative", vec![]);
         talkative.refusals = vec!["\u{e9}".repeat(10_000); 1000];
         talkative.holdings.tools = vec!["t".repeat(1000); 1000];

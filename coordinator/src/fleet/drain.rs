@@ -1,7 +1,7 @@
-//! Stopping in good order: queued units are taken back, and what workers hold is waited for.
+//! Orderly shutdown: withdraws queued units and waits for those that workers hold.
 //!
-//! The run's notice loses its lanes first, so that workers take no more of its units; it stays active until the session
-//! ends, because workers drop the episodes of a run that has ended.
+//! The run's lanes are removed from its notice first, so that workers take no more of its units. The run
+//! stays active until the session ends, because workers drop the episodes of a run that has ended.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -12,29 +12,29 @@ use super::Around;
 use super::announce::close_lanes;
 use crate::dispatch::Command;
 
-/// How often it is looked whether everything has come.
+/// Interval at which completion is checked.
 const LOOK: Duration = Duration::from_millis(250);
-/// Notices that are older than this, counted from the beginning of the drain, may not know of it.
+/// Notices older than this, relative to the start of the drain, may not reflect it.
 const NEWS: Duration = Duration::from_millis(2500);
 
-/// How long taking the run off the server may take when a session ends.
+/// Time limit for removing the run from the server when a session ends.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// The same when it drains: within its grace time.
+/// The same limit when the session drains, as part of the grace time.
 const HASTY_FAREWELL: Duration = Duration::from_secs(3);
-/// What of the grace time is left for the end: the farewell, and letting go of the run.
+/// Part of the grace time reserved for removing the run from the server and releasing the claim.
 const RESERVE: Duration = Duration::from_secs(6);
 
-/// How long taking the run off the server may take.
+/// Returns the time limit for removing the run from the server.
 pub(super) fn farewell(draining: bool) -> Duration {
     if draining { HASTY_FAREWELL } else { FAREWELL }
 }
 
-/// How long workers are waited for, so that the process ends within its grace time.
+/// Returns how long to wait for workers, so that the process ends within its grace time.
 pub(super) fn patience(grace: Duration) -> Duration {
     grace.saturating_sub(RESERVE.min(grace / 2))
 }
 
-/// Waits for the session to be drained, then sees to it that it ends.
+/// Waits until the session is asked to drain, then drains it and ends it.
 pub(super) async fn drain(around: Around, drain: CancellationToken) {
     tokio::select! {
         () = drain.cancelled() => {}
@@ -45,7 +45,7 @@ pub(super) async fn drain(around: Around, drain: CancellationToken) {
     tokio::select! {
         () = take_back(&around) => {}
         () = tokio::time::sleep(patience) => tracing::warn!(
-            "the units that are queued could not be taken back in time: the NATS server does not answer or refuses; \
+            "failed to withdraw the queued units in time: the NATS server does not respond or refuses; \
              they stay on the server and the next session records them"
         ),
         () = around.over.cancelled() => return,
@@ -55,15 +55,15 @@ pub(super) async fn drain(around: Around, drain: CancellationToken) {
         () = all_in(&around, began + NEWS) => {}
         () = end => {
             let left = left_over(&around);
-            tracing::warn!("{left} after {} s of draining; what they hold stays outstanding", patience.as_secs());
+            tracing::warn!("{left} after draining for {} s; these units stay outstanding", patience.as_secs());
         }
         () = around.over.cancelled() => return,
     }
-    // The session may be over already.
+    // The session may have ended.
     let _ = around.commands.send(Command::End).await;
 }
 
-/// What a drain did not wait for any longer, for people.
+/// Describes the work that a drain stopped waiting for.
 fn left_over(around: &Around) -> String {
     let crew = around.crew.lock().unwrap_or_else(PoisonError::into_inner);
     match crew.holders(&around.run) {
@@ -72,7 +72,7 @@ fn left_over(around: &Around) -> String {
     }
 }
 
-/// Closes the run's lanes for workers, and takes back the units that are queued.
+/// Closes the run's lanes and withdraws its queued units.
 async fn take_back(around: &Around) {
     loop {
         let taken_back = async {
@@ -85,13 +85,13 @@ async fn take_back(around: &Around) {
         };
         match taken_back.await {
             Ok(_) => return,
-            Err(error) => tracing::debug!(%error, "what waits could not be taken back"),
+            Err(error) => tracing::debug!(%error, "failed to withdraw queued units"),
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Until no worker holds anything and every result was recorded.
+/// Waits until no worker holds units and every result is recorded.
 async fn all_in(around: &Around, news: Instant) {
     loop {
         tokio::time::sleep(LOOK).await;

@@ -1,4 +1,5 @@
-//! What the workers' engines came to during a run, as their notices tell. Telemetry: nothing else depends on it.
+//! Collects usage figures of the workers' engines from their notices. Telemetry only; nothing else depends on
+//! it.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -13,20 +14,21 @@ use crate::checkpoint::Checkpoint;
 use crate::computing::WorkerComputing;
 use crate::manifest::Manifest;
 
-/// How often what changed is stored.
+/// Interval at which changes are stored.
 const STORE: Duration = Duration::from_secs(5);
-/// How long the workers' last word is waited for when a run has ended: longer than they usually keep silent.
+/// How long to wait for the workers' final notices after a run. Longer than the usual interval between
+/// notices.
 const LAST_WORD: Duration = Duration::from_secs(3);
-/// How often it is looked whether it has come.
+/// Interval at which their arrival is checked.
 const LOOK: Duration = Duration::from_millis(25);
 
-/// Workers that are followed at most, engines of one, and bytes of a text in a notice: anybody who may write notices may
-/// write any number of them.
+/// Maximum number of tracked workers, of engines per worker, and of bytes per text in a notice, because any
+/// client with write access can write any number of notices.
 const MOST_WORKERS: usize = 20_000;
 const MOST_ENGINES: usize = 64;
 const LONGEST_TEXT: usize = 256;
 
-/// The workers that had units of a run, and what their engines did since they had the first one.
+/// The workers that had units of a run, and the usage of their engines since their first unit.
 #[derive(Debug)]
 pub(super) struct Engines {
     run: RunToken,
@@ -35,21 +37,21 @@ pub(super) struct Engines {
     workers: BTreeMap<(String, i64), Followed>,
 }
 
-/// A worker that shows itself.
+/// Usage of one worker.
 #[derive(Debug)]
 struct Followed {
     computing: WorkerComputing,
-    /// Whether it ever had a unit of the run.
+    /// Whether it had a unit of the run at any time.
     took_part: bool,
-    /// Whether something is to be stored.
+    /// Whether it has changes to store.
     changed: bool,
 }
 
 impl Engines {
-    /// Goes on with what earlier sessions stored.
+    /// Creates the collection and continues with the stored figures of earlier sessions.
     pub(super) fn of(manifest: &Manifest, run: RunToken, stored: Vec<WorkerComputing>) -> Self {
         let models = manifest.configurations.iter().flat_map(|one| one.configuration.models.values());
-        // Only engines have a type of their own.
+        // Only models of engines have a data type.
         let models = models.filter(|model| model.dtype.is_some()).cloned().collect();
         let known = |computing: WorkerComputing| {
             (computing.key(), Followed { computing, took_part: true, changed: false })
@@ -57,12 +59,12 @@ impl Engines {
         Self { run, models, workers: stored.into_iter().map(known).collect() }
     }
 
-    /// Whether engines compute anything of the run.
+    /// Whether any model of the run is computed by an engine.
     fn any(&self) -> bool {
         !self.models.is_empty()
     }
 
-    /// Takes a notice in.
+    /// Adds a notice.
     pub(super) fn hear(&mut self, notice: &WorkerNotice) {
         if !self.any() || notice.protocol != PROTOCOL {
             return;
@@ -91,7 +93,7 @@ impl Engines {
         followed.took_part |= holds(&notice.held, &self.run);
         let computing = &mut followed.computing;
         if !followed.took_part {
-            // What it did before it had a unit of this run it did for others.
+            // Usage from before its first unit of this run belongs to other runs.
             computing.before.clone_from(&engines);
         }
         if computing.engines != engines || computing.places != notice.holdings.places {
@@ -101,7 +103,7 @@ impl Engines {
         }
     }
 
-    /// Takes in what a worker has just claimed.
+    /// Adds claims that a worker has just reported.
     pub(super) fn hear_claims(&mut self, worker: &str, claims: &ClaimNotice) {
         if !self.any() || claims.protocol != PROTOCOL || !holds(&claims.held, &self.run) {
             return;
@@ -112,7 +114,7 @@ impl Engines {
         }
     }
 
-    /// What is to be stored of workers that took part.
+    /// Returns the changed figures of workers that took part, for storing.
     fn take_changed(&mut self) -> Vec<WorkerComputing> {
         let changed = self.workers.values_mut().filter(|one| one.took_part && one.changed);
         changed
@@ -134,7 +136,7 @@ impl Around {
     }
 }
 
-/// Stores what changed, from time to time.
+/// Stores changes periodically.
 pub(super) async fn storing(around: &Around, checkpoint: &Checkpoint) -> Infallible {
     loop {
         tokio::time::sleep(STORE).await;
@@ -142,17 +144,18 @@ pub(super) async fn storing(around: &Around, checkpoint: &Checkpoint) -> Infalli
     }
 }
 
-/// Stores what changed. A run does not fail for it.
+/// Stores changes. An error does not fail the run.
 pub(super) fn store(around: &Around, checkpoint: &Checkpoint) {
     let changed = around.engines().take_changed();
     if !changed.is_empty()
         && let Err(error) = checkpoint.note_workers(&changed)
     {
-        tracing::warn!("what the workers' engines did was not stored: {error}");
+        tracing::warn!("failed to store the engine statistics of workers: {error}");
     }
 }
 
-/// Waits, if engines computed the run, until every worker has written a notice since it ended, for a while at most.
+/// Waits, for a limited time and only if engines computed the run, until every worker has sent a notice since
+/// the end of the run.
 pub(super) async fn last_word(around: &Around) {
     if !around.engines().any() || !around.server.is_connected() {
         return;
@@ -164,12 +167,12 @@ pub(super) async fn last_word(around: &Around) {
             crew.is_idle(&around.run, ended)
         };
         if all {
-            tracing::debug!(waited = ?ended.elapsed(), "every worker has told what its engines did");
+            tracing::debug!(waited = ?ended.elapsed(), "received the engine statistics of every worker");
             return;
         }
         tokio::time::sleep(LOOK).await;
     }
-    tracing::debug!("some worker's engines may have done more than was told");
+    tracing::debug!("engine statistics of some workers may be incomplete");
 }
 
 #[cfg(test)]
@@ -192,7 +195,7 @@ mod tests {
         Engines::of(&manifest_of(&[configuration(0)], &[item(0)]), run(b"run"), stored)
     }
 
-    /// A worker whose engine of the run's planner was loaded so often.
+    /// A notice of a worker whose engine for the run's planner was loaded `loads` times.
     fn told(started_ms: i64, loads: u64, held: Vec<HeldLease>) -> WorkerNotice {
         let [model] = ["planner"].map(|name| ModelIdentity {
             name: name.to_owned(),
@@ -228,7 +231,7 @@ mod tests {
         assert_eq!((changed.len(), loads(&changed[0])), (1, vec![2]));
         engines.hear(&told(1, 10, Vec::new()));
         assert!(engines.take_changed().is_empty(), "nothing new");
-        // Seen by its lease alone, and begun anew under the same name.
+        // Known only from its lease, and restarted under the same name.
         engines.hear(&told(2, 1, vec![lease(&run(b"run"))]));
         let again = engines.take_changed();
         assert_eq!((again.len(), loads(&again[0])), (1, vec![1]));

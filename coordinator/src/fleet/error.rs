@@ -1,4 +1,4 @@
-//! Why a run on a fleet could not go on.
+//! Errors of a run on a fleet.
 
 use lumos_queue::QueueError;
 use lumos_queue::nats::{KeyValueError, NatsError};
@@ -8,40 +8,40 @@ use thiserror::Error;
 use crate::checkpoint::CheckpointError;
 use crate::dispatch::DispatchError;
 
-/// Why a run on a fleet could not go on. What was recorded before is safe.
+/// Error of a run on a fleet. Everything recorded before is safe.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FleetError {
-    /// Another coordinator has the run.
+    /// Another coordinator owns the run.
     #[error(
-        "another coordinator has this run: process {process} on {host}, which last said so {age:.0} s ago; \
-         stop that one first, or wait for it"
+        "another coordinator owns this run: process {process} on {host}, last renewed {age:.0} s ago; \
+         stop it first, or wait for it to end"
     )]
     Owned {
-        /// Its host.
+        /// Host of the other coordinator.
         host: String,
-        /// Its process on that host.
+        /// Process id of the other coordinator.
         process: u32,
         /// Seconds since its claim was written.
         age: f64,
     },
-    /// The session itself failed.
+    /// The session failed.
     #[error(transparent)]
     Dispatch(#[from] DispatchError),
-    /// The server refused.
+    /// The server returned an error.
     #[error(transparent)]
     Server(#[from] NatsError),
-    /// A bucket on the server refused.
+    /// A bucket on the server returned an error.
     #[error(transparent)]
     KeyValue(#[from] KeyValueError),
-    /// There is no such run on the server.
+    /// The run is not on the server.
     #[error("run `{0}` not found on this queue")]
     NoRun(RunToken),
-    /// What stands on the server is none of ours.
+    /// Data on the server is not in lumos's format.
     #[error("{0}")]
     Malformed(String),
-    /// It was stopped while it waited for the server.
-    #[error("interrupted before the run began; nothing was given out")]
+    /// The session was stopped while it waited for the server.
+    #[error("interrupted before the run started; no units were published")]
     Interrupted,
 }
 
@@ -51,11 +51,11 @@ impl From<CheckpointError> for FleetError {
     }
 }
 
-/// Whether a failure is one that passes: the server is away, or full.
+/// Whether an error is temporary: the server is unavailable or full.
 pub(super) trait Passing {
     fn passes(&self) -> bool;
 
-    /// Whether something was deleted from the server, so that it has to be made anew first.
+    /// Whether something was deleted from the server and must be recreated first.
     fn is_missing(&self) -> bool {
         false
     }

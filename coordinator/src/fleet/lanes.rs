@@ -1,4 +1,4 @@
-//! The publishing side: every unit into the lane of its configuration.
+//! Publishes each unit to the lane of its configuration.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use super::steadfast::Steadfast;
 use super::{Around, announce};
 use crate::manifest::Manifest;
 
-/// A configuration and where its units go.
+/// A configuration and the lane of its units.
 struct Route {
     configuration: Arc<Configuration>,
     identity: ContentHash,
     lane: usize,
 }
 
-/// The lanes of a run, as one queue to publish to.
+/// The lanes of a run, combined into one queue for publishing.
 pub(super) struct Lanes {
     run: RunToken,
     lanes: Vec<NatsQueue<WorkMessage>>,
@@ -29,7 +29,7 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Opens the lanes of a run; those that are missing are made.
+    /// Opens the lanes of a run and creates missing ones.
     pub(super) async fn open(
         manifest: &Manifest,
         around: &Around,
@@ -56,18 +56,18 @@ impl Lanes {
         Ok(Self { run: around.run.clone(), lanes, names, routes })
     }
 
-    /// Their names.
+    /// Names of the lanes.
     pub(super) fn names(&self) -> &[String] {
         &self.names
     }
 
     fn route(&self, assignment: &Assignment) -> Result<&Route, QueueError> {
         let WorkUnit::Episode(unit) = &assignment.unit;
-        // Units share their configuration with the manifest, so that nothing needs to be hashed here.
+        // Units share their configuration with the manifest, so comparing pointers avoids hashing.
         self.routes
             .iter()
             .find(|route| Arc::ptr_eq(&route.configuration, &unit.configuration))
-            .ok_or_else(|| QueueError::Refused(format!("unit {} has no lane in this run", unit.id)))
+            .ok_or_else(|| QueueError::Refused(format!("unit {} belongs to no lane of this run", unit.id)))
     }
 }
 
@@ -95,7 +95,7 @@ impl Queue<Assignment> for Lanes {
     }
 
     async fn claim(&self, _max: usize) -> Result<Vec<Lease<Assignment>>, QueueError> {
-        Err(QueueError::Refused("a coordinator claims no work".to_owned()))
+        Err(QueueError::Refused("a coordinator cannot claim work".to_owned()))
     }
 
     fn close(&self) {

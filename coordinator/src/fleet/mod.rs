@@ -1,8 +1,9 @@
-//! A run whose workers are on other machines, over a NATS server.
+//! Runs whose workers are on other machines, connected by a NATS server.
 //!
-//! The truth is the checkpoint. What is on the server may be lost, come twice or come late: published units that are
-//! nowhere are published again, and second outcomes are counted and dropped. One coordinator owns a run at a time;
-//! it may die at any moment and be started again, here or elsewhere, with the same run folder.
+//! The checkpoint is authoritative. Messages on the server may be lost, duplicated or delayed: published
+//! units that are neither queued, held nor among the results are published again, and further outcomes are
+//! counted and dropped. One coordinator owns a run at a time. It may be killed at any moment and restarted on
+//! any host with the same run folder.
 
 mod announce;
 mod cancel;
@@ -50,28 +51,29 @@ use ownership::Ownership;
 use restore::Restorer;
 use steadfast::Steadfast;
 
-/// How a coordinator looks after its fleet.
+/// Settings for a coordinator of a fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetSettings {
-    /// The lanes' priority: 0 goes first, 9 last.
+    /// Priority of the lanes, from 0 (first) to 9 (last).
     pub priority: u8,
-    /// How often the owner's claim is written anew.
+    /// Interval at which the owner's claim is renewed.
     pub claim_every: Duration,
-    /// The age from which a worker's notice means that the worker is gone.
+    /// Age of a worker's last notice at which the worker is considered lost.
     pub worker_lost_after: Duration,
-    /// How often it is looked for units that are nowhere.
+    /// Interval of reconciliation, which finds lost units.
     pub reconcile_every: Duration,
-    /// How long no result may come before that is looked for out of turn.
+    /// Time without results after which an additional reconciliation runs.
     pub quiet: Duration,
-    /// How often the status is written.
+    /// Interval at which the status is written.
     pub status_every: Duration,
-    /// Within which time a session ends that is asked to: workers get most of it to end what they hold.
+    /// Time limit for a session that is asked to stop. Most of it is given to workers to finish the units
+    /// that they hold.
     pub drain_grace: Duration,
-    /// How long there may be no worker before that is said.
+    /// Time without workers before a warning.
     pub lonely_after: Duration,
-    /// How often it is looked whether something was deleted from the server.
+    /// Interval at which data deleted from the server is detected and recreated.
     pub restore_every: Duration,
-    /// How long there may be no progress before it is said what is waited for; never if zero.
+    /// Time without progress before a warning that states the cause; zero disables the warning.
     pub stall_warning: Duration,
     /// The server's address, for hints.
     pub address: String,
@@ -95,25 +97,25 @@ impl Default for FleetSettings {
     }
 }
 
-/// A run and the server its workers are reached by.
+/// A run and the server that connects its workers.
 pub struct Fleet<'a> {
     /// The run.
     pub manifest: &'a Manifest,
-    /// Its record.
+    /// The run's checkpoint.
     pub checkpoint: &'a Checkpoint,
     /// The server.
     pub server: &'a Server,
-    /// What the session goes by.
+    /// Settings of the session.
     pub terms: Terms,
-    /// How the fleet is looked after.
+    /// Settings of the fleet.
     pub settings: FleetSettings,
-    /// Where to say what happens.
+    /// Receives the run's events.
     pub events: &'a mpsc::Sender<Event>,
-    /// Cancelled when the session is to stop.
+    /// Cancelled to stop the session.
     pub drain: &'a CancellationToken,
 }
 
-/// What the tasks around a session share.
+/// State shared by the tasks of a session.
 #[derive(Clone)]
 struct Around {
     server: Server,
@@ -126,19 +128,21 @@ struct Around {
     crew: Arc<Mutex<Crew>>,
     engines: Arc<Mutex<Engines>>,
     commands: mpsc::Sender<Command>,
-    /// Cancelled when the session is to stop.
+    /// Cancelled to stop the session.
     drain: CancellationToken,
-    /// Cancelled when the session is over.
+    /// Cancelled when the session has ended.
     over: CancellationToken,
 }
 
-/// Runs every planned unit that is not settled on the workers of a server. Ends when all are settled or faulted for
-/// good; after `drain` was cancelled or too many units faulted, when the workers have ended what they hold; and at
-/// once when the run is cancelled. While the server is away it waits, for as long as it takes.
+/// Runs every planned unit that is not settled on the workers of a server.
+///
+/// Ends when every unit is settled or has no attempts left. After `drain` was cancelled or too many units
+/// faulted, ends when the workers have finished the units that they hold; ends at once when the run is
+/// cancelled. Waits without limit while the server is unavailable.
 ///
 /// # Errors
-/// If another coordinator has the run or takes it over, if the server refuses, or if the checkpoint fails. What was
-/// recorded is safe, and what is on the server stays there for the next session.
+/// If another coordinator owns the run or takes it over, the server refuses a request, or the checkpoint
+/// fails. Recorded outcomes are safe, and messages on the server stay there for the next session.
 pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
     let Fleet { manifest, checkpoint, server, terms, settings, events, drain } = fleet;
     let run = run_token(manifest);
@@ -176,7 +180,7 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
     };
     let ended = attend(manifest, checkpoint, terms, &steadfast, around, received, &mut tasks).await;
     over.cancel();
-    // Tasks end by themselves when the session is over; the owner's claim is given back by then.
+    // All tasks end when the session has ended; this also waits until the claim is released.
     while let Some(joined) = tasks.join_next().await {
         if let Err(error) = joined
             && error.is_panic()
@@ -187,7 +191,7 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
     ended
 }
 
-/// The session itself, once the run is owned.
+/// The session, after the run was claimed.
 async fn attend(
     manifest: &Manifest,
     checkpoint: &Checkpoint,
@@ -212,14 +216,14 @@ async fn attend(
     let sheet = Sheet::new(session.labels(), session.board().tallies());
     around.voice = around.voice.with_sheet(Arc::new(Mutex::new(sheet)));
     session.set_voice(around.voice.clone());
-    // What an earlier session gave out and is still there need not be given out again.
+    // Units that an earlier session published and that still exist need not be published again.
     session.adopt(&reconcile::present(&server, &run, steadfast).await?);
     let results = steadfast.call(|| server.results_consumer::<ResultBatch>(run.as_str())).await?;
     let (outlet, rejected) = mpsc::channel(rejected::WAITING);
     results.reject_to(outlet).map_err(DispatchError::from)?;
     let lanes = Lanes::open(manifest, &around, steadfast).await?;
     let restorer = Restorer::new(Arc::clone(&announced), lanes.names().to_vec());
-    // The run's folder holds the checkpoint's.
+    // The parent of the checkpoint's folder is the run's folder.
     let folder = checkpoint.folder().parent().unwrap_or(checkpoint.folder()).to_owned();
 
     tasks.spawn(watch_workers::watch_workers(around.clone(), suspects));
@@ -240,10 +244,10 @@ async fn attend(
         let farewell = drain::farewell(drain.is_cancelled());
         let written = tokio::time::timeout(farewell, status::write(&around, state)).await;
         if written.is_err() {
-            tracing::debug!("the last status was not written in time");
+            tracing::debug!("timed out writing the last status");
         }
         announced.end(&around, state, farewell.saturating_sub(began.elapsed())).await;
-        // A session that drained has waited for it already.
+        // A session that drained has already waited for it.
         if !drain.is_cancelled() {
             engines::last_word(&around).await;
         }

@@ -1,4 +1,5 @@
-//! One coordinator for a run, on whatever host: a claim by compare-and-swap, kept alive.
+//! Ownership of a run: a claim, acquired with compare-and-swap and renewed, ensures that one coordinator runs
+//! it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,12 +16,12 @@ use super::steadfast::Steadfast;
 use crate::dispatch::{Asker, Command, Gauge};
 use crate::events::Event;
 
-/// How often a foreign claim is looked at.
+/// Interval at which another coordinator's claim is checked.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long letting go may take.
+/// Time limit for releasing the claim.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// A run that is owned by this session.
+/// Ownership of a run by this session.
 #[derive(Debug)]
 pub(super) struct Ownership {
     owners: KeyValue,
@@ -30,7 +31,8 @@ pub(super) struct Ownership {
 }
 
 impl Ownership {
-    /// Claims a run. A dead owner of this machine is replaced at once, one elsewhere when its claim has run out.
+    /// Claims a run. Replaces a dead owner on this machine at once, and one on another machine when its claim
+    /// has expired.
     pub(super) async fn acquire(
         owners: KeyValue,
         run: &RunToken,
@@ -48,7 +50,7 @@ impl Ownership {
                 Some((bytes, revision)) => {
                     let Ok(other) = serde_json::from_slice::<Claim>(&bytes) else {
                         return Err(FleetError::Malformed(format!(
-                            "the owner of run {key} wrote something this version cannot read"
+                            "the claim on run {key} was written by an incompatible version"
                         )));
                     };
                     epoch = epoch.max(other.epoch);
@@ -60,9 +62,9 @@ impl Ownership {
                     let waits = match (other.vital(), seen) {
                         (Vital::Gone, _) => false,
                         (Vital::Alive, _) => return Err(owned()),
-                        // It was written again: somebody is there.
+                        // The claim was renewed, so its owner is alive.
                         (Vital::Unknown, Some((before, _))) if before != revision => return Err(owned()),
-                        // The bucket may keep claims for longer than it is told here.
+                        // The bucket may keep claims for longer than configured here.
                         (Vital::Unknown, Some((_, since))) => {
                             let (host, process) = (other.host.clone(), other.process);
                             let wait = || Wait::Claim { host, process };
@@ -88,12 +90,12 @@ impl Ownership {
             }
             let claim = Claim::here(epoch + 1);
             let mut ownership = Self { owners: owners.clone(), key: key.clone(), claim, revision: 0 };
-            // Whether a write that failed has landed is found out by looking again.
+            // After a failed write, the next iteration checks whether it succeeded.
             match ownership.write(replaced).await {
                 Ok(()) => return Ok(ownership),
                 Err(KeyValueError::Conflict(_)) => {}
                 Err(error) => {
-                    tracing::debug!(%error, "the claim could not be written");
+                    tracing::debug!(%error, "failed to write the claim");
                     if ownership.look().await == Ok(true) {
                         return Ok(ownership);
                     }
@@ -113,7 +115,8 @@ impl Ownership {
         Ok(())
     }
 
-    /// Whether the claim that stands is this session's. Takes its revision over, or makes it anew where it ran out.
+    /// Whether the current claim is this session's. Adopts its revision, or recreates the claim if it
+    /// expired.
     async fn look(&mut self) -> Result<bool, KeyValueError> {
         match self.owners.get(&self.key).await? {
             None => {
@@ -131,8 +134,8 @@ impl Ownership {
         }
     }
 
-    /// Keeps the claim alive until the session is over, then lets go. Tells the session when somebody else has the
-    /// run.
+    /// Renews the claim until the session ends, then releases it. Sends a command to the session if another
+    /// coordinator takes over the run.
     pub(super) async fn keep(
         mut self,
         every: Duration,
@@ -151,36 +154,36 @@ impl Ownership {
             };
             let ours = match written {
                 Ok(()) => Ok(true),
-                // Either somebody has it, or it ran out while the server was away, or a write that seemed to fail
-                // has landed.
+                // Another coordinator has claimed the run, the claim expired while the server was
+                // unavailable, or a write that was reported as failed succeeded.
                 Err(KeyValueError::Conflict(_)) => self.look().await,
                 Err(error) => Err(error),
             };
             match ours {
                 Ok(true) => gauge.set_trouble(Asker::Owner, None),
                 Ok(false) => {
-                    let why = "another coordinator has taken this run over; this one stops, and what it \
-                               recorded is safe"
+                    let why = "another coordinator has taken over this run; this one stops, and recorded \
+                               outcomes are safe"
                         .to_owned();
-                    // Nobody listens any more when the session is over.
+                    // The session may have ended and dropped the receiver.
                     let _ = session.send(Command::Displaced(why)).await;
                     return;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the claim could not be renewed");
+                    tracing::debug!(%error, "failed to renew the claim");
                     gauge.set_trouble(Asker::Owner, Some(error.to_string()));
                 }
             }
         }
         self.claim.released = true;
         if tokio::time::timeout(FAREWELL, self.release()).await != Ok(Ok(())) {
-            tracing::debug!("the claim was not released; it runs out by itself");
+            tracing::debug!("failed to release the claim; it expires by itself");
         }
     }
 
     async fn release(&mut self) -> Result<(), KeyValueError> {
         match self.write(Some(self.revision)).await {
-            // A renewal that was cut off may have landed.
+            // An interrupted renewal may have succeeded.
             Err(KeyValueError::Conflict(_)) if self.look().await? => self.write(Some(self.revision)).await,
             released => released,
         }

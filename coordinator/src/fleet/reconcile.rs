@@ -1,6 +1,8 @@
-//! Keeping a run going: units that are nowhere (published, and neither queued, nor with a worker, nor among the results)
-//! are published again; what was deleted from the server is created again; consumers that no longer deliver what their
-//! stream holds are created again; and a wait that gets long is said.
+//! Reconciliation between the session and the server.
+//!
+//! Publishes lost units again (published, and neither queued, held by a worker, nor among the results),
+//! recreates data that was deleted from the server, recreates consumers that no longer deliver the messages
+//! of their stream, and warns about long waits.
 
 use std::collections::HashSet;
 use std::sync::PoisonError;
@@ -17,7 +19,7 @@ use super::steadfast::Steadfast;
 use super::{Around, token};
 use crate::dispatch::{Command, Present};
 
-/// How often it is looked whether it is time.
+/// Interval at which due work is checked.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Message ids of a run that are on the server.
@@ -33,14 +35,15 @@ impl Asked {
     }
 }
 
-/// What of a run is on the server. Work is asked for first: a unit leaves it only once its result is there.
+/// Requests the run's message ids from the server. Work comes first, because a unit leaves the work queue
+/// only after its result is stored.
 async fn ask(server: &Server, run: &RunToken) -> Result<Asked, NatsError> {
     let work = server.work_present(run.as_str()).await?;
     let results = server.results_present(run.as_str()).await?;
     Ok(Asked { work, results })
 }
 
-/// What of a run is on the server before anything is published.
+/// Requests the run's message ids before anything is published.
 pub(super) async fn present(
     server: &Server,
     run: &RunToken,
@@ -49,8 +52,8 @@ pub(super) async fn present(
     Ok(steadfast.call(|| ask(server, run)).await?.present())
 }
 
-/// Looks after the run until the session is over: asks from time to time, after a reconnection, after something was
-/// restored, and when nothing comes.
+/// Reconciles until the session ends: periodically, after a reconnection, after something was restored, and
+/// when no results arrive.
 pub(super) async fn reconcile(around: Around, restorer: Restorer) {
     let over = around.over.clone();
     let reconnections = around.server.connection().borrow().reconnections;
@@ -86,30 +89,30 @@ pub(super) async fn reconcile(around: Around, restorer: Restorer) {
 struct Keeper {
     around: Around,
     restorer: Restorer,
-    /// As they were when it was asked last.
+    /// State at the last request.
     reconnections: u64,
     asked: Instant,
     restored: Instant,
-    /// Something was restored since it was asked last.
+    /// Whether something was restored since the last request.
     forced: bool,
     stuck: Stuck,
     reminder: Reminder,
-    /// When to look for messages that nobody can read.
+    /// Schedules the search for unreadable messages.
     examiner: Reminder,
 }
 
-/// What looked stuck when nothing had come for a while. Only what does so twice in a row is.
+/// Consumers that appeared stuck. They are recreated only after appearing stuck twice in a row.
 #[derive(Debug, Default)]
 struct Stuck {
     results: bool,
     lanes: HashSet<String>,
     streams: HashSet<String>,
-    /// How often the consumer of the results was created again without their going away.
+    /// How often the results consumer was recreated while the results remained.
     remade: u32,
 }
 
 impl Keeper {
-    /// False when the session is over.
+    /// Returns false when the session has ended.
     async fn look(&mut self) -> bool {
         let state = *self.around.server.connection().borrow();
         let settings = self.around.settings.clone();
@@ -132,12 +135,12 @@ impl Keeper {
         if !(quiet || due || self.forced || state.reconnections != self.reconnections) {
             return true;
         }
-        // Only what was published before the question counts as missing in the answer.
+        // Only units published before the request can be reported missing by the response.
         let round = self.around.gauge.round.fetch_add(1, Ordering::AcqRel) + 1;
         let asked = match ask(&self.around.server, &self.around.run).await {
             Ok(asked) => asked,
             Err(error) => {
-                tracing::debug!(%error, "what is on the server could not be found out");
+                tracing::debug!(%error, "failed to list the messages on the server");
                 return true;
             }
         };
@@ -165,7 +168,8 @@ impl Keeper {
         crew.held(&self.around.run).map(|lease| lease.message.clone()).collect()
     }
 
-    /// Removes messages that cost whoever is sent them the connection. Their units are missing then, and published again.
+    /// Removes messages whose delivery breaks the receiver's connection. Their units are then missing and are
+    /// published again.
     async fn remove_unreadable(&mut self) {
         let Around { server, run, .. } = &self.around;
         match server.remove_unreadable(run.as_str()).await {
@@ -173,17 +177,17 @@ impl Keeper {
             Ok(removed) => {
                 self.forced = true;
                 tracing::warn!(
-                    "removed {} messages whose headers are damaged from the NATS server: {}; their units are given out \
+                    "removed {} messages with damaged headers from the NATS server: {}; their units are published \
                      again",
                     removed.len(),
                     removed.join(", ")
                 );
             }
-            Err(error) => tracing::debug!(%error, "messages could not be looked at"),
+            Err(error) => tracing::debug!(%error, "failed to inspect messages"),
         }
     }
 
-    /// Creates consumers again that do not deliver what is there.
+    /// Recreates consumers that do not deliver existing messages.
     async fn loosen(&mut self, asked: &Asked, silence: Duration) {
         let Around { server, run, gauge, .. } = &self.around;
         let pending = !asked.results.is_empty() && !gauge.recording.load(Ordering::Relaxed);
@@ -191,12 +195,12 @@ impl Keeper {
             let count = asked.results.len();
             match server.remake_results(run.as_str()).await {
                 Ok(()) => tracing::warn!(
-                    "{count} result messages are on the NATS server and were not delivered for {} s: created the \
-                     consumer of the results again",
+                    "{count} result messages on the NATS server were not delivered for {} s: recreated the \
+                     consumer of the results",
                     silence.as_secs()
                 ),
                 Err(error) => {
-                    tracing::debug!(%error, "the consumer of the results could not be created again");
+                    tracing::debug!(%error, "failed to recreate the consumer of the results");
                 }
             }
             self.stuck.results = false;
@@ -220,20 +224,20 @@ impl Keeper {
             }
             match server.remake_lane(lane).await {
                 Ok(()) => tracing::warn!(
-                    "{unheld} units are queued on the NATS server and were not delivered to workers that ask for \
-                     them: created the consumer of lane {lane} again"
+                    "{unheld} units queued on the NATS server were not delivered to workers that request \
+                     them: recreated the consumer of lane {lane}"
                 ),
                 Err(error) => {
-                    tracing::debug!(%error, lane, "the consumer of a lane could not be created again");
+                    tracing::debug!(%error, lane, "failed to recreate the consumer of a lane");
                 }
             }
         }
         self.stuck.lanes = stuck;
     }
 
-    /// Has streams made anew that store nothing, though they could: a server whose disk was full leaves them so. Only if
-    /// somebody has something to store, and only when all results of the run that they hold have been delivered: what is
-    /// still there then cannot be removed either.
+    /// Recreates streams that store nothing although they could, as after a full disk on the server. Does so
+    /// only if there is something to store and all results of the run in the stream were delivered: results
+    /// that are still there cannot be removed either.
     async fn give_up_hung_streams(&mut self, asked: &Asked) {
         let Around { server, gauge, crew, .. } = &self.around;
         let spooled = crew.lock().unwrap_or_else(PoisonError::into_inner).spooled();
@@ -245,23 +249,23 @@ impl Keeper {
         let hung: HashSet<String> = match server.hung().await {
             Ok(hung) => hung.into_iter().collect(),
             Err(error) => {
-                tracing::debug!(%error, "whether streams are hung could not be found out");
+                tracing::debug!(%error, "failed to check whether streams hang");
                 return;
             }
         };
         for stream in hung.intersection(&self.stuck.streams) {
             tracing::warn!(
-                "stream `{stream}` of the NATS server answers and stores nothing, as after a full disk: deleting it, to \
-                 create it again"
+                "stream `{stream}` of the NATS server responds but stores nothing, as after a full disk: deleting and \
+                 recreating it"
             );
             if let Err(error) = server.give_up(stream).await {
-                tracing::warn!("stream `{stream}` cannot be deleted: {error}\nhint: restart the NATS server");
+                tracing::warn!("failed to delete stream `{stream}`: {error}\nhint: restart the NATS server");
             }
         }
         self.stuck.streams = hung;
     }
 
-    /// Says what is waited for.
+    /// Warns about the cause of a wait.
     async fn warn(&self, connected: bool, silence: Duration) {
         let Around { server, run, gauge, settings, .. } = &self.around;
         let asked = if connected { ask(server, run).await } else { Ok(Asked::default()) };
@@ -291,8 +295,8 @@ impl Keeper {
     }
 }
 
-/// Whether a lane's consumer fails to deliver: it has lost messages that its stream holds, or workers ask and get none
-/// of those that are there, be they undelivered or due for another delivery.
+/// Whether a lane's consumer fails to deliver: it has lost messages that its stream contains, or workers
+/// request messages and receive none although some are undelivered or due for redelivery.
 fn is_stuck(standing: &LaneStanding, silence: Duration, lease: Duration) -> bool {
     let LaneStanding { pending, unacknowledged, waiting, messages } = *standing;
     let lost = pending + unacknowledged < messages;

@@ -1,4 +1,4 @@
-//! Messages among a run's results that are damaged or of another protocol version: moved from the server to
+//! Stores result messages that are damaged or of another protocol version: moves them from the server to
 //! `rejected.jsonl` in the run's folder.
 
 use std::fs::OpenOptions;
@@ -13,14 +13,14 @@ use tokio::sync::mpsc;
 
 use super::Around;
 
-/// Messages on their way into the file.
+/// Capacity of the channel to the file.
 pub(super) const WAITING: usize = 16;
-/// Bytes that the file may have; what comes then is taken out and not kept.
+/// Maximum size of the file in bytes. Further messages are removed from the server and not stored.
 const LARGEST: u64 = 16 << 20;
-/// When a message that could not be kept is looked at again.
+/// Delay before a message that could not be stored is retried.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Keeps rejected messages until the session is over.
+/// Stores rejected messages until the session ends.
 pub(super) async fn keep(around: Around, folder: PathBuf, mut rejected: mpsc::Receiver<Rejected>) {
     let path = folder.join("rejected.jsonl");
     loop {
@@ -35,24 +35,27 @@ pub(super) async fn keep(around: Around, folder: PathBuf, mut rejected: mpsc::Re
         let why = message.why().to_owned();
         match kept.map_err(io::Error::other).and_then(|kept| kept) {
             Ok(true) => {
-                tracing::warn!("result message `{id}` is not used: {why}; kept in {}", path.display());
+                tracing::warn!("rejected result message `{id}`: {why}; saved in `{}`", path.display());
             }
             Ok(false) => {
-                tracing::warn!("result message `{id}` is dropped: {why}; {} is full", path.display());
+                tracing::warn!("dropped result message `{id}`: {why}; `{}` is full", path.display());
             }
             Err(error) => {
-                tracing::warn!("failed to keep result message `{id}` ({why}) in {}: {error}", path.display());
+                tracing::warn!(
+                    "failed to save rejected result message `{id}` ({why}) in `{}`: {error}",
+                    path.display()
+                );
                 message.leave(AGAIN);
                 continue;
             }
         }
         if let Err(error) = message.take_out().await {
-            tracing::debug!(%error, id, "a rejected message was not taken out; it comes again");
+            tracing::debug!(%error, id, "failed to remove a rejected message; it is redelivered");
         }
     }
 }
 
-/// A message as a line of JSON. A body that is not UTF-8 is written as hexadecimal digits.
+/// Formats a message as a line of JSON. A body that is not UTF-8 is written in hexadecimal.
 fn line(message: &Rejected) -> Vec<u8> {
     let headers: serde_json::Map<String, serde_json::Value> =
         message.headers().iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -68,7 +71,7 @@ fn line(message: &Rejected) -> Vec<u8> {
     line
 }
 
-/// Writes a line to the end of a file and flushes it; false if the file is as large as it may be.
+/// Appends a line to a file and flushes it. Returns false if the file has reached its maximum size.
 fn append(path: &Path, line: &[u8]) -> io::Result<bool> {
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     if file.metadata()?.len() + line.len() as u64 > LARGEST {

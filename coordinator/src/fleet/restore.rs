@@ -1,5 +1,5 @@
-//! What a run needs on the server is put there again when it is deleted: streams, buckets, consumers, the run's notice
-//! and what its units share. Units and results that went with it are found missing by [`super::reconcile`].
+//! Recreates server data that a run needs when it is deleted: streams, buckets, consumers, the run's notice
+//! and the data that its units share. [`super::reconcile`] finds units and results that were lost with it.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -7,12 +7,12 @@ use std::time::Instant;
 use super::announce::Announced;
 use super::{Around, FleetError};
 
-/// Looks after what a run needs on the server.
+/// Recreates deleted server data of a run.
 pub(super) struct Restorer {
     announced: Arc<Announced>,
     /// The run's lanes.
     lanes: Vec<String>,
-    /// What was said last about what cannot be restored.
+    /// The last warning about data that cannot be recreated.
     said: Option<String>,
 }
 
@@ -21,7 +21,7 @@ impl Restorer {
         Self { announced, lanes, said: None }
     }
 
-    /// Creates again what is missing; whether anything was.
+    /// Recreates missing data. Returns whether anything was missing.
     pub(super) async fn restore(&mut self, around: &Around) -> bool {
         let restored = match self.restore_all(around).await {
             Ok(restored) => {
@@ -32,9 +32,7 @@ impl Restorer {
             Err(error) => {
                 let said = error.to_string();
                 if self.said.as_ref() != Some(&said) {
-                    tracing::warn!(
-                        "something that the run needs on the NATS server cannot be created again: {said}"
-                    );
+                    tracing::warn!("failed to recreate what the run needs on the NATS server: {said}");
                     self.said = Some(said);
                 }
                 return false;
@@ -43,10 +41,10 @@ impl Restorer {
         if restored.is_empty() {
             return false;
         }
-        // Workers could not show themselves meanwhile.
+        // Workers could not send notices meanwhile.
         around.crew.lock().unwrap_or_else(PoisonError::into_inner).forgive(Instant::now());
         tracing::warn!(
-            "deleted from the NATS server and created again: {}; units that went with it are given out again",
+            "recreated what was deleted from the NATS server: {}; lost units are published again",
             restored.join(", ")
         );
         true

@@ -1,7 +1,7 @@
-//! What a run without progress waits for. Pure: how things stand is handed in, what is said comes out.
+//! Determines what a run without progress waits for, and formats the warning. Performs no I/O.
 //!
-//! Every wait of a coordinator that nothing in its own process ends is a [`Wait`]: what it is for, and what a person can
-//! do about it. Waits that end by themselves (pauses between attempts, the grace time of a drain) are not among them.
+//! Every wait of a coordinator that its own process cannot end is a [`Wait`] with a cause and a hint for the
+//! user. Waits that end by themselves (delays between retries, the grace time of a drain) are not included.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,67 +9,67 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use lumos_tasks::{Reminder, stall_message};
 
-/// How a run without progress stands.
+/// State of a run without progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Situation {
     /// Whether there is a connection to the server.
     pub(super) connected: bool,
-    /// Whether the server gives no answer though there is a connection.
+    /// Whether the server is connected and does not respond.
     pub(super) unanswered: bool,
-    /// What the server refuses at present.
+    /// The error that the server currently returns.
     pub(super) trouble: Option<String>,
-    /// Whether results are on their way to disk.
+    /// Whether results are being written to disk.
     pub(super) recording: bool,
-    /// Units given out and not settled.
+    /// Number of units that were given out and are not settled.
     pub(super) in_flight: usize,
-    /// Workers that show themselves.
+    /// Number of live workers.
     pub(super) workers: usize,
-    /// Why they cannot take units.
+    /// Reasons why they cannot take units.
     pub(super) refusals: String,
-    /// Result messages on the server.
+    /// Number of result messages on the server.
     pub(super) results: usize,
-    /// Units of the run that workers hold, and those workers.
+    /// Units of the run that workers hold, and the names of those workers.
     pub(super) held: usize,
     pub(super) holders: Vec<String>,
-    /// Results that workers have and cannot send.
+    /// Number of results that workers have not been able to send.
     pub(super) spooled: u64,
-    /// Units on the server that nobody holds.
+    /// Number of units on the server that no worker holds.
     pub(super) queued: usize,
 }
 
-/// What a coordinator waits for.
+/// Cause of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// The server, before the run begins.
+    /// The server is unavailable before the run starts.
     Beginning { why: String },
-    /// Another coordinator's claim on the run.
+    /// Another coordinator has a claim on the run.
     Claim { host: String, process: u32 },
-    /// A connection.
+    /// There is no connection to the server.
     Connection,
-    /// The server, which is connected and does not answer.
+    /// The server is connected and does not respond.
     Answer,
-    /// The server, which refuses.
+    /// The server returns errors.
     Server { why: String },
-    /// This machine's disk.
+    /// Writing to this machine's disk.
     Disk,
-    /// The delivery of results that are on the server.
+    /// Results on the server are not delivered.
     Results { count: usize },
-    /// Workers that cannot send what they have.
+    /// Workers cannot send their results.
     Spooled { count: u64 },
-    /// Workers.
+    /// There are no workers.
     Workers { queued: usize },
-    /// Workers that can take the units.
+    /// No worker can take the units.
     Capable { refusals: String },
-    /// Workers that hold units.
+    /// Workers hold the units.
     Held { count: usize, holders: Vec<String> },
-    /// Workers that are there and take nothing.
+    /// Workers are available and take no units.
     Queued { count: usize, workers: usize },
-    /// Units that are nowhere, to be found missing.
+    /// Units are lost and not yet detected as missing.
     Nowhere { count: usize },
 }
 
 impl Wait {
-    /// What a run that stands like this waits for: the first of all causes, since the others follow from it.
+    /// Returns the cause of the wait. If there are several, returns the first, from which the others follow.
     pub(super) fn of(situation: Situation) -> Self {
         let Situation { connected, unanswered, trouble, recording, in_flight, workers, refusals, .. } =
             situation;
@@ -89,46 +89,48 @@ impl Wait {
         }
     }
 
-    /// What to do about it.
+    /// Returns a hint for the user.
     pub(super) fn hint(&self, address: &str) -> String {
         match self {
             Self::Beginning { .. } | Self::Connection => {
-                format!("check that the server runs and can be reached: lumos status --queue {address}")
+                format!("check that the server runs and is reachable: lumos status --queue {address}")
             }
             Self::Claim { host, process } => {
-                format!("if it should not run, stop process {process} on {host}; else wait for it to end")
+                format!("stop process {process} on {host} if it should not run, or wait for it to end")
             }
             Self::Answer => {
-                "restart the NATS server if this goes on: after its disk was full version 2.9 may not answer \
-                 until it is started again; nothing recorded is lost"
+                "restart the NATS server if this continues: after a full disk, version 2.9 may not respond \
+                 until it is restarted; recorded outcomes are safe"
                     .to_owned()
             }
             Self::Server { .. } => {
                 "free disk space on the server or raise max_file_store in its configuration; \
-                 the run goes on by itself then"
+                 the run then continues automatically"
                     .to_owned()
             }
             Self::Disk => "check the disk that holds the run folder: df -h, dmesg".to_owned(),
-            Self::Results { .. } => "nothing, if this goes on: the consumer is created again; \
-                 else restart the server, nothing recorded is lost"
-                .to_owned(),
+            Self::Results { .. } => {
+                "the consumer is recreated automatically; if this continues, restart the server; \
+                 recorded outcomes are safe"
+                    .to_owned()
+            }
             Self::Spooled { .. } => {
-                "look at the log of that worker: the server refuses its results or it cannot reach the server"
+                "check the logs of these workers: the server refuses their results or they cannot reach it"
                     .to_owned()
             }
             Self::Workers { .. } => format!("start workers: lumos worker --queue {address}"),
             Self::Capable { .. } => format!(
-                "start a worker that has what is missing, or remove the cause: lumos status --queue {address}"
+                "start a worker that has what is missing, or fix the cause: lumos status --queue {address}"
             ),
             Self::Held { .. } => {
-                "look at the logs of these workers; a unit whose worker is stopped goes to another \
-                 worker, and --stall-limit of the worker ends an episode without a reply"
+                "check the logs of these workers; units of a stopped worker are redelivered, and \
+                 --stall-limit of a worker abandons an episode without a reply"
                     .to_owned()
             }
             Self::Queued { .. } => {
-                format!("look at the logs of the workers; lumos status --queue {address} shows what they do")
+                format!("check the logs of the workers, and their state: lumos status --queue {address}")
             }
-            Self::Nowhere { .. } => "nothing: the units are given out again within a minute".to_owned(),
+            Self::Nowhere { .. } => "none needed: the units are published again within a minute".to_owned(),
         }
     }
 }
@@ -136,25 +138,25 @@ impl Wait {
 impl fmt::Display for Wait {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Beginning { why } => write!(formatter, "the NATS server, to begin the run: {why}"),
+            Self::Beginning { why } => write!(formatter, "the NATS server, to start the run: {why}"),
             Self::Claim { host, process } => {
                 write!(formatter, "the claim of another coordinator on this run: process {process} on {host}")
             }
             Self::Connection => formatter.write_str("a connection to the NATS server"),
             Self::Answer => {
-                formatter.write_str("an answer of the NATS server, which is connected and gives none")
+                formatter.write_str("a response of the NATS server, which is connected but does not respond")
             }
             Self::Server { why } => write!(formatter, "the NATS server, which refuses: {why}"),
             Self::Disk => formatter.write_str("results to be written to the run folder"),
             Self::Results { count } => {
-                write!(formatter, "{count} result messages that are on the NATS server and are not delivered")
+                write!(formatter, "{count} result messages that the NATS server does not deliver")
             }
             Self::Spooled { count } => write!(formatter, "{count} results that workers cannot send"),
             Self::Workers { queued } => {
-                write!(formatter, "workers: none is connected, {queued} units are queued")
+                write!(formatter, "workers: none connected, {queued} units queued")
             }
             Self::Capable { refusals } => {
-                write!(formatter, "workers that can take the units of this run: {refusals}")
+                write!(formatter, "workers that can execute the units of this run: {refusals}")
             }
             Self::Held { count, holders } => {
                 let more = holders.len().saturating_sub(NAMED);
@@ -163,29 +165,29 @@ impl fmt::Display for Wait {
                 if more > 0 { write!(formatter, " and {more} others") } else { Ok(()) }
             }
             Self::Queued { count, workers } => {
-                write!(formatter, "{count} queued units that none of {workers} workers takes")
+                write!(formatter, "{count} queued units that none of {workers} workers requests")
             }
             Self::Nowhere { count } => {
                 write!(
                     formatter,
-                    "{count} units that are neither queued, nor with a worker, nor among the results"
+                    "{count} units that are neither queued, nor held by a worker, nor among the results"
                 )
             }
         }
     }
 }
 
-/// Workers named in a message.
+/// Maximum number of workers named in a message.
 const NAMED: usize = 4;
 
-/// Warns of a wait if it is time to.
+/// Warns about a wait if a warning is due.
 pub(super) fn remind(reminder: &mut Reminder, silence: Duration, wait: impl FnOnce() -> Wait, address: &str) {
     if reminder.is_due(silence) {
         tracing::warn!("{}", message(&wait(), silence, Timestamp::now(), address));
     }
 }
 
-/// What is said about a wait that began `silence` before `now`.
+/// Formats the warning about a wait that began `silence` before `now`.
 pub(super) fn message(wait: &Wait, silence: Duration, now: Timestamp, address: &str) -> String {
     let since = SignedDuration::try_from(silence).ok().and_then(|silence| now.checked_sub(silence).ok());
     let since = since.unwrap_or(now).strftime("%H:%M:%S UTC");
@@ -221,7 +223,8 @@ mod tests {
         ]
     }
 
-    /// Each kind once: a new one has to be added to the list above, or this does not compile.
+    /// Assigns a number to each kind. A new kind does not compile until it is added here and to the list
+    /// above.
     fn kind(wait: &Wait) -> usize {
         match wait {
             Wait::Beginning { .. } => 0,

@@ -1,4 +1,4 @@
-//! How the run stands, for everyone to read.
+//! Publishes the run's status on the server.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use lumos_tasks::fleet::{PROTOCOL, RunState, RunStatus};
 use super::Around;
 use super::claim::Claim;
 
-/// How long writing may take before it is left.
+/// Time limit for a write.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Writes the status from time to time. Dropped before the last status is written, so that nothing follows that.
+/// Writes the status periodically. Must be dropped before the final status is written.
 pub(super) async fn writing(around: &Around) -> Infallible {
     loop {
         write(around, RunState::Active).await;
@@ -20,15 +20,15 @@ pub(super) async fn writing(around: &Around) -> Infallible {
     }
 }
 
-/// Writes the status. One that cannot be written is left; the next one says more.
+/// Writes the status. A failed write is dropped, because the next status replaces it.
 pub(super) async fn write(around: &Around, state: RunState) {
     let Some(status) = status(around, state) else { return };
     let Ok(bytes) = serde_json::to_vec(&status) else { return };
     let written = async { around.server.status().await?.put(around.run.as_str(), &bytes).await };
     match tokio::time::timeout(PATIENCE, written).await {
         Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "the status was not written"),
-        Err(_) => tracing::debug!("the status was not written in time"),
+        Ok(Err(error)) => tracing::debug!(%error, "failed to write the status"),
+        Err(_) => tracing::debug!("timed out writing the status"),
     }
 }
 

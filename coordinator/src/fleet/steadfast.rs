@@ -1,4 +1,4 @@
-//! Asking a server that may be away, for as long as it takes.
+//! Retries requests while the server is unavailable.
 
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,17 @@ use super::stall::{Wait, remind};
 use crate::dispatch::Voice;
 use crate::events::Event;
 
-/// How long to wait between attempts.
+/// Delay between attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Repeats what fails because the server is away, and makes anew what was deleted from it; says so, and stops when the
-/// session is to stop.
+/// Retries requests that fail because the server is unavailable, and recreates data deleted from it. Logs
+/// warnings, and stops when the session is asked to stop.
 #[derive(Debug, Clone)]
 pub(super) struct Steadfast {
     pub(super) voice: Voice,
     pub(super) drain: CancellationToken,
     pub(super) server: Server,
-    /// How long it waits before it warns.
+    /// Time before a warning.
     pub(super) stall_warning: Duration,
     /// The server's address, for hints.
     pub(super) address: String,
@@ -45,9 +45,9 @@ impl Steadfast {
                 Err(error) if error.passes() => {
                     let why = error.to_string();
                     if error.is_missing() {
-                        tracing::warn!("{why}; creating it again");
+                        tracing::warn!("{why}; recreating it");
                         if let Err(error) = self.server.ensure().await {
-                            tracing::debug!(%error, "what is missing could not be created");
+                            tracing::debug!(%error, "failed to recreate what is missing");
                         }
                     }
                     match away {

@@ -1,17 +1,19 @@
-//! Names of runs and messages on a shared server.
+//! Identifiers of runs and messages on a shared server.
 
 use lumos_tasks::{ContentHash, RunToken};
 
 use crate::manifest::Manifest;
 use crate::unit_key::UnitKey;
 
-/// A run's token: the same wherever its folder is, another one for a run of the same things that was made anew.
+/// Returns a run's token. It is independent of the run's folder, and different for a new run with the same
+/// configurations and items.
 pub fn run_token(manifest: &Manifest) -> RunToken {
     let made_of = ("run-token/1", &manifest.identity, manifest.created, &manifest.spec.name);
     RunToken::of(&ContentHash::of_json(&made_of))
 }
 
-/// Unit and attempt of a message's id: `<unit>-<attempt>` of work, `<unit>-<attempt>-<worker>` of a result.
+/// Parses the unit and attempt of a message id: `<unit>-<attempt>` for work, `<unit>-<attempt>-<worker>` for
+/// a result.
 pub fn parse_message(id: &str) -> Option<(lumos_tasks::UnitId, u32)> {
     let mut parts = id.splitn(3, '-');
     let unit = parts.next().filter(|unit| unit.len() == 64)?;
@@ -19,8 +21,8 @@ pub fn parse_message(id: &str) -> Option<(lumos_tasks::UnitId, u32)> {
     Some((lumos_tasks::UnitId::new(ContentHash::from_hex(unit)), attempt))
 }
 
-/// The same of all units that a message names, as the board knows them: results that left a worker together are one
-/// message ([`ResultBatch::message_id`](lumos_tasks::fleet::ResultBatch::message_id)).
+/// Returns the units and attempts of a message id. Results that a worker sent together share one message
+/// ([`ResultBatch::message_id`](lumos_tasks::fleet::ResultBatch::message_id)).
 pub(super) fn tickets(id: &str) -> impl Iterator<Item = (UnitKey, u32)> {
     id.split('_').filter_map(parse_message).map(|(unit, attempt)| (UnitKey::of(&unit), attempt))
 }

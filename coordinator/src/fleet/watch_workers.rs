@@ -1,4 +1,4 @@
-//! Workers that vanish: what they held is taken back without waiting for their leases to run out.
+//! Detects lost workers and withdraws their leases without waiting for them to expire.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,16 +12,17 @@ use lumos_tasks::{Ending, FaultKind};
 use super::Around;
 use crate::events::Event;
 
-/// How often the crew is looked over.
+/// Interval at which the workers are checked.
 const LOOK: Duration = Duration::from_millis(500);
-/// A gap in this task's own time after which silence says nothing about workers: the machine slept.
+/// Pause of this task after which missing notices do not count, for example because the machine was
+/// suspended.
 const GAP: Duration = Duration::from_secs(2);
-/// Messages whose lost holders are remembered, bytes of a message's name, and holders of one.
+/// Maximum number of messages with lost holders, of bytes per message id, and of holders per message.
 const SUSPECTS: usize = 10_000;
 const LONGEST_NAME: usize = 400;
 const MOST_HOLDERS: usize = 16;
 
-/// Which lost workers held a message: what a poison item leaves behind.
+/// Lost workers that held each message. Several of them indicate an item that crashes workers.
 #[derive(Debug, Default)]
 pub(super) struct Suspects(Mutex<HashMap<String, Vec<String>>>);
 
@@ -37,7 +38,7 @@ impl Suspects {
         }
     }
 
-    /// Adds the lost holders of a message to the fault it ended with.
+    /// Returns a function that adds the lost holders of a message to its fault.
     pub(super) fn annotate(self: &Arc<Self>) -> crate::dispatch::Annotate {
         let suspects = Arc::clone(self);
         Arc::new(move |message, outcome| {
@@ -47,13 +48,13 @@ impl Suspects {
                 && let Some(workers) = held.get(message)
             {
                 fault.message =
-                    format!("{} (lost while they held it: {})", fault.message, workers.join(", "));
+                    format!("{} (workers lost while executing it: {})", fault.message, workers.join(", "));
             }
         })
     }
 }
 
-/// Follows the workers' notices until the session is over.
+/// Processes the workers' notices until the session ends.
 pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
     let mut watcher = Watcher {
         around,
@@ -68,7 +69,7 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
         let opened = async { Ok::<_, NatsError>((server.workers().await?, server.claims().await?)) };
         match opened.await {
             Ok(opened) => break opened,
-            Err(error) => tracing::debug!(%error, "the workers cannot be seen"),
+            Err(error) => tracing::debug!(%error, "failed to watch the workers"),
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
@@ -91,7 +92,7 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
                         watcher.around.engines().hear(&notice);
                         crew.hear(notice, now);
                     }
-                    Some(_) => tracing::debug!(worker = change.key, "a notice of a worker is none"),
+                    Some(_) => tracing::debug!(worker = change.key, "ignored a malformed notice of a worker"),
                     None => crew.leave(&change.key),
                 }
             }
@@ -101,7 +102,7 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
                     let mut crew = watcher.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
                     crew.hear_claims(&worker, claimed);
                 }
-                Err(error) => tracing::debug!(%error, worker, "a worker's claims are none"),
+                Err(error) => tracing::debug!(%error, worker, "ignored malformed claims of a worker"),
             },
             _ = look.tick() => tokio::select! {
                 () = watcher.look() => {}
@@ -114,7 +115,7 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
 struct Watcher {
     around: Around,
     suspects: Arc<Suspects>,
-    /// Leases whose recall did not get through.
+    /// Leases whose withdrawal failed.
     recalls: Vec<String>,
     looked: Instant,
     alone_since: Option<Instant>,
@@ -157,14 +158,14 @@ impl Watcher {
                 Ok(()) => {}
                 Err(NatsError::Unreachable(_)) => self.recalls.push(lease.token.clone()),
                 Err(error) => {
-                    tracing::debug!(%error, worker = worker.name, "a lease could not be taken back");
+                    tracing::debug!(%error, worker = worker.name, "failed to withdraw a lease");
                 }
             }
         }
         self.around.voice.say(Event::WorkerLost { worker: worker.name.clone(), recalled }).await;
     }
 
-    /// Says so when units wait and nobody takes them.
+    /// Warns when units are queued and no worker takes them.
     async fn look_for_workers(&mut self, now: Instant, alone: bool, refusals: &str) {
         let waiting = self.around.gauge.in_flight.load(std::sync::atomic::Ordering::Relaxed) > 0;
         let idle =
@@ -181,16 +182,16 @@ impl Watcher {
         self.told = true;
         let hint = if let Some(trouble) = self.around.gauge.trouble() {
             format!(
-                "the NATS server refuses to store anything, so that workers cannot show themselves: {trouble}; free \
-                 disk space on it or raise its max_file_store, and the run goes on by itself"
+                "the NATS server refuses to store anything, so workers cannot register: {trouble}; free disk space on it or \
+                 raise its max_file_store, and the run continues automatically"
             )
         } else if alone {
             format!(
-                "no worker has shown itself: start some with `lumos worker --queue {}`",
+                "no worker has registered: start one with `lumos worker --queue {}`",
                 self.around.settings.address
             )
         } else {
-            format!("workers are there and cannot take this run's units: {refusals}")
+            format!("connected workers cannot execute this run's units: {refusals}")
         };
         self.around.voice.say(Event::NoWorkers { hint }).await;
     }

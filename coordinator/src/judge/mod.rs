@@ -1,14 +1,14 @@
-//! Judging a run by a model: a pass of its own, with a manifest and a checkpoint of its own below the run's folder.
+//! Judging a run by a model: a separate pass with its own manifest and checkpoint in the run's folder.
 //!
 //! ```text
 //! runs/<name>/judge/<pass>/manifest.json    the judge
-//!                          checkpoint/      every question and every reply: the truth
+//!                          checkpoint/      every question and every reply
 //!             judge/current                 the pass whose verdicts are reported
 //! ```
-//! A question that is put to the judge is an item, and its unit an episode of one call
-//! ([`Task::Judge`](lumos_tasks::Task)). So a pass is dispatched, tried again, spread over workers, interrupted and
-//! taken up again by the code that does it for runs, and no record of the run itself is touched. What a question is,
-//! follows from its text: outcomes that give the same prediction for the same item are judged once.
+//! A question to the judge is an item, and its unit is an episode of one call
+//! ([`Task::Judge`](lumos_tasks::Task)). Passes are therefore dispatched, retried, distributed to workers and
+//! resumed by the same code as runs, and the run's own checkpoint is not changed. The identity of a question
+//! is derived from its text, so outcomes with the same prediction for the same item are judged once.
 
 mod pass;
 mod verdicts;
@@ -18,15 +18,15 @@ pub use verdicts::{JudgeReport, Verdicts};
 
 use std::path::{Path, PathBuf};
 
-/// What a pass's questions are called where runs have a benchmark.
+/// Benchmark name of the questions of a pass.
 pub const BENCHMARK: &str = "judge";
 
-/// Folder of the passes in a run's folder.
+/// Name of the folder of passes in a run's folder.
 const FOLDER: &str = "judge";
-/// File that names the pass whose verdicts count.
+/// Name of the file that contains the name of the pass whose verdicts are reported.
 const CURRENT: &str = "current";
 
-/// The folders of a run's passes, in the order of their names.
+/// Returns the folders of a run's passes, sorted by name.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -47,7 +47,7 @@ pub fn pass_folders(run: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// The folder of passes in a run's folder.
+/// Returns the folder of passes in a run's folder.
 fn passes(run: &Path) -> PathBuf {
     run.join(FOLDER)
 }

@@ -1,4 +1,4 @@
-//! Planning a pass.
+//! Plans a pass of judging.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -20,24 +20,24 @@ use crate::score::{ScoreError, benchmark};
 use crate::spec::{MemorySize, ResolvedSpec};
 use crate::walk::{UnitState, walk};
 
-/// Why a run cannot be judged.
+/// Error of planning a pass.
 #[derive(Debug, Error)]
 pub enum JudgeError {
-    /// Its record cannot be read, or the pass's cannot be written.
+    /// The run's checkpoint cannot be read, or the pass's checkpoint cannot be written.
     #[error(transparent)]
     Score(#[from] ScoreError),
-    /// None of its benchmarks is judged.
-    #[error("nothing of this run is judged by a model: {0} have no such metric")]
+    /// No benchmark of the run has a judged metric.
+    #[error("nothing to judge in this run: {0} have no metric that a model judges")]
     Unjudged(String),
     /// The pass's manifest cannot be written.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// The pass cannot be marked as the one that counts.
+    /// The pass cannot be marked as the current one.
     #[error("{}: {source}", file.display())]
     Io {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
 }
@@ -48,31 +48,31 @@ impl From<CheckpointError> for JudgeError {
     }
 }
 
-/// A pass that is planned: what [`dispatch`](crate::dispatch::dispatch) takes.
+/// A planned pass, the input of [`dispatch`](crate::dispatch::dispatch).
 #[derive(Debug)]
 pub struct Pass {
-    /// The pass as a run.
+    /// The manifest of the pass.
     pub manifest: Manifest,
     /// Its folder.
     pub folder: PathBuf,
-    /// Its questions, and what is recorded of them.
+    /// Its questions and their recorded replies.
     pub checkpoint: Checkpoint,
-    /// Settled units that are incorrect unasked, because they have no prediction.
+    /// Settled units that are incorrect without a question, because they have no prediction.
     pub unasked: u64,
 }
 
-/// A judge, and where it is computed if it is an engine of this process.
+/// A judge, and its device and memory if it is an engine of this process.
 #[derive(Debug, Clone)]
 pub struct Asked {
     /// The model.
     pub model: ModelRecord,
     /// The device of every role.
     pub device: Placement,
-    /// Bytes of memory that it may take.
+    /// Memory limit.
     pub memory: Option<MemorySize>,
 }
 
-/// The configuration that a judge's questions are run under.
+/// Returns the configuration under which a judge's questions run.
 pub fn configuration(judge: &ModelIdentity) -> Configuration {
     Configuration {
         benchmark: BENCHMARK.to_owned(),
@@ -87,16 +87,16 @@ pub fn configuration(judge: &ModelIdentity) -> Configuration {
     }
 }
 
-/// The identity of a question.
+/// Returns the identity of a question.
 pub(super) fn question_id(messages: &[Message]) -> ItemId {
     ItemId { content: ContentHash::of_json(&messages), occurrence: 0 }
 }
 
-/// Plans a pass over what is settled of a run, or plans it anew where more is settled since, and marks it as the one
-/// whose verdicts are reported. Blocks.
+/// Plans a pass over the settled units of a run, or extends it with units settled since, and marks it as the
+/// pass whose verdicts are reported. Blocks.
 ///
 /// # Errors
-/// If a record cannot be read or written, or nothing of the run is judged.
+/// If a checkpoint cannot be read or written, or the run has no judged metric.
 pub fn plan(
     run: &Path,
     manifest: &Manifest,
@@ -110,9 +110,9 @@ pub fn plan(
     let spec = ResolvedSpec {
         name: format!("{} judged by {}", manifest.spec.name, judge.identity.name),
         generation: configuration.generation,
-        // A part of a run is judged whole.
+        // All items of a partial run are judged together.
         partition: None,
-        // The run's own models may have been computed elsewhere.
+        // The judge may be computed elsewhere than the run's own models.
         device,
         memory,
         ..manifest.spec.clone()
@@ -144,7 +144,7 @@ pub fn plan(
     Ok(Pass { manifest: judged, folder: pass, checkpoint: recorded, unasked })
 }
 
-/// Every question once, in the order of reports; and how many units need none.
+/// Returns every distinct question, in the order of reports, and the number of units that need none.
 fn questions(manifest: &Manifest, checkpoint: &CheckpointReader) -> Result<(Vec<Item>, u64), JudgeError> {
     let is_judged =
         |name: &str| Ok::<_, ScoreError>(benchmark(name)?.metrics().iter().any(|metric| metric.judged));
@@ -193,12 +193,12 @@ fn question(index: u64, id: ItemId, messages: Vec<Message>) -> Item {
         record: serde_json::Value::Null,
         task: Task::Judge { messages, max_new_tokens: MAX_VERDICT_TOKENS },
         setup: Setup::None,
-        // What the question holds already, and nobody compares with.
+        // The question contains the gold answer, and the reply is not scored against a target.
         target: Target::Text { answer: String::new() },
     }
 }
 
-/// Marks the pass whose verdicts count.
+/// Marks the pass whose verdicts are reported.
 fn mark(run: &Path, pass: &Path) -> Result<(), JudgeError> {
     let name = pass.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let file = passes(run).join(CURRENT);

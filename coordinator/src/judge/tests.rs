@@ -1,4 +1,4 @@
-//! Passes over a run of questions.
+//! Tests of passes over a run.
 
 use lumos_benchmarks::Scoring;
 use lumos_tasks::item::AnswerForm;
@@ -48,7 +48,7 @@ fn judge() -> Asked {
 }
 
 impl Stage {
-    /// Two repetitions over some items; nothing is recorded.
+    /// Creates a run with two repetitions over some items and no records.
     fn new(count: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let items: Vec<_> = (0..count).map(question).collect();
@@ -80,7 +80,7 @@ impl Stage {
     }
 }
 
-/// Records a judge's reply to a question of a pass, as dispatching does.
+/// Records a judge's reply to a question of a pass, as the dispatch does.
 async fn reply(pass: &Pass, item: &Item, text: Option<&str>) {
     let Task::Judge { messages, max_new_tokens } = &item.task else { panic!("{:?}", item.task) };
     let call = ToolCall::Chat {
@@ -175,7 +175,7 @@ async fn a_pass_goes_on_where_it_stood_and_takes_in_what_is_settled_since() {
     let stage = Stage::new(3);
     stage.settle(0, 1, outcome(Some("a"))).await;
     let pass = stage.plan();
-    // Questions and replies are their owner's alone.
+    // Questions and replies are readable by their owner only.
     #[cfg(unix)]
     for private in [stage.folder.path().join("judge"), pass.folder.join("checkpoint")] {
         use std::os::unix::fs::PermissionsExt;
@@ -184,7 +184,7 @@ async fn a_pass_goes_on_where_it_stood_and_takes_in_what_is_settled_since() {
     reply(&pass, &questions(&pass)[0], Some("CORRECT")).await;
     let folder = pass.folder.clone();
     pass.checkpoint.close().unwrap();
-    // Comes before the other one in the order of questions.
+    // Precedes the other one in the order of questions.
     stage.settle(0, 0, outcome(Some("b"))).await;
     let pass = stage.plan();
     assert_eq!((&pass.folder, pass.manifest.planned(), pass.checkpoint.settled()), (&folder, 2, 1));
@@ -240,7 +240,7 @@ async fn verdicts_survive_a_damaged_journal() {
     std::fs::write(&journal, &bytes[..bytes.len() * 2 / 3]).unwrap();
     assert_eq!(report(&stage.manifest, &stage.checkpoint, &[]).unwrap(), whole);
     assert_eq!(std::fs::read(&journal).unwrap().len(), bytes.len() * 2 / 3, "a report repairs nothing");
-    // The same judge asked again repairs it, and asks nothing twice.
+    // The same judge repairs the pass when run again, and repeats no question.
     let pass = stage.plan();
     let restored = pass.checkpoint.recovery().journal.clone().unwrap();
     assert!(restored.outcomes > 0 && !pass.checkpoint.recovery().has_lost(), "{restored:?}");

@@ -1,4 +1,4 @@
-//! The verdicts of a pass, for reports and samples.
+//! Verdicts of a pass, for reports and samples.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{CURRENT, passes};
 use crate::checkpoint::{CheckpointError, CheckpointReader, Settlement};
 use crate::manifest::Manifest;
 
-/// What a judge replied to one question.
+/// A judge's reply to one question.
 #[derive(Debug, Clone)]
 struct Said {
     reply: String,
@@ -34,30 +34,30 @@ pub struct Verdicts {
     by_unit: HashMap<UnitId, Said>,
 }
 
-/// What a pass came to.
+/// Figures of a pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JudgeReport {
     /// The judge.
     pub model: ModelIdentity,
-    /// Hash of the prompt it was asked with.
+    /// Hash of the judge's prompt.
     pub prompt: ContentHash,
-    /// Questions put together: each prediction for an item once.
+    /// Number of distinct questions: each prediction for an item counts once.
     pub questions: u64,
-    /// Questions that have a verdict.
+    /// Number of questions with a verdict.
     pub verdicts: u64,
-    /// Verdicts that say neither correct nor incorrect, under corrected scoring.
+    /// Number of verdicts that are neither correct nor incorrect, under corrected scoring.
     pub unclear: u64,
-    /// Tokens the judge read.
+    /// Prompt tokens of the judge.
     pub prompt_tokens: u64,
-    /// Tokens it wrote.
+    /// Generated tokens of the judge.
     pub completion_tokens: u64,
-    /// What the verdicts cost in US dollars, where a price was set.
+    /// Cost of the verdicts in US dollars, if a price was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 
 impl Verdicts {
-    /// The verdicts that lie beside a run's checkpoint; `None` where nobody judged.
+    /// Reads the verdicts of a run, given its checkpoint; `None` if the run was not judged.
     ///
     /// # Errors
     /// If the pass cannot be read.
@@ -65,7 +65,7 @@ impl Verdicts {
         let Some(run) = checkpoint.folder().parent() else { return Ok(None) };
         let Ok(current) = std::fs::read_to_string(passes(run).join(CURRENT)) else { return Ok(None) };
         let current = current.trim();
-        // A name and nothing that leads elsewhere.
+        // Accept a plain name only, not a path.
         if current.is_empty() || !current.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Ok(None);
         }
@@ -75,10 +75,9 @@ impl Verdicts {
     fn read(pass: &Path) -> Result<Self, CheckpointError> {
         let damaged = |detail: String| CheckpointError::Corrupt { folder: pass.to_owned(), detail };
         let manifest = Manifest::read(pass).map_err(|error| damaged(error.to_string()))?;
-        let planned =
-            manifest.configurations.first().ok_or_else(|| damaged("it names no judge".to_owned()))?;
+        let planned = manifest.configurations.first().ok_or_else(|| damaged("missing judge".to_owned()))?;
         let model = planned.configuration.models.get(&Role::Judge);
-        let model = model.ok_or_else(|| damaged("it names no judge".to_owned()))?.clone();
+        let model = model.ok_or_else(|| damaged("missing judge".to_owned()))?.clone();
         let checkpoint = CheckpointReader::open(&pass.join("checkpoint"))?;
         let mut verdicts = Self {
             model,
@@ -96,8 +95,8 @@ impl Verdicts {
         Ok(verdicts)
     }
 
-    /// The verdict on a settled outcome; `None` where the judge has not been asked yet. One without a prediction is
-    /// incorrect unasked.
+    /// Returns the verdict on a settled outcome; `None` if the judge has not replied yet. An outcome without
+    /// a prediction is incorrect without a question.
     pub fn of(&self, unit: &UnitId, item: &Item, outcome: &Outcome) -> Option<Verdict> {
         let said = match question_about(&item.task, &item.target, outcome) {
             Some(messages) => {
@@ -117,7 +116,7 @@ impl Verdicts {
         })
     }
 
-    /// The figures of the pass.
+    /// Returns the figures of the pass.
     pub fn report(&self) -> JudgeReport {
         let mut cost: Option<NanoDollars> = None;
         let (mut unclear, mut prompt_tokens, mut completion_tokens) = (0, 0, 0);
@@ -149,7 +148,7 @@ impl Said {
             _ => String::new(),
         };
         let (read, written) = outcome.tokens();
-        // A count of zero is one that the backend did not give.
+        // A backend that does not report token counts yields zero.
         let count = |tokens: u64| u32::try_from(tokens).ok().filter(|tokens| *tokens > 0);
         Self { reply, prompt_tokens: count(read), completion_tokens: count(written), cost }
     }

@@ -1,4 +1,4 @@
-//! What differs between two runs, in words: settings by their flags, models by role and name.
+//! Describes the differences between two runs: settings by flag, models by role and name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,8 @@ use lumos_tasks::{Formulation, ModelIdentity, Role, Sampling, ToolBackend};
 use super::{DataRecord, Manifest, ModelRecord};
 use crate::spec::{ItemChoice, ResolvedSpec};
 
-/// What makes `asked` another run than `found`, one line each: `--limit 4 instead of 3`. Never empty.
+/// Describes how `asked` differs from `found`, one line per difference: `--limit 4 instead of 3`. Never
+/// empty.
 pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
     let mut lines = Vec::new();
     let (before, now) = (settings(&found.spec, &asked.spec), settings(&asked.spec, &found.spec));
@@ -18,7 +19,7 @@ pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
     for data in &asked.data {
         let benchmark = data.benchmark.as_str();
         let other = found.data_of(benchmark).filter(|other| other.items != data.items);
-        // Where other items were asked for there are others.
+        // A different choice of items is reported as a setting.
         let same_choice = found.spec.items.get(benchmark) == asked.spec.items.get(benchmark);
         lines.extend(
             other
@@ -34,7 +35,7 @@ pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
             format!("{role} {name}: its content has changed ({})", changed_files(found, other, asked, model))
         } else if other.dtype != model.dtype && found.spec.dtype == asked.spec.dtype {
             let dtype =
-                |model: &ModelIdentity| model.dtype.clone().unwrap_or_else(|| "its own type".to_owned());
+                |model: &ModelIdentity| model.dtype.clone().unwrap_or_else(|| "its original type".to_owned());
             format!("{role} {name}: computed in {} instead of {}", dtype(model), dtype(other))
         } else {
             continue;
@@ -56,7 +57,7 @@ pub(crate) fn differences(found: &Manifest, asked: &Manifest) -> Vec<String> {
     lines
 }
 
-/// `--limit 4 instead of 3`; nothing where both are the same.
+/// Formats `--limit 4 instead of 3`; nothing if both values are equal.
 fn instead(flag: &str, before: Option<&String>, now: Option<&String>) -> Option<String> {
     match (before, now) {
         (before, now) if before == now => None,
@@ -67,8 +68,8 @@ fn instead(flag: &str, before: Option<&String>, now: Option<&String>) -> Option<
     }
 }
 
-/// The settings that decide what a run is, by flag. Those that say where and how fast it runs, and how it is scored, may
-/// change when it continues.
+/// Returns the settings that define a run, by flag. Settings for location, speed and scoring are excluded,
+/// because they may change when a run is resumed.
 fn settings(spec: &ResolvedSpec, other: &ResolvedSpec) -> BTreeMap<String, String> {
     fn list<T: ToString>(values: &[T]) -> String {
         values.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
@@ -108,7 +109,7 @@ fn settings(spec: &ResolvedSpec, other: &ResolvedSpec) -> BTreeMap<String, Strin
             }
         }
     }
-    // Items of tasks that only one of the runs has differ by the tasks.
+    // Items of tasks that only one of the runs has are reported with the tasks.
     let choices = spec.items.iter().filter(|(task, _)| other.items.contains_key(*task));
     let choices: Vec<(&String, &ItemChoice)> = choices.collect();
     let first = choices.first().map(|(_, choice)| *choice);
@@ -126,7 +127,7 @@ fn settings(spec: &ResolvedSpec, other: &ResolvedSpec) -> BTreeMap<String, Strin
     all
 }
 
-/// The model of all roles, where it is one.
+/// Returns the model if all roles use the same one.
 fn only_model(spec: &ResolvedSpec) -> Option<&str> {
     let mut names = spec.models.iter().flat_map(|models| models.0.values());
     let first = names.next()?;
@@ -142,7 +143,8 @@ fn data_line(before: &DataRecord, now: &DataRecord) -> String {
     format!("data of {benchmark}: {} instead of {}", shown(now), shown(before))
 }
 
-/// The models of a run. What a name means can depend on role and formulation: `builtin:tiny` is several models.
+/// Returns the models of a run. A name can mean several models: `builtin:tiny` depends on role and
+/// formulation.
 fn models(manifest: &Manifest) -> BTreeMap<(Formulation, Role, &str), &ModelIdentity> {
     let cells = manifest.configurations.iter().map(|planned| &planned.configuration);
     cells
@@ -153,7 +155,7 @@ fn models(manifest: &Manifest) -> BTreeMap<(Formulation, Role, &str), &ModelIden
         .collect()
 }
 
-/// The names of the files in which a model is another than before.
+/// Returns the names of the files in which two models differ.
 fn changed_files(found: &Manifest, before: &ModelIdentity, asked: &Manifest, now: &ModelIdentity) -> String {
     fn files<'a>(manifest: &'a Manifest, model: &ModelIdentity) -> Option<&'a ModelRecord> {
         manifest.models.iter().find(|record| record.identity.content == model.content)
@@ -165,7 +167,7 @@ fn changed_files(found: &Manifest, before: &ModelIdentity, asked: &Manifest, now
     if changed.is_empty() { "files were removed".to_owned() } else { changed.join(", ") }
 }
 
-/// The tools that differ.
+/// Describes the tools that differ.
 fn tools(found: &Manifest, asked: &Manifest) -> Vec<String> {
     fn all(manifest: &Manifest) -> BTreeSet<&ToolBackend> {
         manifest.configurations.iter().flat_map(|one| &one.configuration.tools).collect()

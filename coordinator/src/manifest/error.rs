@@ -1,36 +1,36 @@
-//! What can be wrong with a manifest.
+//! Errors of manifests.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a run's folder cannot be used.
+/// Error of using a run's folder.
 #[derive(Debug, Error)]
 pub enum ManifestError {
-    /// There is none.
-    #[error("not a run folder: {} (manifest.json not found)", folder.display())]
+    /// The folder has no manifest.
+    #[error("not a run folder: `{}` (manifest.json not found)", folder.display())]
     Missing {
         /// The folder.
         folder: PathBuf,
     },
-    /// It cannot be read or written.
+    /// The manifest cannot be read or written.
     #[error("{}: {source}", file.display())]
     Io {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// It is no manifest.
-    #[error("{} is no manifest: {detail}", file.display())]
+    /// The file is not a valid manifest.
+    #[error("invalid manifest `{}`: {detail}", file.display())]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// What does not fit.
+        /// The error.
         detail: String,
     },
-    /// It was written by another version of the program.
-    #[error("{} has layout {found}, this program knows {known}: use the version that wrote it", file.display())]
+    /// Another version of lumos wrote it.
+    #[error("unsupported layout {found} of `{}`: expected {known}; use the version of lumos that wrote it", file.display())]
     Schema {
         /// The file.
         file: PathBuf,
@@ -39,15 +39,15 @@ pub enum ManifestError {
         /// The layout this program writes.
         known: u32,
     },
-    /// The folder holds a run of something else.
+    /// The folder contains a different run.
     #[error(
-        "{} holds a run with other settings:\n{}",
+        "`{}` contains a run with different settings:\n{}",
         folder.display(), differences.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
     )]
     Differs {
         /// The folder.
         folder: PathBuf,
-        /// What differs, one line each.
+        /// The differences, one line each.
         differences: Vec<String>,
     },
 }

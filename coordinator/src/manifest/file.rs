@@ -1,4 +1,4 @@
-//! The manifest in a run's folder.
+//! Reads and writes the manifest in a run's folder.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -10,20 +10,20 @@ use crate::atomic_file::write_whole;
 use super::compare::differences;
 use super::{Manifest, ManifestError, SCHEMA};
 
-/// The file's name.
+/// Name of the file.
 pub const FILE_NAME: &str = "manifest.json";
 
-/// What [`Manifest::open_or_create`] found.
+/// Result of [`Manifest::open_or_create`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Opened {
-    /// No run; this one's manifest is written now.
+    /// The folder contained no run; the manifest was written.
     Created,
-    /// The same run, planned before: its manifest.
+    /// The folder contains the same run; its manifest.
     Continued(Box<Manifest>),
 }
 
 impl Manifest {
-    /// Writes the manifest into a run's folder: whole or not at all, and on the disk when this returns.
+    /// Writes the manifest to a run's folder. The write is atomic, and the file is on disk when this returns.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -39,7 +39,7 @@ impl Manifest {
     /// Reads the manifest of a run's folder.
     ///
     /// # Errors
-    /// If the folder has no checkpoint, it cannot be read, or it was written by another version.
+    /// If the folder has no manifest, it cannot be read, or another version wrote it.
     pub fn read(folder: &Path) -> Result<Self, ManifestError> {
         let file = folder.join(FILE_NAME);
         let bytes = match std::fs::read(&file) {
@@ -54,13 +54,13 @@ impl Manifest {
         match value.get("schema").and_then(Value::as_u64) {
             Some(found) if found == u64::from(SCHEMA) => {}
             Some(found) => return Err(ManifestError::Schema { file, found, known: SCHEMA }),
-            None => return Err(malformed("it has no `schema`".to_owned())),
+            None => return Err(malformed("missing field `schema`".to_owned())),
         }
         let manifest: Self = serde_json::from_value(value).map_err(|error| malformed(error.to_string()))?;
         for planned in &manifest.configurations {
             if planned.configuration.identity() != planned.identity {
                 return Err(malformed(format!(
-                    "the configuration `{}` is not the one it was planned as",
+                    "configuration `{}` does not match its identity",
                     planned.label
                 )));
             }
@@ -68,10 +68,10 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Takes a run's folder for this manifest: writes it where there is none, continues where it is of the same run.
+    /// Writes the manifest if the folder contains no run, or continues if the folder contains the same run.
     ///
     /// # Errors
-    /// If the folder holds another run: what differs, and what to do.
+    /// If the folder contains a different run, with the differences, or if it cannot be read or written.
     pub fn open_or_create(&self, folder: &Path) -> Result<Opened, ManifestError> {
         match Self::read(folder) {
             Ok(found) if found.identity == self.identity => Ok(Opened::Continued(Box::new(found))),

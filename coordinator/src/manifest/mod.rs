@@ -1,4 +1,4 @@
-//! What was asked, resolved: written before anything runs.
+//! Manifest of a run: the resolved request, written before anything runs.
 
 pub(crate) mod compare;
 mod error;
@@ -17,22 +17,22 @@ use crate::spec::ResolvedSpec;
 pub use error::ManifestError;
 pub use file::{FILE_NAME, Opened};
 
-/// Raised when the layout of the file changes.
+/// Layout version of the file.
 pub const SCHEMA: u32 = 1;
 
 /// The manifest of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The layout of this file.
+    /// Layout version of this file.
     pub schema: u32,
     /// Hash of configurations and selected items.
     pub identity: RunIdentity,
-    /// The run this is a part of.
+    /// Identity of the whole run, if this run is one of its parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<RunIdentity>,
     /// When the run was planned.
     pub created: Timestamp,
-    /// What was asked.
+    /// The resolved specification.
     pub spec: ResolvedSpec,
     /// The cells of the matrix, in the order of reports.
     pub configurations: Vec<PlannedConfiguration>,
@@ -42,9 +42,9 @@ pub struct Manifest {
     pub data: Vec<DataRecord>,
     /// Hash of the prompt texts, by benchmark.
     pub prompts: BTreeMap<String, ContentHash>,
-    /// Versions of the parts that matter.
+    /// Versions of the components that affect results.
     pub versions: BTreeMap<String, String>,
-    /// The revision of the source, where it is known.
+    /// Git revision of the source, if known.
     pub git_revision: Option<String>,
     /// The machine that planned the run.
     pub machine: Machine,
@@ -53,34 +53,34 @@ pub struct Manifest {
 /// One cell of the matrix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PlannedConfiguration {
-    /// Hash of all that can influence a trajectory.
+    /// Hash of everything that can affect a trajectory.
     pub identity: ContentHash,
-    /// A name for people, different from that of every other cell.
+    /// Unique name for display.
     pub label: String,
-    /// Units planned under it.
+    /// Number of planned units.
     pub planned: u64,
     /// The configuration.
     pub configuration: Arc<Configuration>,
 }
 
-/// A model and what it was made of.
+/// A model and its files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelRecord {
-    /// The name that was given, and the hash over its content.
+    /// Name as given, and hash of its content.
     #[serde(flatten)]
     pub identity: ModelIdentity,
-    /// Its files, where it has any.
+    /// Its files, if it has any.
     pub files: Vec<FileRecord>,
 }
 
 /// A file of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
-    /// Its name within the model's folder.
+    /// Path within the model's folder.
     pub name: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its SHA-256.
+    /// SHA-256 of the content.
     pub sha256: ContentHash,
 }
 
@@ -89,15 +89,15 @@ pub struct FileRecord {
 pub struct DataRecord {
     /// The benchmark.
     pub benchmark: String,
-    /// Where it was read: a path, or `built-in samples`.
+    /// Where it was read from: a path, or `built-in samples`.
     pub source: String,
-    /// SHA-256 of what was read.
+    /// SHA-256 of the data.
     pub sha256: ContentHash,
-    /// Records read.
+    /// Number of records read.
     pub records: u64,
-    /// Items selected.
+    /// Number of selected items.
     pub selected: u64,
-    /// Records left out as malformed.
+    /// Number of malformed records that were skipped.
     pub invalid: u64,
     /// Hash of the selected items' identities, in order.
     pub items: ContentHash,
@@ -106,16 +106,16 @@ pub struct DataRecord {
 /// The machine a run was planned on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Cores this process may use.
+    /// Number of cores available to this process.
     pub cores: usize,
     /// The operating system.
     pub os: String,
-    /// The processor's family.
+    /// The processor architecture.
     pub architecture: String,
 }
 
 impl Machine {
-    /// The machine this runs on.
+    /// Returns the current machine.
     pub fn current() -> Self {
         Self {
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
@@ -125,24 +125,24 @@ impl Machine {
     }
 }
 
-/// The data of one benchmark, as planning found it.
+/// The data of one benchmark, found by planning.
 #[derive(Debug, Clone)]
 pub struct PlannedData<'a> {
     /// The benchmark.
     pub benchmark: &'a str,
-    /// Where it was read.
+    /// Where it was read from.
     pub source: String,
-    /// SHA-256 of what was read.
+    /// SHA-256 of the data.
     pub sha256: ContentHash,
-    /// Records read.
+    /// Number of records read.
     pub records: u64,
-    /// Records left out as malformed.
+    /// Number of malformed records that were skipped.
     pub invalid: u64,
-    /// The identities of the selected items, in order: those of all parts, where the specification names one.
+    /// Identities of the selected items, in order; of all parts if the specification has a partition.
     pub items: &'a [ItemId],
 }
 
-/// What a manifest is made of.
+/// Input of [`Manifest::new`].
 #[derive(Debug, Clone)]
 pub struct ManifestParts<'a> {
     /// The specification.
@@ -153,7 +153,7 @@ pub struct ManifestParts<'a> {
     pub models: Vec<ModelRecord>,
     /// The data, by benchmark.
     pub data: Vec<PlannedData<'a>>,
-    /// Versions of further parts, beside this program's own.
+    /// Versions of further components, in addition to this program's own.
     pub versions: BTreeMap<String, String>,
     /// The revision of the source.
     pub git_revision: Option<String>,
@@ -162,7 +162,7 @@ pub struct ManifestParts<'a> {
 }
 
 impl Manifest {
-    /// Puts a manifest together.
+    /// Creates a manifest.
     pub fn new(parts: ManifestParts<'_>) -> Self {
         let partition = parts.spec.partition;
         let kept = |items: &[ItemId]| match partition {
@@ -216,12 +216,13 @@ impl Manifest {
         }
     }
 
-    /// The data of a benchmark.
+    /// Returns the data of a benchmark.
     pub fn data_of(&self, benchmark: &str) -> Option<&DataRecord> {
         self.data.iter().find(|data| data.benchmark == benchmark)
     }
 
-    /// The names of the models of each role, planner first; several where configurations differ in them.
+    /// Returns the model names of each role, planner first. A role has several names if configurations
+    /// differ.
     pub fn models_by_role(&self) -> BTreeMap<Role, Vec<&str>> {
         let mut named: BTreeMap<Role, Vec<&str>> = BTreeMap::new();
         for (role, model) in self.configurations.iter().flat_map(|planned| &planned.configuration.models) {
@@ -233,7 +234,7 @@ impl Manifest {
         named
     }
 
-    /// The roles that a model has: `planner, grounder`.
+    /// Returns the roles of a model: `planner, grounder`.
     pub(crate) fn roles_of(&self, identity: &ModelIdentity) -> String {
         let models = self.configurations.iter().flat_map(|planned| &planned.configuration.models);
         let roles: BTreeSet<_> =
@@ -241,7 +242,7 @@ impl Manifest {
         roles.into_iter().map(Role::name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Units planned, all configurations together.
+    /// Number of planned units of all configurations.
     pub fn planned(&self) -> u64 {
         self.configurations.iter().map(|configuration| configuration.planned).sum()
     }
@@ -272,7 +273,7 @@ fn planned(configurations: Vec<Configuration>, data: &[DataRecord]) -> Vec<Plann
         .collect()
 }
 
-/// The names of a configuration's models, each once, planner first.
+/// Returns the distinct names of a configuration's models, planner first.
 fn model_names(configuration: &Configuration) -> Vec<&str> {
     let mut names: Vec<&str> = configuration.models.values().map(|model| model.name.as_str()).collect();
     names.dedup();

@@ -1,4 +1,4 @@
-//! Manifests in folders.
+//! Tests of manifests in folders.
 
 use lumos_tasks::{Item, Sampling, ToolBackend};
 
@@ -128,15 +128,15 @@ fn foreign_and_damaged_files_are_named() {
     let write = |text: &str| std::fs::write(folder.path().join(FILE_NAME), text).unwrap();
     let message = || Manifest::read(folder.path()).unwrap_err().to_string();
     write("{");
-    assert!(message().contains("is no manifest"), "{}", message());
+    assert!(message().contains("invalid manifest"), "{}", message());
     write("{}");
-    assert!(message().contains("no `schema`"), "{}", message());
+    assert!(message().contains("missing field `schema`"), "{}", message());
     write(r#"{"schema": 99}"#);
-    assert!(message().contains("has layout 99, this program knows 1"), "{}", message());
+    assert!(message().contains("unsupported layout 99"), "{}", message());
     let manifest = manifest_of(&[configuration(0)], &items(1));
     let text = serde_json::to_string(&manifest).unwrap();
     write(&text.replacen(r#""max_rounds":2"#, r#""max_rounds":3"#, 1));
-    assert!(message().contains("is not the one it was planned as"), "{}", message());
+    assert!(message().contains("does not match its identity"), "{}", message());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One run of several parts: what people do who have machines and no queue between them.
+//! Merges the parts of a run into one run, for runs that were split over machines without a queue.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use crate::manifest::compare::differences;
 use crate::manifest::{DataRecord, Manifest, ManifestError};
 use crate::spec::Partition;
 
-/// Records that are written together.
+/// Number of records written together.
 const TOGETHER: usize = 512;
 
-/// Why parts cannot be merged.
+/// Error of merging parts.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// No part was named.
-    #[error("no part is named: give the folders of all parts")]
+    /// No parts were given.
+    #[error("no parts given: pass the folders of all parts")]
     Nothing,
     /// A part's manifest cannot be used.
     #[error(transparent)]
@@ -28,37 +28,37 @@ pub enum MergeError {
     /// A checkpoint cannot be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// A run is whole.
-    #[error("{} is no part of a run: parts are made with --partition hash:1/4 and so on", folder.display())]
+    /// A folder contains a whole run.
+    #[error("`{}` is not part of a run: parts are made with --partition, for example hash:1/4", folder.display())]
     NotAPart {
-        /// Its folder.
+        /// The run's folder.
         folder: PathBuf,
     },
-    /// Parts are of different runs.
+    /// The parts belong to different runs.
     #[error(
-        "{} is part of another run than {}:\n{}",
+        "`{}` and `{}` are parts of different runs:\n{}",
         folder.display(), first.display(), lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
     )]
     Differs {
         /// The first part.
         first: PathBuf,
-        /// One that does not belong to it.
+        /// A part of another run.
         folder: PathBuf,
-        /// What differs.
+        /// The differences.
         lines: Vec<String>,
     },
-    /// A part is there twice.
-    #[error("{} and {} are both part {partition}: name one of them", first.display(), second.display())]
+    /// A part was given twice.
+    #[error("`{}` and `{}` are both part {partition}: pass one of them", first.display(), second.display())]
     Overlapping {
         /// The part.
         partition: Partition,
-        /// One folder.
+        /// The first folder.
         first: PathBuf,
-        /// The other.
+        /// The second folder.
         second: PathBuf,
     },
-    /// Parts are not there.
-    #[error("{} missing: {}", if missing.len() == 1 { "a part is" } else { "parts are" },
+    /// Parts are missing.
+    #[error("missing {}: {}", if missing.len() == 1 { "part" } else { "parts" },
         missing.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
     Missing {
         /// The parts.
@@ -66,44 +66,44 @@ pub enum MergeError {
     },
     /// Parts have units that are not settled.
     #[error(
-        "{}\nfinish them with `lumos resume`, or merge what there is with --allow-incomplete",
-        parts.iter().map(|(folder, left)| format!("{} has {left} units that are not settled", folder.display()))
+        "{}\nhint: complete them with `lumos resume`, or pass --allow-incomplete",
+        parts.iter().map(|(folder, left)| format!("`{}` has {left} units that are not settled", folder.display()))
             .collect::<Vec<_>>().join("\n")
     )]
     Incomplete {
-        /// The folders, and how many units are left.
+        /// The folders and their numbers of units that are not settled.
         parts: Vec<(PathBuf, u64)>,
     },
-    /// A part does not hold what its manifest says.
-    #[error("{} does not hold what its manifest says: {detail}", folder.display())]
+    /// The content of a part does not match its manifest.
+    #[error("the content of `{}` does not match its manifest: {detail}", folder.display())]
     Malformed {
-        /// Its folder.
+        /// The part's folder.
         folder: PathBuf,
-        /// What does not fit.
+        /// The mismatch.
         detail: String,
     },
-    /// There is something where the run is to go.
-    #[error("{} is there already: merge into a folder that is not", folder.display())]
+    /// The output folder already exists.
+    #[error("folder `{}` already exists: merge into a new folder", folder.display())]
     Occupied {
         /// The folder.
         folder: PathBuf,
     },
-    /// The folder cannot be made.
+    /// The folder cannot be created.
     #[error("{}: {source}", folder.display())]
     Io {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
 }
 
-/// What came of merging.
+/// Result of merging.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Merged {
     /// The whole run's manifest.
     pub manifest: Manifest,
-    /// Units settled.
+    /// Number of settled units.
     pub settled: u64,
 }
 
@@ -114,13 +114,15 @@ struct Part {
     whole: RunIdentity,
 }
 
-/// Makes one run folder of all parts of a run: the one the whole run would have made, telemetry aside. Parts with
-/// units that are not settled are taken only where `allow_incomplete` says so; those units stay outstanding, and the
-/// merged run can be resumed. Blocks.
+/// Merges all parts of a run into one run folder, equal to that of the whole run except for telemetry.
+/// Blocks.
+///
+/// Parts with units that are not settled are accepted only if `allow_incomplete` is set. Those units stay
+/// outstanding, and the merged run can be resumed.
 ///
 /// # Errors
-/// If parts are missing, there twice or of different runs, if one is incomplete, or if there is a folder already. In
-/// every case nothing is left behind.
+/// If parts are missing, duplicated, incomplete or of different runs, or if `into` exists. After an error,
+/// nothing is left on disk.
 pub fn merge(parts: &[PathBuf], into: &Path, allow_incomplete: bool) -> Result<Merged, MergeError> {
     if into.exists() {
         return Err(MergeError::Occupied { folder: into.to_owned() });
@@ -140,7 +142,7 @@ fn part(folder: &Path) -> Result<Part, MergeError> {
     Ok(Part { folder: folder.to_owned(), manifest, partition, whole })
 }
 
-/// Whether these are all parts of one run, each once.
+/// Checks that the parts are all parts of one run, each exactly once.
 fn check(parts: &[Part]) -> Result<(), MergeError> {
     let Some(first) = parts.first() else { return Err(MergeError::Nothing) };
     let mut by_partition: BTreeMap<Partition, &Part> = BTreeMap::new();
@@ -167,7 +169,7 @@ fn check(parts: &[Part]) -> Result<(), MergeError> {
     if missing.is_empty() { Ok(()) } else { Err(MergeError::Missing { missing }) }
 }
 
-/// What makes two parts belong to different runs; that their items differ does not.
+/// Describes why two parts belong to different runs, apart from their items.
 fn explained(first: &Part, other: &Part) -> Vec<String> {
     let mut alike = other.manifest.clone();
     alike.spec.partition = first.manifest.spec.partition;
@@ -211,7 +213,7 @@ fn check_complete(opened: &[(Part, CheckpointReader)], allow_incomplete: bool) -
     }
 }
 
-/// Where the items of a benchmark are: position, identity, part.
+/// Location of a benchmark's items: position, identity, index of the part.
 type Places = Vec<(u64, ItemId, usize)>;
 
 fn places(opened: &[(Part, CheckpointReader)], benchmark: &str) -> Result<Places, MergeError> {
@@ -242,10 +244,10 @@ fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Merged, Mer
         items.iter().map(|(benchmark, places)| (*benchmark, ids(places))),
     );
     if found != first.whole {
-        let detail = "the items of all parts together are not those of the whole run".to_owned();
+        let detail = "the items of all parts differ from those of the whole run".to_owned();
         return Err(MergeError::Malformed { folder: first.folder.clone(), detail });
     }
-    // Built beside and renamed: a folder that is there is whole.
+    // Built next to the target and renamed, so that an existing folder is always complete.
     let mut name = into.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.merging", std::process::id()));
     let building = into.with_file_name(name);
@@ -258,7 +260,7 @@ fn build(opened: &[(Part, CheckpointReader)], into: &Path) -> Result<Merged, Mer
     }) {
         Ok(settled) => settled,
         Err(error) => {
-            // The error that brought us here is the one to report.
+            // Report the merge error, not an error of the clean-up.
             let _ = std::fs::remove_dir_all(&building);
             return Err(error);
         }
@@ -270,7 +272,7 @@ fn ids(places: &Places) -> Vec<ItemId> {
     places.iter().map(|(_, id, _)| id.clone()).collect()
 }
 
-/// The manifest of the whole.
+/// Returns the manifest of the whole run.
 fn manifest_of(
     opened: &[(Part, CheckpointReader)],
     first: &Part,
@@ -297,7 +299,7 @@ fn manifest_of(
     manifest
 }
 
-/// Writes manifest, items and records; how many units are settled.
+/// Writes manifest, items and records. Returns the number of settled units.
 fn fill(
     opened: &[(Part, CheckpointReader)],
     folder: &Path,
@@ -351,7 +353,7 @@ fn read_item(
     let Some((part, checkpoint)) = opened.get(number) else { return Err(MergeError::Nothing) };
     checkpoint.item(benchmark, index)?.ok_or_else(|| MergeError::Malformed {
         folder: part.folder.clone(),
-        detail: format!("item {index} of {benchmark} is not there"),
+        detail: format!("item {index} of {benchmark} not found"),
     })
 }
 
@@ -361,7 +363,7 @@ fn copy_records(
     manifest: &Manifest,
     into: &Checkpoint,
 ) -> Result<(), MergeError> {
-    // Parts name the same configurations, perhaps in another order.
+    // Parts have the same configurations, possibly in a different order.
     let position = |record: &Record| {
         let planned = part.manifest.configurations.get(record.configuration as usize)?;
         let same = manifest.configurations.iter().position(|one| one.identity == planned.identity)?;
@@ -372,7 +374,7 @@ fn copy_records(
         let mut record = record?;
         record.configuration = position(&record).ok_or_else(|| MergeError::Malformed {
             folder: part.folder.clone(),
-            detail: format!("a record names configuration {}", record.configuration),
+            detail: format!("a record of unknown configuration {}", record.configuration),
         })?;
         batch.push(record);
         if batch.len() == TOGETHER {

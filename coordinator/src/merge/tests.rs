@@ -1,4 +1,4 @@
-//! Parts put together again.
+//! Tests of merging parts.
 
 use lumos_tasks::Configuration;
 
@@ -9,7 +9,8 @@ use crate::walk::unit_of;
 
 const ITEMS: u64 = 60;
 
-/// A part of the sample run in a folder; `None` is the whole. Units of which nothing is recorded are left out.
+/// Creates a part of the sample run in a folder; `None` creates the whole run. Leaves out units without a
+/// record.
 async fn run(
     folder: &Path,
     partition: Option<Partition>,
@@ -67,7 +68,7 @@ async fn parts_make_the_whole() {
         let into = folder.path().join("merged");
         if !settle_all {
             let error = merge(&parts, &into, false).unwrap_err().to_string();
-            assert!(error.contains("part-3 has ") && error.contains("--allow-incomplete"), "{error}");
+            assert!(error.contains("part-3` has ") && error.contains("--allow-incomplete"), "{error}");
             assert!(!into.exists());
         }
         let merged = merge(&parts, &into, !settle_all).unwrap();
@@ -103,17 +104,17 @@ async fn parts_that_do_not_fit_are_refused() {
         let parts: Vec<PathBuf> = parts.iter().map(|&folder| folder.clone()).collect();
         merge(&parts, &into, true).unwrap_err().to_string()
     };
-    assert!(refused(&[]).contains("no part is named"));
-    assert_eq!(refused(&[&parts[0]]), "parts are missing: hash:2/3, hash:3/3");
-    assert_eq!(refused(&[&parts[2], &parts[0]]), "a part is missing: hash:2/3");
+    assert!(refused(&[]).contains("no parts given"));
+    assert_eq!(refused(&[&parts[0]]), "missing parts: hash:2/3, hash:3/3");
+    assert_eq!(refused(&[&parts[2], &parts[0]]), "missing part: hash:2/3");
     let twice = refused(&[&parts[0], &parts[1], &parts[0]]);
     assert!(twice.contains("are both part hash:1/3"), "{twice}");
-    assert!(refused(&[&whole, &parts[0]]).contains("is no part of a run"));
+    assert!(refused(&[&whole, &parts[0]]).contains("is not part of a run"));
 
     let elsewhere = tempfile::tempdir().unwrap();
     let other = run(elsewhere.path(), Partition::new(2, 3), &[configuration(5)], true).await;
     let differs = refused(&[&parts[0], &other, &parts[2]]);
-    assert!(differs.contains("is part of another run than"), "{differs}");
+    assert!(differs.contains("are parts of different runs"), "{differs}");
     let halves = run(elsewhere.path(), Partition::new(1, 2), &configurations, true).await;
     let differs = refused(&[&parts[0], &halves]);
     assert!(differs.contains("2 parts instead of 3"), "{differs}");

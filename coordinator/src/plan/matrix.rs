@@ -1,4 +1,4 @@
-//! The matrix: benchmarks by formulations by models by behaviours by seeds.
+//! Expands the matrix: benchmarks × formulations × models × behaviours × seeds.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -8,13 +8,13 @@ use thiserror::Error;
 
 use crate::spec::ResolvedSpec;
 
-/// Why the matrix cannot be expanded.
+/// Error of expanding the matrix.
 #[derive(Debug, Error)]
 pub enum MatrixError<E: std::error::Error + 'static> {
-    /// No benchmark has this name.
+    /// Unknown benchmark.
     #[error("unknown benchmark `{0}`")]
     UnknownBenchmark(String),
-    /// The specification names no model for a role: it was not made by resolving.
+    /// The specification has no model for a role, which means that it was not created by resolving.
     #[error("formulation {formulation} has no {role}")]
     NoModel {
         /// The formulation.
@@ -22,27 +22,28 @@ pub enum MatrixError<E: std::error::Error + 'static> {
         /// The role without a model.
         role: Role,
     },
-    /// A model cannot be had.
+    /// A model cannot be resolved.
     ///
-    /// The name is not shown here, for one that is none may hold a key; the source shows it where it may be seen.
-    #[error("the {role}: {source}")]
+    /// The message omits the name, because an invalid name may contain a key; the source shows it where that
+    /// is safe.
+    #[error("{role}: {source}")]
     Model {
         /// The role.
         role: Role,
         /// The model's name.
         name: String,
-        /// Why not.
+        /// The cause.
         source: E,
     },
 }
 
 /// Expands the matrix, in the order of reports.
 ///
-/// `resolve_model` says what a named model is, `tools` which backends a benchmark's episodes call. Cells that turn
-/// out to be the same (two names for the same weights) stand once.
+/// `resolve_model` returns the identity of a named model, and `tools` the backends that a benchmark's
+/// episodes call. Equal cells (two names for the same weights) are merged.
 ///
 /// # Errors
-/// If a benchmark or a model is not known.
+/// If a benchmark or a model is unknown.
 pub fn expand<E: std::error::Error + 'static>(
     spec: &ResolvedSpec,
     mut resolve_model: impl FnMut(&str, Role, Formulation) -> Result<ModelIdentity, E>,
@@ -72,7 +73,7 @@ pub fn expand<E: std::error::Error + 'static>(
                             behaviour,
                             max_rounds: benchmark.max_rounds(behaviour),
                             models: models.clone(),
-                            // The formulations that ask one model alone call no tool.
+                            // Formulations with a single model call no tools.
                             tools: if formulation.calls_tools() { tools.clone() } else { Vec::new() },
                             generation: spec.generation,
                             seed,
@@ -126,7 +127,7 @@ mod tests {
     fn the_matrix_has_every_cell_once_in_the_order_of_reports() {
         let spec = spec().resolve().unwrap();
         let cells = expand(&spec, |name, _, _| Ok::<_, Infallible>(model(name)), tools).unwrap();
-        // Two benchmarks, formulations, different models, behaviours and seeds each.
+        // 2 benchmarks × 2 formulations × 2 models × 2 behaviours × 2 seeds.
         assert_eq!(cells.len(), 32);
         let identities: HashSet<_> = cells.iter().map(Configuration::identity).collect();
         assert_eq!(identities.len(), 32);

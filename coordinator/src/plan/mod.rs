@@ -1,4 +1,5 @@
-//! From a specification to configurations and items. Pure: models, tools and items are handed in.
+//! Plans a run: turns a specification into configurations and items. Performs no I/O; callers pass models,
+//! tools and items.
 
 mod matrix;
 mod selection;

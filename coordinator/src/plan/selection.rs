@@ -1,64 +1,65 @@
-//! Which items of a data set are run.
+//! Selects the items of a data set that are run.
 
 use lumos_tasks::{Item, ItemId};
 use thiserror::Error;
 
 use crate::spec::ItemChoice;
 
-/// Why items cannot be selected.
+/// Error of selecting items.
 #[derive(Debug, Error)]
 pub enum SelectError<E: std::error::Error + 'static> {
-    /// A record cannot be read, and malformed records are not to be left out.
+    /// A record cannot be read, and malformed records are not skipped.
     #[error(transparent)]
     Load(#[from] E),
-    /// Items were chosen that are not there.
+    /// A chosen position does not exist.
     #[error("{benchmark} has no item {missing}{}: its items are 0 to {}", if *more { " and others" } else { "" }, records.saturating_sub(1))]
     OutOfRange {
         /// The benchmark.
         benchmark: String,
-        /// The first position that is not there.
+        /// The first position that does not exist.
         missing: u64,
-        /// Whether there are more.
+        /// Whether there are further ones.
         more: bool,
-        /// How many records were read.
+        /// Number of records read.
         records: u64,
     },
-    /// Nothing is left to run.
-    #[error("no item of {benchmark} is selected")]
+    /// No items were selected.
+    #[error("no items of {benchmark} selected")]
     Nothing {
         /// The benchmark.
         benchmark: String,
     },
 }
 
-/// An item that was selected. The item itself is read again when it is stored, so that a plan of millions fits into
-/// memory.
+/// A selected item. The item itself is read again when it is stored, so that a plan of millions of items fits
+/// in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SelectedItem {
-    /// Its position in the data.
+    /// Position in the data.
     pub index: u64,
     /// Its identity.
     pub id: ItemId,
 }
 
-/// The items selected, and what was seen on the way.
+/// The selected items, and counts of the records read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selected {
-    /// The items, by position.
+    /// The items, ordered by position.
     pub items: Vec<SelectedItem>,
-    /// Records that were read.
+    /// Number of records read.
     pub records: u64,
-    /// Records that were left out as malformed.
+    /// Number of malformed records that were skipped.
     pub invalid: u64,
 }
 
 /// Selects items from a stream.
 ///
-/// `skippable` says of a load error whether the stream goes on behind it and the record may be left out; it is asked
-/// for every error, so that `--skip-invalid` and the kind of error decide together.
+/// `skippable` is called for every load error and returns whether the record is skipped and the stream
+/// continues. It combines `--skip-invalid` with the kind of error.
 ///
 /// # Errors
-/// On the first record that is malformed and not left out, if a chosen item is not there, or if nothing is left.
+/// On the first malformed record that is not skipped, if a chosen item does not exist, or if no items are
+/// selected.
 pub fn select<E: std::error::Error + 'static>(
     benchmark: &str,
     items: impl IntoIterator<Item = Result<Item, E>>,
@@ -67,7 +68,7 @@ pub fn select<E: std::error::Error + 'static>(
 ) -> Result<Selected, SelectError<E>> {
     let mut selected = Selected::default();
     let end = choice.end();
-    // A malformed record has a position too; the loader gives it to nobody.
+    // A malformed record also has a position, which no item gets.
     let mut items = items.into_iter();
     while end.is_none_or(|end| selected.records < end) {
         let Some(item) = items.next() else { break };

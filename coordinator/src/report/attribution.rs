@@ -1,27 +1,27 @@
-//! Whose doing it was.
+//! Attribution: which stage caused each result.
 
 use lumos_tasks::{Ending, Outcome, Stage};
 use serde::{Serialize, Serializer};
 
 use crate::words::rounds_exhausted;
 
-/// What a unit came to.
+/// Result category of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The full score.
+    /// Full score.
     Correct,
-    /// An answer that is not the gold one.
+    /// An answer that differs from the gold answer.
     WrongAnswer,
-    /// No answer, or a wrong one after the rounds were used up; whose doing it was.
+    /// The stage that caused a missing answer, or a wrong answer after the rounds were used up.
     Stage(Stage),
-    /// The infrastructure failed.
+    /// Every attempt so far ended with a fault.
     Faulted,
-    /// Nothing yet.
+    /// Nothing is recorded yet.
     Outstanding,
 }
 
 impl Cause {
-    /// All causes, in the order of reports.
+    /// Returns all causes, in the order of reports.
     pub fn all() -> impl Iterator<Item = Self> {
         [Self::Correct, Self::WrongAnswer]
             .into_iter()
@@ -29,7 +29,7 @@ impl Cause {
             .chain([Self::Faulted, Self::Outstanding])
     }
 
-    /// The cause of an outcome that is correct or not.
+    /// Returns the cause for an outcome.
     pub fn of(outcome: &Outcome, correct: bool) -> Self {
         match &outcome.ending {
             Ending::Faulted(_) => Self::Faulted,
@@ -40,7 +40,7 @@ impl Cause {
         }
     }
 
-    /// The words in reports.
+    /// Returns the name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Correct => "correct",
@@ -58,7 +58,7 @@ impl Serialize for Cause {
     }
 }
 
-/// How many units came to what. Sums up to the planned units.
+/// Numbers of units by cause. Their sum is the number of planned units.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Attribution {
@@ -71,7 +71,7 @@ impl Attribution {
         self.count_many(cause, 1);
     }
 
-    /// Counts so many units.
+    /// Counts several units.
     pub fn count_many(&mut self, cause: Cause, units: u64) {
         if self.counts.is_empty() {
             self.counts = Cause::all().map(|cause| (cause, 0)).collect();
@@ -83,17 +83,17 @@ impl Attribution {
         }
     }
 
-    /// The counts that are not zero, in the order of reports.
+    /// Returns the counts that are not zero, in the order of reports.
     pub fn counts(&self) -> impl Iterator<Item = (Cause, u64)> {
         self.counts.iter().copied().filter(|(_, count)| *count > 0)
     }
 
-    /// The count of one cause.
+    /// Returns the count of one cause.
     pub fn of(&self, cause: Cause) -> u64 {
         self.counts.iter().find(|(known, _)| *known == cause).map_or(0, |(_, count)| *count)
     }
 
-    /// All units counted.
+    /// Returns the number of counted units.
     pub fn total(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }

@@ -1,4 +1,4 @@
-//! Adding a run up.
+//! Builds a report from a run's records.
 
 use std::collections::BTreeMap;
 
@@ -22,19 +22,20 @@ use super::model::{
 };
 use super::usage::UsageSum;
 
-/// Examples kept for each configuration.
+/// Maximum number of examples per configuration.
 const EXAMPLES: usize = 10;
-/// Characters of a text in an example.
+/// Maximum length of a text in an example, in characters.
 const EXAMPLE_TEXT: usize = 300;
-/// Characters of a fault's message, and different messages that are counted and shown.
+/// Maximum length of a fault message in characters, and maximum numbers of distinct messages counted and
+/// shown.
 const FAULT_TEXT: usize = 240;
 const FAULTS_COUNTED: usize = 1000;
 const FAULTS_SHOWN: usize = 3;
 
-/// The report of a run, from its record alone.
+/// Builds the report of a run from its checkpoint alone.
 ///
 /// # Errors
-/// If the record cannot be read or its benchmark is not known.
+/// If the checkpoint cannot be read or the benchmark is unknown.
 pub fn report(
     manifest: &Manifest,
     checkpoint: &CheckpointReader,
@@ -54,7 +55,7 @@ pub fn report(
     Ok(report)
 }
 
-/// Adds units up, in any order (examples excepted: they are the first that come).
+/// Accumulates units in any order. Only the examples depend on the order: the first ones are kept.
 pub struct ReportBuilder {
     manifest: Manifest,
     configurations: Vec<ConfigurationSum>,
@@ -62,10 +63,10 @@ pub struct ReportBuilder {
 }
 
 impl ReportBuilder {
-    /// Starts with nothing recorded. Without scorings those of the specification are taken.
+    /// Creates a builder. If `scorings` is empty, uses those of the specification.
     ///
     /// # Errors
-    /// If a benchmark is not known.
+    /// If a benchmark is unknown.
     pub fn new(manifest: &Manifest, scorings: &[Scoring]) -> Result<Self, ScoreError> {
         let scorings = if scorings.is_empty() { &manifest.spec.scoring } else { scorings };
         let configurations = manifest
@@ -76,20 +77,20 @@ impl ReportBuilder {
         Ok(Self { manifest: manifest.clone(), configurations, verdicts: None })
     }
 
-    /// Takes a judge's verdicts into account.
+    /// Includes a judge's verdicts.
     #[must_use]
     pub fn judged_by(self, verdicts: Option<Verdicts>) -> Self {
         Self { verdicts, ..self }
     }
 
-    /// Adds a unit of the configuration at a position; positions that are not there are ignored.
+    /// Adds a unit of the configuration at a position. Ignores invalid positions.
     pub fn add(&mut self, position: usize, item: &Item, unit: &UnitId, state: &UnitState) {
         if let Some(sum) = self.configurations.get_mut(position) {
             sum.add(item, unit, state, self.verdicts.as_ref());
         }
     }
 
-    /// The report. Units that were never added are outstanding.
+    /// Builds the report. Units that were not added are outstanding.
     pub fn finish(self) -> Report {
         let configurations: Vec<ConfigurationReport> =
             self.configurations.into_iter().map(|sum| sum.finish(&self.manifest)).collect();
@@ -114,14 +115,14 @@ impl ReportBuilder {
 struct ScoringSum {
     scoring: Scoring,
     tally: GroupedTally,
-    /// Answered units with the full score, by metric.
+    /// Number of answered units with the full score, by metric.
     full: Vec<u64>,
 }
 
 struct ConfigurationSum {
     planned: PlannedConfiguration,
     benchmark: &'static dyn Benchmark,
-    /// Those of the benchmark's metrics that are measured.
+    /// The benchmark's metrics that are measured.
     metrics: Vec<MetricDefinition>,
     scorings: Vec<ScoringSum>,
     answered: u64,
@@ -222,7 +223,7 @@ impl ConfigurationSum {
         self.attribution.count_many(Cause::Outstanding, outstanding);
         let metrics = &self.metrics;
         let splits = self.scorings.iter().flat_map(|sum| {
-            // Where less is better (turns taken) nothing is right or wrong.
+            // If lower is better (number of turns), values are neither correct nor wrong.
             let splits = |metric: &MetricDefinition| metric.higher_is_better && !metric.judged;
             let counted = sum.full.iter().zip(metrics).filter(move |(_, metric)| splits(metric));
             counted.map(|(&correct, metric)| Split {
@@ -245,7 +246,7 @@ impl ConfigurationSum {
             .iter()
             .map(|sum| ScoringReport {
                 scoring: sum.scoring,
-                // A judged metric has no figure before somebody judged.
+                // A judged metric has no estimate before the run is judged.
                 metrics: metrics
                     .iter()
                     .filter(|metric| !metric.judged || sum.tally.overall.finish(metric).is_some())
@@ -289,7 +290,7 @@ impl ConfigurationSum {
         let estimate = tally.overall.finish(metric);
         #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
         let faulted = self.faulted as f64;
-        // A faulted unit weighs as much as a settled one does on the average.
+        // A faulted unit gets the average weight of a settled unit.
         let bounds = estimate.filter(|_| self.faulted > 0).zip(metric.kind.range()).map(
             |(estimate, (least, most))| {
                 #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
@@ -336,7 +337,7 @@ impl ConfigurationSum {
     }
 }
 
-/// Counts, the largest first, and equal ones in the order of their names.
+/// Sorts counts in descending order, and equal counts by name.
 fn most_frequent(counts: BTreeMap<String, u64>) -> Vec<(String, u64)> {
     let mut counts: Vec<(String, u64)> = counts.into_iter().collect();
     counts.sort_by(|left, right| right.1.cmp(&left.1).then_with(|| left.0.cmp(&right.0)));

@@ -1,5 +1,5 @@
-//! Whether a figure may be compared with published ones: only over the published items and under the published
-//! settings. The models are what is compared, so any will do.
+//! Decides whether a figure can be compared with published figures: only on the published items and with the
+//! published settings. Models may differ, because they are what is compared.
 
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_tasks::{Behaviour, Configuration, GenerationSettings, Sampling};
@@ -9,8 +9,8 @@ use crate::manifest::{DataRecord, Manifest};
 use crate::spec::{ItemChoice, ResolvedSpec};
 use crate::words::thousands;
 
-/// What keeps a configuration's figures under a scoring from being compared with published ones, most important first;
-/// empty where nothing does.
+/// Returns the reasons why a configuration's figures under a scoring cannot be compared with published ones,
+/// most important first. Empty if they can.
 pub(super) fn obstacles(
     manifest: &Manifest,
     configuration: &Configuration,
@@ -27,7 +27,7 @@ pub(super) fn obstacles(
     found
 }
 
-/// What differs from the published items.
+/// Returns the differences from the published items.
 fn items(
     spec: &ResolvedSpec,
     data: Option<&DataRecord>,
@@ -36,7 +36,7 @@ fn items(
 ) -> Vec<String> {
     let official = benchmark.downloads().iter().find(|download| download.file == benchmark.data_file());
     let (Some(published), Some(official), Some(data)) = (benchmark.published_items(), official, data) else {
-        return vec!["the published items have no known checksum".to_owned()];
+        return vec!["checksum of the published items unknown".to_owned()];
     };
     let count = published.count();
     let mut found = Vec::new();
@@ -44,11 +44,11 @@ fn items(
         found.push(format!("{} of {} items", thousands(ledger.settled()), thousands(count)));
     }
     if data.sha256.as_str() != official.sha256 {
-        let source = if spec.data.is_none() { "built-in samples" } else { "data with another checksum" };
+        let source = if spec.data.is_none() { "built-in samples" } else { "data with a different checksum" };
         found.push(format!("{source} instead of the published file"));
     }
     if data.invalid > 0 {
-        found.push(format!("{} malformed records left out", thousands(data.invalid)));
+        found.push(format!("{} malformed records skipped", thousands(data.invalid)));
     }
     let others = match spec.items.get(benchmark.name()) {
         Some(ItemChoice::Chosen(chosen)) => chosen.last() != count.checked_sub(1),
@@ -60,7 +60,7 @@ fn items(
     found
 }
 
-/// What differs from the published settings.
+/// Returns the differences from the published settings.
 fn settings(configuration: &Configuration, benchmark: &dyn Benchmark) -> Vec<String> {
     let Configuration { behaviour, generation, max_rounds, prompts, tools, .. } = configuration;
     let mut found = Vec::new();
@@ -79,10 +79,11 @@ fn settings(configuration: &Configuration, benchmark: &dyn Benchmark) -> Vec<Str
         found.push(format!("at most {max_rounds} rounds instead of {rounds}"));
     }
     if *prompts != benchmark.prompts_hash() {
-        found.push("other prompts".to_owned());
+        found.push("different prompts".to_owned());
     }
     for tool in tools {
-        // Exact mathematics gives what WolframAlpha gave, SQLite what MySQL gives (`docs/fidelity.md`).
+        // Native maths returns what WolframAlpha returned, and SQLite what MySQL returns
+        // (`docs/fidelity.md`).
         let published = match tool.tool.as_str() {
             "rank" => "dpr",
             "wiki" => "live",

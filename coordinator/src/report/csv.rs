@@ -1,4 +1,4 @@
-//! Comma-separated values: one line for each figure.
+//! CSV format: one line per figure.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use lumos_tasks::Configuration;
 use super::model::Report;
 use super::render::Render;
 
-/// Comma-separated values.
+/// Renders a report as CSV.
 #[derive(Debug, Clone, Copy)]
 pub struct Csv;
 
@@ -101,7 +101,7 @@ impl Render for Csv {
     }
 }
 
-/// `planner=a grounder=b`.
+/// Formats `planner=a grounder=b`.
 fn models_of(cell: &Configuration) -> String {
     let named: Vec<_> = cell.models.iter().map(|(role, model)| format!("{role}={}", model.name)).collect();
     named.join(" ")

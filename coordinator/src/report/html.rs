@@ -1,4 +1,4 @@
-//! One page that needs nothing else: no network, no scripts.
+//! HTML format: one self-contained page without network access and scripts.
 
 use std::io::{self, Write};
 
@@ -13,13 +13,13 @@ use super::rows::{
 };
 use super::svg;
 
-/// One self-contained page.
+/// Renders a report as one self-contained page.
 #[derive(Debug, Clone, Copy)]
 pub struct Html;
 
 const STYLE: &str = include_str!("page.css");
 
-/// A text that means nothing to a browser, in an element or in a quoted attribute.
+/// Escapes a text for use in an element or in a quoted attribute.
 pub(super) fn escaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
@@ -29,7 +29,8 @@ pub(super) fn escaped(text: &str) -> String {
             '>' => plain.push_str("&gt;"),
             '"' => plain.push_str("&quot;"),
             '\'' => plain.push_str("&#39;"),
-            // Browsers refuse or rewrite the other control characters; directions could disguise a text.
+            // Browsers reject or replace other control characters, and bidirectional controls could disguise
+            // a text.
             '\n' | '\t' => plain.push(character),
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => plain.push('\u{fffd}'),
             character if character.is_control() => plain.push('\u{fffd}'),
@@ -39,7 +40,7 @@ pub(super) fn escaped(text: &str) -> String {
     plain
 }
 
-/// A table whose first column names the row and whose columns from `numbers` on are numbers.
+/// Writes a table. The first column contains row names; the columns from `numbers` on contain numbers.
 fn table(
     out: &mut dyn Write,
     caption: &str,
@@ -153,7 +154,7 @@ fn section_figures(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn section_ledger(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "<h2>What units came to</h2>")?;
+    writeln!(out, "<h2>Results of units</h2>")?;
     writeln!(out, "<div class=\"scroll\" tabindex=\"0\">{}</div>", svg::attributions(report))?;
     writeln!(out, "<ul class=\"legend\">")?;
     let occurs = |cause: &Cause| report.configurations.iter().any(|one| one.attribution.of(*cause) > 0);
@@ -186,12 +187,12 @@ fn section_ledger(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let header = ["configuration", "planned", "answered", "gave up", "faulted", "outstanding"];
     table(out, "Ledger: planned = answered + gave up + faulted + outstanding", &header, 1, &ledgers(report))?;
     table(out, "Answered = correct + wrong", &SPLITS, 3, &splits(report))?;
-    let header = ["configuration", "came to", "units", "%"];
+    let header = ["configuration", "result", "units", "%"];
     table(out, "Attribution under the main scoring", &header, 2, &attributions(report))
 }
 
 fn section_examples(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "<h2>First items that are not correct</h2>")?;
+    writeln!(out, "<h2>First incorrect items</h2>")?;
     for configuration in report.configurations.iter().filter(|one| !one.examples.is_empty()) {
         writeln!(out, "<details><summary>{}</summary>", escaped(&configuration.label))?;
         examples(configuration, out)?;
@@ -202,7 +203,7 @@ fn section_examples(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 
 fn examples(configuration: &ConfigurationReport, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr>")?;
-    for name in ["item", "task", "prediction", "gold", "came to"] {
+    for name in ["item", "task", "prediction", "gold", "result"] {
         write!(out, "<th scope=\"col\">{name}</th>")?;
     }
     writeln!(out, "</tr></thead><tbody>")?;
@@ -223,7 +224,7 @@ fn examples(configuration: &ConfigurationReport, out: &mut dyn Write) -> io::Res
 
 fn section_origin(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let manifest = &report.manifest;
-    writeln!(out, "<h2>Where this comes from</h2>")?;
+    writeln!(out, "<h2>Data, models and versions</h2>")?;
     let data: Vec<_> = manifest
         .data
         .iter()

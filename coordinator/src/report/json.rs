@@ -1,4 +1,4 @@
-//! JSON in lm-eval's layout, and ours beside it.
+//! JSON format with lm-eval's layout and additional fields of lumos.
 
 use std::io::{self, Write};
 
@@ -9,12 +9,12 @@ use crate::manifest::PlannedConfiguration;
 use super::model::{ConfigurationReport, Report};
 use super::render::Render;
 
-/// lm-eval's layout: `results`, `configs`, `versions`, `n-shot`, `higher_is_better`, `n-samples`, `config`,
-/// `git_hash`, `date`, `task_hashes`.
+/// Renders a report with lm-eval's layout: `results`, `configs`, `versions`, `n-shot`, `higher_is_better`,
+/// `n-samples`, `config`, `git_hash`, `date`, `task_hashes`.
 #[derive(Debug, Clone, Copy)]
 pub struct Json;
 
-/// Raised when scores of the same record change.
+/// Incremented when the scores of equal records change.
 const TASK_VERSION: f64 = 1.0;
 
 impl Render for Json {
@@ -24,7 +24,8 @@ impl Render for Json {
     }
 }
 
-/// The name of each configuration in the file: the benchmark's where it has one configuration, else a longer one.
+/// Returns the key of each configuration: the benchmark's name if it has one configuration, otherwise a
+/// longer name.
 fn keys(report: &Report) -> Vec<String> {
     let mut keys: Vec<String> = Vec::new();
     for (planned, configuration) in report.manifest.configurations.iter().zip(&report.configurations) {
@@ -92,14 +93,14 @@ fn document(report: &Report) -> Value {
             json!(manifest.data_of(&configuration.benchmark).map(|data| &data.items))
         }),
         "model_name": models,
-        // As lm-eval writes it: a text.
+        // A string, as in lm-eval's files.
         "total_evaluation_time_seconds": report.seconds.map(|seconds| seconds.to_string()),
         "lumos": {
             "run": manifest.identity,
             "versions": manifest.versions,
             "spec": manifest.spec,
             "ledger": report.total,
-            // What depends on the schedule stands apart.
+            // Values that depend on the schedule are kept separate.
             "telemetry": {"duplicates": report.duplicates, "throughput": throughput},
             "configurations": by_key(&|planned, configuration| {
                 json!({
@@ -127,7 +128,8 @@ fn document(report: &Report) -> Value {
     document
 }
 
-/// A configuration's figures under lm-eval's names: `metric,none` is the main scoring, `metric,SCORING` each one.
+/// Returns a configuration's figures under lm-eval's names: `metric,none` for the main scoring,
+/// `metric,SCORING` for each one.
 fn results(configuration: &ConfigurationReport) -> Value {
     let mut results = Map::new();
     results.insert("alias".to_owned(), json!(configuration.label));

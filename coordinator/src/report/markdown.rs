@@ -1,4 +1,4 @@
-//! Markdown.
+//! Markdown format.
 
 use std::io::{self, Write};
 
@@ -8,11 +8,11 @@ use super::rows::{
     COMPARED, INTERVALS, SPLITS, attributions, faults, figures, groups, ledgers, lines, splits, usages,
 };
 
-/// Markdown with tables.
+/// Renders a report as Markdown with tables.
 #[derive(Debug, Clone, Copy)]
 pub struct Markdown;
 
-/// A text that means nothing to Markdown.
+/// Escapes a text for Markdown.
 fn escaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for character in text.chars() {
@@ -74,8 +74,8 @@ impl Render for Markdown {
         for line in faults(report).iter().chain(&lines(report)) {
             writeln!(out, "- {}\n", escaped(line))?;
         }
-        writeln!(out, "## What units came to\n")?;
-        table(out, &["configuration", "came to", "units", "%"], 2, &attributions(report))?;
+        writeln!(out, "## Results of units\n")?;
+        table(out, &["configuration", "result", "units", "%"], 2, &attributions(report))?;
         let rows = groups(report);
         if !rows.is_empty() {
             writeln!(out, "## Groups\n")?;
@@ -85,7 +85,7 @@ impl Render for Markdown {
         writeln!(out, "## Tokens and time per item\n")?;
         let header = ["configuration", "prompt tokens", "reply tokens", "median time", "90 % within"];
         table(out, &header, 1, &usages(report))?;
-        writeln!(out, "## First items that are not correct\n")?;
+        writeln!(out, "## First incorrect items\n")?;
         for configuration in &report.configurations {
             for example in &configuration.examples {
                 writeln!(

@@ -1,4 +1,4 @@
-//! What came of a run: one [`Report`], and several ways to write it.
+//! Reports of runs: one [`Report`] and several output formats.
 
 mod attribution;
 mod build;

@@ -1,4 +1,4 @@
-//! The report as data.
+//! Data of a report.
 
 use lumos_benchmarks::{Estimate, MetricKind, Scoring, Unit};
 use serde::Serialize;
@@ -11,27 +11,27 @@ use crate::manifest::Manifest;
 use super::attribution::Attribution;
 use super::usage::Usage;
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// What was asked.
+    /// The manifest.
     pub manifest: Manifest,
-    /// One entry for each configuration, in the manifest's order.
+    /// Results of each configuration, in the manifest's order.
     pub configurations: Vec<ConfigurationReport>,
-    /// All units together.
+    /// Ledger of all units.
     pub total: Ledger,
-    /// Outcomes that were dropped because their unit was settled already.
+    /// Number of outcomes that were dropped because their unit was already settled.
     pub duplicates: u64,
-    /// How its sessions computed the models, where they did in their own process.
+    /// How sessions computed the models in their own process.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub computing: Vec<Computing>,
-    /// How workers of a queue computed them.
+    /// How workers of a queue computed the models.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<WorkerComputing>,
-    /// Seconds in which units were dispatched and recorded, all sessions together: loading models and planning are not
-    /// among them. `None` where nothing was recorded, or by a version that did not measure it.
+    /// Seconds spent dispatching and recording units, over all sessions, without planning and loading models.
+    /// `None` if nothing was recorded, or if the version that recorded it did not measure the time.
     pub seconds: Option<f64>,
-    /// The pass of judging, where there was one.
+    /// Figures of the judge, if the run was judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub judge: Option<JudgeReport>,
 }
@@ -47,52 +47,52 @@ impl Report {
         Some((rate(self.total.settled()), rate(tokens)))
     }
 
-    /// The main scoring: the first that was asked for.
+    /// The main scoring: the first one requested.
     pub fn main_scoring(&self) -> Option<Scoring> {
         self.configurations.first()?.scores.first().map(|scores| scores.scoring)
     }
 }
 
-/// What came of one configuration.
+/// Results of one configuration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ConfigurationReport {
-    /// Its name for people.
+    /// Name for display.
     pub label: String,
     /// The benchmark's name.
     pub benchmark: String,
-    /// The benchmark's name in reports.
+    /// Name of the benchmark in reports.
     pub title: String,
-    /// Where its units are.
+    /// Numbers of units by state.
     pub ledger: Ledger,
-    /// The figures, by scoring.
+    /// Figures, by scoring.
     pub scores: Vec<ScoringReport>,
-    /// What every planned unit came to, under the main scoring.
+    /// Numbers of units by cause, under the main scoring.
     pub attribution: Attribution,
-    /// What failed in units that have faulted, most frequent first.
+    /// Failed components in faulted units, most frequent first.
     pub faults: Vec<(String, u64)>,
-    /// What they said, most frequent first; the most frequent ones only.
+    /// The most frequent fault messages, most frequent first.
     pub fault_messages: Vec<FaultMessage>,
-    /// Tokens and time.
+    /// Token counts and durations.
     pub usage: Usage,
-    /// What its groups are called.
+    /// Label of its groups.
     pub group_label: Option<String>,
     /// The first items that are not correct.
     pub examples: Vec<Example>,
 }
 
 impl ConfigurationReport {
-    /// The main metric under the main scoring.
+    /// Returns the main metric under the main scoring.
     pub fn main(&self) -> Option<&MetricReport> {
         self.scores.first()?.metrics.first()
     }
 }
 
-/// A message of faults.
+/// A fault message and its frequency.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FaultMessage {
-    /// What failed and why, shortened.
+    /// The failed component and the cause, shortened.
     pub message: String,
-    /// Units whose latest attempt ended with it.
+    /// Number of units whose latest attempt ended with it.
     pub count: u64,
 }
 
@@ -101,51 +101,51 @@ pub struct FaultMessage {
 pub struct ScoringReport {
     /// The scoring.
     pub scoring: Scoring,
-    /// The benchmark's metrics, the main one first.
+    /// The benchmark's metrics, with the main one first.
     pub metrics: Vec<MetricReport>,
 }
 
-/// One figure.
+/// Figure of one metric.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MetricReport {
     /// The metric.
     pub metric: String,
-    /// What an item's value can be.
+    /// Possible values of an item.
     #[serde(flatten)]
     pub kind: MetricKind,
-    /// How the figure is shown.
+    /// Unit in which the figure is shown.
     pub unit: Unit,
-    /// Whether more is better.
+    /// Whether higher values are better.
     pub higher_is_better: bool,
-    /// The figure over the settled units; `None` before the first.
+    /// Figure over the settled units; `None` if there are none.
     pub estimate: Option<Estimate>,
-    /// The figure if every faulted unit had the least value, and if every one had the greatest.
+    /// Figure if every faulted unit had the lowest value, and if every one had the highest.
     pub bounds: Option<(f64, f64)>,
-    /// How far it is from published figures of the same formulation.
+    /// Comparison with published figures of the same formulation.
     pub published: Vec<PublishedComparison>,
-    /// The figure by group.
+    /// Figure by group.
     pub groups: Vec<GroupReport>,
 }
 
-/// A published figure beside ours.
+/// Comparison with a published figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PublishedComparison {
-    /// What was measured.
+    /// The measured system.
     pub system: String,
-    /// Where it was published.
+    /// The publication.
     pub source: String,
-    /// The figure in percent.
+    /// The published figure in percent.
     pub percent: f64,
-    /// Ours minus theirs, in percentage points, where they may be compared.
+    /// Difference in percentage points (lumos minus published), if they are comparable.
     pub points: Option<f64>,
-    /// Whether theirs lies within our 95 % interval, where they may be compared.
+    /// Whether the published figure lies within the 95 % interval, if they are comparable.
     pub inside: Option<bool>,
-    /// Why they may not: what differs from the published items and settings, most important first.
+    /// Why they are not comparable: differences from the published items and settings, most important first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub not_compared: Vec<String>,
 }
 
-/// The figure of one group.
+/// Figure of one group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct GroupReport {
     /// The group.
@@ -154,14 +154,14 @@ pub struct GroupReport {
     pub estimate: Estimate,
 }
 
-/// An item that is not correct, for reading.
+/// An item that is not correct, as an example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Example {
-    /// The item's position.
+    /// Position of the item.
     pub item: u64,
-    /// The item's name.
+    /// Name of the item.
     pub name: Option<String>,
-    /// The unit's first digits.
+    /// First digits of the unit's identity.
     pub unit: String,
     /// The task.
     pub task: String,
@@ -169,8 +169,8 @@ pub struct Example {
     pub prediction: Option<String>,
     /// The gold answer.
     pub gold: String,
-    /// What it came to.
+    /// The cause.
     pub cause: String,
-    /// What happened, where something did.
+    /// Details, if there are any.
     pub detail: Option<String>,
 }

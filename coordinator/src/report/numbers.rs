@@ -1,15 +1,15 @@
-//! Numbers as reports show them.
+//! Formats numbers for reports.
 
 use lumos_benchmarks::{Estimate, Unit};
 
 use super::model::{MetricReport, PublishedComparison};
 
-/// A share in percent, one decimal.
+/// Formats a fraction in percent with one decimal.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1}", share * 100.0)
 }
 
-/// A number in a unit, without the unit.
+/// Formats a value for a unit, without the unit's symbol.
 fn number(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Percent => percent(value),
@@ -17,7 +17,7 @@ fn number(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A number with its unit: `47.1 %`, `7.33 turns`.
+/// Appends the unit: `47.1 %`, `7.33 turns`.
 fn with_unit(number: &str, unit: Unit) -> String {
     match unit {
         Unit::Percent => format!("{number} %"),
@@ -25,37 +25,37 @@ fn with_unit(number: &str, unit: Unit) -> String {
     }
 }
 
-/// A figure with its unit; a dash if the figure is missing.
+/// Formats a figure with its unit; a dash if it is missing.
 pub(super) fn figure(estimate: Option<&Estimate>, unit: Unit) -> String {
     estimate.map_or_else(dash, |estimate| with_unit(&number(estimate.value, unit), unit))
 }
 
-/// `42.1 to 45.0`.
+/// Formats `42.1 to 45.0`.
 fn range((low, high): (f64, f64), unit: Unit) -> String {
     format!("{} to {}", number(low, unit), number(high, unit))
 }
 
-/// The interval of a figure, in the figure's unit.
+/// Formats the interval of a figure, in the figure's unit.
 pub(super) fn interval(estimate: Option<&Estimate>, unit: Unit) -> String {
     estimate.and_then(|estimate| estimate.interval).map_or_else(dash, |interval| range(interval, unit))
 }
 
-/// The items a figure is over.
+/// Number of items behind a figure.
 pub(super) fn items(estimate: Option<&Estimate>) -> u64 {
     estimate.map_or(0, |estimate| estimate.items)
 }
 
-/// What faulted units could make of the figure, with its unit; a dash where none has faulted.
+/// Formats the bounds that result from faulted units, with the unit; a dash if there are none.
 pub(super) fn bounds(metric: &MetricReport) -> String {
     metric.bounds.map_or_else(dash, |bounds| with_unit(&range(bounds, metric.unit), metric.unit))
 }
 
-/// `47.1 % (Lumos-I 7B)`.
+/// Formats `47.1 % (Lumos-I 7B)`.
 pub(super) fn published(comparison: &PublishedComparison) -> String {
     format!("{:.1} % ({})", comparison.percent, comparison.system)
 }
 
-/// `+3.2, inside`, or why the figures are not compared: `30 of 1,319 items`.
+/// Formats `+3.2, inside`, or the reasons why the figures are not comparable: `30 of 1,319 items`.
 pub(super) fn distance(comparison: &PublishedComparison) -> String {
     match (comparison.points, comparison.inside) {
         (Some(points), Some(inside)) => {
@@ -66,7 +66,8 @@ pub(super) fn distance(comparison: &PublishedComparison) -> String {
     }
 }
 
-/// The same for all published figures of a metric, one in each line; or all reasons why they are not compared.
+/// Formats the comparison with all published figures of a metric, one per line, or all reasons why they are
+/// not comparable.
 pub(super) fn distances(metric: &MetricReport) -> String {
     match metric.published.as_slice() {
         [] => dash(),
@@ -75,7 +76,7 @@ pub(super) fn distances(metric: &MetricReport) -> String {
     }
 }
 
-/// Seconds with a unit.
+/// Formats seconds with a unit.
 pub(super) fn seconds(value: Option<f64>) -> String {
     match value {
         None => dash(),
@@ -84,7 +85,7 @@ pub(super) fn seconds(value: Option<f64>) -> String {
     }
 }
 
-/// A time that may be long: `12.5 s`, `4 min 05 s`, `2 h 03 min`.
+/// Formats a duration: `12.5 s`, `4 min 05 s`, `2 h 03 min`.
 pub(super) fn duration(seconds: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time that was measured")]
     let whole = seconds.round().max(0.0) as u64;
@@ -95,7 +96,7 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// Nothing to show.
+/// The text for a missing value.
 pub(super) fn dash() -> String {
     "–".to_owned()
 }

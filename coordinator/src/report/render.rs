@@ -1,20 +1,20 @@
-//! The formats.
+//! Output formats of reports.
 
 use std::io::{self, Write};
 use std::str::FromStr;
 
 use super::{Csv, Html, Json, Markdown, Report, Terminal};
 
-/// Writes a report in one format. Equal reports are written equally, byte for byte.
+/// Writes a report in one format. Equal reports yield equal bytes.
 pub trait Render {
     /// Writes the report.
     ///
     /// # Errors
-    /// If `out` cannot be written.
+    /// If writing to `out` fails.
     fn render(&self, report: &Report, out: &mut dyn Write) -> io::Result<()>;
 }
 
-/// The formats there are.
+/// Output formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Tables for a terminal.
@@ -25,7 +25,7 @@ pub enum Format {
     Json,
     /// Comma-separated values.
     Csv,
-    /// One page that needs nothing else.
+    /// A self-contained page.
     Html,
 }
 
@@ -33,7 +33,7 @@ impl Format {
     /// All formats.
     pub const ALL: [Self; 5] = [Self::Terminal, Self::Markdown, Self::Json, Self::Csv, Self::Html];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Terminal => "table",
@@ -44,7 +44,7 @@ impl Format {
         }
     }
 
-    /// What writes it.
+    /// Returns the renderer.
     pub fn renderer(self) -> Box<dyn Render> {
         match self {
             Self::Terminal => Box::new(Terminal::default()),
@@ -63,7 +63,7 @@ impl FromStr for Format {
         let word = if word == "md" { "markdown" } else { word };
         Self::ALL.into_iter().find(|format| format.name() == word).ok_or_else(|| {
             let known = Self::ALL.map(Self::name).join(", ");
-            format!("unknown format `{word}`; known are {known}")
+            format!("unknown format `{word}`: expected one of {known}")
         })
     }
 }

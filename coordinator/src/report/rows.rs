@@ -1,4 +1,4 @@
-//! The rows of the tables that several formats show.
+//! Table rows shared by several formats.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::words::thousands;
 use super::model::{ConfigurationReport, FaultMessage, Report};
 use super::numbers::{bounds, dash, distance, duration, figure, interval, items, published, seconds};
 
-/// The label in the first row of a configuration, nothing in its others.
+/// Returns the label in the first row of a configuration and an empty text in the others.
 pub(super) fn label(configuration: &ConfigurationReport, row: usize) -> String {
     if row == 0 { configuration.label.clone() } else { String::new() }
 }
@@ -52,7 +52,7 @@ pub(super) fn ledgers(report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
-/// How answered units split, by scoring and metric.
+/// Returns the rows of correct and wrong answered units, by scoring and metric.
 pub(super) fn splits(report: &Report) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for configuration in &report.configurations {
@@ -70,13 +70,14 @@ pub(super) fn splits(report: &Report) -> Vec<Vec<String>> {
     rows
 }
 
-/// How intervals are computed.
+/// Note on how intervals are computed.
 pub(super) const INTERVALS: &str = "95 % intervals: Wilson's for shares, Student's t for means.";
-/// When figures are compared with published ones.
-pub(super) const COMPARED: &str = "A published figure lies inside or outside of our interval; the difference is in \
-                                   percentage points. They are compared only over the published items and settings.";
+/// Note on when figures are compared with published ones.
+pub(super) const COMPARED: &str = "The difference from the published figure is in percentage points; inside: our interval \
+                                   contains the published figure. Figures are compared only on the published items and \
+                                   settings.";
 
-/// The columns of [`splits`].
+/// Column names of [`splits`].
 pub(super) const SPLITS: [&str; 6] = ["configuration", "scoring", "metric", "answered", "correct", "wrong"];
 
 #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
@@ -133,7 +134,7 @@ pub(super) fn usages(report: &Report) -> Vec<Vec<String>> {
     report.configurations.iter().map(row).collect()
 }
 
-/// Everything about the run that is said in lines.
+/// Returns the notes about the run, one line each.
 pub(super) fn lines(report: &Report) -> Vec<String> {
     std::iter::once(models(report))
         .chain(wall_time(report))
@@ -143,7 +144,7 @@ pub(super) fn lines(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// One line for each configuration whose models cost something, and one for the judge.
+/// Returns one line per configuration whose models have a cost, and one for the judge.
 fn costs(report: &Report) -> Vec<String> {
     let line = |configuration: &ConfigurationReport| {
         let cost = configuration.usage.telemetry.cost?;
@@ -153,7 +154,7 @@ fn costs(report: &Report) -> Vec<String> {
     report.configurations.iter().filter_map(line).chain(report.judge.iter().map(judged)).collect()
 }
 
-/// Who judged, and what came of it.
+/// Describes the judge and its verdicts.
 fn judged(judge: &JudgeReport) -> String {
     let mut line = format!(
         "judged by {}: {} of {} questions",
@@ -170,21 +171,22 @@ fn judged(judge: &JudgeReport) -> String {
     line
 }
 
-/// The models by role: `planner a, grounder b`.
+/// Formats the models by role: `planner a, grounder b`.
 fn models(report: &Report) -> String {
     let named = report.manifest.models_by_role();
     let named: Vec<_> = named.iter().map(|(role, names)| format!("{role} {}", names.join(" or "))).collect();
     format!("models: {}", named.join(", "))
 }
 
-/// How long the run took, and how fast it was; nothing where that was not measured.
+/// Describes duration and speed of the run; `None` if they were not measured.
 fn wall_time(report: &Report) -> Option<String> {
     let (items, tokens) = report.throughput()?;
     let wall = duration(report.seconds?);
     Some(format!("wall time {wall}: {items:.1} items/s, {tokens:.0} tokens/s"))
 }
 
-/// For each configuration with faults: what failed, what that could make of the figure, and the most frequent messages.
+/// For each configuration with faults: the failed components, the resulting bounds, and the most frequent
+/// messages.
 pub(super) fn faults(report: &Report) -> Vec<String> {
     report
         .configurations
@@ -196,7 +198,7 @@ pub(super) fn faults(report: &Report) -> Vec<String> {
             let bounds = configuration.main().map_or_else(dash, bounds);
             let faulted = thousands(configuration.ledger.faulted);
             let sum = format!(
-                "{}: {faulted} faulted ({}); all wrong or all right: {bounds}",
+                "{}: {faulted} faulted ({}); if all wrong or all right: {bounds}",
                 configuration.label,
                 kinds.join(", "),
             );
@@ -208,7 +210,7 @@ pub(super) fn faults(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// What looked things up and ranked them, where something did: figures with other tools are other figures.
+/// Describes the backends for retrieval and ranking, if there are any, because figures depend on them.
 fn tools(report: &Report) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for planned in &report.manifest.configurations {
@@ -217,8 +219,8 @@ fn tools(report: &Report) -> Vec<String> {
         let named: Vec<_> = used.iter().map(|tool| format!("{}={}", tool.tool, tool.backend)).collect();
         let warned = used.iter().filter(|tool| tool.is_made_of_items()).map(|tool| {
             format!(
-                "{}: {}={} was made of a benchmark's own items and may hold what answers them. \
-                 These figures show that things work; they are no result.",
+                "{}: {}={} was built from a benchmark's own items and may contain their answers. \
+                 These figures only show that the pipeline works; they are not results.",
                 configuration.benchmark, tool.tool, tool.backend
             )
         });
@@ -232,15 +234,15 @@ fn tools(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Where the models were computed, and what it cost to have them take turns: one line for each way in which sessions or
-/// workers did it.
+/// Describes where the models were computed and the cost of swapping them, one line per setup of sessions or
+/// workers.
 fn computing(report: &Report) -> Vec<String> {
     let roles: BTreeSet<Role> = report
         .manifest
         .configurations
         .iter()
         .flat_map(|planned| &planned.configuration.models)
-        // Only engines have a type of their own: what a server computes is computed elsewhere.
+        // Only models of engines have a data type. Models on a server are computed elsewhere.
         .filter(|(_, model)| model.dtype.is_some())
         .map(|(role, _)| *role)
         .collect();
@@ -256,14 +258,14 @@ fn computing(report: &Report) -> Vec<String> {
         };
         if one.in_phases {
             line.push_str(&format!(
-                "; they took turns in memory, {} episodes at once: {} loads in {:.1} s",
+                "; loaded in turns, {} episodes at once: {} loads in {:.1} s",
                 thousands(one.places),
                 thousands(one.loads),
                 one.load_seconds
             ));
             if one.ended < one.sessions {
                 let lost = one.sessions - one.ended;
-                line.push_str(&format!(", and those of {} sessions that were broken off", thousands(lost)));
+                line.push_str(&format!(", plus unknown loads of {} interrupted sessions", thousands(lost)));
             }
         }
         line

@@ -1,4 +1,4 @@
-//! The page's pictures. Colours are classes, so that the page's style decides them.
+//! SVG charts of the HTML page. Colours are CSS classes, defined by the page's style.
 
 use std::fmt::Write;
 
@@ -12,13 +12,13 @@ use super::numbers::{distance, figure, interval, percent};
 use crate::words::{shortened, thousands};
 
 const WIDTH: f64 = 960.0;
-/// Where the plot begins; labels stand before it.
+/// Left edge of the plot; labels are to the left of it.
 const LEFT: f64 = 330.0;
 const RIGHT: f64 = 940.0;
 const ROW: f64 = 28.0;
 const LABEL: usize = 40;
 
-/// The place of a share on the axis.
+/// Horizontal position of a fraction on the axis.
 fn at(share: f64) -> f64 {
     LEFT + (RIGHT - LEFT) * share.clamp(0.0, 1.0)
 }
@@ -56,7 +56,7 @@ fn label(svg: &mut String, y: f64, text: &str, class: &str, x: f64, anchor: &str
     );
 }
 
-/// The main metric of every configuration with its interval, and published figures beside it.
+/// Draws the main metric of every configuration with its interval, and published figures.
 pub(super) fn figures(report: &Report) -> String {
     let rows: usize = report.configurations.iter().map(|configuration| configuration.scores.len()).sum();
     #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
@@ -120,7 +120,7 @@ pub(super) fn figures(report: &Report) -> String {
     svg
 }
 
-/// The style class of a cause.
+/// Returns the CSS class of a cause.
 pub(super) fn class(cause: Cause) -> &'static str {
     match cause {
         Cause::Correct => "correct",
@@ -136,12 +136,12 @@ pub(super) fn class(cause: Cause) -> &'static str {
     }
 }
 
-/// What the planned units of every configuration came to.
+/// Draws the numbers of units by cause of every configuration.
 #[expect(clippy::cast_precision_loss, reason = "counts of items are far below 2^52")]
 pub(super) fn attributions(report: &Report) -> String {
     let bottom = 12.0 + ROW * report.configurations.len() as f64;
     let mut svg = String::new();
-    open(&mut svg, bottom + 24.0, "What the planned units came to");
+    open(&mut svg, bottom + 24.0, "Results of the planned units");
     axis(&mut svg, 6.0, bottom);
     for (row, configuration) in report.configurations.iter().enumerate() {
         let middle = 12.0 + ROW * (row as f64 + 0.5);

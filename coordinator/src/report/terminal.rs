@@ -1,4 +1,4 @@
-//! Tables for a terminal: as wide as it is, wrapped between words.
+//! Terminal format: tables that fit the terminal's width, wrapped between words.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -13,17 +13,17 @@ use super::numbers::{dash, distance, figure, interval, items};
 use super::render::Render;
 use super::rows::{SPLITS, attributions, faults, groups, label, ledgers, lines, splits, usages};
 
-/// The narrowest terminal that tables fit.
+/// Minimum width of tables.
 const NARROWEST: u16 = 40;
 /// Words up to this length are not broken.
 const LONGEST_WORD: usize = 28;
-/// The longest name of a metric that heads a column.
+/// Maximum length of a metric name used as a column header.
 const LONGEST_HEADER: usize = 12;
 
-/// Tables of a given width.
+/// Renders tables of a given width.
 #[derive(Debug, Clone, Copy)]
 pub struct Terminal {
-    /// The columns of the terminal.
+    /// Width of the terminal in columns.
     pub width: u16,
 }
 
@@ -33,17 +33,17 @@ impl Default for Terminal {
     }
 }
 
-/// A table before it is laid out.
+/// A table before layout.
 struct Rows<'a> {
     header: Vec<&'a str>,
-    /// The first column that is aligned to the right.
+    /// Index of the first right-aligned column.
     numbers: usize,
-    /// Columns that may be left out if the table is too wide, by their names; the first goes first.
+    /// Names of columns that may be omitted if the table is too wide; the first is omitted first.
     spare: &'a [&'a str],
-    /// The column of numbers whose texts may be wrapped if the table is still too wide.
+    /// Name of the numeric column that may be wrapped if the table is still too wide.
     wrapped: Option<&'a str>,
     rows: Vec<Vec<String>>,
-    /// Whether the table is too wide even so.
+    /// Whether the table is too wide even without the omitted columns.
     tight: bool,
 }
 
@@ -54,13 +54,13 @@ impl<'a> Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// Whether every word has its place.
+    /// Whether every word fits.
     fn fits(&self, width: u16) -> bool {
         let needed: usize = (0..self.header.len()).map(|column| self.longest_word(column) + 2).sum();
         needed <= usize::from(width)
     }
 
-    /// Leaves columns out until every word of the others fits.
+    /// Omits columns until every word of the others fits.
     fn fit(&mut self, width: u16) {
         for spare in self.spare {
             if self.fits(width) {
@@ -75,15 +75,15 @@ impl Rows<'_> {
         self.tight = !self.fits(width);
     }
 
-    /// The texts of a column, its name last.
+    /// Returns the texts of a column, with its name last.
     fn cells(&self, column: usize) -> impl Iterator<Item = &str> {
         self.rows.iter().map(move |row| row[column].as_str()).chain([self.header[column]])
     }
 
-    /// Characters of the longest word of a column that is not broken.
+    /// Length in characters of a column's longest unbreakable word.
     fn longest_word(&self, column: usize) -> usize {
         let name = self.header[column];
-        // A number stays beside its unit.
+        // A number stays on the same line as its unit.
         let is_whole = column >= self.numbers && !(self.tight && self.wrapped == Some(name));
         let length = |text: &str| text.chars().count().min(LONGEST_WORD);
         let longest = |text: &str| text.split_whitespace().map(length).max().unwrap_or(0);
@@ -92,8 +92,8 @@ impl Rows<'_> {
         cells.chain([longest(name)]).max().unwrap_or(0)
     }
 
-    /// The widths of the columns with a blank on both sides: as wide as their texts, or narrower if the table is too wide;
-    /// names of configurations are wrapped first, then the last columns.
+    /// Computes the column widths including one space on each side: as wide as their texts, or narrower if
+    /// the table is too wide. Configuration names are wrapped first, then the last columns.
     fn widths(&self, width: u16) -> Vec<u16> {
         let columns = self.header.len();
         let mut widths: Vec<usize> = (0..columns)
@@ -135,7 +135,7 @@ impl Terminal {
         writeln!(out)
     }
 
-    /// Writes a text after a blank, wrapped between words; what follows the first line is indented.
+    /// Writes an indented text, wrapped between words. Lines after the first are indented further.
     fn text(self, out: &mut dyn Write, text: &str) -> io::Result<()> {
         let width = usize::from(self.width.max(NARROWEST));
         let mut line = String::new();
@@ -151,13 +151,13 @@ impl Terminal {
         writeln!(out, "{line}")
     }
 
-    /// The figures, in few columns: a metric other than the main one is named beside its scoring.
+    /// Writes the figures in few columns. A metric other than the main one is named next to its scoring.
     fn figures(self, report: &Report, out: &mut dyn Write) -> io::Result<()> {
         let mut rows = Vec::new();
         let mut systems = BTreeSet::new();
         let mains: BTreeSet<&str> =
             report.configurations.iter().filter_map(|one| Some(one.main()?.metric.as_str())).collect();
-        // The column is named by the main metric of all, if that is short.
+        // The header is the main metric's name if all configurations share it and it is short.
         let main = mains.first().filter(|main| mains.len() == 1 && main.len() <= LONGEST_HEADER).copied();
         for configuration in &report.configurations {
             let mut row = 0;
@@ -219,7 +219,7 @@ impl Render for Terminal {
         }
         let rows = attributions(report);
         if !rows.is_empty() {
-            let header = vec!["configuration", "came to", "units", "%"];
+            let header = vec!["configuration", "result", "units", "%"];
             self.table(out, Rows::new(header, 2, rows))?;
         }
         let rows = groups(report);
@@ -233,10 +233,7 @@ impl Render for Terminal {
             self.text(out, line)?;
         }
         if report.duplicates > 0 {
-            self.text(
-                out,
-                &format!("{} late outcomes were dropped as duplicates", thousands(report.duplicates)),
-            )?;
+            self.text(out, &format!("{} duplicate outcomes dropped", thousands(report.duplicates)))?;
         }
         Ok(())
     }

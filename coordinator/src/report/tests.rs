@@ -89,7 +89,7 @@ fn other_items_and_settings_are_no_comparison_but_a_reason() {
         change(|one| one.generation.max_new_tokens = 64),
         "replies of at most 64 tokens instead of 512"
     );
-    assert_eq!(change(|one| one.prompts = ContentHash::of_bytes(b"mine")), "other prompts");
+    assert_eq!(change(|one| one.prompts = ContentHash::of_bytes(b"mine")), "different prompts");
     assert_eq!(
         change(|one| {
             let tool = |tool: &str, backend: &str| ToolBackend {
@@ -108,7 +108,7 @@ fn other_items_and_settings_are_no_comparison_but_a_reason() {
     let data = |change: fn(&mut Manifest)| compared(&published(364, change))[0].not_compared.join("; ");
     let file = "data with another checksum instead of the published file";
     assert_eq!(data(|manifest| manifest.data[0].sha256 = ContentHash::of_bytes(b"mine")), file);
-    assert_eq!(data(|manifest| manifest.data[0].invalid = 2), "2 malformed records left out");
+    assert_eq!(data(|manifest| manifest.data[0].invalid = 2), "2 malformed records skipped");
     let chosen = data(|manifest| {
         let chosen = ItemChoice::Chosen("1-1000".parse().unwrap());
         manifest.spec.items.insert("svamp".to_owned(), chosen);
@@ -267,7 +267,7 @@ fn what_looked_things_up_is_named() {
             "{plain}"
         );
         let warned = unwrapped(&rendered(format, &with("corpus:pages.jsonl#0123+items")));
-        assert!(warned.contains("own items and may hold what answers them"), "{warned}");
+        assert!(warned.contains("own items and may contain their answers"), "{warned}");
         assert!(!rendered(format, &sample()).contains("bm25"));
     }
 }
@@ -398,7 +398,7 @@ fn formats_are_found_by_name() {
         assert_eq!(format.name().parse(), Ok(format));
     }
     assert_eq!("md".parse(), Ok(Format::Markdown));
-    assert!("xml".parse::<Format>().unwrap_err().contains("known are table"));
+    assert!("xml".parse::<Format>().unwrap_err().contains("expected one of table"));
 }
 
 #[test]

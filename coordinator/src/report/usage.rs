@@ -1,40 +1,40 @@
-//! Tokens and time.
+//! Token counts and durations.
 
 use lumos_tasks::{NanoDollars, Outcome, Telemetry};
 use serde::Serialize;
 
-/// What the settled units of a configuration took.
+/// Usage of the settled units of a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Usage {
-    /// Units counted.
+    /// Number of units.
     pub units: u64,
-    /// Tokens the models read.
+    /// Number of prompt tokens.
     pub prompt_tokens: u64,
-    /// Tokens the models wrote.
+    /// Number of generated tokens.
     pub completion_tokens: u64,
-    /// What depends on the schedule and the machine.
+    /// Values that depend on the schedule and the machine.
     pub telemetry: Times,
 }
 
-/// Seconds of a unit. Never part of a comparison.
+/// Duration of a unit in seconds, and cost. Never part of a comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Times {
-    /// The median.
+    /// Median.
     pub seconds_median: Option<f64>,
-    /// Nine of ten took at most this.
+    /// 90th percentile.
     pub seconds_p90: Option<f64>,
-    /// What the models cost in US dollars, where a price was set when they were asked.
+    /// Cost of the models in US dollars, if a price was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 
 impl Usage {
-    /// Tokens read, on the average of units.
+    /// Average number of prompt tokens per unit.
     pub fn prompt_tokens_each(&self) -> f64 {
         each(self.prompt_tokens, self.units)
     }
 
-    /// Tokens written, on the average of units.
+    /// Average number of generated tokens per unit.
     pub fn completion_tokens_each(&self) -> f64 {
         each(self.completion_tokens, self.units)
     }
@@ -45,7 +45,7 @@ fn each(tokens: u64, units: u64) -> f64 {
     if units == 0 { 0.0 } else { tokens as f64 / units as f64 }
 }
 
-/// Usage while it is being added up.
+/// Accumulates usage.
 #[derive(Debug, Default)]
 pub(super) struct UsageSum {
     usage: Usage,
@@ -76,7 +76,7 @@ impl UsageSum {
     }
 }
 
-/// The smallest value that so many percent of all are not above.
+/// Returns the given percentile (nearest rank) of sorted values.
 fn rank(sorted: &[f64], percent: usize) -> Option<f64> {
     let position = (sorted.len() * percent).div_ceil(100).max(1) - 1;
     sorted.get(position).copied()

@@ -1,4 +1,4 @@
-//! How the workers of a queue computed the models, in lines for people: those that did it alike together.
+//! Describes how the workers of a queue computed the models, grouped by setup.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use lumos_tasks::EngineUse;
 use crate::computing::WorkerComputing;
 use crate::words::thousands;
 
-/// Hosts that are named in a line.
+/// Maximum number of hosts named in a line.
 const HOSTS: usize = 4;
 
-/// Where, in which type, and how an engine computes for its roles.
+/// Setup of an engine: its roles, device, data type and mode.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Way {
     roles: Vec<&'static str>,
@@ -19,10 +19,10 @@ struct Way {
     in_turns: bool,
 }
 
-/// What workers that computed alike came to.
+/// Figures of workers with the same setup.
 #[derive(Default)]
 struct Sum {
-    /// Workers by host.
+    /// Number of workers by host.
     hosts: BTreeMap<String, u64>,
     loads: u64,
     seconds: f64,
@@ -46,7 +46,7 @@ impl Sum {
     }
 }
 
-/// One line for each way in which workers computed the models, and one of all where there are several.
+/// Returns one line per setup, and a line with the sum if there are several.
 pub(super) fn lines(workers: &[WorkerComputing]) -> Vec<String> {
     let mut sums: BTreeMap<(Vec<Way>, u32), Sum> = BTreeMap::new();
     let mut all = Sum::default();
@@ -76,17 +76,17 @@ fn line(ways: &[Way], places: u32, sum: &Sum) -> String {
     line.push_str(&format!(" by {}", who(&sum.hosts)));
     let turns: Vec<_> = ways.iter().filter(|way| way.in_turns).collect();
     if turns.len() == ways.len() {
-        line.push_str("; they took turns in memory");
+        line.push_str("; loaded in turns");
     } else if !turns.is_empty() {
         let roles: Vec<_> = turns.iter().flat_map(|way| &way.roles).copied().collect();
-        line.push_str(&format!("; {} took turns in memory", roles.join(" and ")));
+        line.push_str(&format!("; {} loaded in turns", roles.join(" and ")));
     }
     let each = if sum.workers() == 1 { "" } else { " each" };
     line.push_str(&format!(", {} episodes at once{each}: {}", thousands(u64::from(places)), sum.cost()));
     line
 }
 
-/// `3 workers on node-a, 1 on node-b`.
+/// Formats `3 workers on node-a, 1 on node-b`.
 fn who(hosts: &BTreeMap<String, u64>) -> String {
     let mut parts: Vec<String> = hosts
         .iter()
@@ -114,7 +114,7 @@ impl Way {
         Self {
             roles: engine.roles.iter().map(|role| role.name()).collect(),
             device: engine.device.clone(),
-            weights: engine.weights.clone().unwrap_or_else(|| "a type that is not known".to_owned()),
+            weights: engine.weights.clone().unwrap_or_else(|| "an unknown type".to_owned()),
             in_turns: engine.in_turns,
         }
     }
@@ -153,10 +153,8 @@ mod tests {
         let mut workers = vec![worker("a", turns()), worker("a", turns()), worker("b", turns())];
         assert_eq!(
             lines(&workers),
-            [
-                "models computed on cuda:0 in f16 by 2 workers on a, 1 on b; they took turns in memory, 8 episodes \
-              at once each: 36 loads in 7.5 s"
-            ]
+            ["models computed on cuda:0 in f16 by 2 workers on a, 1 on b; loaded in turns, 8 episodes \
+              at once each: 36 loads in 7.5 s"]
         );
         workers.extend([worker("c", apart), worker("d", Vec::new())]);
         let lines = lines(&workers);

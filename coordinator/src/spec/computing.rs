@@ -1,4 +1,4 @@
-//! Where models are computed and in how much memory, as a specification writes it.
+//! Settings for device and memory of models.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::values::ScalarText;
 
-/// A number of bytes: `20GiB`, `512MB`, `1000000`.
+/// A number of bytes, such as `20GiB`, `512MB` or `1000000`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct MemorySize(pub u64);
@@ -23,7 +23,7 @@ impl FromStr for MemorySize {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse::<ByteSize>() {
             Ok(ByteSize(bytes)) if bytes > 0 => Ok(Self(bytes)),
-            _ => Err(format!("`{text}` is no number of bytes; write 20GiB or 512MB")),
+            _ => Err("expected a number of bytes above 0, such as 20GiB or 512MB".to_owned()),
         }
     }
 }
@@ -40,8 +40,8 @@ impl<'de> Deserialize<'de> for MemorySize {
     }
 }
 
-/// Reads a placement as one text (`planner=cuda:0,grounder=cuda:1`) or as a table by role, in which `others` is the
-/// device of the roles that are not named.
+/// Deserializes a placement from a string (`planner=cuda:0,grounder=cuda:1`) or a table by role. In a table,
+/// `others` is the device of all other roles.
 pub(super) fn placement<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Placement>, D::Error> {
     struct TextOrTable;
 

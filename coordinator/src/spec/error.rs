@@ -1,22 +1,22 @@
-//! What can be wrong with a specification.
+//! Errors of specifications.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// A specification file that cannot be used.
+/// Error of reading a specification file.
 #[derive(Debug, Error)]
 pub enum SpecError {
-    /// It cannot be read.
-    #[error("cannot read the specification {}: {source}", file.display())]
+    /// The file cannot be read.
+    #[error("failed to read settings file `{}`: {source}", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// It holds something that is no specification.
+    /// The file is not a valid specification.
     #[error("{file}:{line}:{column}: {}{message}{hint}", key_text(key.as_deref()))]
     Malformed {
         /// The file's name.
@@ -25,11 +25,11 @@ pub enum SpecError {
         line: usize,
         /// The column, counted from 1.
         column: usize,
-        /// The key, with the tables it lies in: `limits.time_limit`.
+        /// The key with its tables: `limits.time_limit`.
         key: Option<String>,
-        /// What is wrong.
+        /// The error.
         message: String,
-        /// What was probably meant; empty where there is no guess.
+        /// Suggested correction; empty if there is none.
         hint: String,
     },
 }
@@ -38,16 +38,16 @@ fn key_text(key: Option<&str>) -> String {
     key.map(|key| format!("`{key}`: ")).unwrap_or_default()
 }
 
-/// Something that is wrong with a whole specification.
+/// An error in a complete specification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpecProblem {
-    /// The field it stands in.
+    /// The affected field.
     pub field: &'static str,
-    /// What is wrong, and what would be right.
+    /// The error, and the expected value.
     pub message: String,
 }
 
-/// All that is wrong with a specification.
+/// All errors in a specification.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub struct SpecProblems(pub Vec<SpecProblem>);
 

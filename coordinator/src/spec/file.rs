@@ -1,4 +1,4 @@
-//! Specification files (TOML).
+//! Reads specification files (TOML).
 
 use std::path::Path;
 
@@ -10,17 +10,18 @@ impl RunSpec {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read or is no specification: file, line, key and, for an unknown key, the nearest one.
+    /// If it cannot be read or is invalid. The error contains file, line, key and, for an unknown key, the
+    /// most similar one.
     pub fn from_file(file: &Path) -> Result<Self, SpecError> {
         let text = std::fs::read_to_string(file)
             .map_err(|source| SpecError::Unreadable { file: file.to_owned(), source })?;
         Self::from_toml(&text, &file.display().to_string())
     }
 
-    /// Reads a file's text; `file` is its name in messages.
+    /// Parses the text of a file. `file` is its name in messages.
     ///
     /// # Errors
-    /// If it is no specification.
+    /// If it is not a valid specification.
     pub fn from_toml(text: &str, file: &str) -> Result<Self, SpecError> {
         toml::from_str(text).map_err(|error| malformed(&error, text, file))
     }
@@ -35,7 +36,7 @@ fn malformed(error: &toml::de::Error, text: &str, file: &str) -> SpecError {
     SpecError::Malformed { file: file.to_owned(), line, column, key: key_at(text, line), message, hint }
 }
 
-/// The key a line sets, with the tables around it.
+/// Returns the key set in a line, with its tables.
 fn key_at(text: &str, line: usize) -> Option<String> {
     let lines: Vec<&str> = text.lines().take(line).collect();
     let key_of = |line: &str| {
@@ -43,7 +44,7 @@ fn key_at(text: &str, line: usize) -> Option<String> {
         let plain = |character: char| character.is_alphanumeric() || "_-.\"'".contains(character);
         (!key.is_empty() && key.chars().all(plain)).then(|| key.replace(['"', '\''], ""))
     };
-    // A list may go over several lines: the key stands in the first of them.
+    // A list may span several lines; the key is in the first of them.
     let (index, key) = lines.iter().enumerate().rev().find_map(|(index, line)| {
         let header =
             line.trim_start().starts_with('[') && line.trim_end().ends_with(']') && !line.contains(',');
@@ -60,7 +61,7 @@ fn key_at(text: &str, line: usize) -> Option<String> {
     }
 }
 
-/// Serde's words in ours: the known names in one form each, and the nearest of them.
+/// Rewords a message of serde: lists each known name once and suggests the most similar one.
 fn explained(message: &str) -> (String, String) {
     let unknown = ["unknown field", "unknown variant"]
         .into_iter()
@@ -75,9 +76,9 @@ fn explained(message: &str) -> (String, String) {
     let hint = match nearest(word, known.iter().copied()) {
         Some(near) => format!("; did you mean `{near}`?"),
         None => {
-            // Of two forms of one key the longer is listed.
+            // If a key has a singular and a plural form, the plural is listed.
             let listed = known.iter().filter(|name| !known.contains(&format!("{name}s").as_str()));
-            format!("; known are {}", listed.copied().collect::<Vec<_>>().join(", "))
+            format!(": expected one of {}", listed.copied().collect::<Vec<_>>().join(", "))
         }
     };
     (format!("{what} `{word}`"), hint)
@@ -146,12 +147,12 @@ mod tests {
         let syntax = refused("limit = ");
         assert!(syntax.starts_with("run.toml:1:"), "{syntax}");
         let far = refused("colour = 1");
-        assert!(far.contains("known are name, preset, tasks"), "{far}");
+        assert!(far.contains("expected one of name, preset, tasks"), "{far}");
     }
 
     #[test]
     fn a_missing_file_is_named() {
         let error = RunSpec::from_file(Path::new("missing/run.toml")).unwrap_err();
-        assert!(error.to_string().starts_with("cannot read the specification missing/run.toml"), "{error}");
+        assert!(error.to_string().starts_with("failed to read settings file `missing/run.toml`"), "{error}");
     }
 }

@@ -1,8 +1,8 @@
-//! What a run is asked to do: files and flags in layers, resolved into one complete specification.
+//! Specification of a run: layers from files, environment and flags, resolved into a complete specification.
 //!
-//! A [`RunSpec`] is one layer with every field optional. Layers are put over one another with
-//! [`RunSpec::merge`] (defaults, file, environment, flags) and [`RunSpec::resolve`] turns the result into a
-//! [`ResolvedSpec`] that needs no further decisions, or says in words what is wrong with it.
+//! A [`RunSpec`] is one layer, in which every field is optional. [`RunSpec::merge`] combines layers
+//! (defaults, file, environment, flags), and [`RunSpec::resolve`] turns the result into a complete
+//! [`ResolvedSpec`] or returns all errors.
 
 mod computing;
 mod error;

@@ -1,11 +1,11 @@
-//! Lists of benchmarks as people write them: names, patterns (`gsm*`) and `all`.
+//! Expands lists of benchmarks: names, patterns (`gsm*`) and `all`.
 
-/// What means every benchmark.
+/// The word for all benchmarks.
 const ALL: &str = "all";
 
-/// The benchmarks that a list means, each once: names, patterns with `*` and `?`, and `all`, with blanks and commas
-/// between them. Patterns and `all` give the known names in their order; a word that matches none stays as it is.
-///
+/// Expands a list of benchmarks, without duplicates. Words are names, patterns with `*` and `?`, or `all`,
+/// separated by blanks and commas. Patterns and `all` expand to known names in their order; a word without a
+/// match is kept unchanged.
 /// ```
 /// use lumos_coordinator::spec::expand_names;
 ///
@@ -29,8 +29,8 @@ pub fn expand_names<'a>(words: impl IntoIterator<Item = &'a str>, known: &[&str]
     names
 }
 
-/// Whether a pattern matches a whole name: `*` matches any characters, `?` any one. Takes time in proportion to the
-/// product of their lengths at most: of several `*` only the last one is tried again.
+/// Whether a pattern matches the whole name: `*` matches any characters, `?` one character. Takes time
+/// proportional to the product of the lengths at most, because only the last `*` is retried.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut position) = (0, 0);
     let mut star = None;

@@ -1,6 +1,6 @@
-//! The known word that a mistyped one is closest to.
+//! Suggests the known word that is most similar to a mistyped one.
 
-/// The word of `known` that takes the fewest single-letter edits to reach from `word`, if it takes few.
+/// Returns the word in `known` with the smallest edit distance to `word`, if the distance is small.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| text.to_lowercase().replace('-', "_");
     let wanted = plain(word);
@@ -13,7 +13,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, candidate)| candidate)
 }
 
-/// Levenshtein's distance, a swap of neighbours counting as one edit.
+/// Levenshtein distance in which swapping two adjacent characters counts as one edit.
 fn distance(left: &str, right: &str) -> usize {
     let left: Vec<char> = left.chars().collect();
     let right: Vec<char> = right.chars().collect();

@@ -1,4 +1,4 @@
-//! A part of a run's items, for people who spread a run over machines without a queue between them.
+//! Partitions of a run's items, for running a run on several machines without a queue.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use lumos_tasks::{ContentHash, ItemId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// One of `of` parts, written `hash:1/4`. Which part an item is in follows from what it holds: never from its place in
-/// the data, so that parts are of much the same kind and size.
+/// One of `of` parts, written `hash:1/4`. An item's part depends on its content only, not on its position in
+/// the data, so that parts are similar in kind and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Partition {
@@ -16,28 +16,28 @@ pub struct Partition {
     of: u32,
 }
 
-/// A text that is no partition.
+/// Error of parsing a partition.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is no partition: write hash:1/4 for the first of four parts, up to hash:4/4 for the last")]
+#[error("invalid partition `{0}`: expected hash:M/N, from hash:1/4 for the first of four parts to hash:4/4")]
 pub struct PartitionError(String);
 
 impl Partition {
-    /// Part `part` of `of`, counted from 1; `None` if there is no such part.
+    /// Creates part `part` of `of`, counted from 1. Returns `None` if there is no such part.
     pub fn new(part: u32, of: u32) -> Option<Self> {
         (1..=of).contains(&part).then_some(Self { part, of })
     }
 
-    /// Which part, counted from 1.
+    /// Number of this part, counted from 1.
     pub fn part(self) -> u32 {
         self.part
     }
 
-    /// How many parts there are.
+    /// Number of parts.
     pub fn of(self) -> u32 {
         self.of
     }
 
-    /// Whether an item is in this part. Every item is in exactly one.
+    /// Whether an item belongs to this part. Every item belongs to exactly one part.
     pub fn keeps(self, item: &ItemId) -> bool {
         let hash = ContentHash::of_json(&("partition/1", item));
         let number = hash.as_str().get(..16).and_then(|digits| u64::from_str_radix(digits, 16).ok());

@@ -1,4 +1,4 @@
-//! From a specification with gaps to one without.
+//! Resolves a specification: fills in defaults and validates it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,20 +12,20 @@ use super::nearest::nearest;
 use super::resolved::{ItemChoice, Limits, ResolvedModels, ResolvedSpec};
 use super::run_spec::{ModelSet, RunSpec};
 
-/// What resolving needs to know of a benchmark.
+/// Properties of a benchmark that resolving needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BenchmarkFacts {
     /// Its name.
     pub name: String,
-    /// The formulations it can be run in.
+    /// Supported formulations.
     pub formulations: Vec<Formulation>,
-    /// The models that its episodes ask, by formulation.
+    /// Roles of the models that its episodes use, by formulation.
     pub roles: BTreeMap<Formulation, Vec<Role>>,
-    /// Whether seeds matter even if decoding is greedy.
+    /// Whether results depend on the seed even with greedy decoding.
     pub draws: bool,
 }
 
-/// The benchmarks this program knows.
+/// Returns the benchmarks of this program.
 pub fn known_benchmarks() -> Vec<BenchmarkFacts> {
     lumos_benchmarks::all()
         .iter()
@@ -45,18 +45,18 @@ pub fn known_benchmarks() -> Vec<BenchmarkFacts> {
 const DTYPES: [&str; 3] = ["f32", "bf16", "f16"];
 
 impl RunSpec {
-    /// Fills in the defaults and checks everything against the benchmarks this program knows.
+    /// Fills in the defaults and validates the specification against the benchmarks of this program.
     ///
     /// # Errors
-    /// All that is wrong at once, in words.
+    /// All errors in the specification.
     pub fn resolve(self) -> Result<ResolvedSpec, SpecProblems> {
         self.resolve_against(&known_benchmarks())
     }
 
-    /// Fills in the defaults and checks everything against these benchmarks.
+    /// Fills in the defaults and validates the specification against the given benchmarks.
     ///
     /// # Errors
-    /// All that is wrong at once, in words.
+    /// All errors in the specification.
     pub fn resolve_against(self, known: &[BenchmarkFacts]) -> Result<ResolvedSpec, SpecProblems> {
         let mut problems = Problems::default();
         let tasks = problems.tasks(self.tasks.as_deref(), known);
@@ -73,7 +73,7 @@ impl RunSpec {
                     facts.formulations.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
                 problems.add(
                     "formulation",
-                    format!("{} cannot be run as {formulation}; it can as {supported}", facts.name),
+                    format!("{} does not support {formulation}; supported are {supported}", facts.name),
                 );
             }
         }
@@ -86,11 +86,10 @@ impl RunSpec {
         }
         let limits = problems.limits(&self);
         if let Some(dtype) = self.dtype.as_deref().filter(|dtype| !DTYPES.contains(dtype)) {
-            problems.add("dtype", format!("unknown type `{dtype}`; known are {}", DTYPES.join(", ")));
+            problems.add("dtype", format!("unknown type `{dtype}`: expected one of {}", DTYPES.join(", ")));
         }
         if self.places == Some(0) {
-            problems
-                .add("places", "0 places drive no episode; leave it out for as many as suit the batch size");
+            problems.add("places", "expected a positive integer, found 0; omit it for the default");
         }
         if let Some(name) = &self.name {
             problems.name(name);
@@ -131,13 +130,14 @@ impl RunSpec {
     }
 }
 
-/// A name that the same command always gets, so that it continues its own run, and another command does not.
+/// Derives a name from the settings, so that the same command resumes its own run and another command does
+/// not.
 fn default_name(spec: &ResolvedSpec) -> String {
     let asked = ContentHash::of_json(&(
         (&spec.tasks, &spec.formulation, &spec.behaviour, &spec.models, &spec.seed, &spec.items),
         (&spec.generation, &spec.tools, &spec.dtype, spec.preset, spec.skip_invalid, &spec.data),
     ));
-    // A run without these settings keeps the name that it had before there were any.
+    // Added only if set, so that other runs keep the names of earlier versions.
     let asked = match &spec.exemplars {
         Some(exemplars) => ContentHash::of_json(&(asked, exemplars)),
         None => asked,
@@ -165,7 +165,7 @@ impl Problems {
             self.add(
                 "name",
                 format!(
-                    "`{name}` is no name for a folder: use letters, digits, `-`, `_` and `.`, not first `.`"
+                    "invalid folder name `{name}`: use letters, digits, `-`, `_` and `.`, not starting with `.`"
                 ),
             );
         }
@@ -178,7 +178,7 @@ impl Problems {
             self.add(
                 "tasks",
                 format!(
-                    "no benchmark is named; known are {}; a pattern such as gsm* or all works too",
+                    "no benchmarks selected: expected any of {}, a pattern such as gsm*, or all",
                     names.join(", ")
                 ),
             );
@@ -188,7 +188,10 @@ impl Problems {
                 Some(near) => format!("; did you mean `{near}`?"),
                 None => String::new(),
             };
-            self.add("tasks", format!("unknown benchmark `{task}`; known are {}{hint}", names.join(", ")));
+            self.add(
+                "tasks",
+                format!("unknown benchmark `{task}`: expected one of {}{hint}", names.join(", ")),
+            );
         }
         tasks
     }
@@ -197,7 +200,7 @@ impl Problems {
         match given {
             None => vec![default],
             Some(values) if values.is_empty() => {
-                self.add(field, "the list is empty; leave the key out to get the default");
+                self.add(field, "the list is empty; omit the key for the default");
                 Vec::new()
             }
             Some(values) => unique(values),
@@ -214,7 +217,7 @@ impl Problems {
         if sets.is_empty() {
             self.add(
                 "models",
-                "no model is named; give `--model NAME`, or `--planner` and `--grounder` (builtin:tiny is built in)",
+                "no model is set; pass `--model NAME`, or `--planner` and `--grounder` (builtin:tiny is built in)",
             );
         }
         let mut needed: BTreeMap<Role, Formulation> = BTreeMap::new();
@@ -236,7 +239,7 @@ impl Problems {
                     None => self.add(
                         "models",
                         format!(
-                            "formulation {formulation} asks the {role}: name one with `--{role}` or `--model`"
+                            "formulation {formulation} needs a model for the {role}: pass `--{role}` or `--model`"
                         ),
                     ),
                 }
@@ -248,19 +251,19 @@ impl Problems {
 
     fn items(&mut self, spec: &RunSpec, tasks: &[String]) -> BTreeMap<String, ItemChoice> {
         if spec.limit == Some(0) {
-            self.add("limit", "0 items is nothing to evaluate; leave the limit out for all items");
+            self.add("limit", "expected a positive integer, found 0; omit the limit for all items");
         }
         if spec.limit.is_some() && spec.samples.is_some() {
-            self.add("samples", "`limit` and `samples` exclude each other: give one of them");
+            self.add("samples", "`limit` and `samples` exclude each other: pass one of them");
         }
         let none = BTreeMap::new();
         let samples = spec.samples.as_ref().unwrap_or(&none);
         for (task, selection) in samples {
             if !tasks.contains(task) {
-                self.add("samples", format!("items of `{task}` are chosen, but it is not among the tasks"));
+                self.add("samples", format!("items of `{task}` are selected, but it is not among the tasks"));
             }
             if selection.is_empty() {
-                self.add("samples", format!("no item of {task} is chosen"));
+                self.add("samples", format!("no items of {task} selected"));
             }
         }
         let choice = |task: &String| {
@@ -277,7 +280,7 @@ impl Problems {
         tasks.iter().map(|task| (task.clone(), choice(task))).collect()
     }
 
-    /// Greedy decoding gives the same episode under every seed.
+    /// With greedy decoding, every seed yields the same episode.
     fn repetitions<'a>(&mut self, seeds: &[u64], tasks: impl Iterator<Item = &'a BenchmarkFacts>) {
         let same: Vec<&str> = tasks.filter(|facts| !facts.draws).map(|facts| facts.name.as_str()).collect();
         if seeds.len() > 1 && !same.is_empty() {
@@ -285,7 +288,7 @@ impl Problems {
             self.add(
                 "seed",
                 format!(
-                    "greedy decoding computes the same episodes of {} under each of the seeds {given}: pass \
+                    "greedy decoding gives the same episodes of {} for all seeds {given}: pass \
                      `--temperature 0.7` to sample, or one seed",
                     same.join(", ")
                 ),
@@ -297,17 +300,20 @@ impl Problems {
         let given = &spec.generation;
         let default = GenerationSettings::default();
         if given.max_new_tokens == Some(0) {
-            self.add("generation", "max_new_tokens is 0; a reply needs at least one token");
+            self.add("generation", "invalid max_new_tokens 0: expected a positive integer");
         }
         if given.top_p.is_some_and(|top_p| !(top_p > 0.0 && top_p <= 1.0)) {
-            self.add("generation", "top_p must lie above 0 and be at most 1");
+            self.add("generation", "invalid top_p: expected a number above 0 and at most 1");
         }
         if given.top_k == Some(0) {
-            self.add("generation", "top_k is 0; leave it out for no limit");
+            self.add("generation", "invalid top_k 0: expected a positive integer; omit it for no limit");
         }
         let temperature = given.temperature.unwrap_or(0.0);
         if !(temperature.is_finite() && temperature >= 0.0) {
-            self.add("generation", format!("temperature {temperature} is not a number from 0 on"));
+            self.add(
+                "generation",
+                format!("invalid temperature {temperature}: expected a number of at least 0"),
+            );
         }
         let sampling = if temperature > 0.0 {
             Sampling::Random { temperature, top_p: given.top_p, top_k: given.top_k }
@@ -315,7 +321,7 @@ impl Problems {
             if given.top_p.is_some() || given.top_k.is_some() {
                 self.add(
                     "generation",
-                    "top_p and top_k need a temperature above 0; without one decoding is greedy",
+                    "top_p and top_k need a temperature above 0; decoding is greedy otherwise",
                 );
             }
             Sampling::Greedy
@@ -329,7 +335,7 @@ impl Problems {
     fn limits(&mut self, spec: &RunSpec) -> Limits {
         let given = &spec.limits;
         if given.time_limit.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
-            self.add("limits", "time_limit must be a number of seconds above 0");
+            self.add("limits", "invalid time_limit: expected a number of seconds above 0");
         }
         Limits {
             time_limit: given.time_limit,
@@ -339,7 +345,7 @@ impl Problems {
     }
 }
 
-/// The values, each once, in the order of their first appearance.
+/// Removes duplicates and keeps the order of first occurrence.
 fn unique<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut kept = Vec::new();
     for value in values {
@@ -437,21 +443,21 @@ mod tests {
             ..RunSpec::default()
         });
         assert!(message.contains(
-            "unknown benchmark `gsm9k`; known are gsm8k, hotpotqa, webshop; did you mean `gsm8k`?"
+            "unknown benchmark `gsm9k`: expected one of gsm8k, hotpotqa, webshop; did you mean `gsm8k`?"
         ));
         assert!(message.contains("limit: 0 items"), "{message}");
         assert!(message.contains("dtype: unknown type"), "{message}");
-        assert!(message.contains("models: no model is named"), "{message}");
+        assert!(message.contains("models: no model is set"), "{message}");
         assert!(message.contains("name: `../up`"), "{message}");
     }
 
     #[test]
     fn unsupported_combinations_are_refused() {
         let cot = RunSpec { formulation: Some(vec![Formulation::Cot]), ..spec(&["webshop"]) };
-        assert_eq!(refused(cot), "formulation: webshop cannot be run as cot; it can as iterative");
+        assert_eq!(refused(cot), "formulation: webshop does not support cot; supported are iterative");
         let planner = ModelSet { planner: Some("p".to_owned()), ..ModelSet::default() };
         let alone = RunSpec { models: Some(vec![planner]), ..spec(&["gsm8k"]) };
-        assert!(refused(alone).contains("asks the grounder: name one with `--grounder`"));
+        assert!(refused(alone).contains("needs a model for the grounder: pass `--grounder`"));
         let cold = GenerationSpec { top_k: Some(5), ..GenerationSpec::default() };
         assert!(refused(RunSpec { generation: cold, ..spec(&["gsm8k"]) }).contains("temperature above 0"));
         let both = RunSpec {
@@ -478,15 +484,12 @@ mod tests {
             ..spec(&[task])
         };
         let message = refused(seeded("gsm8k", None));
-        assert!(
-            message.starts_with("seed: greedy decoding computes the same episodes of gsm8k"),
-            "{message}"
-        );
+        assert!(message.starts_with("seed: greedy decoding gives the same episodes of gsm8k"), "{message}");
         assert!(message.contains("seeds 0,1,2: pass `--temperature 0.7`"), "{message}");
         assert!(refused(seeded("gsm8k", Some(0.0))).contains("one seed"));
         let sampled = seeded("gsm8k", Some(0.7)).resolve_against(&known()).unwrap();
         assert_eq!(sampled.seed, [0, 1, 2]);
-        // The same seed twice is one repetition, and a benchmark that draws has several.
+        // A repeated seed is one repetition; a benchmark that draws at random accepts several.
         let twice = RunSpec { seed: Some(vec![3, 3]), ..spec(&["gsm8k"]) };
         assert_eq!(twice.resolve_against(&known()).unwrap().seed, [3]);
         let draws = BenchmarkFacts { draws: true, ..known().remove(0) };
@@ -513,6 +516,6 @@ mod tests {
         let modules =
             ModelSet { planner: Some("p".to_owned()), grounder: Some("g".to_owned()), ..ModelSet::default() };
         let without = RunSpec { models: Some(vec![modules]), ..spec(&["hotpotqa"]) };
-        assert!(refused(without).contains("asks the qa: name one with `--qa`"));
+        assert!(refused(without).contains("needs a model for the qa: pass `--qa`"));
     }
 }

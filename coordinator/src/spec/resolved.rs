@@ -1,4 +1,4 @@
-//! A specification without open questions.
+//! The resolved specification.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,63 +13,62 @@ use super::run_spec::Preset;
 use super::selection::Selection;
 use super::values::{BatchSize, FailOnError};
 
-/// What a run does, completely; stands in the manifest.
+/// Complete specification of a run; part of the manifest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResolvedSpec {
-    /// The run's name.
+    /// Name of the run.
     pub name: String,
-    /// The preset it started from.
+    /// The preset, if one was used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
-    /// Benchmarks, each once.
+    /// Benchmarks, without duplicates.
     pub tasks: Vec<String>,
-    /// Formulations, each once.
+    /// Formulations, without duplicates.
     pub formulation: Vec<Formulation>,
-    /// Behaviours, each once.
+    /// Behaviours, without duplicates.
     pub behaviour: Vec<Behaviour>,
-    /// Scorings, each once; the first is the main one.
+    /// Scorings, without duplicates; the first is the main one.
     pub scoring: Vec<Scoring>,
     /// Sets of models.
     pub models: Vec<ResolvedModels>,
-    /// Seeds, each once.
+    /// Seeds, without duplicates.
     pub seed: Vec<u64>,
     /// Items by benchmark.
     pub items: BTreeMap<String, ItemChoice>,
-    /// The part of these items that is run, where the run is one of several parts.
+    /// The part of these items that is run, if the run is one of several parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<Partition>,
-    /// The data folder; `None` for the samples built into the program.
+    /// The data folder; `None` for the built-in samples.
     pub data: Option<PathBuf>,
-    /// The folder that run folders go into.
+    /// The folder that contains run folders.
     pub output_path: PathBuf,
-    /// How replies are generated.
+    /// Generation settings.
     pub generation: GenerationSettings,
-    /// Backends by tool, where one was asked for.
+    /// Backends by tool, if specified.
     pub tools: BTreeMap<String, String>,
-    /// How many requests are computed at a time.
+    /// Number of requests computed at a time.
     pub batch_size: BatchSize,
-    /// Where models compute.
+    /// Devices of the models.
     pub device: Placement,
-    /// Memory that models may take on each device, where it is limited.
+    /// Memory limit for models on each device, if specified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemorySize>,
-    /// Whether models that do not fit into it together take turns.
+    /// Whether models that do not fit in memory together take turns.
     #[serde(default, skip_serializing_if = "is_default")]
     pub swap: Swap,
-    /// Episodes driven side by side, where that was asked for.
+    /// Number of episodes driven at the same time, if specified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub places: Option<u32>,
-    /// The type models compute in, where one was asked for.
+    /// Data type of the models, if specified.
     pub dtype: Option<String>,
     /// Limits.
     pub limits: Limits,
-    /// Whether malformed records are left out.
+    /// Whether malformed records are skipped.
     pub skip_invalid: bool,
-    /// The file of exemplars in front of WebShop's prompts; `None` for those that ship with the project.
+    /// File with exemplars for WebShop's prompts; `None` for those included in the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exemplars: Option<PathBuf>,
-    /// The browser in which the shop and pages of the web are visited, where no backend of theirs is named; `None` for
-    /// none.
+    /// Browser for the shop and web pages, if no backend is specified for them; `None` for no browser.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub browser: Option<String>,
 }
@@ -77,15 +76,15 @@ pub struct ResolvedSpec {
 /// Limits of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Seconds an item may take.
+    /// Time limit per item in seconds.
     pub time_limit: Option<f64>,
-    /// How many faulted items are tolerated.
+    /// Number of faulted items that are tolerated.
     pub fail_on_error: FailOnError,
-    /// How often a faulted item is tried again.
+    /// Number of retries of a faulted item.
     pub retry_on_error: u32,
 }
 
-/// A model for every role the formulations need.
+/// Models by role, for all roles that the formulations need.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ResolvedModels(pub BTreeMap<Role, String>);
@@ -94,16 +93,16 @@ pub struct ResolvedModels(pub BTreeMap<Role, String>);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemChoice {
-    /// All of them.
+    /// All items.
     All,
-    /// The first so many, or all where there are fewer.
+    /// The first items: this many, or all if there are fewer.
     First(u64),
-    /// Exactly these.
+    /// Exactly these items.
     Chosen(Selection),
 }
 
 impl ItemChoice {
-    /// Whether the item at a position is chosen.
+    /// Whether the item at a position is selected.
     pub fn keeps(&self, position: u64) -> bool {
         match self {
             Self::All => true,
@@ -112,7 +111,7 @@ impl ItemChoice {
         }
     }
 
-    /// The position behind the last chosen one; `None` where all are chosen. Reading can stop there.
+    /// Position after the last selected item, where reading can stop; `None` if all are selected.
     pub fn end(&self) -> Option<u64> {
         match self {
             Self::All => None,
@@ -133,8 +132,8 @@ impl std::fmt::Display for ItemChoice {
 }
 
 impl ResolvedSpec {
-    /// The type to compute in on a device: what was asked for, else half precision on a GPU under the paper
-    /// preset, else the backend's own choice.
+    /// Data type for a device: the specified one, otherwise half precision on a GPU with the paper preset,
+    /// otherwise `None` (the backend's default).
     pub fn dtype_on(&self, device: Device) -> Option<&str> {
         match (&self.dtype, self.preset) {
             (Some(dtype), _) => Some(dtype),
@@ -143,13 +142,13 @@ impl ResolvedSpec {
         }
     }
 
-    /// The run's folder.
+    /// Returns the run's folder.
     pub fn folder(&self) -> PathBuf {
         self.output_path.join(&self.name)
     }
 }
 
-/// Whether a value is what is assumed without it.
+/// Whether a value equals the default.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }

@@ -16,13 +16,13 @@ use super::partition::Partition;
 use super::selection::Selection;
 use super::values::{BatchSize, FailOnError, one_or_many};
 
-/// What a person asks for. Every field is optional; [`RunSpec::merge`] puts one layer over another.
+/// One layer of a request, in which every field is optional. [`RunSpec::merge`] combines layers.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunSpec {
-    /// The run's name: its folder below the output path.
+    /// Name of the run, which is also its folder in the output path.
     pub name: Option<String>,
-    /// A set of defaults.
+    /// A named set of defaults.
     pub preset: Option<Preset>,
     /// Benchmarks.
     #[serde(alias = "task", deserialize_with = "one_or_many")]
@@ -33,92 +33,92 @@ pub struct RunSpec {
     /// Behaviours.
     #[serde(alias = "behaviours", deserialize_with = "one_or_many")]
     pub behaviour: Option<Vec<Behaviour>>,
-    /// Scorings shown in the report, the first being the main one.
+    /// Scorings in the report; the first is the main one.
     #[serde(alias = "scorings", deserialize_with = "one_or_many")]
     pub scoring: Option<Vec<Scoring>>,
-    /// Sets of models; the matrix has one cell for each.
+    /// Sets of models; each is one cell of the matrix.
     #[serde(alias = "model", deserialize_with = "one_or_many")]
     pub models: Option<Vec<ModelSet>>,
-    /// Seeds: one repetition for each.
+    /// Seeds, one repetition per seed.
     #[serde(alias = "seeds", deserialize_with = "one_or_many")]
     pub seed: Option<Vec<u64>>,
-    /// Only the first items of each benchmark.
+    /// Number of items of each benchmark, from the first.
     pub limit: Option<u64>,
-    /// Only these items, by benchmark.
+    /// Selected items, by benchmark.
     pub samples: Option<BTreeMap<String, Selection>>,
-    /// Only one part of the items: `hash:1/4`.
+    /// One part of the items: `hash:1/4`.
     pub partition: Option<Partition>,
     /// The data folder.
     pub data: Option<PathBuf>,
-    /// The folder that run folders go into.
+    /// The folder that contains run folders.
     #[serde(alias = "output-path")]
     pub output_path: Option<PathBuf>,
-    /// How replies are generated.
+    /// Generation settings.
     pub generation: GenerationSpec,
     /// Backends by tool.
     #[serde(alias = "tool")]
     pub tools: Option<BTreeMap<String, String>>,
-    /// How many requests are computed at a time.
+    /// Number of requests computed at a time.
     #[serde(alias = "batch-size")]
     pub batch_size: Option<BatchSize>,
-    /// Where models compute: `auto`, `cpu`, `cuda:0`, or one of these by role.
+    /// Devices of the models: `auto`, `cpu`, `cuda:0`, or one of these by role.
     #[serde(deserialize_with = "placement")]
     pub device: Option<Placement>,
-    /// Memory that models may take on each device.
+    /// Memory limit for models on each device.
     pub memory: Option<MemorySize>,
-    /// Whether models that do not fit into it together take turns.
+    /// Whether models that do not fit in memory together take turns.
     pub swap: Option<Swap>,
-    /// Episodes driven side by side.
+    /// Number of episodes driven at the same time.
     pub places: Option<u32>,
-    /// The type models compute in: `f32`, `bf16`, `f16`.
+    /// Data type of the models: `f32`, `bf16`, `f16`.
     pub dtype: Option<String>,
     /// Limits.
     pub limits: LimitsSpec,
-    /// Leave malformed records out instead of stopping.
+    /// Whether malformed records are skipped.
     #[serde(alias = "skip-invalid")]
     pub skip_invalid: Option<bool>,
-    /// The worked tasks in front of WebShop's prompts, where not those that ship with the project.
+    /// File with worked examples for WebShop's prompts, instead of those included in the project.
     pub exemplars: Option<PathBuf>,
-    /// The browser in which the shop and pages of the web are visited, where no backend of theirs is named.
+    /// Browser for the shop and web pages, if no backend is specified for them.
     pub browser: Option<String>,
 }
 
-/// The generation settings of a layer.
+/// Generation settings of a layer.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GenerationSpec {
-    /// 0 is greedy.
+    /// Temperature; 0 means greedy decoding.
     pub temperature: Option<f64>,
-    /// Nucleus sampling.
+    /// Nucleus sampling: cumulative probability of the considered tokens.
     #[serde(alias = "top-p")]
     pub top_p: Option<f64>,
-    /// Only so many of the most likely tokens.
+    /// Number of most likely tokens that are considered.
     #[serde(alias = "top-k")]
     pub top_k: Option<u32>,
-    /// The most tokens of a reply.
+    /// Maximum number of tokens in a reply.
     #[serde(alias = "max-new-tokens")]
     pub max_new_tokens: Option<u32>,
 }
 
-/// The limits of a layer.
+/// Limits of a layer.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsSpec {
-    /// Seconds an item may take.
+    /// Time limit per item in seconds.
     #[serde(alias = "time-limit")]
     pub time_limit: Option<f64>,
-    /// How many faulted items are tolerated.
+    /// Number of faulted items that are tolerated.
     #[serde(alias = "fail-on-error")]
     pub fail_on_error: Option<FailOnError>,
-    /// How often a faulted item is tried again.
+    /// Number of retries of a faulted item.
     #[serde(alias = "retry-on-error")]
     pub retry_on_error: Option<u32>,
 }
 
-/// The models of one cell of the matrix: one for all roles, or one for each.
+/// Models of one cell of the matrix: one for all roles, or one per role.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ModelSet {
-    /// The model of every role that has none of its own.
+    /// Model of every role without its own model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The planner.
@@ -127,7 +127,7 @@ pub struct ModelSet {
     /// The grounder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grounder: Option<String>,
-    /// The model of the formulations that ask one alone.
+    /// Model of the formulations with a single model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answerer: Option<String>,
     /// The chat model of the QA tool.
@@ -136,25 +136,25 @@ pub struct ModelSet {
 }
 
 impl ModelSet {
-    /// One model for all roles.
+    /// Creates a set with one model for all roles.
     pub fn of(model: impl Into<String>) -> Self {
         Self { model: Some(model.into()), ..Self::default() }
     }
 
-    /// The model of a role.
+    /// Returns the model of a role.
     pub fn role(&self, role: Role) -> Option<&str> {
         let own = match role {
             Role::Planner => &self.planner,
             Role::Grounder => &self.grounder,
             Role::Answerer => &self.answerer,
             Role::Qa => &self.qa,
-            // The judge is named where a run is judged.
+            // The judge is specified when a run is judged, not in a run's specification.
             Role::Judge => return None,
         };
         own.as_deref().or(self.model.as_deref())
     }
 
-    /// The same set with every name changed.
+    /// Applies a function to every model name.
     #[must_use]
     pub fn map_names(self, change: impl Fn(String) -> String) -> Self {
         Self {
@@ -211,12 +211,12 @@ impl<'de> Deserialize<'de> for ModelSet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preset {
-    /// As published: paper behaviour, the published item sets, half precision on a GPU.
+    /// As published: behaviour `paper`, the published item sets, half precision on a GPU.
     Paper,
 }
 
 impl Preset {
-    /// How many items, from the first on, the publication evaluated; `None` for all.
+    /// Number of items, from the first, in the published evaluation; `None` for all.
     pub fn first_items(self, benchmark: &str) -> Option<u64> {
         let Self::Paper = self;
         match lumos_benchmarks::find(benchmark)?.published_items()? {
@@ -232,16 +232,16 @@ impl FromStr for Preset {
     fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "paper" => Ok(Self::Paper),
-            _ => Err(format!("unknown preset `{word}`; known is paper")),
+            _ => Err(format!("unknown preset `{word}`: expected paper")),
         }
     }
 }
 
 impl RunSpec {
-    /// Puts another layer over this one: what it says wins, where it says nothing this one stands.
+    /// Merges another layer over this one. Values of `over` take precedence.
     ///
-    /// Lists are replaced whole. `limit` and `samples` exclude each other, so that a layer that has one of them
-    /// takes the other away. A single set of models takes over the roles it names from a single set below.
+    /// Lists are replaced as a whole. `limit` and `samples` exclude each other, so a layer with one of them
+    /// removes the other. A single set of models overrides the roles that it names in a single set below.
     #[must_use]
     pub fn merge(self, over: Self) -> Self {
         let (limit, samples) = match (over.limit, over.samples) {
@@ -251,7 +251,7 @@ impl RunSpec {
         let models = match (self.models, over.models) {
             (Some(mut below), Some(mut above)) if below.len() == 1 && above.len() == 1 => {
                 let (below, above) = (below.remove(0), above.remove(0));
-                // A model for all roles replaces every role of the layer below.
+                // A model for all roles replaces every role of the lower layer.
                 Some(vec![if above.model.is_some() { above } else { below.merge(above) }])
             }
             (below, above) => above.or(below),

@@ -1,4 +1,4 @@
-//! Explicit selections of items: `0-9,15`.
+//! Selections of items by position: `0-9,15`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,11 +15,11 @@ pub struct Selection {
     ranges: Vec<(u64, u64)>,
 }
 
-/// A text that is no selection.
+/// Error of parsing a selection.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("`{part}` selects no items: expected positions counted from 0, such as `0-9,15`")]
 pub struct SelectionError {
-    /// The part that could not be read.
+    /// The invalid part of the text.
     pub part: String,
 }
 
@@ -36,7 +36,7 @@ impl Selection {
         Self { ranges: merged }
     }
 
-    /// The set of these positions.
+    /// Creates the set of these positions.
     pub fn of(positions: impl IntoIterator<Item = u64>) -> Self {
         Self::of_ranges(positions.into_iter().map(|position| (position, position)).collect())
     }
@@ -47,12 +47,12 @@ impl Selection {
         behind > 0 && position <= self.ranges[behind - 1].1
     }
 
-    /// The last selected position.
+    /// Returns the last selected position.
     pub fn last(&self) -> Option<u64> {
         self.ranges.last().map(|(_, last)| *last)
     }
 
-    /// How many positions are selected.
+    /// Number of selected positions.
     pub fn count(&self) -> u64 {
         self.ranges
             .iter()
@@ -64,7 +64,7 @@ impl Selection {
         self.ranges.is_empty()
     }
 
-    /// The selected positions, ascending.
+    /// Returns the selected positions in ascending order.
     pub fn positions(&self) -> impl Iterator<Item = u64> + '_ {
         self.ranges.iter().flat_map(|(first, last)| *first..=*last)
     }
@@ -137,10 +137,11 @@ impl<'de> Deserialize<'de> for Selection {
     }
 }
 
-/// Reads `--samples`: lm-eval's JSON object (`{"gsm8k": [0, 1]}`) or `gsm8k=0-9,15`, several parted by `;`.
+/// Parses `--samples`: lm-eval's JSON object (`{"gsm8k": [0, 1]}`), or entries such as `gsm8k=0-9,15`
+/// separated by `;`.
 ///
 /// # Errors
-/// If the text is neither; in words.
+/// A message if the text has neither form.
 pub fn parse_samples(text: &str) -> Result<BTreeMap<String, Selection>, String> {
     let text = text.trim();
     if text.starts_with('{') {
@@ -149,7 +150,7 @@ pub fn parse_samples(text: &str) -> Result<BTreeMap<String, Selection>, String> 
     text.split(';')
         .map(|part| {
             let (task, selection) = part.split_once('=').ok_or_else(|| {
-                format!("samples: `{part}` is not of the form TASK=POSITIONS, such as gsm8k=0-9,15")
+                format!("invalid value `{part}` for --samples: expected TASK=POSITIONS, such as gsm8k=0-9,15")
             })?;
             let selection = selection.parse().map_err(|error| format!("samples of {task}: {error}"))?;
             Ok((task.trim().to_owned(), selection))

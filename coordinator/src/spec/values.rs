@@ -1,4 +1,4 @@
-//! Values of a specification that may be written in several ways.
+//! Values of a specification that have several notations.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,13 +8,13 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How many requests a backend computes at a time.
+/// Number of requests that a backend computes at a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BatchSize {
-    /// As many as fit.
+    /// As many as fit in memory.
     #[default]
     Auto,
-    /// This many.
+    /// This number.
     Fixed(u32),
 }
 
@@ -26,7 +26,7 @@ impl FromStr for BatchSize {
             "auto" => Ok(Self::Auto),
             _ => match text.parse() {
                 Ok(size) if size > 0 => Ok(Self::Fixed(size)),
-                _ => Err(format!("a batch size is `auto` or a number from 1 on, not `{text}`")),
+                _ => Err(format!("invalid batch size `{text}`: expected auto or a positive integer")),
             },
         }
     }
@@ -57,22 +57,22 @@ impl<'de> Deserialize<'de> for BatchSize {
     }
 }
 
-/// How many faulted items a run tolerates before it stops.
+/// Number of faulted items that a run tolerates before it stops.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum FailOnError {
-    /// Any number.
+    /// Never stop.
     #[default]
     Never,
-    /// None: the first faulted item stops the run.
+    /// Stop at the first faulted item.
     First,
-    /// Up to this share of the planned items.
+    /// Tolerate this fraction of the planned items.
     Fraction(f64),
-    /// Up to this many; the run stops at the next.
+    /// Tolerate this number; stop at the next faulted item.
     Count(u64),
 }
 
 impl FailOnError {
-    /// Whether a run of `planned` units stops when `faulted` of them have faulted for good.
+    /// Whether a run of `planned` units stops when `faulted` of them have no attempts left.
     pub fn stops(self, faulted: u64, planned: u64) -> bool {
         match self {
             Self::Never => false,
@@ -90,8 +90,7 @@ impl FromStr for FailOnError {
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "what to tolerate is `true` (nothing), `false` (anything), a share below 1 or a whole number, \
-                 not `{text}`"
+                "invalid value `{text}` for fail_on_error: expected true, false, a share below 1 or a count"
             )
         };
         match text {
@@ -141,7 +140,7 @@ impl<'de> Deserialize<'de> for FailOnError {
     }
 }
 
-/// A number, a truth value or a text, as its text.
+/// The text of a number, a boolean or a string.
 pub(super) struct ScalarText(pub(super) String);
 
 impl<'de> Deserialize<'de> for ScalarText {
@@ -172,7 +171,7 @@ impl<'de> Deserialize<'de> for ScalarText {
     }
 }
 
-/// Reads a list, a single value, or a text of several values with commas between them.
+/// Deserializes a list, a single value, or a string of comma-separated values.
 pub(crate) fn one_or_many<'de, D, T>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! Finding a record by its item's position or name, or by the first digits of its unit.
+//! Finds records by the item's position or name, or by the first digits of the unit.
 
 use lumos_tasks::{Item, UnitId};
 
@@ -6,7 +6,7 @@ use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
 use crate::manifest::{Manifest, PlannedConfiguration};
 use crate::walk::unit_of;
 
-/// A unit that a person asked for.
+/// A unit that was found.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// Its configuration.
@@ -15,17 +15,19 @@ pub struct Found<'a> {
     pub item: Item,
     /// Its identity.
     pub unit: UnitId,
-    /// Its records: faults by attempt, the outcome that settled it last. Empty while it is outstanding.
+    /// Its records: faults by attempt, then the outcome that settled it. Empty while it is outstanding.
     pub records: Vec<Record>,
 }
 
-/// The fewest digits that are taken for a unit's.
+/// Minimum number of digits that identify a unit.
 const DIGITS: usize = 6;
 
-/// Finds units, in the order of reports. `asked` is an item's position, an item's name, or at least six of the first
-/// digits of a unit's identity; the first of these that finds anything counts. `keeps` narrows the configurations.
+/// Finds units, in the order of reports. `asked` is an item's position, an item's name, or at least the first
+/// six digits of a unit's identity; the first interpretation with a match is used. `keeps` filters the
+/// configurations.
 ///
 /// # Errors
+/// If the checkpoint cannot be read.
 /// If the record cannot be read.
 pub fn find<'a>(
     manifest: &'a Manifest,

@@ -1,6 +1,7 @@
-//! Wrapping and colouring.
+//! Text layout: wrapping and colours.
 
-/// A text that cannot move the cursor, ring or colour: control characters become visible.
+/// Replaces control characters with visible ones, so that a text cannot send control sequences to the
+/// terminal.
 pub(super) fn harmless(text: &str) -> String {
     text.chars()
         .map(|character| match character {
@@ -12,7 +13,8 @@ pub(super) fn harmless(text: &str) -> String {
         .collect()
 }
 
-/// Wraps a text at blanks into lines of at most `width` characters; longer words stand alone. Line ends stay.
+/// Wraps a text at blanks into lines of at most `width` characters. Longer words get their own line. Keeps
+/// line breaks.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in harmless(text).trim_end().split('\n') {
@@ -36,7 +38,7 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Text that is being laid out.
+/// A text that is being laid out.
 pub(super) struct Page {
     text: String,
     width: usize,
@@ -56,7 +58,7 @@ impl Page {
         if self.colours { format!("\u{1b}[{style}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// A heading.
+    /// Adds a heading.
     pub(super) fn heading(&mut self, text: &str) {
         for line in wrapped(text, self.width) {
             let line = self.styled(&line, BOLD);
@@ -65,12 +67,12 @@ impl Page {
         }
     }
 
-    /// An empty line.
+    /// Adds an empty line.
     pub(super) fn gap(&mut self) {
         self.text.push('\n');
     }
 
-    /// A quiet line.
+    /// Adds a dimmed line.
     pub(super) fn note(&mut self, text: &str) {
         for line in wrapped(text, self.width) {
             let line = self.styled(&line, DIM);
@@ -79,7 +81,7 @@ impl Page {
         }
     }
 
-    /// A text beside its name.
+    /// Adds a text with its name in the left column.
     pub(super) fn entry(&mut self, name: &str, text: &str) {
         for (index, line) in wrapped(text, self.width - NAME - 2).iter().enumerate() {
             let name = format!("{:NAME$}", if index == 0 { name } else { "" });

@@ -1,4 +1,4 @@
-//! One record as a person reads it, and finding it.
+//! Finds single records and renders them as text.
 
 mod find;
 mod layout;

@@ -1,4 +1,4 @@
-//! Laying a record out.
+//! Renders a record as text.
 
 use lumos_benchmarks::Scoring;
 use lumos_tasks::{Ending, Finish, Step};
@@ -10,12 +10,12 @@ use crate::words::{call_text, observation_text, prediction_text, reply_text, rou
 use super::find::Found;
 use super::layout::Page;
 
-/// How a record is shown.
+/// Rendering options.
 #[derive(Debug, Clone, Copy)]
 pub struct Show {
-    /// The columns there are.
+    /// Width of the output in columns.
     pub width: usize,
-    /// Whether to use bold and dim letters (ANSI sequences).
+    /// Whether to use bold and dim text (ANSI sequences).
     pub colours: bool,
     /// Whether to show prompts in full.
     pub prompts: bool,
@@ -27,10 +27,10 @@ impl Default for Show {
     }
 }
 
-/// A unit's task, trajectory, ending and verdict in words.
+/// Renders a unit's task, trajectory, ending and scores.
 ///
 /// # Errors
-/// If its benchmark is not known.
+/// If its benchmark is unknown.
 pub fn show(found: &Found<'_>, scorings: &[Scoring], how: Show) -> Result<String, ScoreError> {
     let mut page = Page::new(how.width, how.colours);
     let item = &found.item;
@@ -46,7 +46,7 @@ pub fn show(found: &Found<'_>, scorings: &[Scoring], how: Show) -> Result<String
     page.entry("gold", item.target.text());
     if found.records.is_empty() {
         page.gap();
-        page.note("outstanding: nothing is recorded yet");
+        page.note("outstanding: not recorded yet");
     }
     for record in &found.records {
         page.gap();
@@ -117,7 +117,7 @@ fn attempt(page: &mut Page, record: &Record, how: Show) {
         Ending::Answered => {
             page.entry("answered", prediction_text(&record.outcome).as_deref().unwrap_or("(no text)"));
             if rounds_exhausted(&record.outcome) {
-                page.entry("", "the planner was still planning when its rounds were used up");
+                page.entry("", "the planner had not finished when its rounds were used up");
             }
         }
         Ending::GaveUp(reason) => {

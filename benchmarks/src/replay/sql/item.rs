@@ -20,7 +20,7 @@ impl SqlRow {
         let Some(place) = self.task_id else { return Ok(()) };
         let Some(records) = records(&self.folder)? else { return Ok(()) };
         let Some(record) = records.get(place) else {
-            return Err(format!("task_id: recorded is {place}, the data set has {} records", records.len()));
+            return Err(format!("task_id: expected {place}, the data set has {} records", records.len()));
         };
         for (field, recorded, name) in
             [("db", &self.db, "db"), ("query", &self.query, "query"), ("gold_sql", &self.gold_sql, "gold")]

@@ -38,7 +38,7 @@ impl Turn<'_> {
         let observation = Observation::of_printed(self.shown);
         let printed = observation.printed();
         if printed != self.shown {
-            return Err(format!("shown is {:?}, printed {printed:?}", self.shown));
+            return Err(format!("shown {:?}, expected {printed:?}", self.shown));
         }
         if !self.has_code() {
             return if self.reward == 0.0 {
@@ -53,12 +53,12 @@ impl Turn<'_> {
             Observation::Text(text) => {
                 let message = text
                     .strip_prefix(ERROR)
-                    .ok_or_else(|| format!("shown is neither rows nor an error: {text:?}"))?;
+                    .ok_or_else(|| format!("the shown text is neither rows nor an error: {text:?}"))?;
                 could_fail_with(self.action, database, message)?;
             }
         }
         if self.reward != 0.0 && !matches!(observation, Observation::Rows(_)) {
-            return Err(format!("what is not rows earned {}", self.reward));
+            return Err(format!("an observation without rows earned {}", self.reward));
         }
         Ok(observation)
     }
@@ -162,7 +162,7 @@ fn check_valid(history: &History, turns: &[Turn<'_>]) -> Result<(), String> {
     for (index, (turn, valid)) in turns.iter().zip(valid).enumerate() {
         let fits = if turn.has_code() { *valid != turn.shown.starts_with(ERROR) } else { !*valid || before };
         if !fits {
-            return Err(format!("turn {}: valid_action is {valid}, shown is {:?}", index + 1, turn.shown));
+            return Err(format!("turn {}: valid_action is {valid}, but shown {:?}", index + 1, turn.shown));
         }
         before = *valid;
     }

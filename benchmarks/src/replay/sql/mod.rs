@@ -152,15 +152,15 @@ impl Source<'_> {
                 recorded.check()?;
                 Ok(recorded.observation())
             }
-            Some(recorded) => Err(format!("sent is {statement:?}, recorded is {:?}", recorded.input)),
-            None => Err(format!("sent is {statement:?}, recorded is nothing more")),
+            Some(recorded) => Err(format!("sent {statement:?}, expected {:?}", recorded.input)),
+            None => Err(format!("sent {statement:?}, expected no further statement")),
         }
     }
 
     fn is_used_up(&mut self) -> Result<(), String> {
         self.0
             .next()
-            .map_or(Ok(()), |left| Err(format!("recorded is {:?}, sent is nothing more", left.input)))
+            .map_or(Ok(()), |left| Err(format!("expected {:?}, sent no further statement", left.input)))
     }
 
     fn grade(&mut self, world: &World, gold_query: &str) -> Result<SqlGrade, String> {
@@ -198,7 +198,7 @@ impl SqlRow {
     fn check(&self) -> Result<(), String> {
         self.check_item()?;
         let Some(replies) = &self.replies else {
-            let (history, figures) = self.history().ok_or("the row holds neither replies nor a history")?;
+            let (history, figures) = self.history().ok_or("the row has neither replies nor a history")?;
             return self.check_log(history, figures);
         };
         let mut source = Source(self.statements()?);
@@ -210,7 +210,7 @@ impl SqlRow {
         loop {
             let reply = match episode.next() {
                 Next::Done => break,
-                Next::Generate(_) => return Err("a module is asked".to_owned()),
+                Next::Generate(_) => return Err("unexpected call of a module".to_owned()),
                 Next::Call(ToolCall::Chat { messages, .. }) => {
                     let mut roles: Vec<&str> = messages.iter().map(|message| message.role.as_str()).collect();
                     if self.dialogue_limit != Some(DIALOGUE_LIMIT) {
@@ -219,7 +219,7 @@ impl SqlRow {
                     }
                     same(&format!("conversation {}", asked + 1), &self.roles_sent.get(asked), &Some(&roles))?;
                     asked += 1;
-                    let reply = replies.next().ok_or("the model is asked more often than recorded")?;
+                    let reply = replies.next().ok_or("the model was called more often than recorded")?;
                     observations.push(None);
                     ToolReply::Chat(ChatReply::recorded(reply.as_str()))
                 }
@@ -232,14 +232,14 @@ impl SqlRow {
                     ToolReply::Sql(world.observation().reply())
                 }
                 Next::Call(ToolCall::SqlSubmit) => ToolReply::SqlGrade(source.grade(&world, &self.gold_sql)?),
-                Next::Call(call) => return Err(format!("the tool {} is called", call.tool())),
+                Next::Call(call) => return Err(format!("unexpected call of the tool {}", call.tool())),
             };
             episode.feed(Reply::Tool(reply)).map_err(|misfit| misfit.to_string())?;
         }
         if replies.next().is_some() || asked != self.roles_sent.len() {
             let (replied, sent) = (self.replies.iter().flatten().count(), self.roles_sent.len());
             return Err(format!(
-                "the model is asked {asked} times; recorded are {replied} replies to {sent} prompts"
+                "the model was called {asked} times, expected {replied} replies to {sent} prompts"
             ));
         }
         source.is_used_up()?;
@@ -253,7 +253,7 @@ impl SqlRow {
                 self.compare_shown(&evidence)?;
                 same("success", &self.success.unwrap_or_default(), &false)
             }
-            (Some(error), _) => Err(format!("recorded is the exception {error}, got an answer")),
+            (Some(error), _) => Err(format!("expected exception {error}, got an answer")),
             (None, _) => self.compare(&evidence, observations),
         }
     }
@@ -268,7 +268,7 @@ impl SqlRow {
     }
 
     fn compare(&self, evidence: &SqlEvidence, printed: Vec<Option<String>>) -> Result<(), String> {
-        let (history, figures) = self.history().ok_or("the row holds no history")?;
+        let (history, figures) = self.history().ok_or("the row has no history")?;
         let tries = &evidence.tries;
         same("actions", &history.actions, &tries.iter().map(|one| &one.action).collect::<Vec<_>>())?;
         let shown = tries.iter().map(|one| one.observation.clone());
@@ -322,5 +322,5 @@ fn conversation(turns: usize, limit: Option<usize>) -> Vec<&'static str> {
 
 fn same(field: &str, recorded: &impl std::fmt::Debug, got: &impl std::fmt::Debug) -> Result<(), String> {
     let (recorded, got) = (format!("{recorded:?}"), format!("{got:?}"));
-    if recorded == got { Ok(()) } else { Err(format!("{field}: recorded is {recorded}, got {got}")) }
+    if recorded == got { Ok(()) } else { Err(format!("{field}: expected {recorded}, got {got}")) }
 }

@@ -57,7 +57,7 @@ fn list_text(row: &UnitRow) -> Result<Output, String> {
         .args
         .first()
         .and_then(Value::as_array)
-        .ok_or("the row's argument is no list")?
+        .ok_or("the row's argument is not a list")?
         .iter()
         .map(Value::as_str)
         .collect();

@@ -47,7 +47,7 @@ fn executed(row: &UnitRow) -> Result<Output, String> {
         .get(1)
         .map(|results| serde_json::from_value(results.clone()))
         .transpose()
-        .map_err(|error| format!("argument 2 of the row holds no variables: {error}"))?;
+        .map_err(|error| format!("argument 2 of the row has no variables: {error}"))?;
     let executed = run(row, |answers| execute(action, results.as_ref(), Behaviour::Paper, answers))?;
     Ok(match executed {
         Executed::Single(variable, value) => json!([variable, value]),
@@ -85,11 +85,7 @@ fn run(row: &UnitRow, step: impl Fn(&[MathsReply]) -> Progress) -> Result<Execut
         let query = match step(&answers) {
             Progress::Ask(query) => query,
             Progress::Finished(_) if answers.len() < row.tools.len() => {
-                return Err(format!(
-                    "{} tool calls are made, recorded are {}",
-                    answers.len(),
-                    row.tools.len()
-                ));
+                return Err(format!("got {} tool calls, expected {}", answers.len(), row.tools.len()));
             }
             Progress::Finished(executed) => return Ok(executed),
         };
@@ -101,7 +97,7 @@ fn run(row: &UnitRow, step: impl Fn(&[MathsReply]) -> Progress) -> Result<Execut
             _ => {
                 let asked = CallKey::of(&call).text;
                 let recorded = recorded.map_or(Value::Null, |recorded| recorded.input.clone());
-                return Err(format!("tool call {number}: asked {asked:?}, recorded is {recorded}"));
+                return Err(format!("tool call {number}: got {asked:?}, expected {recorded}"));
             }
         }
     }

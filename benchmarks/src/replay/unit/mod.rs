@@ -38,7 +38,7 @@ impl UnitRow {
         self.args
             .get(index)
             .and_then(Value::as_str)
-            .ok_or_else(|| format!("argument {} of the row is no text", index + 1))
+            .ok_or_else(|| format!("argument {} of the row is not a string", index + 1))
     }
 }
 
@@ -61,13 +61,11 @@ fn check(row: &UnitRow, output: &Output) -> Result<(), String> {
         (Some(_), Output::Raised(None)) => Ok(()),
         (Some(raised), Output::Raised(Some(exception))) if compare::name(raised) == *exception => Ok(()),
         (Some(raised), Output::Raised(Some(exception))) => {
-            Err(format!("recorded is the exception {raised}, got {exception}"))
+            Err(format!("expected exception {raised}, got {exception}"))
         }
-        (Some(raised), Output::Value(value)) => {
-            Err(format!("recorded is the exception {raised}, got {value}"))
-        }
-        (None, Output::Raised(_)) => Err(format!("recorded is {}, got an exception", row.out)),
+        (Some(raised), Output::Value(value)) => Err(format!("expected exception {raised}, got {value}")),
+        (None, Output::Raised(_)) => Err(format!("expected {}, got an exception", row.out)),
         (None, Output::Value(value)) if output::same(&row.out, value) => Ok(()),
-        (None, Output::Value(value)) => Err(format!("recorded is {}, got {value}", row.out)),
+        (None, Output::Value(value)) => Err(format!("expected {}, got {value}", row.out)),
     }
 }

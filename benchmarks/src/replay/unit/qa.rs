@@ -75,7 +75,7 @@ fn highest(row: &UnitRow) -> Result<Output, String> {
         .map(|scores| scores.iter().filter_map(Value::as_f64).collect());
     let most = row.args.get(1).and_then(Value::as_u64).and_then(|most| usize::try_from(most).ok());
     let (Some(scores), Some(most)) = (scores, most) else {
-        return Err("the row's arguments are no scores and no count".to_owned());
+        return Err("the row's arguments are not a list of scores and a count".to_owned());
     };
     Ok(json!(ranking::highest(&scores, most, Behaviour::Paper)).into())
 }

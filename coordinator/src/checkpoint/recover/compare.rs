@@ -1,4 +1,4 @@
-//! Finds where the journal and the database differ, entry by entry, by keys and checksums. Nothing is changed.
+//! Compares the journal and the database entry by entry, by keys and checksums. Changes nothing.
 
 use std::collections::BTreeSet;
 
@@ -9,30 +9,30 @@ use crate::checkpoint::index::ENTRY;
 use crate::checkpoint::layout::{JOURNAL_KEY, SCHEMA_KEY};
 use crate::checkpoint::{item_key, item_prefix, store};
 
-/// Where the copies differ.
+/// Differences between the copies.
 #[derive(Debug, Default)]
 pub(super) struct Compared {
-    /// Why the database cannot be read.
+    /// Why the database cannot be read, if it cannot.
     pub(super) unreadable: Option<String>,
-    /// Committed items that the database lacks or has otherwise: their keys in it.
+    /// Committed items that are missing or different in the database, by their keys.
     pub(super) items: Vec<(String, u64)>,
-    /// Committed records that the database lacks or has otherwise.
+    /// Committed records that are missing or different in the database.
     pub(super) records: Vec<u32>,
-    /// The same of what was never acknowledged.
+    /// Items and records that differ and were never acknowledged.
     pub(super) late_items: Vec<(String, u64)>,
     pub(super) late_records: Vec<u32>,
-    /// Notes that the database lacks or has otherwise.
+    /// Notes that are missing or different in the database.
     pub(super) notes: Vec<Vec<u8>>,
-    /// What only the database has.
+    /// Entries that only the database has.
     pub(super) more_items: u64,
     pub(super) more_records: u64,
     pub(super) more_notes: u64,
-    /// Whether its index is not that of the records.
+    /// Whether the database's index does not match its records.
     pub(super) index: bool,
 }
 
 impl Compared {
-    /// Whether the database lacks something that was committed.
+    /// Whether committed data is missing from the database.
     pub(super) fn database_is_damaged(&self) -> bool {
         !self.items.is_empty() || !self.records.is_empty() || self.index || self.unreadable.is_some()
     }
@@ -43,7 +43,7 @@ impl Compared {
 }
 
 impl Both<'_> {
-    /// The comparison with a database that cannot be read: it lacks everything.
+    /// Returns the comparison for a database that cannot be read: everything is missing from it.
     pub(super) fn all_but(&self, cause: String) -> Compared {
         let catalogue = &self.loaded.catalogue;
         let items = catalogue
@@ -55,7 +55,7 @@ impl Both<'_> {
         Compared { unreadable: Some(cause), items, records, ..Compared::default() }
     }
 
-    /// Everything of both copies, by their keys and checksums.
+    /// Compares all entries of both copies by keys and checksums.
     pub(super) fn compare(&self, database: &Database) -> Result<Compared, CheckpointError> {
         let failed = |error| CheckpointError::of_sled(self.folder, &error);
         let catalogue = &self.loaded.catalogue;
@@ -115,7 +115,7 @@ impl Both<'_> {
                 counted += 1;
             }
         }
-        // Records and their part of the index are written together.
+        // A record and its index entry are written together.
         let late = compared.late_records.len() as u64;
         let expected = u64::from(records) - late + compared.more_records;
         compared.index |= compared.records.is_empty() && u64::from(counted) != expected;
@@ -134,7 +134,7 @@ impl Both<'_> {
     }
 }
 
-/// The benchmark and the position in the key of an item, or of a list of identities, in the database.
+/// Parses the benchmark and the position from a database key of an item or of a list of identities.
 pub(super) fn parse_database_item_key(key: &[u8]) -> Option<(&str, u64)> {
     let (prefix, index) = key.split_last_chunk::<8>()?;
     let benchmark = std::str::from_utf8(prefix.strip_suffix(&[0])?).ok()?;

@@ -1,4 +1,4 @@
-//! Writes what the journal has to the database.
+//! Writes the content of the journal to the database.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::checkpoint::index::ENTRY;
 use crate::checkpoint::journal::JournalFile;
 use crate::checkpoint::{item_key, store, store_identities};
 
-/// Fills an empty database with what the journal has.
+/// Fills an empty database from the journal.
 pub(super) fn fill(
     folder: &Path,
     database: &Database,
@@ -52,14 +52,14 @@ pub(super) fn write_identities(
     let mut identities = Identities::default();
     for entry in catalogue::Identities::new(file.clone(), places.clone()) {
         let (index, id) = entry?;
-        // Its hash comes from 32 bytes.
+        // Cannot fail: the hash was decoded from 32 bytes.
         let _ = identities.add(index, &id);
     }
     store_identities(&database.identities, benchmark, identities)
         .map_err(|error| CheckpointError::of_sled(folder, &error))
 }
 
-/// Writes records and their part of the index.
+/// Writes records and their index entries.
 pub(super) fn write_records(
     folder: &Path,
     database: &Database,

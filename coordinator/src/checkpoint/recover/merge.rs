@@ -1,4 +1,4 @@
-//! Writes a new journal from whatever either copy still has, and counts what neither has.
+//! Writes a new journal from everything that either copy still has, and counts what neither has.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -27,7 +27,7 @@ use crate::unit_key::UnitKey;
 /// A journal that is being written from both copies.
 pub(super) struct Merging<'a> {
     both: &'a Both<'a>,
-    /// What was committed, as far as that is known.
+    /// The committed state, as far as it is known.
     expected: Head,
     pub(super) journal: Journal,
     pub(super) catalogue: Catalogue,
@@ -68,17 +68,17 @@ impl<'a> Merging<'a> {
         self.journal.push(kind, key, value)
     }
 
-    /// What the database has under a key, if that can be read.
+    /// Returns the database's value for a key, if it can be read.
     fn read_database(&self, tree: fn(&Database) -> &sled::Tree, key: &[u8]) -> Option<Vec<u8>> {
         let database = self.both.database.as_ref().ok()?;
         guarded(|| tree(database).get(key)).ok()?.ok()?.map(|value| value.to_vec())
     }
 
-    /// The keys of the database's entries, as far as they can be read.
+    /// Returns the keys of the database's entries, as far as they can be read.
     fn keys(&self, tree: fn(&Database) -> &sled::Tree) -> Vec<sled::IVec> {
         let Ok(database) = &self.both.database else { return Vec::new() };
         let mut keys = Vec::new();
-        // What was read before it panics counts.
+        // Keep the keys that were read before a panic.
         let _ = guarded(|| keys.extend(tree(database).iter().keys().map_while(Result::ok)));
         keys
     }
@@ -152,7 +152,8 @@ impl<'a> Merging<'a> {
         numbers.extend(damaged.keys().filter(|number| u64::from(**number) < end));
         numbers.sort_unstable();
         numbers.dedup();
-        // Nothing is left of the others, whose number may be any that a header or a key states.
+        // No copy has the remaining records. They are counted, not listed, because a damaged header or key
+        // may state any number.
         self.lost.outcomes += end - numbers.len() as u64;
         let mut lost = Vec::new();
         for number in numbers {
@@ -177,7 +178,7 @@ impl<'a> Merging<'a> {
             pack(&mut entry, &UnitKey::of(&record.unit), record.attempt, settlement);
             let number = self.catalogue.index.next();
             let location = self.push(Kind::Record, &record_key(number, &entry), &value)?;
-            // It was packed just now.
+            // Cannot fail: the entry was packed by this process.
             let _ = self.catalogue.index.load(number, &entry);
             self.catalogue.records.push(location);
         }
@@ -185,7 +186,7 @@ impl<'a> Merging<'a> {
         Ok(())
     }
 
-    /// What the database's index says of records, as far as it can be read.
+    /// Returns the database's index entries, as far as they can be read.
     fn database_index(&self) -> BTreeMap<u32, [u8; ENTRY]> {
         let mut found = BTreeMap::new();
         let Ok(database) = &self.both.database else { return found };
@@ -250,7 +251,8 @@ impl<'a> Merging<'a> {
         Ok(())
     }
 
-    /// Whether all items that the mark of the plan speaks of are there; without it they are planned again.
+    /// Whether all items that the plan mark counts are present. Without the mark, the items are planned
+    /// again.
     fn plan_holds(&mut self, value: &[u8]) -> bool {
         let Ok(mark) = decode::<PlanMark>(value) else { return false };
         let unnamed = mark.items.saturating_sub(self.catalogue.item_count() + self.lost.items);

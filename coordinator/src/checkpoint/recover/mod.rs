@@ -1,14 +1,15 @@
-//! Brings the journal and the database into agreement when a checkpoint is opened for writing.
+//! Reconciles the journal and the database when a checkpoint is opened for writing.
 //!
 //! ```text
-//! both intact and equal             → nothing to do
-//! last batch of a killed process    → copied from one to the other silently: it was never acknowledged
-//! one copy lacks entries or differs → that copy is rewritten from both; the damaged files are kept
-//! both lack the same entries        → the rest is rewritten; what is lost is counted and named
-//! no journal (an earlier version)   → a journal is created
+//! both intact and equal                → nothing to do
+//! last batch of a killed process       → copied to the other copy silently: it was never acknowledged
+//! one copy lacks entries or differs    → that copy is rewritten from both; the damaged files are kept
+//! both lack the same entries           → the rest is rewritten; lost entries are counted and listed
+//! no journal (earlier version)         → a journal is created
 //! ```
 //!
-//! `compare` finds the differences, `merge` writes a new journal from both copies, `fill` writes the database from it.
+//! `compare` finds the differences, `merge` writes a new journal from both copies, and `fill` writes the
+//! database from the journal.
 
 mod compare;
 mod fill;
@@ -32,12 +33,12 @@ use compare::Compared;
 use fill::{fill, write_identities, write_records};
 use merge::Merging;
 
-/// Entries that are written to the database together.
+/// Maximum number of entries written to the database at a time.
 const TOGETHER: usize = 1000;
-/// Bytes that are written together: items with pages have megabytes each.
+/// Maximum number of bytes written at a time: items that contain web pages have megabytes each.
 const BYTES_TOGETHER: usize = 16 << 20;
 
-/// Both copies, equal.
+/// Both copies after reconciliation, with equal content.
 pub(super) struct Opened {
     pub(super) database: Database,
     pub(super) journal: Journal,
@@ -69,12 +70,13 @@ pub(super) fn open(folder: &Path) -> Result<Opened, CheckpointError> {
     both.agree()
 }
 
-/// A folder that has no journal: a new one, one of an earlier version, or one that lost it.
+/// Handles a folder without a journal: a new folder, one of an earlier version, or one whose journal was
+/// lost.
 fn make_journal(folder: &Path, database: Database, had: bool) -> Result<Opened, CheckpointError> {
     let failed = |error| CheckpointError::of_sled(folder, &error);
     let lost = database.meta.contains_key(JOURNAL_KEY).map_err(failed)? || FolderLock::head(folder).is_some();
     if !had {
-        // New, or killed before anything was committed.
+        // The folder is new, or the process was killed before the first commit.
         let journal = Journal::create(&folder.join(FILE_NAME))?;
         mark(folder, &database)?;
         let (catalogue, recovery) = (Catalogue::default(), Recovery::default());
@@ -84,13 +86,13 @@ fn make_journal(folder: &Path, database: Database, had: bool) -> Result<Opened, 
     let both = Both { folder, file: new.file().clone(), loaded: Loaded::default(), database: Ok(database) };
     let mut opened = both.write_anew("the journal is missing", &Compared::default())?;
     if !lost {
-        tracing::info!(folder = %folder.display(), "the checkpoint gets a journal");
+        tracing::info!(folder = %folder.display(), "adding a journal to the checkpoint");
         opened.recovery.journal = None;
     }
     Ok(opened)
 }
 
-/// Notes in the database that there is a journal.
+/// Records in the database that a journal exists.
 fn mark(folder: &Path, database: &Database) -> Result<(), CheckpointError> {
     let failed = |error| CheckpointError::of_sled(folder, &error);
     if database.meta.insert(JOURNAL_KEY, &[1]).map_err(failed)?.is_none() {
@@ -99,7 +101,7 @@ fn mark(folder: &Path, database: &Database) -> Result<(), CheckpointError> {
     Ok(())
 }
 
-/// Runs something that reads a database which may be damaged: sled panics at some of it.
+/// Runs a read of a database that may be damaged, and converts panics to errors: sled panics on some damage.
 fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(read)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -108,12 +110,12 @@ fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// Both copies, as they were found.
+/// Both copies before reconciliation.
 struct Both<'a> {
     folder: &'a Path,
     file: JournalFile,
     loaded: Loaded,
-    /// Or why it cannot be opened.
+    /// The database, or the reason why it cannot be opened.
     database: Result<Database, String>,
 }
 
@@ -138,7 +140,7 @@ impl Both<'_> {
         self.copy_the_last(&compared)
     }
 
-    /// What is wrong with the journal, in words.
+    /// Describes the damage to the journal.
     fn journal_cause(&self) -> String {
         let scanned = &self.loaded.scanned;
         match (scanned.damaged_entries, scanned.head) {
@@ -149,14 +151,15 @@ impl Both<'_> {
         }
     }
 
-    /// The copies are intact; what a killed process, or an earlier version, wrote to one of them goes to the other.
+    /// Handles intact copies: copies entries that a killed process or an earlier version wrote to only one of
+    /// them.
     fn copy_the_last(self, compared: &Compared) -> Result<Opened, CheckpointError> {
         let folder = self.folder;
         if compared.journal_lacks() {
             let mut opened = self.write_anew("", compared)?;
             let more = compared.more_records + compared.more_items;
             if more > 0 {
-                tracing::info!(folder = %folder.display(), "{more} entries of the database were added to the journal");
+                tracing::info!(folder = %folder.display(), "added {more} entries of the database to the journal");
             }
             opened.recovery = Recovery::default();
             return Ok(opened);
@@ -193,14 +196,14 @@ impl Both<'_> {
         Ok(Opened { database, journal, catalogue, recovery: Recovery::default() })
     }
 
-    /// Writes the journal anew, from what either copy has, and then the database if that is damaged.
+    /// Rewrites the journal from both copies, and also the database if it is damaged.
     fn write_anew(self, cause: &str, compared: &Compared) -> Result<Opened, CheckpointError> {
         let folder = self.folder;
         let mut merging = Merging::new(&self)?;
         let merged = merging.merge();
         let Merging { journal, catalogue, restored, lost, .. } = merging;
         if let Err(error) = merged {
-            // The error that brought us here is the one to report.
+            // Report the merge error, not an error of the clean-up.
             let _ = fs::remove_file(new_path(folder));
             return Err(error);
         }
@@ -224,7 +227,7 @@ impl Both<'_> {
         }
         fs::rename(new_path(folder), &path).map_err(failed)?;
         let _ = crate::atomic_file::sync_folder(folder);
-        // From here on the journal alone has everything.
+        // From here on the journal is complete without the database.
         let database = match (self.database, &kept) {
             (Ok(database), _) if !database_is_damaged && !renumbered && recovery.lost.items == 0 => {
                 mark(folder, &database)?;
@@ -245,7 +248,7 @@ impl Both<'_> {
             }
         };
         if let Some(kept) = kept {
-            // Nothing was moved where the journal was missing and the database is intact.
+            // Nothing was moved if the journal was missing and the database is intact.
             let empty = fs::read_dir(&kept).map_err(failed)?.next().is_none();
             if empty {
                 fs::remove_dir(&kept).map_err(failed)?;
@@ -256,7 +259,7 @@ impl Both<'_> {
         Ok(Opened { database, journal, catalogue, recovery })
     }
 
-    /// What the database lacked and the journal has.
+    /// Lists what the database lacked and the journal has.
     fn restored_in_database(&self, compared: &Compared) -> Result<Restored, CheckpointError> {
         let catalogue = &self.loaded.catalogue;
         let mut restored = Restored {

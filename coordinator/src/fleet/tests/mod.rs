@@ -1,4 +1,5 @@
-//! Runs over a real nats-server, with workers made of plain queue calls. Passed over where there is no server.
+//! Runs with a real nats-server and workers that call the queue directly. Skipped if nats-server is not
+//! installed.
 
 #[path = "../../../../queue/tests/support/nats_server.rs"]
 mod nats_server;
@@ -32,7 +33,7 @@ async fn a_run_is_done_once_and_leaves_nothing_behind() {
     assert_eq!((status.state, status.configurations[0].answered, status.in_flight), (RunState::Ended, 30, 0));
     assert_eq!(stage.notice().await.state, RunState::Ended);
     assert!(stage.server.work_present(stage.run.as_str()).await.unwrap().is_empty());
-    // The same process may run it again at once: the claim was released.
+    // The claim was released, so the same process can run it again at once.
     let (again, _) = stage.coordinate(stage.terms(), settings()).await;
     assert_eq!(again.unwrap().settled, 60);
     worker.abort();
@@ -67,7 +68,7 @@ async fn what_a_killed_worker_held_is_worked_on_without_waiting_for_its_leases()
     let workers = tokio::spawn(async move {
         let leases = lost.claim(6).await;
         lost.show(&leases).await;
-        // As kill -9 would: nothing is given back.
+        // Simulates kill -9: no lease is returned.
         std::mem::forget(leases);
         other.answering(None).await
     });
@@ -112,7 +113,7 @@ async fn a_poison_item_names_the_workers_it_killed() {
     assert_eq!(summary.unwrap().faulted, 2);
     let named = |event: &Event| {
         matches!(event, Event::Faulted { fault, will_retry: false, .. }
-            if fault.message == "delivered 6 times and never finished (lost while they held it: lost)")
+            if fault.message == "delivered 6 times and never finished (workers lost while executing it: lost)")
     };
     assert_eq!(count(&events, named), 2, "{events:?}");
     assert_eq!(stage.status().await.recent_faults.len(), 2);
@@ -174,7 +175,7 @@ async fn a_cancelled_run_ends_and_can_be_started_again() {
     let (summary, _) = stage.coordinate(stage.terms(), settings()).await;
     assert_eq!(summary.unwrap().settled, 40);
     worker.abort();
-    // Its coordinator has ended: nothing is left to cancel, and the run stays what it is.
+    // Its coordinator has ended, so there is nothing to cancel and the run is unchanged.
     match cancel(&stage.server, &stage.run).await.unwrap() {
         Cancellation::Ended(status) => assert_eq!((status.settled(), status.planned()), (40, 40)),
         cancelled @ Cancellation::Cancelled { .. } => panic!("{cancelled:?}"),
@@ -211,7 +212,7 @@ async fn a_drained_run_waits_for_what_workers_hold() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn results_of_a_dead_session_are_taken_up_and_missing_workers_told_of() {
     let Some(stage) = Stage::new(4).await else { return };
-    // A session that dies after its units were done and before their results were taken.
+    // A session that ends after its units were done and before their results were recorded.
     let first = async {
         let (events, _received) = mpsc::channel(1000);
         let drain = CancellationToken::new();
@@ -238,7 +239,7 @@ async fn results_of_a_dead_session_are_taken_up_and_missing_workers_told_of() {
     }
     leave_claim(&stage, |claim| claim.released = true).await;
     let (summary, events) = stage.coordinate(stage.terms(), settings()).await;
-    // Nobody worked in this session: what was done before is enough.
+    // No worker ran in this session; the existing results are sufficient.
     assert_eq!(summary.unwrap().settled, 8);
     assert_eq!(count(&events, |event| matches!(event, Event::NoWorkers { .. })), 0);
 

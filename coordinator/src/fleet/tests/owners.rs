@@ -1,4 +1,4 @@
-//! One coordinator for a run.
+//! Tests of ownership: one coordinator per run.
 
 use super::stage::{Stage, leave_claim, settings};
 use super::*;
@@ -11,7 +11,7 @@ async fn a_run_has_one_coordinator() {
     let copy = Checkpoint::create(other.path()).unwrap();
     copy.store_items("svamp", (0..5).map(item)).unwrap();
     let second = async {
-        // The first one has the run once workers see it.
+        // The first coordinator owns the run once workers can see it.
         drop(stage.worker("w").open().await);
         let (events, _received) = mpsc::channel(1000);
         let refused = run_fleet(Fleet {
@@ -34,7 +34,7 @@ async fn a_run_has_one_coordinator() {
         matches!(refused, FleetError::Owned { process, .. } if process == std::process::id()),
         "{refused}"
     );
-    assert!(refused.to_string().starts_with("another coordinator has this run: process "), "{refused}");
+    assert!(refused.to_string().starts_with("another coordinator owns this run: process "), "{refused}");
     worker.abort();
 }
 
@@ -50,7 +50,7 @@ async fn a_dead_owner_is_replaced() {
     assert_eq!(count(&events, |event| matches!(event, Event::Waiting { .. })), 0);
     worker.abort();
 
-    // One elsewhere is given until its claim has run out.
+    // An owner on another machine keeps the run until its claim expires.
     let Some(stage) = Stage::new(2).await else { return };
     leave_claim(&stage, |claim| claim.machine = "elsewhere".to_owned()).await;
     let worker = stage.worker("w").answering(None);

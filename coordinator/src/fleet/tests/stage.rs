@@ -1,4 +1,4 @@
-//! A server, a run and workers to try them with.
+//! Test environment: a server, a run and workers.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::nats_server::NatsServer;
 use crate::samples::{configuration, item, manifest_of};
 use crate::spec::FailOnError;
 
-/// Longer than anything here takes; leases last longer still, so that none runs out by itself.
+/// Longer than any test. Leases last even longer, so that none expires.
 pub(super) const LONG: Duration = Duration::from_secs(240);
 
 pub(super) struct Stage {
@@ -66,7 +66,7 @@ impl Stage {
         self.coordinate_with(terms, settings, |_| ()).await
     }
 
-    /// Coordinates; `react` is called with every event when it comes.
+    /// Runs a coordinator and calls `react` with every event.
     pub(super) async fn coordinate_with(
         &self,
         terms: Terms,
@@ -107,7 +107,7 @@ impl Stage {
         announce::lanes(&self.manifest, settings().priority)[0].to_string()
     }
 
-    /// A worker of this name that answers.
+    /// Returns a worker that returns results.
     pub(super) fn worker(&self, name: &str) -> Hand {
         Hand { server: self.server.clone(), lane: self.lane(), run: self.run.clone(), name: name.to_owned() }
     }
@@ -136,7 +136,7 @@ pub(super) fn settings() -> FleetSettings {
     }
 }
 
-/// A worker made of plain queue calls.
+/// A worker that calls the queue directly.
 #[derive(Clone)]
 pub(super) struct Hand {
     server: Server,
@@ -177,7 +177,7 @@ impl Hand {
         }
     }
 
-    /// Answers whatever comes until it is aborted.
+    /// Returns a result for every unit until it is aborted.
     pub(super) fn answering(self, fault: Option<&'static str>) -> JoinHandle<()> {
         tokio::spawn(async move {
             let (work, results) = self.open().await;
@@ -188,7 +188,7 @@ impl Hand {
                 };
                 for lease in leases {
                     self.deliver(&results, self.result(lease.body(), fault)).await;
-                    // What is not acknowledged comes again, and its second outcome is dropped.
+                    // An unacknowledged message is redelivered, and its second outcome is dropped.
                     let _ = lease.acknowledge().await;
                 }
             }
@@ -204,7 +204,8 @@ impl Hand {
         leases
     }
 
-    /// Shows what it holds, several times as a worker does: a watch that is being opened may miss one notice.
+    /// Publishes its notice several times, as a worker does, because a watch that is being opened may miss
+    /// one.
     pub(super) async fn show(&self, leases: &[Lease<WorkMessage>]) {
         let held = leases.iter().map(|lease| HeldLease {
             run: self.run.clone(),
@@ -220,7 +221,7 @@ impl Hand {
     }
 }
 
-/// A claim that somebody else might have left.
+/// Leaves a claim of another coordinator.
 pub(super) async fn leave_claim(stage: &Stage, change: impl FnOnce(&mut claim::Claim)) {
     stage.server.ensure().await.unwrap();
     let mut left = claim::Claim::here(7);
