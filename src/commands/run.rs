@@ -128,7 +128,7 @@ async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> Outcome {
         Opened::Created => manifest,
         Opened::Continued(found) => Manifest { spec: manifest.spec, ..*found },
     };
-    let checkpoint = session::open(&folder, Checkpoint::create).await?;
+    let checkpoint = open(&folder, means.stall_warning).await?;
     if checkpoint.plan()?.is_none() {
         let stored =
             items.iter().try_fold(0, |stored, one| one.store(&checkpoint).map(|count| stored + count));
@@ -154,7 +154,7 @@ pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
     arguments.record.as_deref().map_or(Ok(()), writable::check_file)?;
     remember(&mut manifest.spec, &arguments.memory);
     let output = Output { quiet, json: arguments.json, record: arguments.record.clone(), fail_under: None };
-    let checkpoint = session::open(folder, Checkpoint::create).await?;
+    let checkpoint = open(folder, stall_warning(&arguments.fleet)?).await?;
     if checkpoint.plan()?.is_none() {
         // Killed while it was planned: plan again, into the folder as it is named now.
         checkpoint.close()?;
@@ -326,6 +326,11 @@ pub(crate) async fn validate(arguments: &RunArgs) -> Outcome {
         Err(_) => {}
     }
     Ok(Exit::Complete)
+}
+
+/// Opens a run's checkpoint, and warns if that takes long.
+async fn open(folder: &Path, limit: Duration) -> Result<Checkpoint, Failure> {
+    reminded(limit, Wait::Checkpoint, session::open(folder, Checkpoint::create)).await
 }
 
 async fn prepare(spec: ResolvedSpec, means: &Means) -> Result<Planned, Failure> {

@@ -28,3 +28,4 @@ mod sql;
 mod stall;
 mod support;
 mod waits;
+mod wording;

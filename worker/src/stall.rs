@@ -66,6 +66,8 @@ pub enum Wait {
     Loading,
     /// The run folder of this process's run.
     RunFolder,
+    /// The checkpoint of this process's run, to be opened.
+    Checkpoint,
 }
 
 impl Wait {
@@ -112,6 +114,10 @@ impl Wait {
                  uses"
             }
             Self::RunFolder => "check the disk that holds the run folder: df -h, dmesg",
+            Self::Checkpoint => {
+                "no action needed: large checkpoints may take minutes to open after a crash; otherwise check the disk that \
+                 holds the run folder: df -h, dmesg"
+            }
         };
         hint.to_owned()
     }
@@ -166,6 +172,7 @@ impl fmt::Display for Wait {
             Self::Planning => formatter.write_str("the data and the models of the run to be read"),
             Self::Loading => formatter.write_str("the models and tools of the run to be loaded"),
             Self::RunFolder => formatter.write_str("outcomes to be recorded in the run folder"),
+            Self::Checkpoint => formatter.write_str("the checkpoint of the run to be opened"),
         }
     }
 }

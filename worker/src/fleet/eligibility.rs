@@ -252,7 +252,7 @@ impl Eligibility {
             return Err(format!(
                 "model `{}` on this host differs from the model that the run was planned with: different \
                  files; hint: copy the files that the run was planned with, or pass their location with \
-                 `lumos worker --model-at <NAME=NAME>`",
+                 `lumos worker --model-at <PLANNED=LOCAL>`",
                 identity.name
             ));
         }

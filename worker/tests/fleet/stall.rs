@@ -26,6 +26,7 @@ fn every_wait() -> Vec<Wait> {
         Wait::Planning,
         Wait::Loading,
         Wait::RunFolder,
+        Wait::Checkpoint,
     ]
 }
 
@@ -44,6 +45,7 @@ fn kind(wait: &Wait) -> usize {
         Wait::Planning => 9,
         Wait::Loading => 10,
         Wait::RunFolder => 11,
+        Wait::Checkpoint => 12,
     }
 }
 
@@ -51,7 +53,7 @@ fn kind(wait: &Wait) -> usize {
 fn every_wait_says_what_for_since_when_and_what_to_do() {
     let now = Timestamp::from_second(1_795_000_000).unwrap();
     let waits = every_wait();
-    assert_eq!(waits.iter().map(kind).collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
+    assert_eq!(waits.iter().map(kind).collect::<Vec<_>>(), (0..13).collect::<Vec<_>>());
     let said: Vec<String> = waits.iter().map(|wait| message(wait, Duration::from_secs(60), now)).collect();
     let begin = "no progress for 60 s (since 11:05:40 UTC): waiting for ";
     let expected = [
@@ -70,7 +72,7 @@ fn every_wait_says_what_for_since_when_and_what_to_do() {
         "models to be found and verified\n\
          hint: no action needed: large models take minutes to verify",
         "a run that this worker can serve: there is no model `plan`\n\
-         hint: copy the missing files to this machine (pass the location of a model with --model-at <NAME=NAME>), \
+         hint: copy the missing files to this machine (pass the location of a model with --model-at <PLANNED=LOCAL>), \
          or leave these runs to other workers",
         "units in 2 lanes, which are empty\n\
          hint: no action needed: other workers have the units, or the run is about to end",
@@ -82,6 +84,9 @@ fn every_wait_says_what_for_since_when_and_what_to_do() {
          hint: large models take minutes to load; otherwise check the servers and the browser that the run uses",
         "outcomes to be recorded in the run folder\n\
          hint: check the disk that holds the run folder: df -h, dmesg",
+        "the checkpoint of the run to be opened\n\
+         hint: no action needed: large checkpoints may take minutes to open after a crash; otherwise check the disk \
+         that holds the run folder: df -h, dmesg",
     ];
     let expected: Vec<String> = expected.iter().map(|text| format!("{begin}{text}")).collect();
     assert_eq!(said, expected);
