@@ -100,7 +100,7 @@ impl Wait {
             Self::Models => "no action needed: large models take minutes to verify",
             Self::Capability { .. } => {
                 "copy the missing files to this machine (pass the location of a model with --model-at \
-                 <NAME=NAME>), or leave these runs to other workers"
+                 <PLANNED=LOCAL>), or leave these runs to other workers"
             }
             Self::Units { .. } => {
                 "no action needed: other workers have the units, or the run is about to end"
