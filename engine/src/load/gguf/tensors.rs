@@ -1,4 +1,4 @@
-//! The tensors of a file, under Hugging Face's names and with its order of rows.
+//! The tensors of a GGUF file, under Hugging Face's names and in its row order.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::model::QuantizedFormat;
 
 /// Divisors of the rotary frequencies (Llama 3).
 const FREQUENCY_FACTORS: &str = "rope_freqs.weight";
-/// What every tensor's place is a multiple of, at the least.
+/// Minimum alignment of a tensor's offset in bytes.
 const ALIGNMENT: usize = 8;
 
 /// All tensors of a file.
@@ -35,12 +35,12 @@ struct Stored {
     /// Rows and columns, or the length.
     shape: Vec<usize>,
     place: Range<usize>,
-    /// Rows of a head, where they lie as the converter puts them.
+    /// Rows per head, if they are stored in the converter's order.
     head: Option<usize>,
 }
 
 impl GgufTensors {
-    /// Checks the table of tensors: each lies within the file, in whole blocks.
+    /// Checks the tensor table: each tensor is within the file and consists of whole blocks.
     pub(super) fn new(
         path: PathBuf,
         bytes: Mmap,
@@ -69,7 +69,7 @@ impl GgufTensors {
         &self.path
     }
 
-    /// The names that Hugging Face's model has for them.
+    /// The Hugging Face names of the tensors.
     pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
         self.tensors.keys()
     }
@@ -78,8 +78,8 @@ impl GgufTensors {
         self.tensors.get(name).map(|tensor| &tensor.shape[..])
     }
 
-    /// The values of a tensor, rows in Hugging Face's order: of the type that they are stored in, or as float32 where
-    /// they are quantized.
+    /// The values of a tensor, rows in Hugging Face's order. The type is the stored one, or float32 if the
+    /// tensor is quantized.
     pub(crate) fn tensor(&self, name: &str) -> candle_core::Result<Option<Tensor>> {
         let Some(stored) = self.tensors.get(name) else { return Ok(None) };
         let bytes = &self.bytes[stored.place.clone()];
@@ -99,7 +99,7 @@ impl GgufTensors {
         }
     }
 
-    /// The blocks of a matrix in a format that is kept as it is stored.
+    /// The blocks of a matrix whose quantized format is kept as stored.
     pub(crate) fn quantized(&self, name: &str) -> Option<QuantizedMatrix<'_>> {
         let stored = self.tensors.get(name)?;
         let format = QuantizedFormat::of(stored.dtype)?;
