@@ -115,8 +115,8 @@ impl GgufTensors {
         Some(QuantizedMatrix { format, columns, blocks })
     }
 
-    /// Bytes that a tensor's values take in memory as a matrix of `width` bytes a value: as many as in the file where
-    /// its format is kept.
+    /// Size in memory of a tensor's values as a matrix of `width` bytes per value, in bytes. A tensor whose
+    /// format is kept has its size in the file.
     pub(crate) fn matrix_bytes(&self, name: &str, width: usize) -> usize {
         let bytes = |stored: &Stored| match QuantizedFormat::of(stored.dtype) {
             Some(_) => stored.place.len(),
@@ -125,7 +125,7 @@ impl GgufTensors {
         self.tensors.get(name).map_or(0, bytes)
     }
 
-    /// The format that most values of those have that are kept as they are stored.
+    /// The most common format, by number of values, among the tensors that are kept as stored.
     pub(crate) fn most_common_format(&self) -> Option<QuantizedFormat> {
         let mut values: HashMap<QuantizedFormat, usize> = HashMap::new();
         for stored in self.tensors.values() {
@@ -136,7 +136,7 @@ impl GgufTensors {
         values.into_iter().max_by_key(|(_, count)| *count).map(|(format, _)| format)
     }
 
-    /// The types of the matrices if any is quantized, the one of most values first: `Q4_K + Q6_K`.
+    /// The types of the matrices if any is quantized, the type of most values first: `Q4_K + Q6_K`.
     pub(crate) fn quantization(&self) -> Option<String> {
         let mut values: Vec<(usize, String)> = Vec::new();
         let matrices = self.tensors.values().filter(|stored| stored.shape.len() == 2);
@@ -156,14 +156,14 @@ impl GgufTensors {
 }
 
 impl Stored {
-    /// The rows of the file in Hugging Face's order, where they lie in another.
+    /// Indices of the file's rows in Hugging Face's order, if the file's order differs.
     fn rows(&self) -> Option<impl Iterator<Item = usize>> {
         let (size, rows) = (self.head?, self.shape[0]);
         Some((0..rows).map(move |row| stored_row(row, size)))
     }
 }
 
-/// The type of values that are not quantized.
+/// The candle type of values that are not quantized.
 fn float(dtype: GgmlDType) -> Option<CandleType> {
     match dtype {
         GgmlDType::F32 => Some(CandleType::F32),
@@ -173,7 +173,7 @@ fn float(dtype: GgmlDType) -> Option<CandleType> {
     }
 }
 
-/// What ggml calls a type: `Q4_K` for `Q4K`.
+/// ggml's name of a type: `Q4_K` for `Q4K`.
 fn label(dtype: GgmlDType) -> String {
     let name = format!("{dtype:?}");
     match name.strip_suffix('K') {
@@ -182,7 +182,7 @@ fn label(dtype: GgmlDType) -> String {
     }
 }
 
-/// Where a tensor's bytes are, if they are there.
+/// The byte range of a tensor, if it is within the file.
 fn place(
     name: &str,
     info: &TensorInfo,
@@ -214,12 +214,12 @@ fn place(
     Ok(start..end)
 }
 
-/// Whether the embedding gives the logits too: there is no matrix of their own.
+/// Whether the embedding is also the output matrix, because the file has none of its own.
 pub(super) fn is_tied(content: &Content) -> bool {
     !content.tensor_infos.contains_key("output.weight")
 }
 
-/// What the rotary frequencies are divided by, one number a pair, where the file says so.
+/// The divisors of the rotary frequencies, one number per pair, if the file contains them.
 pub(super) fn frequency_factors(
     content: &Content,
     bytes: &[u8],

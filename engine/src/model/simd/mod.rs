@@ -1,16 +1,17 @@
-//! Vector kernels under the linear layers, chosen at run time by what the processor has.
+//! Vector kernels of the linear layers, chosen at run time by the processor's features.
 //!
-//! Weights lie in panels of [`PANEL`] outputs, activations in lines of [`LINE`] words of 32 bits: a word is one float32
-//! or, on the paths that multiply bfloat16 ([`Path::rounds`]), a pair of them. Every output of every row is reduced on
-//! its own in an order that depends on the path alone:
+//! Weights are stored in panels of [`PANEL`] outputs, activations in lines of [`LINE`] words of 32 bits: a
+//! word is one float32 or, on the paths that multiply bfloat16 ([`Path::rounds`]), a pair of them. Every
+//! output of every row is reduced separately, in an order that depends on the path alone:
 //!
-//! - `portable`, `avx2`, `avx512`: weights are widened to float32 exactly and activations stay float32. One chain of
-//!   fused multiply-adds over the inputs of a stretch in ascending order from zero; the sums of the stretches are added
-//!   in order. The three agree to the bit.
-//! - `avx512bf16`: activations are rounded to bfloat16 (nearest, ties to even, subnormal numbers to zero). The same
-//!   chain over pairs of inputs, the second of a pair before the first, subnormal numbers being zero.
-//! - `amx`: the same rounding. For each 32 inputs, one chain over the even and one over the odd ones; their sum is added
-//!   to the output's. All inputs are one such series.
+//! - `portable`, `avx2`, `avx512`: weights are widened to float32 exactly and activations stay float32. One
+//!   chain of fused multiply-adds over the inputs of a stretch in ascending order from zero; the sums of the
+//!   stretches are added in order. The three paths are bit-identical.
+//! - `avx512bf16`: activations are rounded to bfloat16 (nearest, ties to even, subnormal numbers to zero).
+//!   The same chain over pairs of inputs, the second of a pair before the first, subnormal numbers being
+//!   zero.
+//! - `amx`: the same rounding. For each 32 inputs, one chain over the even and one over the odd ones; their
+//!   sum is added to the output's. All inputs are one such series.
 //!
 //! All unsafe code of the kernels is below this module.
 #![allow(unsafe_code)]
