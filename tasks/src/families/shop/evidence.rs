@@ -1,4 +1,4 @@
-//! What an episode of shopping ended with.
+//! The result of a shopping episode.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::python::repr_list;
 pub enum ShopValue {
     /// A text.
     Text(String),
-    /// What could be clicked.
+    /// The clickable elements.
     Clickables(Vec<String>),
     /// The reward of a purchase.
     Reward(f64),
 }
 
 impl ShopValue {
-    /// `str(value)` of the original.
+    /// The result of `str(value)` in the original.
     pub fn to_python_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
