@@ -47,13 +47,13 @@ pub enum End {
 pub struct ShopEvidence {
     /// How it ended.
     pub end: End,
-    /// The purchase that counts, where one does.
+    /// The purchase that counts, if there is one.
     pub credited: Option<Purchase>,
     /// The first purchase, whether it counts or not.
     pub first: Option<Purchase>,
-    /// Subgoals that were grounded, stripped.
+    /// Grounded subgoals, stripped.
     pub subgoals: Vec<String>,
-    /// Searches and clicks in order: what the original repeats at every click.
+    /// Searches and clicks in order; the original repeats them at every click.
     pub actions: Vec<String>,
     /// Variables.
     pub results: BTreeMap<String, ShopValue>,

@@ -1,7 +1,7 @@
-//! Exemplars: the two worked tasks that stand in front of every prompt.
+//! Exemplars: the two worked tasks at the start of every prompt.
 //!
-//! Those that ship with the project are ours and about its own small catalogue. The published ones
-//! (upstream `eval/webshop/examplars.py`) have the same form and are given as a file.
+//! The exemplars that ship with the project were written for it and refer to its small sample catalogue. The
+//! published ones (upstream `eval/webshop/examplars.py`) have the same form and can be loaded from a file.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,7 +15,7 @@ pub struct Exemplars {
     /// For the planner.
     #[serde(rename = "PLAN_EXAMPLARS")]
     pub plan: Vec<PlanExemplar>,
-    /// For the grounder; each has the subgoals of the planner's at the same position.
+    /// For the grounder; each entry has the subgoals of the planner's entry at the same index.
     #[serde(rename = "GROUND_EXAMPLARS")]
     pub ground: Vec<GroundExemplar>,
 }
@@ -36,17 +36,18 @@ pub struct PlanExemplar {
 pub struct GroundExemplar {
     /// The task.
     pub instruction: String,
-    /// `Action 1-1: …; Action 2-1: … || Action 2-2: …`: subgoals apart by `; Action `, their actions by ` || `.
+    /// `Action 1-1: …; Action 2-1: … || Action 2-2: …`: subgoals are separated by `; Action `, their actions
+    /// by ` || `.
     pub actions: String,
 }
 
-/// Why a text holds no exemplars.
+/// Why a text is not a valid set of exemplars.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadExemplars {
-    /// It is not JSON of the form expected.
+    /// The text is not JSON of the expected form.
     #[error("expected an object with PLAN_EXAMPLARS and GROUND_EXAMPLARS: {0}")]
     Form(String),
-    /// Planner's and grounder's do not belong together.
+    /// The planner's and the grounder's exemplars do not match.
     #[error("exemplar {0}: the grounder's actions are for {1} subgoals, the planner's are {2}")]
     Apart(usize, usize, usize),
     /// A subgoal names no result.
@@ -54,11 +55,11 @@ pub enum BadExemplars {
     NoResult(usize, String),
 }
 
-/// What stands between a subgoal and its result.
+/// The separator between a subgoal and its result.
 const RESULTS: &str = " || Results: ";
 
 impl Exemplars {
-    /// Reads exemplars from JSON.
+    /// Parses exemplars from JSON.
     ///
     /// # Errors
     /// See [`BadExemplars`].
@@ -80,7 +81,7 @@ impl Exemplars {
         Ok(read)
     }
 
-    /// Those that ship with the project.
+    /// The exemplars that ship with the project.
     pub fn shipped() -> Self {
         Self::read(include_str!("exemplars.json"))
             .unwrap_or_else(|_| Self { plan: Vec::new(), ground: Vec::new() })
@@ -88,7 +89,7 @@ impl Exemplars {
 }
 
 impl PlanExemplar {
-    /// Subgoals with their results. The dots around a result fall away.
+    /// Subgoals with their results, without the dots around a result.
     pub(super) fn subgoals(&self) -> Vec<(String, &str)> {
         let texts = self.subgoals.split("; Subgoal ").enumerate();
         texts
@@ -112,7 +113,7 @@ impl GroundExemplar {
     }
 }
 
-/// An action without its label, which ends with the first colon.
+/// An action without its label, which ends at the first colon.
 fn unlabelled(action: &str) -> &str {
     strip(action.split_once(':').map_or(action, |(_, action)| action))
 }

@@ -1,4 +1,5 @@
-//! The exact texts of shopping (upstream `eval/webshop/run_eval.py`): what the published checkpoints were given.
+//! Prompts of shopping episodes (upstream `eval/webshop/run_eval.py`): the exact texts of the published
+//! checkpoints.
 
 use super::evidence::ShopValue;
 use super::exemplars::Exemplars;
@@ -18,13 +19,13 @@ information.\n\n";
 const USER: &str = "<|user|>\n";
 const ASSISTANT: &str = "\n<|assistant|>\n";
 
-/// The planner's words that go on planning; the grounder does not see them.
+/// The planner's text that continues planning; the grounder does not see it.
 pub(super) const KEEP_PLANNING: &str = "No, I will keep planning.";
 
-/// What the grounder's first reply is begun with.
+/// The prefix of the grounder's first reply.
 pub(super) const FIRST_VARIABLE: &str = "R1 = ";
 
-/// Hash of everything that reaches a model: these texts and the exemplars.
+/// Hash of all prompt texts: this file's and the exemplars.
 pub fn hash(exemplars: &Exemplars) -> ContentHash {
     let texts = (PLAN, GROUND, USER, ASSISTANT, KEEP_PLANNING, FIRST_VARIABLE);
     ContentHash::of_json(&(texts, exemplars, "prompts/shop/1"))
@@ -50,7 +51,7 @@ fn plan_task(task: &str) -> String {
     format!("{USER}{PLAN}Task: {task}; Initial Environment Description: None.{ASSISTANT}")
 }
 
-/// What is appended to the planner's prompt for the next turn.
+/// The text appended to the planner's prompt for the next turn.
 pub(super) fn plan_again(plan: &str, turn: u32, result: &ShopValue) -> String {
     let (plan, result) = (strip(plan), result.to_python_text());
     format!("{plan}\n\n{USER}The executed result for Subgoal {turn} is {result}{ASSISTANT}")
@@ -71,7 +72,7 @@ pub(super) fn ground(exemplars: &Exemplars, task: &str, plan: &str) -> String {
     format!("{prompt}{USER}{GROUND}Task: {task}{}{FIRST_VARIABLE}", first_subgoal(subgoal_of(plan)))
 }
 
-/// What is appended to the grounder's prompt for the next turn.
+/// The text appended to the grounder's prompt for the next turn.
 pub(super) fn ground_again(ground: &str, plan: &str) -> String {
     format!("{}{}", strip(ground), next_subgoal(subgoal_of(plan)))
 }
