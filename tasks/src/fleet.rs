@@ -353,48 +353,48 @@ pub struct WorkerNotice {
     pub draining: bool,
     /// Why it cannot take available lanes, for display.
     pub refusals: Vec<String>,
-    /// Its engines, and what loading them came to: telemetry, which an older program neither tells nor reads.
+    /// Its engines and their load times: telemetry, which older versions neither write nor read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub engines: Vec<EngineUse>,
-    /// When it began, milliseconds since 1970.
+    /// When the worker started, in milliseconds since 1970.
     pub started_ms: i64,
-    /// When this was written, milliseconds since 1970.
+    /// When this was written, in milliseconds since 1970.
     pub written_ms: i64,
 }
 
-/// What a worker has just claimed, told between two [`WorkerNotice`]s so that a coordinator can give it back should
-/// the worker be killed.
+/// The leases that a worker has just claimed, published between two [`WorkerNotice`]s so that a coordinator
+/// can requeue their units if the worker is killed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClaimNotice {
     /// [`PROTOCOL`] of the worker.
     pub protocol: u32,
-    /// The leases.
+    /// The claimed leases.
     pub held: Vec<HeldLease>,
-    /// When this was written, milliseconds since 1970, by the clock of [`WorkerNotice::written_ms`].
+    /// When this was written, in milliseconds since 1970, by the clock of [`WorkerNotice::written_ms`].
     pub written_ms: i64,
 }
 
-/// How one configuration of a run stands.
+/// The progress of one configuration of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConfigurationStatus {
     /// The configuration's label.
     pub label: String,
-    /// Units planned.
+    /// Planned units.
     pub planned: u64,
-    /// Ended with a prediction.
+    /// Units that ended with a prediction.
     pub answered: u64,
-    /// Ended without one, by the agent's own doing.
+    /// Units that ended without a prediction, caused by the agent.
     pub gave_up: u64,
-    /// Attempts are used up.
+    /// Units whose attempts are used up.
     pub faulted: u64,
-    /// Correct so far under the first scoring, and how many were scored.
+    /// Correct units so far under the first scoring, and the number of scored units.
     pub correct: Option<(u64, u64)>,
 }
 
-/// A fault, as the status shows it.
+/// A fault, as shown in the status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecentFault {
-    /// When it was recorded, milliseconds since 1970.
+    /// When it was recorded, in milliseconds since 1970.
     pub at_ms: i64,
     /// The unit.
     pub unit: UnitId,
@@ -406,7 +406,7 @@ pub struct RecentFault {
     pub fault: Fault,
 }
 
-/// How a run stands, as its coordinator writes it for everyone to read.
+/// The status of a run, published by its coordinator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunStatus {
     /// [`PROTOCOL`] of the coordinator.
@@ -419,43 +419,43 @@ pub struct RunStatus {
     pub state: RunState,
     /// The coordinator's host.
     pub host: String,
-    /// By configuration, in the order of reports.
+    /// Progress by configuration, in the order of reports.
     pub configurations: Vec<ConfigurationStatus>,
-    /// Given out and not settled.
+    /// Units assigned and not settled.
     pub in_flight: u64,
-    /// Second outcomes that were dropped.
+    /// Duplicate outcomes that were dropped.
     pub duplicates: u64,
-    /// Units given out anew because their message had vanished or their worker was lost.
+    /// Units published again because their message was missing or their worker was lost.
     pub recovered: u64,
-    /// Units settled per second of late.
+    /// Recent settled units per second.
     pub units_per_second: f64,
-    /// Tokens per second of late.
+    /// Recent tokens per second.
     pub tokens_per_second: f64,
     /// The latest faults, newest first, at most twenty.
     pub recent_faults: Vec<RecentFault>,
-    /// When the session began, milliseconds since 1970.
+    /// When the session started, in milliseconds since 1970.
     pub started_ms: i64,
-    /// When this was written, milliseconds since 1970.
+    /// When this was written, in milliseconds since 1970.
     pub written_ms: i64,
 }
 
 impl RunStatus {
-    /// Units planned, all configurations together.
+    /// Planned units of all configurations.
     pub fn planned(&self) -> u64 {
         self.sum(|one| one.planned)
     }
 
-    /// Units that ended with a prediction, or without one by the agent's own doing, all configurations together.
+    /// Answered and given-up units of all configurations.
     pub fn settled(&self) -> u64 {
         self.sum(|one| one.answered.saturating_add(one.gave_up))
     }
 
-    /// Units whose attempts are used up, all configurations together.
+    /// Units of all configurations whose attempts are used up.
     pub fn faulted(&self) -> u64 {
         self.sum(|one| one.faulted)
     }
 
-    /// Counts come from another machine: any number is possible.
+    /// Saturating, because the counts come from another machine and may be any number.
     fn sum(&self, count: fn(&ConfigurationStatus) -> u64) -> u64 {
         self.configurations.iter().map(count).fold(0, u64::saturating_add)
     }
