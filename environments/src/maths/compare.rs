@@ -1,4 +1,4 @@
-//! Equality of answers by value.
+//! Compares answers by value.
 
 use super::error::MathsError;
 use super::evaluate::evaluate;
@@ -83,7 +83,8 @@ impl Part {
     }
 }
 
-/// The parts joined by `∧`; chains are taken apart, and inequalities point to the greater side.
+/// The parts joined by `∧`. Chained relations are split, and inequalities are oriented towards the greater
+/// side.
 fn parts(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Vec<Part>, MathsError> {
     let mut parts = Vec::new();
     for item in tokens.split(|token| *token == Token::And) {
