@@ -169,7 +169,7 @@ impl<'t> PageText<'t> {
             if childless && node.text.is_empty() {
                 text.push_str(match brackets {
                     Brackets::Angle => "/>",
-                    // Its mark is found too late after the first two characters of another one.
+                    // After `$/`, the first match of the mark starts in the text before it.
                     Brackets::Round if text.ends_with("$/") => literal::MARK,
                     Brackets::Round => ")",
                 });

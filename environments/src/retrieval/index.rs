@@ -118,7 +118,7 @@ pub struct IndexBuilder {
     parameters: Bm25,
     vocabulary: Vocabulary,
     postings: Vec<Vec<Posting>>,
-    /// Words in each document.
+    /// Word count of each document, weighted by the texts' factors.
     lengths: Vec<f64>,
     /// Terms of the current document.
     terms: Vec<(u32, u32)>,
@@ -130,7 +130,7 @@ impl IndexBuilder {
         Self { parameters, ..Self::default() }
     }
 
-    /// Adds a document: texts and how often each counts.
+    /// Adds a document: its texts, each with a factor for its word counts.
     pub fn add<'a>(&mut self, texts: impl IntoIterator<Item = (&'a str, u32)>) {
         let document = u32::try_from(self.lengths.len()).unwrap_or(u32::MAX);
         self.terms.clear();
@@ -153,7 +153,7 @@ impl IndexBuilder {
         }
     }
 
-    /// The index, once all documents are in.
+    /// Builds the index after all documents were added.
     pub fn build(self) -> Index {
         let Self { parameters, vocabulary, mut postings, lengths, .. } = self;
         let average = (lengths.iter().sum::<f64>() / lengths.len().max(1) as f64).max(1.0);
@@ -166,8 +166,8 @@ impl IndexBuilder {
     }
 }
 
-/// The score of each of a few passages for a question, with the passages as the whole collection. A passage is its
-/// texts and how often each counts.
+/// The score of each of a few passages for a question, with the passages as the whole collection. A passage
+/// consists of texts, each with a factor for its word counts.
 pub fn scores<'a, T>(question: &str, passages: impl IntoIterator<Item = T>) -> Vec<f64>
 where
     T: IntoIterator<Item = (&'a str, u32)>,
@@ -187,7 +187,7 @@ struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The number of a word's stem, a new one where it is new.
+    /// The number of a word's stem; assigns a new one to an unknown stem.
     fn learn(&mut self, word: &str) -> Option<u32> {
         let mut lower = std::mem::take(&mut self.lower);
         lower_case(word, &mut lower);
@@ -209,7 +209,7 @@ impl Vocabulary {
         term
     }
 
-    /// The known terms of a query in the order in which they first occur, and how often each does.
+    /// The known terms of a query in order of first occurrence, with their counts.
     fn of_query(&self, query: &str) -> Vec<(u32, f64)> {
         let mut terms: Vec<(u32, f64)> = Vec::new();
         let mut lower = String::new();
