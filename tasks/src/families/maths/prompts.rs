@@ -1,5 +1,5 @@
-//! Prompts of mathematics episodes: the exact texts that the published checkpoints were trained on (upstream
-//! `eval/gsm/run_eval.py`, `eval/svamp/run_eval.py`).
+//! The exact texts the published mathematics checkpoints were trained on (upstream `eval/gsm/run_eval.py`,
+//! `eval/svamp/run_eval.py`).
 
 use crate::identity::ContentHash;
 use crate::python::strip;
@@ -19,10 +19,10 @@ for latter usage.\n\n";
 const USER: &str = "<|user|>\n";
 const ASSISTANT: &str = "\n<|assistant|>\n";
 
-/// The planner's text that ends planning.
+/// The planner's words that end planning.
 pub(crate) const STOP_PLANNING: &str = "Yes, I will stop planning";
 
-/// Hash of all prompt texts in this file.
+/// Hash of everything in this file that reaches a model.
 pub fn hash() -> ContentHash {
     ContentHash::of_json(&(PLAN, GROUND, USER, ASSISTANT, STOP_PLANNING, "prompts/maths/1"))
 }
@@ -33,7 +33,7 @@ pub(crate) fn plan(question: &str) -> String {
     format!("{USER}{PLAN}Task: {question}; Initial Environment Description: None.{ASSISTANT}")
 }
 
-/// The text appended to the planner's prompt after turn `turn`: its reply and the result of its subgoal.
+/// What the planner's prompt grows by after turn `turn`: its reply and the result of its subgoal.
 pub(crate) fn plan_again(reply: &str, turn: u32, result: &str) -> String {
     let reply = strip(reply);
     format!(
@@ -47,7 +47,7 @@ pub(crate) fn ground(question: &str) -> String {
     format!("{USER}{GROUND}Task: {question} \nSubgoal to be grounded: ")
 }
 
-/// The text appended to the grounder's prompt after a turn: its reply, up to the next subgoal.
+/// What the grounder's prompt grows by after a turn: its reply, up to the next subgoal.
 pub(crate) fn ground_again(reply: &str) -> String {
     let reply = strip(reply);
     format!("{reply}\n\n{USER}Subgoal to be grounded: ")

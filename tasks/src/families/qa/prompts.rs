@@ -1,6 +1,5 @@
-//! Prompts of complex question answering (upstream `eval/hotpotqa/run_eval.py`, `qa_tool.py` and the same in
-//! `eval/strategyqa`): the exact texts that the published checkpoints were trained on, and the prompts of the
-//! QA tool's chat model.
+//! The exact texts of complex question answering (upstream `eval/hotpotqa/run_eval.py`, `qa_tool.py` and the same in
+//! `eval/strategyqa`): what the published checkpoints were trained on, and what the QA tool's chat model is asked.
 
 use crate::identity::ContentHash;
 use crate::python::strip;
@@ -19,23 +18,23 @@ Code(pseudo_code): Generate a Python function that corresponds to the pseudo cod
 const USER: &str = "<|user|>\n";
 const ASSISTANT: &str = "\n<|assistant|>\n";
 
-/// The planner's text that ends planning.
+/// The planner's words that end planning.
 pub(crate) const STOP_PLANNING: &str = "Yes, I will stop planning";
-/// The planner's text that continues planning; it is removed before grounding.
+/// The planner's words that go on planning; the grounder does not see them.
 const KEEP_PLANNING: &str = "No, I will keep planning.";
 const RESULTS: &str = " The grounding could be based on the following results:";
 
-/// The prefix of the QA tool's reply if it has an answer.
+/// What the QA tool's model answers with, where it has an answer.
 pub(crate) const ANSWER: &str = "Answer: ";
-/// Appended to a question that requires yes or no.
+/// Appended to a question that must be answered by yes or no.
 pub(crate) const YES_OR_NO: &str = " Must answer yes/no.";
-/// An action's value if nothing was found.
+/// What an action's value is when nothing was found.
 pub(crate) const NO_ANSWER: &str = "No answer.";
 
-/// Maximum number of tokens in the QA tool's replies.
+/// The most tokens of the QA tool's replies.
 pub(crate) const MAX_ANSWER_TOKENS: u32 = 100;
 
-/// Hash of all prompt texts in this file.
+/// Hash of everything in this file that reaches a model.
 pub fn hash() -> ContentHash {
     let chat =
         [ask_with_context("", ""), ask_without_context(""), ask_without_context(&format!("?{YES_OR_NO}"))];
@@ -51,7 +50,7 @@ pub(crate) fn plan(question: &str) -> String {
     format!("{USER}{PLAN}Task: {question}; Initial Environment Description: None.{ASSISTANT}")
 }
 
-/// The text appended to the planner's prompt after turn `turn`: its reply and the result of its subgoal.
+/// What the planner's prompt grows by after turn `turn`: its reply and the result of its subgoal.
 pub(crate) fn plan_again(reply: &str, turn: u32, result: &str) -> String {
     let reply = strip(reply);
     format!(
@@ -77,13 +76,13 @@ pub(crate) fn subgoal(plan: &str) -> String {
     format!("{plan}{ASSISTANT}")
 }
 
-/// The text appended to the grounder's prompt after a turn: its reply, up to the next subgoal.
+/// What the grounder's prompt grows by after a turn: its reply, up to the next subgoal.
 pub(crate) fn ground_again(reply: &str) -> String {
     let reply = strip(reply);
     format!("{reply}\n\n{USER}Subgoal to be grounded: ")
 }
 
-/// The end of a grounder's later prompt: the subgoal and the answers of earlier ones, sorted by name.
+/// The end of a grounder's later prompt: the subgoal and the answers of earlier ones, sorted by their names.
 pub(crate) fn subgoal_with_results<'a>(
     plan: &str,
     answers: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -97,7 +96,7 @@ pub(crate) fn subgoal_with_results<'a>(
     text
 }
 
-/// A subgoal's name in later grounding prompts: `Subgoal 2`.
+/// A subgoal's name, as later grounding prompts call it: `Subgoal 2`.
 pub(crate) fn subgoal_name(plan: &str) -> &str {
     let head = strip(plan).split(':').next().unwrap_or_default();
     strip(head.rsplit(KEEP_PLANNING).next().unwrap_or_default())
@@ -109,7 +108,7 @@ pub(crate) fn answer(question: &str) -> String {
     format!("{USER}{question}{ASSISTANT}")
 }
 
-/// Asks for an answer from a context.
+/// Asks for an answer out of a context.
 pub(crate) fn ask_with_context(question: &str, context: &str) -> Vec<Message> {
     user(format!(
         "Please answer the following question according to the context. Please answer with one brief entity, \
@@ -118,7 +117,7 @@ pub(crate) fn ask_with_context(question: &str, context: &str) -> Vec<Message> {
     ))
 }
 
-/// Asks again without a context; a question that requires yes or no is offered no alternative.
+/// Asks again without a context; what must be answered by yes or no is not offered a way out.
 pub(crate) fn ask_without_context(question: &str) -> Vec<Message> {
     let way_out = if question.contains(strip(YES_OR_NO).trim_end_matches('.')) {
         ""

@@ -1,7 +1,7 @@
-//! Exemplars: the two worked tasks at the start of every prompt.
+//! Exemplars: the two worked tasks that stand in front of every prompt.
 //!
-//! The exemplars that ship with the project were written for it and refer to its small sample catalogue. The
-//! published ones (upstream `eval/webshop/examplars.py`) have the same form and can be loaded from a file.
+//! Those that ship with the project are ours and about its own small catalogue. The published ones
+//! (upstream `eval/webshop/examplars.py`) have the same form and are given as a file.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,7 +15,7 @@ pub struct Exemplars {
     /// For the planner.
     #[serde(rename = "PLAN_EXAMPLARS")]
     pub plan: Vec<PlanExemplar>,
-    /// For the grounder; each entry has the subgoals of the planner's entry at the same index.
+    /// For the grounder; each has the subgoals of the planner's at the same position.
     #[serde(rename = "GROUND_EXAMPLARS")]
     pub ground: Vec<GroundExemplar>,
 }
@@ -36,18 +36,17 @@ pub struct PlanExemplar {
 pub struct GroundExemplar {
     /// The task.
     pub instruction: String,
-    /// `Action 1-1: …; Action 2-1: … || Action 2-2: …`: subgoals are separated by `; Action `, their actions
-    /// by ` || `.
+    /// `Action 1-1: …; Action 2-1: … || Action 2-2: …`: subgoals apart by `; Action `, their actions by ` || `.
     pub actions: String,
 }
 
-/// Why a text is not a valid set of exemplars.
+/// Why a text holds no exemplars.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadExemplars {
-    /// The text is not JSON of the expected form.
+    /// It is not JSON of the form expected.
     #[error("expected an object with PLAN_EXAMPLARS and GROUND_EXAMPLARS: {0}")]
     Form(String),
-    /// The planner's and the grounder's exemplars do not match.
+    /// Planner's and grounder's do not belong together.
     #[error("exemplar {0}: the grounder's actions are for {1} subgoals, the planner's are {2}")]
     Apart(usize, usize, usize),
     /// A subgoal names no result.
@@ -55,11 +54,11 @@ pub enum BadExemplars {
     NoResult(usize, String),
 }
 
-/// The separator between a subgoal and its result.
+/// What stands between a subgoal and its result.
 const RESULTS: &str = " || Results: ";
 
 impl Exemplars {
-    /// Parses exemplars from JSON.
+    /// Reads exemplars from JSON.
     ///
     /// # Errors
     /// See [`BadExemplars`].
@@ -81,7 +80,7 @@ impl Exemplars {
         Ok(read)
     }
 
-    /// The exemplars that ship with the project.
+    /// Those that ship with the project.
     pub fn shipped() -> Self {
         Self::read(include_str!("exemplars.json"))
             .unwrap_or_else(|_| Self { plan: Vec::new(), ground: Vec::new() })
@@ -89,7 +88,7 @@ impl Exemplars {
 }
 
 impl PlanExemplar {
-    /// Subgoals with their results, without the dots around a result.
+    /// Subgoals with their results. The dots around a result fall away.
     pub(super) fn subgoals(&self) -> Vec<(String, &str)> {
         let texts = self.subgoals.split("; Subgoal ").enumerate();
         texts
@@ -113,7 +112,7 @@ impl GroundExemplar {
     }
 }
 
-/// An action without its label, which ends at the first colon.
+/// An action without its label, which ends with the first colon.
 fn unlabelled(action: &str) -> &str {
     strip(action.split_once(':').map_or(action, |(_, action)| action))
 }

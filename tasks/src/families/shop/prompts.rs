@@ -1,5 +1,4 @@
-//! Prompts of shopping episodes (upstream `eval/webshop/run_eval.py`): the exact texts of the published
-//! checkpoints.
+//! The exact texts of shopping (upstream `eval/webshop/run_eval.py`): what the published checkpoints were given.
 
 use super::evidence::ShopValue;
 use super::exemplars::Exemplars;
@@ -19,13 +18,13 @@ information.\n\n";
 const USER: &str = "<|user|>\n";
 const ASSISTANT: &str = "\n<|assistant|>\n";
 
-/// The planner's text that continues planning; the grounder does not see it.
+/// The planner's words that go on planning; the grounder does not see them.
 pub(super) const KEEP_PLANNING: &str = "No, I will keep planning.";
 
-/// The prefix of the grounder's first reply.
+/// What the grounder's first reply is begun with.
 pub(super) const FIRST_VARIABLE: &str = "R1 = ";
 
-/// Hash of all prompt texts: this file's and the exemplars.
+/// Hash of everything that reaches a model: these texts and the exemplars.
 pub fn hash(exemplars: &Exemplars) -> ContentHash {
     let texts = (PLAN, GROUND, USER, ASSISTANT, KEEP_PLANNING, FIRST_VARIABLE);
     ContentHash::of_json(&(texts, exemplars, "prompts/shop/1"))
@@ -51,7 +50,7 @@ fn plan_task(task: &str) -> String {
     format!("{USER}{PLAN}Task: {task}; Initial Environment Description: None.{ASSISTANT}")
 }
 
-/// The text appended to the planner's prompt for the next turn.
+/// What is appended to the planner's prompt for the next turn.
 pub(super) fn plan_again(plan: &str, turn: u32, result: &ShopValue) -> String {
     let (plan, result) = (strip(plan), result.to_python_text());
     format!("{plan}\n\n{USER}The executed result for Subgoal {turn} is {result}{ASSISTANT}")
@@ -72,7 +71,7 @@ pub(super) fn ground(exemplars: &Exemplars, task: &str, plan: &str) -> String {
     format!("{prompt}{USER}{GROUND}Task: {task}{}{FIRST_VARIABLE}", first_subgoal(subgoal_of(plan)))
 }
 
-/// The text appended to the grounder's prompt for the next turn.
+/// What is appended to the grounder's prompt for the next turn.
 pub(super) fn ground_again(ground: &str, plan: &str) -> String {
     format!("{}{}", strip(ground), next_subgoal(subgoal_of(plan)))
 }

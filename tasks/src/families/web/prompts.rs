@@ -1,5 +1,5 @@
-//! Prompts of web navigation (upstream `eval/mind2web/run_eval.py`): the exact texts that the published
-//! checkpoints were trained on.
+//! The exact texts of acting on web pages (upstream `eval/mind2web/run_eval.py`): what the published checkpoints were
+//! trained on.
 
 use super::sentence::{CLICK, SELECT, TYPE};
 use crate::identity::ContentHash;
@@ -16,10 +16,10 @@ selection box in Env according to Query.\n\n";
 
 const USER: &str = "<|user|>\n";
 const ASSISTANT: &str = "\n<|assistant|>\n";
-/// The planner's text that continues planning; the grounder does not see it.
+/// The planner's words that go on planning; the grounder does not see them.
 const KEEP_PLANNING: &str = "No, I will keep planning.";
 
-/// Hash of all prompt texts in this file.
+/// Hash of everything in this file that reaches a model.
 pub fn hash() -> ContentHash {
     ContentHash::of_json(&(
         (plan("."), plan_again(1, "A."), ground(".", "."), ground_again(".", "."), KEEP_PLANNING),
@@ -33,8 +33,7 @@ pub(super) fn plan(task: &str) -> String {
     format!("{USER}{PLAN}Task: {task}; Initial Environment Description: None.{ASSISTANT}")
 }
 
-/// The text appended to the planner's prompt after step `step` (counted from 1): the sentence of the gold
-/// action.
+/// What the planner's prompt grows by after step `step` (counted from 1): the sentence of the gold action.
 pub(super) fn plan_again(step: u32, sentence: &str) -> String {
     let mut characters = sentence.chars();
     let first = characters.next().map(|first| first.to_lowercase().collect::<String>()).unwrap_or_default();
@@ -48,18 +47,18 @@ pub(super) fn ground(task: &str, subgoal: &str) -> String {
     format!("{USER}{GROUND}Task: {task} \nSubgoal to be grounded: {subgoal}{ASSISTANT}")
 }
 
-/// The text appended to the grounder's prompt: its own reply and the next subgoal.
+/// What the grounder's prompt grows by: its own reply and the next subgoal.
 pub(super) fn ground_again(reply: &str, subgoal: &str) -> String {
     let subgoal = strip(subgoal.rsplit(KEEP_PLANNING).next().unwrap_or_default());
     format!("{}\n\n{USER}Subgoal to be grounded: {subgoal}{ASSISTANT}", strip(reply))
 }
 
-/// The ranker's question.
+/// What the ranker is asked.
 pub(super) fn question(query: &str, previous: &str) -> String {
     format!("task is: {query}\nPrevious actions: {previous}")
 }
 
-/// The text appended to a query when an option is selected.
+/// What is appended to a query where an option is selected.
 pub fn option_hint(text: &str) -> String {
     format!(" The option contents should be close to '{text}'.")
 }

@@ -1,14 +1,14 @@
-//! The sentence that describes a gold action in a plan (upstream `translate_action`).
+//! What a gold action reads like in a plan (upstream `translate_action`).
 
 use thiserror::Error;
 
 use crate::python::{Characters, strip};
 
-/// Verbs for clicking.
+/// Words for clicking.
 pub(super) const CLICK: [&str; 4] = ["Visit", "Click", "Find and go into", "Enter"];
-/// Verbs for typing.
+/// Words for typing.
 pub(super) const TYPE: [&str; 3] = ["Type", "Input", "Put text"];
-/// Verbs for selecting.
+/// Words for selecting.
 pub(super) const SELECT: [&str; 3] = ["Select", "Choose", "Pick up"];
 
 /// An action's representation has no ` -> `; the original raises `IndexError`.
@@ -16,11 +16,11 @@ pub(super) const SELECT: [&str; 3] = ["Select", "Choose", "Pick up"];
 #[error("the action's representation has no ` -> `")]
 pub struct NoArrow;
 
-/// The sentence of an action's representation, `[tag]  words -> OP: value`. `draw` returns a number below its
-/// argument and selects the verb.
+/// The sentence of an action's representation, `[tag]  words -> OP: value`. `draw` gives a number below the one it is
+/// given: which of so many verbs is used.
 ///
 /// # Errors
-/// Fails if there is no ` -> `.
+/// If there is no ` -> `.
 pub fn sentence(representation: &str, draw: impl FnOnce(u32) -> u32) -> Result<String, NoArrow> {
     let mut parts = representation.split(" -> ");
     let (element, operation) = (parts.next().unwrap_or_default(), parts.next().ok_or(NoArrow)?);
