@@ -1,4 +1,8 @@
 //! Devices: names such as `cpu` and `cuda:0`, and detection of the machine's GPUs.
+//!
+//! [`DeviceName`] is a device in options and reports. [`gpus`] lists the machine's GPUs as [`Gpu`], or
+//! returns the reason ([`NoGpu`]) why none can be used. The CUDA libraries are loaded at run time and not
+//! linked.
 
 use std::fmt;
 use std::str::FromStr;

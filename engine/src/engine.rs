@@ -1,4 +1,5 @@
 //! [`Engine`]: the handle to a loaded model and its scheduler thread.
+//!
 //! Callers submit a [`GenerateRequest`] through a channel; the scheduler batches all sequences in flight and
 //! returns a [`Generation`] or a [`GenerationStream`] of tokens.
 

@@ -1,4 +1,7 @@
 //! [`Models`]: a registry that shares one engine between all roles that use the same weights.
+//!
+//! Models are compared by content: weights, shape and tokenizer, together with the device and the weight
+//! type. The registry does not keep engines alive; a model is unloaded when its last handle is dropped.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

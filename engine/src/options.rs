@@ -1,4 +1,8 @@
 //! [`ModelSource`]: what to load. [`LoadOptions`]: how to load and run it.
+//!
+//! A source is a Hugging Face folder, a GGUF file, a base with a LoRA adapter, a model embedded in the
+//! binary, or random weights. The options select device, weight type ([`DType`]), batch size, KV cache size
+//! and memory budget.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

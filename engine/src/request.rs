@@ -1,4 +1,8 @@
 //! Generation requests ([`GenerateRequest`]) and their results ([`Generation`]).
+//!
+//! A request has an [`Input`], a [`Stop`] condition, [`Sampling`] settings and limits. The result contains
+//! the generated ids and their text, the reason why the sequence ended ([`Finish`]) and token counts
+//! ([`Usage`]).
 
 use std::time::Instant;
 

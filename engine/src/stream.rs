@@ -1,4 +1,7 @@
 //! [`GenerationStream`]: yields the tokens and the text of a sequence while it is generated.
+//!
+//! The scheduler sends new tokens through a channel; the stream decodes them incrementally and holds back
+//! incomplete characters and text that may be part of a stop text. [`StreamEvent::Done`] is the last event.
 
 use std::fmt;
 use std::sync::Arc;

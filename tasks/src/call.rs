@@ -1,5 +1,6 @@
 //! Tool calls and their replies, at the lowest possible level, so that they can be recorded, cached and
 //! replayed.
+//!
 //! An [`Episode`](crate::Episode) requests a [`ToolCall`]; the driver answers it with a [`ToolReply`].
 
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
 //! [`Configuration`]: everything except the item that can influence a trajectory.
+//!
 //! Its [`identity`](Configuration::identity) is a part of a unit's identity; its
 //! [`lane`](Configuration::lane) selects the shard of the work queue.
 

@@ -1,5 +1,6 @@
 //! [`Episode`]: the agent loop as a state machine without I/O. It returns what it needs next ([`Next`]) and
 //! is fed the reply ([`Reply`]).
+//!
 //! Families implement the loop; the driver performs the requests and records the [`Outcome`].
 
 use serde::{Deserialize, Serialize};

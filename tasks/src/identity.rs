@@ -1,4 +1,7 @@
 //! Identities are hashes of content; they never depend on a file's location or on a position in a file.
+//!
+//! [`ContentHash`] is a SHA-256. [`ItemId`] identifies a benchmark item, [`UnitId`] an item under one
+//! configuration.
 
 use std::fmt;
 

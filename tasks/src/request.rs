@@ -1,4 +1,7 @@
 //! Requests of an episode to a model ([`Request`]) and the replies ([`Completion`]).
+//!
+//! A request names the [`Role`] of the model, its [`Input`], the [`Stop`] condition and the [`Sampling`]
+//! settings. The driver sends it to the role's backend.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,7 @@
 //! Measures the peak rates of the machine: memory bandwidth and throughput of the engine's own matrix kernel.
-//! [`MachineLimits`] holds the result. The benchmark in [`super`] reports measured token rates as shares of
-//! these rates.
+//!
+//! [`MachineLimits`] holds the result. The benchmark ([`measure`](super::measure)) reports measured token
+//! rates as shares of these rates.
 
 use std::borrow::Cow;
 use std::hint::black_box;

@@ -1,8 +1,8 @@
 //! Benchmarks a model: tokens per second by batch size, time to first token, memory, and shares of the
 //! machine's peak rates.
+//!
 //! [`measure`] runs the cells of [`BenchSettings`] and returns a [`BenchReport`] of plain data, which the
-//! caller formats.
-//! The peak rates ([`MachineLimits`]) are measured in the same run.
+//! caller formats. The peak rates ([`MachineLimits`]) are measured in the same run.
 
 mod machine;
 

@@ -1,7 +1,7 @@
 //! Index of published blocks by their tokens: bookkeeping without storage.
+//!
 //! [`PrefixIndex`] maps chained hashes to blocks, counts the sequences that hold each block and chooses
-//! blocks to evict.
-//! [`Pool`](super::Pool) owns the pages.
+//! blocks to evict. [`Pool`](super::Pool) owns the pages.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,8 @@
 //! The layout of KV cache pages: which numbers a page stores, and at which offsets.
+//!
+//! A model's [`KeyValueShape`] and the number of positions per page define a [`PageLayout`]. The CPU's
+//! attention kernels read pages in this layout; a model on a device lays out its pages itself
+//! ([`Storage::Device`]).
 
 /// Positions per tile: their keys are adjacent, and their values are summed in one chain.
 pub(crate) const TILE: usize = 16;

@@ -1,4 +1,5 @@
 //! The page pool of an engine: allocates, shares, caches and evicts pages within a fixed capacity.
+//!
 //! [`Pool`] fills the [`KvCache`] of each sequence with pages and finds shared prefixes with its
 //! [`PrefixIndex`].
 

@@ -1,4 +1,8 @@
-//! The KV cache of one sequence.
+//! [`KvCache`]: the keys and values of one sequence.
+//!
+//! A cache is a list of pages: first the published ones, which may be shared with other sequences, then the
+//! pages that belong to this sequence alone. The pool lends all of them; the forward pass writes to the
+//! latter and reads all.
 
 use std::sync::Arc;
 

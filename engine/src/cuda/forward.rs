@@ -1,4 +1,7 @@
 //! The forward pass on a device: the sequence of kernels and products that computes one uploaded [`Step`].
+//!
+//! The functions allocate its buffers ([`Scratch`], [`Exchange`]) and launch all operations without waiting
+//! for the device.
 
 use super::accelerator::{Accelerator, DeviceError};
 use super::kernels::{self, Norm, Pages};

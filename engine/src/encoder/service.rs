@@ -1,4 +1,5 @@
 //! The scoring thread of an encoder: owns the model, batches waiting questions and sends back their scores.
+//!
 //! [`Service`] is the handle. A [`Layout`] tokenizes a question with its texts, a [`Score`] computes the
 //! scores.
 

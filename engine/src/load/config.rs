@@ -1,4 +1,8 @@
 //! Parses and validates `config.json` of the Llama family.
+//!
+//! [`ModelConfig`] is the shape of a model: sizes, heads, context length, end-of-sequence ids and the scaling
+//! of rotary frequencies. Validation rejects unsupported architectures and sizes whose products could
+//! overflow.
 
 use std::path::{Path, PathBuf};
 

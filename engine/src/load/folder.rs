@@ -1,4 +1,7 @@
 //! Finds the files of a model folder: configuration, tokenizer and weights.
+//!
+//! [`ModelFolder`] checks that the folder exists and loads its tokenizer; [`WeightPaths`] lists the weight
+//! files to read.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;

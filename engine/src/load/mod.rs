@@ -1,4 +1,5 @@
 //! Loads a model from files into memory.
+//!
 //! [`open`] reads configuration and tokenizer and finds the weights; [`Opened::load`] reads the weights and
 //! returns [`Loaded`], from which [`Engine`](crate::Engine) starts its scheduler.
 

@@ -1,4 +1,8 @@
 //! [`Weights`]: tensors by name from safetensors, PyTorch pickles or GGUF files.
+//!
+//! Opening reads only the tensor tables. Each tensor is read when the model requests it, checked against the
+//! shape in the configuration, and changed by a LoRA adapter if there is one. Quantized matrices stay in
+//! their block format.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

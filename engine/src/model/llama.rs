@@ -1,4 +1,7 @@
 //! [`Llama`]: weights and forward pass of a Llama-family model on the CPU.
+//!
+//! The model is immutable and shared by all compute threads; the runner keeps [`Scratch`] buffers for each
+//! thread. [`Matrices`] counts the values and bytes that one token's forward pass reads.
 
 use pulp::Arch;
 

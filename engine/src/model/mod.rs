@@ -1,4 +1,5 @@
 //! Models of the Llama family on flattened tokens, with one KV cache per sequence.
+//!
 //! [`LanguageModel`] is the interface that the scheduler drives: it takes [`Chunk`]s of sequences and returns
 //! [`Predictions`]. [`Runner`] implements it on the CPU with [`Llama`]; the CUDA backend has its own
 //! implementation.

@@ -1,4 +1,7 @@
 //! Plans a step: which sequences are admitted, get pages, or are preempted.
+//!
+//! Sequences are admitted in order of arrival. Each step gives one token to every decoding sequence and the
+//! rest of its budget to prompts. If pages run out, the youngest sequences are preempted.
 
 use crate::model::LanguageModel;
 use crate::statistics::Counters;

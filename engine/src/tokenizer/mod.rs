@@ -1,4 +1,5 @@
 //! [`Tokenizer`]: encodes text to token ids and decodes ids to text.
+//!
 //! Reads tokenizer.json, SentencePiece models and the vocabularies of GGUF files, all through the
 //! `tokenizers` crate.
 

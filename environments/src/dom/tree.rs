@@ -1,4 +1,7 @@
 //! A page as a compact tree: elements in document order, all text in one string.
+//!
+//! [`Builder`] creates a [`Tree`] while the page is parsed. Names and ids are numbered, and nodes refer to
+//! each other by index, so that pruning and writing need no copies of the page.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,7 @@
 //! Compares answers by value.
+//!
+//! [`same_value`] accepts numbers, expressions with unknowns, equations and inequalities; anything else is
+//! compared as text.
 
 use super::error::MathsError;
 use super::evaluate::evaluate;

@@ -1,4 +1,8 @@
 //! Goals of shopping tasks (upstream `web_agent_site/engine/goal.py`).
+//!
+//! [`draw`] generates the prices of all products and the goals in the original's order, with the original's
+//! random numbers. A [`Goal`] contains the instruction, the requested attributes and options, and a price
+//! limit.
 
 use std::collections::HashMap;
 

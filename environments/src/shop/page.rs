@@ -1,4 +1,7 @@
 //! Pages of the shop: their elements, observation and clickable texts.
+//!
+//! A [`Page`] is a list of [`Element`]s. The observation is the visible texts joined by [`SEPARATOR`];
+//! clickable texts are buttons, product links and option values.
 
 use lumos_tasks::python::strip;
 use serde_json::{Map, Value};

@@ -1,4 +1,8 @@
 //! The reward of a purchase (upstream `get_reward` in `web_agent_site/engine/goal.py`).
+//!
+//! [`reward`] compares the product, its price and the chosen options with the goal. The original finds nouns
+//! in titles with spaCy; here a [`Tagger`] does, and [`Reward`] contains the bounds that other nouns could
+//! give.
 
 use std::collections::BTreeSet;
 

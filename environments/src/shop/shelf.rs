@@ -1,4 +1,7 @@
 //! The products of a shop as bytes: consecutive records, and tables to find them.
+//!
+//! [`ShelfBuilder`] writes both; [`Shelf`] reads products in place by index, ASIN, department or query. The
+//! first products are for sale; the others can only be found by search.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,7 @@
 //! [`Shop`]: the products on a shelf with their search index.
+//!
+//! [`ShopBuilder`] builds a shop product by product, for catalogues that do not fit in memory.
+//! [`SearchEngine`] is the interface through which visits search.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! [`Visit`]: a customer's session with one goal, from the start page to a purchase.
+//!
+//! A visit executes actions one at a time ([`Visit::step`]) or an episode's whole request ([`Visit::serve`]).
+//! It keeps the current page, the chosen options and the reward of the purchase.
 
 use std::sync::Arc;
 

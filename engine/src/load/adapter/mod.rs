@@ -1,5 +1,6 @@
 //! LoRA adapters as saved by peft (<https://huggingface.co/docs/peft/developer_guides/checkpoint>). They are
 //! merged into the base's matrices while these are loaded: `W' = W + scale · B · A`, in float32.
+//!
 //! [`Adapter`] lists the changes to each tensor of its base; [`adapter_base`] reads the name of that base.
 
 mod config;

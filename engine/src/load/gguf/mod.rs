@@ -1,6 +1,7 @@
 //! GGUF files of the Llama family, as written by llama.cpp's `convert_hf_to_gguf.py`: one file with shape,
 //! tokenizer and weights. Candle parses the format
 //! (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
+//!
 //! [`GgufFile`] validates the file and provides the model's configuration, tokenizer and tensors.
 
 mod chat;

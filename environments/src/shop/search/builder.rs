@@ -1,4 +1,7 @@
 //! Builds a search index.
+//!
+//! [`IndexBuilder`] tokenizes documents, counts their terms and writes the bytes that [`Index`](super::Index)
+//! searches.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,7 @@
 //! Reads and searches an index.
+//!
+//! [`Index`] opens the bytes that the builder wrote and ranks documents with BM25. Scores are computed in the
+//! same precision as in Lucene.
 
 use std::cmp::Ordering;
 

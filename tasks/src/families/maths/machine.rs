@@ -1,4 +1,8 @@
 //! The loop of a mathematics episode: plan, ground, execute, or a single answer.
+//!
+//! [`Machine`] is driven by [`Episode`](crate::Episode): it requests a model's reply or a query to the
+//! mathematics service and processes the answer. Its state is a [`Phase`]; an [`Execution`] holds the actions
+//! of one turn.
 
 use crate::call::{MathsReply, ToolCall};
 use crate::configuration::Configuration;

@@ -1,4 +1,7 @@
 //! The loop of a question-answering episode: plan, ground, execute, conclude, or a single answer.
+//!
+//! [`Machine`] is driven by [`Episode`](crate::Episode): it requests a model's reply or a tool call and
+//! processes the answer. Its state is a [`Phase`]; an [`Execution`] holds the actions of one turn.
 
 use crate::call::{ToolCall, ToolReply};
 use crate::configuration::Configuration;

@@ -1,4 +1,7 @@
 //! The loop of an episode of shopping (upstream `lumos_iterative` in `eval/webshop/run_eval.py`).
+//!
+//! [`Machine`] is driven by [`Episode`](crate::Episode): it requests a model's reply or a tool call and
+//! processes the answer. Its state is a [`Phase`]; an [`Execution`] holds the actions of one turn.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,8 @@
 //! The loop of an episode on web pages: plan, ground, rank candidates and, with a browser, execute.
+//!
+//! [`Machine`] is driven by [`Episode`](crate::Episode): it requests a model's reply or a tool call and
+//! processes the answer. Its state is a [`Phase`]. The planner is teacher-forced, so every gold step starts
+//! with the gold actions before it.
 
 use super::action::{ActionName, Parsed, Refusal};
 use super::carried::{Attempt, Carried};

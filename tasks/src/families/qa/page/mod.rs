@@ -1,4 +1,5 @@
 //! Parses pages of the encyclopaedia (upstream `search_step` and `get_page_obs` in `eval/hotpotqa/utils.py`).
+//!
 //! [`read`] converts HTML to a [`Page`]; [`Page::observation`] is the text that an episode sees.
 
 mod escapes;
