@@ -61,7 +61,7 @@ pub enum NoGpu {
     LibraryMissing {
         /// File name of the library.
         library: &'static str,
-        /// The package to install.
+        /// What to install.
         remedy: &'static str,
     },
     /// The driver is installed but fails, or reports no GPU.
