@@ -1,4 +1,8 @@
-//! What a loaded model computes with: the processor, or a GPU.
+//! Selects where a loaded model computes: the CPU or a GPU.
+//!
+//! [`Backend`] holds the weights on that device. It estimates their size, reads them, lays out KV cache pages
+//! and starts the [`LanguageModel`] that the scheduler drives. Memory on the CPU is reserved from the memory
+//! budget of the options; memory on a GPU is not part of it.
 
 use crate::bench::{MachineLimits, machine_limits};
 use crate::cache::{PageLayout, Storage};
@@ -11,7 +15,7 @@ use crate::model::{LanguageModel, Llama, Matrices, QuantizedFormat, Runner};
 use crate::options::{DType, LoadOptions};
 use crate::scheduler::Limits;
 
-/// A model's weights where they are computed with.
+/// A model's weights on the device that computes with them.
 pub(crate) enum Backend {
     Cpu(Llama),
     #[cfg(feature = "cuda")]
@@ -19,7 +23,7 @@ pub(crate) enum Backend {
 }
 
 impl Backend {
-    /// Bytes that the weights will take on a device.
+    /// The size of the weights on the device, in bytes.
     pub(crate) fn weight_bytes(
         device: DeviceName,
         config: &ModelConfig,
@@ -30,12 +34,13 @@ impl Backend {
         if matches!(device, DeviceName::Cuda(_)) {
             return crate::cuda::weight_bytes(config, rows, dtype, matrices.bytes);
         }
-        // Embeddings and norms are float32 whatever the type.
+        // Embeddings and norms are float32 for every `dtype`.
         let vectors = config.hidden_size * (rows + 2 * config.layers + 1);
         (matrices.bytes + vectors * size_of::<f32>()) as u64
     }
 
-    /// Takes a part of the budget, which is one of the machine's memory, unless the part lies on a device.
+    /// Reserves `bytes` of the memory budget. Returns `None` for a GPU, because the budget covers host memory
+    /// only.
     pub(crate) fn reserve(
         options: &LoadOptions,
         what: &'static str,
@@ -47,7 +52,7 @@ impl Backend {
         }
     }
 
-    /// Reads the weights, of which there are so many bytes.
+    /// Reads the weights. `weight_bytes` is their size, which must fit in a GPU's free memory.
     pub(crate) fn load(
         config: &ModelConfig,
         weights: &Weights,
@@ -78,7 +83,8 @@ impl Backend {
         }
     }
 
-    /// The best rates of a device, the processor with so many threads, for weights of a format or else of a type.
+    /// Measures the peak rates of a device (the CPU with `threads` threads) for weights of `format`, or of
+    /// `dtype` if `format` is `None`.
     pub(crate) fn limits(
         device: DeviceName,
         threads: usize,
@@ -97,7 +103,7 @@ impl Backend {
         }
     }
 
-    /// How pages of so many positions look.
+    /// The layout of pages of `positions` positions each.
     pub(crate) fn layout(&self, positions: usize) -> PageLayout {
         match self {
             Self::Cpu(model) => PageLayout { shape: model.key_values(), positions, storage: Storage::Memory },
@@ -108,7 +114,7 @@ impl Backend {
         }
     }
 
-    /// Bytes that a device's memory has left.
+    /// Free memory of a GPU in bytes; `None` on the CPU.
     pub(crate) fn free_bytes(&self) -> Option<u64> {
         match self {
             Self::Cpu(_) => None,
@@ -117,7 +123,7 @@ impl Backend {
         }
     }
 
-    /// Makes it ready for a scheduler with so many pages.
+    /// Converts the backend into a model that a scheduler with `pages` pages can drive.
     pub(crate) fn start(
         self,
         config: &ModelConfig,

@@ -1,27 +1,31 @@
-//! Where a model computes, and what a machine has for it.
+//! Devices: names such as `cpu` and `cuda:0`, and detection of the machine's GPUs.
+//!
+//! [`DeviceName`] is a device in options and reports. [`gpus`] lists the machine's GPUs as [`Gpu`], or
+//! returns the reason ([`NoGpu`]) why none can be used. The CUDA libraries are loaded at run time and not
+//! linked.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a model computes.
+/// The device that a model computes on.
 ///
-/// Written as `auto`, `cpu` or `cuda:N`; `cuda` alone is `cuda:0`.
+/// Written as `auto`, `cpu` or `cuda:N`; `cuda` alone means `cuda:0`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum DeviceName {
-    /// The first GPU that can be used, or else the processor.
+    /// The first usable GPU, or the CPU if there is none.
     Auto,
-    /// The processor.
+    /// The CPU.
     #[default]
     Cpu,
-    /// The GPU of this number, as the CUDA driver counts them.
+    /// The GPU with this number in the CUDA driver's order.
     Cuda(usize),
 }
 
 impl DeviceName {
-    /// The device itself: what [`Auto`](Self::Auto) comes to on this machine, with this build.
+    /// The concrete device: resolves [`Auto`](Self::Auto) for this machine and build.
     pub(crate) fn resolved(self) -> Self {
         match self {
             Self::Auto => gpus().ok().and_then(|gpus| gpus.first().map(|gpu| gpu.name)).unwrap_or(Self::Cpu),
@@ -33,42 +37,42 @@ impl DeviceName {
 /// A GPU as its driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// What it is called here.
+    /// The device name, such as `cuda:0`.
     pub name: DeviceName,
-    /// What its maker calls it.
+    /// The product name.
     pub model: String,
-    /// Version of its instructions, such as 9.0.
+    /// Compute capability, such as 9.0.
     pub compute_capability: String,
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// The newest CUDA that its driver knows, such as 13.0.
+    /// The newest CUDA version that the driver supports, such as 13.0.
     pub driver: String,
 }
 
-/// Why there is no GPU.
+/// Why no GPU can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoGpu {
-    /// The program cannot use one.
+    /// The binary was built without GPU support.
     #[error("this build does not include the feature `cuda`")]
     NotBuilt,
-    /// A library is not where the system looks for libraries.
+    /// A library was not found in the system's library folders.
     #[error("{library} not found; hint: install {remedy}, or add its folder to LD_LIBRARY_PATH")]
     LibraryMissing {
-        /// Its name.
+        /// File name of the library.
         library: &'static str,
-        /// What brings it.
+        /// What to install.
         remedy: &'static str,
     },
-    /// The driver is there and does not work, or knows no GPU.
+    /// The driver is installed but fails, or reports no GPU.
     #[error("CUDA driver error: {0}")]
     Driver(String),
 }
 
-/// The GPUs of this machine, found without being linked to any of their libraries.
+/// Lists the GPUs of this machine. Does not link to GPU libraries.
 ///
 /// # Errors
-/// When there is none, or none that this program could use.
+/// Fails if there is no GPU, or none that this binary can use.
 pub fn gpus() -> Result<Vec<Gpu>, NoGpu> {
     #[cfg(feature = "cuda")]
     return crate::cuda::driver::gpus();
@@ -96,7 +100,7 @@ impl FromStr for DeviceName {
             "auto" => Ok(Self::Auto),
             "cpu" => Ok(Self::Cpu),
             "cuda" => Ok(Self::Cuda(0)),
-            // A number with a sign or with leading zeros has another spelling already.
+            // A number with a sign or leading zeros is a second spelling of another name.
             other => {
                 let number = other.strip_prefix("cuda:").ok_or_else(unknown)?;
                 let ordinal = number.parse().map_err(|_| unknown())?;

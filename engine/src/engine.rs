@@ -1,4 +1,7 @@
-//! The handle that callers hold.
+//! [`Engine`]: the handle to a loaded model and its scheduler thread.
+//!
+//! Callers submit a [`GenerateRequest`] through a channel; the scheduler batches all sequences in flight and
+//! returns a [`Generation`] or a [`GenerationStream`] of tokens.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,21 +26,22 @@ use crate::statistics::{Counters, Statistics};
 use crate::stream::GenerationStream;
 use crate::tokenizer::Tokenizer;
 
-/// Submissions between callers and the scheduler; further callers wait.
+/// Capacity of the submission channel; further callers wait.
 const CHANNEL: usize = 64;
-/// Batches of new tokens between the scheduler and the reader of a stream.
+/// Capacity of a stream's channel, in batches of new tokens.
 const STREAM: usize = 32;
-/// The longest sequences that [`LoadOptions::AUTO_BATCH`] makes room for.
+/// Sequence length in tokens that [`LoadOptions::AUTO_BATCH`] reserves room for.
 const TYPICAL_LENGTH: usize = 1024;
-/// The most sequences that it computes together.
+/// Largest batch that [`LoadOptions::AUTO_BATCH`] selects.
 const MOST_AUTO_BATCH: usize = 256;
 
 /// A loaded model that generates many sequences at once.
 ///
-/// Cloning gives another handle to the same model. The scheduler runs on a thread of its own, which ends, and is
+/// Cloning returns another handle to the same model. The scheduler runs on its own thread, which ends, and is
 /// joined, when the last handle is dropped or [`Engine::shutdown`] is called.
 ///
-/// With float32 weights on the processor the result of a request is the same to the bit whatever else is in flight.
+/// With float32 weights on the CPU, the result of a request is bit-identical whatever other requests are in
+/// flight.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
@@ -49,7 +53,7 @@ pub(crate) struct Inner {
     tokenizer: Arc<Tokenizer>,
     end_of_sequence: Vec<u32>,
     layout: PageLayout,
-    /// Pages of the cache.
+    /// Number of KV cache pages.
     pages: usize,
     max_batch: usize,
     matrices: Matrices,
@@ -57,7 +61,7 @@ pub(crate) struct Inner {
     counters: Arc<Counters>,
     shut_down: Arc<AtomicBool>,
     scheduler: Mutex<Option<Running>>,
-    /// Parts of the memory budget, given back when everything above is gone.
+    /// Parts of the memory budget, released after all fields above are dropped.
     _reservations: [Option<Reservation>; 2],
 }
 
@@ -76,7 +80,7 @@ impl Engine {
     /// Loads a model and starts its scheduler. Blocks until the weights are in memory.
     ///
     /// # Errors
-    /// When a file is missing, damaged or of a kind that is not supported; the error names it and a remedy.
+    /// Fails if a file is missing, corrupt or unsupported; the error names the file and a remedy.
     #[allow(clippy::needless_pass_by_value)] // the source is consumed on purpose: an engine owns what it loaded
     pub fn load(source: ModelSource, options: LoadOptions) -> Result<Self, LoadError> {
         let options = LoadOptions { device: options.device.resolved(), ..options };
@@ -136,12 +140,12 @@ impl Engine {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// What was loaded.
+    /// Describes the loaded model.
     pub fn description(&self) -> &ModelDescription {
         &self.inner.description
     }
 
-    /// Where it computes: never [`DeviceName::Auto`].
+    /// The device that computes; never [`DeviceName::Auto`].
     pub fn device(&self) -> DeviceName {
         self.inner.device
     }
@@ -151,18 +155,18 @@ impl Engine {
         &self.inner.tokenizer
     }
 
-    /// Most sequences that are computed together: what was asked for, or what
-    /// [`LoadOptions::AUTO_BATCH`] came to.
+    /// Maximum number of sequences computed together: the configured value, or the one that
+    /// [`LoadOptions::AUTO_BATCH`] selected.
     pub fn max_batch(&self) -> usize {
         self.inner.max_batch
     }
 
-    /// Bytes of the weights in memory.
+    /// Size of the weights in memory, in bytes.
     pub fn weight_bytes(&self) -> u64 {
         self.inner.weight_bytes
     }
 
-    /// Positions in one page of the cache.
+    /// Positions per KV cache page.
     pub fn page_size(&self) -> usize {
         self.inner.layout.positions
     }
@@ -171,7 +175,7 @@ impl Engine {
         &self.inner.matrices
     }
 
-    /// What was done so far, and how full the cache is.
+    /// Counters since the start, and the current use of the KV cache.
     pub fn statistics(&self) -> Statistics {
         self.inner.counters.snapshot(self.inner.pages, self.inner.layout.bytes())
     }
@@ -179,8 +183,8 @@ impl Engine {
     /// Generates one sequence. Dropping the future cancels it.
     ///
     /// # Errors
-    /// When the request is invalid or can never fit into the cache, its deadline passes, or the engine fails or is
-    /// shut down; other sequences go on.
+    /// Fails if the request is invalid or can never fit in the KV cache, its deadline passes, or the engine
+    /// fails or is shut down. Other sequences are not affected by an error of one request.
     pub async fn generate(&self, request: GenerateRequest) -> Result<Generation, GenerateError> {
         let order = self.order(request)?;
         let stop_texts = order.stop_texts.clone();
@@ -189,11 +193,11 @@ impl Engine {
         generation(&self.inner.tokenizer, completion, &stop_texts)
     }
 
-    /// Generates one sequence and gives its tokens as they come. Dropping the stream cancels it.
+    /// Generates one sequence and streams its tokens. Dropping the stream cancels it.
     ///
     /// # Errors
-    /// When the request is invalid or can never fit into the cache, or the engine is shut down. What happens later the
-    /// stream tells.
+    /// Fails if the request is invalid or can never fit in the KV cache, or the engine is shut down. The
+    /// stream returns later errors.
     pub async fn stream(&self, request: GenerateRequest) -> Result<GenerationStream, GenerateError> {
         let order = self.order(request)?;
         let (prompt, stop_texts) = (order.prompt.clone(), order.stop_texts.clone());
@@ -214,14 +218,15 @@ impl Engine {
         };
         let (completion, receiver) = oneshot::channel();
         let submission = Submission { order, reply: Reply { completion, tokens } };
-        // The sender is not kept longer: the last handle may be dropped while cancelled futures are, and would wait
-        // for it in its join.
+        // The sender is not kept longer: the last handle may be dropped while futures are being cancelled,
+        // and its join would wait for the sender.
         submissions.send(submission).await.map_err(|_| GenerateError::ShutDown)?;
         Ok(receiver)
     }
 
-    /// Ends the scheduler and waits for its thread; sequences in flight end with [`GenerateError::ShutDown`].
-    /// Blocks for at most one step. Later requests fail; calling it again does nothing.
+    /// Stops the scheduler and waits for its thread; sequences in flight end with
+    /// [`GenerateError::ShutDown`]. Blocks for at most one step. Later requests fail. Further calls have no
+    /// effect.
     pub fn shutdown(&self) {
         self.inner.shutdown();
     }
@@ -294,7 +299,7 @@ impl Engine {
     }
 }
 
-/// Checks the options that no file has a say in.
+/// Validates the options that do not depend on a file.
 pub(crate) fn check(options: &LoadOptions) -> Result<(), LoadError> {
     if page_size_is_supported(options.page_size) {
         return Ok(());
@@ -303,7 +308,8 @@ pub(crate) fn check(options: &LoadOptions) -> Result<(), LoadError> {
     Err(LoadError::InvalidOption { reason })
 }
 
-/// Pages of the cache, and sequences computed together; `on_device` is what its memory has left.
+/// The number of KV cache pages, and of sequences computed together; `on_device` is the free memory of the
+/// device in bytes.
 fn cache_size(
     options: &LoadOptions,
     layout: &PageLayout,
@@ -326,7 +332,7 @@ fn cache_size(
     (pages, max_batch)
 }
 
-/// A number for all that the cached values depend on beside the tokens. There are no adapters.
+/// Hashes everything other than tokens that cached values depend on. `weight_files` includes an adapter's files.
 fn seed(description: &ModelDescription, options: &LoadOptions) -> u64 {
     let mut hasher = Sha256::new();
     hasher.update(options.dtype.to_string());

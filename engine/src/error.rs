@@ -1,11 +1,12 @@
-//! What can go wrong, with the file concerned and a remedy.
+//! Errors of loading ([`LoadError`]) and of generation ([`GenerateError`]), each with the affected file and a
+//! remedy.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::device::DeviceName;
 
-/// Why a model could not be loaded.
+/// Errors of loading a model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -16,7 +17,7 @@ pub enum LoadError {
         folder.display()
     )]
     FolderMissing {
-        /// The folder asked for.
+        /// The folder that was given.
         folder: PathBuf,
     },
     /// The path exists but cannot be listed.
@@ -25,22 +26,22 @@ pub enum LoadError {
         folder.display()
     )]
     FolderUnreadable {
-        /// The folder asked for.
+        /// The folder that was given.
         folder: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
-    /// A file that the model needs is not there.
+    /// A file that the model needs is missing.
     #[error("{} has no {expected}; hint: {remedy}", folder.display())]
     FileMissing {
         /// The model's folder.
         folder: PathBuf,
-        /// The file, or the files one of which would do.
+        /// The expected file, or the alternatives of which one is required.
         expected: String,
-        /// What to do about it.
+        /// How to fix it.
         remedy: String,
     },
-    /// A folder holds several models.
+    /// A folder contains several models.
     #[error("{} has several GGUF files ({}); hint: name one of them", folder.display(), files.join(", "))]
     SeveralModels {
         /// The folder.
@@ -48,12 +49,12 @@ pub enum LoadError {
         /// The files.
         files: Vec<String>,
     },
-    /// A file is there but cannot be read.
+    /// A file exists but cannot be read.
     #[error("failed to read {}: {source}; hint: check its permissions", file.display())]
     FileUnreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
     /// A file cannot be written.
@@ -64,7 +65,7 @@ pub enum LoadError {
     FileNotWritten {
         /// The file or its folder.
         file: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
     /// A JSON file does not parse.
@@ -75,18 +76,18 @@ pub enum LoadError {
     InvalidJson {
         /// The file.
         file: PathBuf,
-        /// Place and kind of the fault.
+        /// Position and kind of the error.
         reason: String,
     },
-    /// The configuration parses but makes no sense.
+    /// The configuration parses but is invalid.
     #[error("{}: {reason}; hint: compare it with the published config.json of this model", file.display())]
     InvalidConfig {
         /// The file.
         file: PathBuf,
-        /// Which value, and why.
+        /// The invalid value and the reason.
         reason: String,
     },
-    /// A model of a kind that this engine does not compute.
+    /// The model type is not supported.
     #[error(
         "unsupported model {}: {reason}; Llama and Mistral models without biases are supported",
         file.display()
@@ -94,22 +95,22 @@ pub enum LoadError {
     Unsupported {
         /// The configuration file.
         file: PathBuf,
-        /// Which property is not supported.
+        /// The unsupported property.
         reason: String,
     },
-    /// An adapter of a kind that is not merged here.
+    /// The adapter type is not supported for merging.
     #[error(
         "{}: {reason}; hint: merge the adapter with peft (merge_and_unload, then save_pretrained) and pass \
          the folder that peft writes",
         file.display()
     )]
     UnsupportedAdapter {
-        /// The adapter's configuration or weights, or what was given as its base.
+        /// The adapter's configuration or weights, or the base that was given.
         file: PathBuf,
-        /// Which field or tensor, and what it says.
+        /// The field or tensor, with its value.
         reason: String,
     },
-    /// An adapter whose configuration, weights and base do not fit each other.
+    /// An adapter whose configuration, weights and base do not match.
     #[error(
         "{}: {reason}; the adapter belongs to another base model, or its files do not match each other",
         file.display()
@@ -117,18 +118,18 @@ pub enum LoadError {
     InvalidAdapter {
         /// The adapter's configuration or weights.
         file: PathBuf,
-        /// Which field or tensor, and why.
+        /// The field or tensor, and the reason.
         reason: String,
     },
-    /// A weight file is cut off or damaged.
+    /// A weight file is truncated or corrupt.
     #[error("{}: {reason}; the file is damaged or incomplete; hint: copy it again", file.display())]
     InvalidWeights {
         /// The file.
         file: PathBuf,
-        /// What the reader said.
+        /// The reader's error.
         reason: String,
     },
-    /// A tensor that the configuration asks for is in none of the weight files.
+    /// No weight file contains a tensor that the configuration requires.
     #[error(
         "tensor {name} not found in {}; the weights do not match this configuration, or a shard is missing",
         file.display()
@@ -139,7 +140,7 @@ pub enum LoadError {
         /// The file or folder searched.
         file: PathBuf,
     },
-    /// A tensor has another shape than the configuration says.
+    /// A tensor's shape differs from the configuration.
     #[error(
         "{}: tensor {name} has shape {found:?}, but the configuration requires {expected:?}; configuration \
          and weights do not match",
@@ -150,12 +151,12 @@ pub enum LoadError {
         file: PathBuf,
         /// The tensor's name.
         name: String,
-        /// Shape that follows from the configuration.
+        /// The shape that the configuration implies.
         expected: Vec<usize>,
-        /// Shape in the file.
+        /// The shape in the file.
         found: Vec<usize>,
     },
-    /// The tokenizer file does not parse or cannot be used.
+    /// The tokenizer file does not parse or is unsupported.
     #[error(
         "{}: {reason}; hint: copy the tokenizer again from where the model was published",
         file.display()
@@ -163,10 +164,10 @@ pub enum LoadError {
     InvalidTokenizer {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// The tokenizer knows ids that have no embedding.
+    /// The tokenizer has ids without a row in the embedding.
     #[error(
         "{}: the tokenizer has {pieces} pieces but the embedding only {rows} rows; \
          the tokenizer belongs to another model, or its added tokens were never trained",
@@ -175,38 +176,38 @@ pub enum LoadError {
     VocabularyTooLarge {
         /// The tokenizer file.
         file: PathBuf,
-        /// Ids that the tokenizer can produce.
+        /// Number of ids that the tokenizer can produce.
         pieces: usize,
         /// Rows of the embedding.
         rows: usize,
     },
-    /// An option has a value that nothing can be done with.
+    /// An option has an invalid value.
     #[error("invalid load option: {reason}")]
     InvalidOption {
-        /// Which option, and what it may be.
+        /// The option and its valid values.
         reason: String,
     },
-    /// The weights or the cache do not fit into the memory budget.
+    /// The weights or the KV cache do not fit in the memory budget.
     #[error(
         "the model's {what} need {needed} bytes, but only {free} of {total} bytes of the memory budget are \
          free; hint: raise the budget, unload another model, or choose a smaller dtype or cache"
     )]
     TooLargeForMemory {
-        /// Weights or cache.
+        /// What does not fit: weights or cache.
         what: &'static str,
-        /// Bytes that they take.
+        /// Required bytes.
         needed: u64,
-        /// Bytes of the budget that are left.
+        /// Free bytes of the budget.
         free: u64,
-        /// Bytes of the budget.
+        /// Total bytes of the budget.
         total: u64,
     },
     /// The device cannot be used.
     #[error("cannot use device {device}: {reason}")]
     Device {
-        /// The device asked for.
+        /// The requested device.
         device: DeviceName,
-        /// What is wrong with it, and what to do.
+        /// The cause, and how to fix it.
         reason: String,
     },
     /// Threads could not be started.
@@ -215,13 +216,13 @@ pub enum LoadError {
          memory and processes"
     )]
     Thread {
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
 }
 
 impl LoadError {
-    /// Whether the machine lacks memory or threads at present: the model and its files are in order.
+    /// Whether the machine currently lacks memory or threads. In this case the model and its files are valid.
     pub fn is_exhaustion(&self) -> bool {
         match self {
             Self::Thread { .. } => true,
@@ -233,24 +234,24 @@ impl LoadError {
     }
 }
 
-/// Why a sequence was not generated.
+/// Errors of generating a sequence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GenerateError {
-    /// The input encodes to no token at all.
+    /// The input encodes to zero tokens.
     #[error("the prompt is empty; a model without a beginning-of-sequence token needs at least one token")]
     EmptyPrompt,
-    /// The prompt leaves no room for a token.
+    /// The prompt leaves no room for a new token.
     #[error(
         "the prompt has {tokens} tokens, but the model accepts fewer than {limit}; hint: shorten the prompt"
     )]
     PromptTooLong {
-        /// Tokens of the prompt.
+        /// Tokens in the prompt.
         tokens: usize,
-        /// Longest sequence, prompt and completion together.
+        /// Maximum sequence length, prompt and completion together.
         limit: usize,
     },
-    /// Even alone the sequence would not fit into the cache.
+    /// The sequence would not fit in the KV cache even on its own.
     #[error(
         "the sequence may need {needed} bytes of keys and values, but the cache has {budget}; hint: lower \
          max_new_tokens, shorten the prompt or raise the memory of the cache"
@@ -258,7 +259,7 @@ pub enum GenerateError {
     TooLargeForMemory {
         /// Bytes of prompt and completion at full length.
         needed: usize,
-        /// Bytes of the cache.
+        /// Size of the KV cache in bytes.
         budget: usize,
     },
     /// A token id of the input, or a stop id, has no embedding.
@@ -266,31 +267,31 @@ pub enum GenerateError {
     UnknownToken {
         /// The id.
         token: u32,
-        /// Number of ids.
+        /// Number of ids in the vocabulary.
         vocabulary: usize,
     },
     /// Temperature, top-p or top-k out of range.
     #[error("invalid sampling: {0}")]
     InvalidSampling(String),
-    /// The stop condition cannot be used.
+    /// The stop condition is invalid.
     #[error("invalid stop condition: {0}")]
     InvalidStop(String),
-    /// The tokenizer refused the text.
+    /// The tokenizer failed to encode the text.
     #[error("failed to encode or decode the text: {0}")]
     Tokenizer(String),
-    /// The deadline passed before the sequence was finished.
+    /// The deadline passed before the sequence finished.
     #[error("the deadline passed after {completion_tokens} generated tokens")]
     DeadlineExceeded {
-        /// Tokens generated until then.
+        /// Tokens generated before the deadline.
         completion_tokens: usize,
     },
-    /// The forward pass that this sequence took part in failed.
+    /// The forward pass of this sequence's batch failed.
     #[error("the forward pass failed: {0}")]
     Forward(String),
-    /// The model computed something that is not a number.
+    /// The model computed logits that are not finite.
     #[error("the model's logits are not finite after {position} tokens; its weights are damaged or overflow")]
     NotFinite {
-        /// Tokens before these logits.
+        /// Number of tokens before these logits.
         position: usize,
     },
     /// The engine was shut down.

@@ -1,32 +1,32 @@
-//! What a model takes in memory, known before it is loaded.
+//! Estimates the memory of a model before it is loaded.
 
 use crate::error::LoadError;
 use crate::load;
 use crate::options::{DType, ModelSource};
 
-/// What a model takes in memory.
+/// Memory requirements of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
-    /// Bytes of the weights in their type.
+    /// Size of the weights in their type, in bytes.
     pub weight_bytes: u64,
-    /// Bytes of keys and values that one position of a sequence takes.
+    /// KV cache size of one position of a sequence, in bytes.
     pub cache_bytes_per_token: u64,
-    /// Longest sequence in tokens.
+    /// Maximum sequence length in tokens.
     pub context_length: usize,
 }
 
 impl Footprint {
-    /// Of a model that would be loaded with weights of this type. Reads its configuration and the headers of its weight
-    /// files.
+    /// Estimates a model loaded with weights of type `dtype`. Reads its configuration and the headers of its
+    /// weight files.
     ///
     /// # Errors
-    /// As [`Engine::load`](crate::Engine::load), before weights are read.
+    /// The same as [`Engine::load`](crate::Engine::load), except errors of reading weights.
     pub fn of(source: &ModelSource, dtype: DType) -> Result<Self, LoadError> {
         load::open(source)?.footprint(dtype)
     }
 
-    /// Bytes of keys and values of so many sequences of full length: with fewer than for one, the engine would refuse
-    /// the longest requests.
+    /// KV cache size of `sequences` sequences of full length, in bytes. With less than the size for one
+    /// sequence, the engine would reject the longest requests.
     pub fn cache_bytes(&self, sequences: usize) -> u64 {
         let positions = self.context_length.saturating_mul(sequences);
         self.cache_bytes_per_token.saturating_mul(positions as u64)
@@ -66,7 +66,7 @@ mod tests {
     fn seven_billion_parameters_in_half_precision() {
         let source = ModelSource::Random { shape: RandomShape::Llama2With7B, seed: 1 };
         let footprint = Footprint::of(&source, DType::F16).unwrap();
-        // 13.5 GB in a file; embeddings and norms are float32 here.
+        // The file has 13.5 GB; embeddings and norms are float32 in memory.
         assert_eq!(footprint.weight_bytes / 100_000_000, 137);
         assert_eq!(footprint.cache_bytes_per_token, 2 * 32 * 4096 * 4);
         assert_eq!(footprint.context_length, 4096);

@@ -1,13 +1,13 @@
-//! Inference on candle: models, tokenizer, KV cache, scheduler, sampler.
+//! Inference engine on candle: models, tokenizer, KV cache, scheduler, sampler.
 //!
-//! [`Engine::load`] takes a folder as published on the Hugging Face hub (Llama 1 to 3, Mistral, TinyLlama and
-//! their fine-tunes; safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) or a GGUF file of them, and
-//! [`Engine::generate`] continues sequences, many at once. [`Models`] shares engines between roles. A [`Reader`] scores
-//! passages with a BERT encoder, a [`CrossEncoder`] texts with a RoBERTa or a DeBERTa.
+//! [`Engine::load`] loads a Hugging Face folder (Llama 1 to 3, Mistral, TinyLlama and their fine-tunes;
+//! safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) or a GGUF file of these models.
+//! [`Engine::generate`] continues sequences, many at once. [`Models`] shares engines between roles. A
+//! [`Reader`] scores passages with a BERT encoder, a [`CrossEncoder`] scores texts with RoBERTa or DeBERTa.
 //!
-//! Candle reads and converts the weights; the forward pass is this crate's own, because batches must not
-//! change results: a sequence's float32 logits are the same to the bit whatever is computed beside it and however
-//! its prompt is cut into pieces.
+//! Candle reads and converts the weights. The forward pass is implemented in this crate, because batching
+//! must not change results: a sequence's float32 logits are bit-identical whatever else is in the batch and
+//! however its prompt is split into chunks.
 
 #![warn(unsafe_code)]
 
@@ -35,7 +35,7 @@ mod statistics;
 mod stream;
 mod tokenizer;
 
-/// Entry points of fuzz targets; not part of the interface.
+/// Entry points of fuzz targets; not part of the public API.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::model::fuzzing::{Product, check_kernels as kernels};

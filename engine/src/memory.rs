@@ -1,18 +1,19 @@
-//! How much memory models may take.
+//! Memory limits for models: [`MemoryBudget`] shares a number of bytes between engines, and [`free_memory`]
+//! asks the system how much is free.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a cache is given where the machine does not say how much memory is free.
+/// Size of a KV cache in bytes if the system does not report its free memory.
 const WITHOUT_KNOWLEDGE: u64 = 1 << 30;
-/// What the cache of a small model may take however little its sequences need.
+/// Minimum size of a small model's KV cache in bytes, however little its sequences need.
 const SMALL_CACHE: u64 = 256 << 20;
 
-/// Memory that the weights and caches of several engines share. Clones stand for the same budget.
+/// Memory that the weights and KV caches of several engines share. Clones refer to the same budget.
 ///
-/// An engine takes its part when it is loaded, whether or not its cache is full yet, and gives it back when its last
-/// handle is dropped.
+/// An engine reserves its part when it is loaded, whether or not its cache is full yet, and releases it when
+/// its last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct MemoryBudget {
     inner: Arc<Shared>,
@@ -25,27 +26,27 @@ struct Shared {
 }
 
 impl MemoryBudget {
-    /// A budget of so many bytes.
+    /// Creates a budget of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
         Self { inner: Arc::new(Shared { total: bytes, used: AtomicU64::new(0) }) }
     }
 
-    /// Bytes in all.
+    /// Total bytes.
     pub fn total(&self) -> u64 {
         self.inner.total
     }
 
-    /// Bytes that engines have taken.
+    /// Bytes reserved by engines.
     pub fn used(&self) -> u64 {
         self.inner.used.load(Ordering::Acquire)
     }
 
-    /// Bytes that are left.
+    /// Free bytes.
     pub fn free(&self) -> u64 {
         self.total().saturating_sub(self.used())
     }
 
-    /// Takes a part, if as much is left.
+    /// Reserves `bytes` bytes, if they are free.
     pub(crate) fn reserve(&self, bytes: u64) -> Option<Reservation> {
         let total = self.inner.total;
         let more = |used: u64| used.checked_add(bytes).filter(|used| *used <= total);
@@ -54,7 +55,7 @@ impl MemoryBudget {
     }
 }
 
-/// A part of a budget, given back when dropped.
+/// A part of a budget, released on drop.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: MemoryBudget,
@@ -67,7 +68,7 @@ impl Drop for Reservation {
     }
 }
 
-/// Bytes that a cache gets when none are given: half of what is free, or what `wanted` for all sequences at once if
+/// Default size of a KV cache in bytes: half of the free memory, or `wanted` for all sequences at once if
 /// that is less.
 pub(crate) fn cache_share(budget: Option<&MemoryBudget>, wanted: u64) -> u64 {
     let machine = free_memory().unwrap_or(WITHOUT_KNOWLEDGE);
@@ -75,13 +76,14 @@ pub(crate) fn cache_share(budget: Option<&MemoryBudget>, wanted: u64) -> u64 {
     wanted.max(SMALL_CACHE).min(free / 2)
 }
 
-/// The same on a device, of whose memory `free` is left: a tenth of it, 1 GiB at most, is for buffers and libraries.
+/// Default size of a KV cache on a device with `free` bytes of free memory. A tenth, at most 1 GiB, is left
+/// for buffers and libraries.
 pub(crate) fn device_share(free: u64, wanted: u64) -> u64 {
     wanted.max(SMALL_CACHE).min(free - (free / 10).min(1 << 30))
 }
 
-/// Bytes that this process could still take, as far as Linux says: what is available in the machine and in the
-/// control group.
+/// Memory in bytes that this process can still allocate: the minimum of what Linux reports for the machine
+/// and for the control group. `None` if it is unknown.
 pub fn free_memory() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(Path::new(path)).ok();
     let number = |path: &str| read(path)?.trim().parse::<u64>().ok();

@@ -1,4 +1,7 @@
-//! Loaded models by content, so that roles with the same weights share one engine.
+//! [`Models`]: a registry that shares one engine between all roles that use the same weights.
+//!
+//! Models are compared by content: weights, shape and tokenizer, together with the device and the weight
+//! type. The registry does not keep engines alive; a model is unloaded when its last handle is dropped.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +18,8 @@ use crate::memory::MemoryBudget;
 use crate::options::{DType, LoadOptions, ModelSource};
 use crate::random::RandomShape;
 
-/// A registry of engines. It does not keep them alive: a model is unloaded when its last [`Engine`] is dropped.
+/// A registry of engines. It does not keep them alive: a model is unloaded when its last [`Engine`] is
+/// dropped.
 #[derive(Debug, Default)]
 pub struct Models {
     budget: Option<MemoryBudget>,
@@ -24,7 +28,7 @@ pub struct Models {
     loads: AtomicUsize,
 }
 
-/// One model. Whoever asks while it is being loaded waits for it.
+/// One model. Concurrent requests for a model wait on the lock while it is being loaded.
 type Slot = Mutex<Weak<Inner>>;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -36,7 +40,7 @@ struct Key {
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Place {
-    /// A folder or file, with links resolved.
+    /// A folder or file, with symbolic links resolved.
     Path(PathBuf),
     /// The folders of a base and of its adapter.
     Adapted(PathBuf, PathBuf),
@@ -45,35 +49,35 @@ enum Place {
     Random(RandomShape, u64),
 }
 
-/// What was found at a place.
+/// What was found at a location.
 #[derive(Clone, Debug)]
 struct Known {
-    /// How its files looked then.
+    /// The files' names, sizes and modification times at that time.
     looks: Vec<Look>,
     content: String,
     files: Vec<WeightFile>,
 }
 
-/// A file's name, size and time of change.
+/// A file's name, size and modification time.
 type Look = (PathBuf, u64, Option<SystemTime>);
 
 impl Models {
-    /// An empty registry without a limit of its own.
+    /// An empty registry without a memory budget.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty registry whose engines share a memory budget, weights and caches together.
+    /// An empty registry whose engines share a memory budget for weights and KV caches.
     pub fn with_budget(budget: MemoryBudget) -> Self {
         Self { budget: Some(budget), ..Self::default() }
     }
 
-    /// The engine of this model: the one that is loaded already with equal weights, shape and tokenizer, the same device and
-    /// type of weights, or a new one. Folders are distinguished by what is in them; their weights
-    /// are read and hashed when a folder is first asked for or has changed.
+    /// Returns the engine of a model: an already loaded one with equal weights, shape and tokenizer, device
+    /// and weight type, or a new one. Folders are compared by content; weights are read and hashed when a
+    /// folder is first requested or has changed.
     ///
-    /// The other options count for the first request only. A model that several ask for at once is loaded once;
-    /// different models are loaded side by side.
+    /// The other options apply to the first request only. Concurrent requests for one model load it once;
+    /// different models load in parallel.
     ///
     /// # Errors
     /// As [`Engine::load`].
@@ -96,12 +100,12 @@ impl Models {
         Ok(engine)
     }
 
-    /// How many models were loaded so far.
+    /// Number of models loaded so far.
     pub fn loads(&self) -> usize {
         self.loads.load(Ordering::Relaxed)
     }
 
-    /// What is at a place, and the opened model if it had to be opened to know.
+    /// Identifies the contents of a location. Also returns the opened model if it had to be opened for this.
     fn identify(&self, source: &ModelSource) -> Result<(Known, Option<Opened>), LoadError> {
         let (place, looks) = match source {
             ModelSource::Folder(path) | ModelSource::Gguf(path) => {
@@ -133,7 +137,7 @@ impl Models {
 
     fn slot(&self, key: Key) -> Arc<Slot> {
         let mut engines = lock(&self.engines);
-        // Nobody works on a slot that only this map holds.
+        // A slot that only this map holds is not in use.
         engines.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).strong_count() > 0);
         engines.entry(key).or_default().clone()
     }
@@ -143,12 +147,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A path with links resolved. One that cannot be is left for the loader to complain about.
+/// A path with symbolic links resolved. If that fails, the path is returned unchanged and the loader reports
+/// the error.
 fn resolved(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// How a file, or the files of a folder, look, sorted; nothing if they cannot be listed.
+/// Name, size and modification time of a file, or of the files of a folder, sorted; empty if they cannot be
+/// listed.
 fn looks(path: &Path) -> Vec<Look> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut looks: Vec<Look> = std::iter::once(path.to_owned())

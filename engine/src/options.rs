@@ -1,4 +1,8 @@
-//! What to load and how.
+//! [`ModelSource`]: what to load. [`LoadOptions`]: how to load and run it.
+//!
+//! A source is a Hugging Face folder, a GGUF file, a base with a LoRA adapter, a model embedded in the
+//! binary, or random weights. The options select device, weight type ([`DType`]), batch size, KV cache size
+//! and memory budget.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,11 +15,11 @@ use crate::error::LoadError;
 use crate::memory::{MemoryBudget, Reservation};
 use crate::random::RandomShape;
 
-/// The type that weights are kept in.
+/// The type that weights are stored in.
 ///
-/// All arithmetic is float32. With [`DType::Bf16`] or [`DType::F16`] the matrices are rounded to that type and
-/// take half the memory; norms, embeddings and activations stay float32. On a GPU so are rounded, and take half the
-/// memory, embeddings, keys and values, and what matrices are multiplied with.
+/// All arithmetic is float32. With [`DType::Bf16`] or [`DType::F16`] the matrices are rounded to that type
+/// and take half the memory; norms, embeddings and activations stay float32. On a GPU, embeddings, keys,
+/// values and the inputs of matrix products are rounded too, and take half the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DType {
@@ -29,7 +33,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     pub(crate) fn width(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -64,43 +68,44 @@ impl FromStr for DType {
 /// How a model is loaded and run. Start from [`LoadOptions::default`].
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Where the model computes.
+    /// The device that computes.
     pub device: DeviceName,
     /// Type of the weights in memory.
     pub dtype: DType,
-    /// Sequences computed together; further ones wait. [`LoadOptions::AUTO_BATCH`] for as many as the cache's memory
-    /// is good for.
+    /// Maximum number of sequences computed together; further ones wait. [`LoadOptions::AUTO_BATCH`] selects
+    /// the number by the size of the KV cache.
     pub max_batch: usize,
-    /// Threads that compute; all available cores by default.
+    /// Number of compute threads; all available cores by default.
     pub threads: Option<usize>,
-    /// Longest sequence in tokens, prompt and completion together; the model's own limit by default and at most.
+    /// Maximum sequence length in tokens, prompt and completion together. The default and upper limit is the
+    /// model's context length.
     pub max_sequence_length: Option<usize>,
-    /// Prompt tokens of one sequence computed in one step.
+    /// Maximum number of prompt tokens of one sequence per step.
     pub prefill_chunk: usize,
-    /// Tokens of all sequences computed in one step; at least `max_batch` are.
+    /// Maximum number of tokens of all sequences per step; at least `max_batch`.
     pub max_step_tokens: usize,
-    /// Requests that may wait for a place; further callers wait for room.
+    /// Maximum number of waiting requests; further callers wait to submit.
     pub max_waiting: usize,
-    /// Positions in one page of the cache: 1, 2, 4, 8, 16 or a multiple of 16. Results do not depend on it. Prefixes
-    /// are shared in whole pages; small ones cost more time.
+    /// Positions per KV cache page: 1, 2, 4, 8, 16 or a multiple of 16. Results do not depend on it. Prefixes
+    /// are shared in whole pages; small pages cost more time.
     pub page_size: usize,
-    /// Most bytes of keys and values, of running sequences and kept prefixes together. By default what `max_batch`
-    /// sequences of full length need (256 MiB at least), but not more than half of the memory that is free.
+    /// Maximum size of the KV cache in bytes, for running sequences and cached prefixes together. By default
+    /// the size that `max_batch` sequences of full length need (at least 256 MiB), but at most half of the
+    /// free memory.
     pub kv_cache_bytes: Option<usize>,
-    /// Whether what a sequence has in common with an earlier one's beginning is taken from the cache. Results do not
-    /// depend on it.
+    /// Whether a sequence reuses cached prefixes of earlier sequences. Results do not depend on it.
     pub reuse_prefixes: bool,
-    /// Budget that weights and cache are taken from; without one there is no limit but the machine's.
+    /// The budget that weights and KV cache are reserved from; without one, only the machine limits memory.
     pub memory: Option<MemoryBudget>,
     /// Whether the weight files are hashed for [`ModelDescription`](crate::ModelDescription).
     pub hash_weights: bool,
 }
 
 impl LoadOptions {
-    /// [`max_batch`](Self::max_batch) by the memory of the cache.
+    /// Selects [`max_batch`](Self::max_batch) by the size of the KV cache.
     pub const AUTO_BATCH: usize = 0;
 
-    /// Takes a part of the memory budget, if there is one.
+    /// Reserves a part of the memory budget, if there is a budget.
     pub(crate) fn reserve(&self, what: &'static str, bytes: u64) -> Result<Option<Reservation>, LoadError> {
         let Some(budget) = &self.memory else { return Ok(None) };
         let too_large = || LoadError::TooLargeForMemory {
@@ -133,27 +138,30 @@ impl Default for LoadOptions {
     }
 }
 
-/// Where a model comes from.
+/// The source of a model.
 #[derive(Clone, Debug)]
 pub enum ModelSource {
-    /// A folder as published on the Hugging Face hub; one without weights but for a single GGUF file is that file.
+    /// A folder as published on the Hugging Face hub. A folder whose only weights are a single GGUF file
+    /// stands for that file.
     Folder(PathBuf),
-    /// A GGUF file of the Llama family, as llama.cpp's converter writes them: shape, tokenizer and weights.
+    /// A GGUF file of the Llama family, as written by llama.cpp's converter: shape, tokenizer and weights.
     Gguf(PathBuf),
-    /// A model with a LoRA adapter of peft's merged into it. The product `scale · B · A` is computed in float32, added
-    /// to the stored weights in float32, and rounded once to [`LoadOptions::dtype`].
+    /// A model with a LoRA adapter of peft merged into it. The product `scale · B · A` is computed in
+    /// float32, added to the stored weights in float32, and rounded once to [`LoadOptions::dtype`].
     Adapted {
         /// The folder of the model.
         base: PathBuf,
-        /// The folder of the adapter: `adapter_config.json`, `adapter_model.safetensors` or `adapter_model.bin`, and
-        /// perhaps a tokenizer, which then is the model's. [`adapter_base`](crate::adapter_base) says what it was trained on.
+        /// The folder of the adapter: `adapter_config.json`, `adapter_model.safetensors` or
+        /// `adapter_model.bin`, and optionally a tokenizer, which replaces the model's.
+        /// [`adapter_base`](crate::adapter_base) returns the model that the adapter was trained on.
         adapter: PathBuf,
     },
     /// A model embedded in the binary.
     Memory(ModelFiles),
-    /// A model of a known shape with random weights, made in memory: for measurements. It has no tokenizer.
+    /// A model of a known shape with random weights, generated in memory, for benchmarks. It has no
+    /// tokenizer.
     Random {
-        /// Its sizes.
+        /// Sizes of the model.
         shape: RandomShape,
         /// Equal seeds give equal weights.
         seed: u64,
@@ -161,11 +169,11 @@ pub enum ModelSource {
 }
 
 impl ModelSource {
-    /// The model at a path: a GGUF file where its name ends in `.gguf`, or where it is a folder that has one and no other
-    /// weights but an adapter's; else the folder, whether or not it is there.
+    /// The model at a path: a GGUF file if its name ends in `.gguf`, or if it is a folder that contains one
+    /// and no other weights except an adapter's; otherwise the folder, whether or not it exists.
     ///
     /// # Errors
-    /// [`LoadError::SeveralModels`] when a folder has several GGUF files and no other weights.
+    /// [`LoadError::SeveralModels`] if a folder has several GGUF files and no other weights.
     pub fn of_path(path: &Path) -> Result<Self, LoadError> {
         let ends = |name: &str, extension: &str| name.len() > extension.len() && name.ends_with(extension);
         if path.file_name().is_some_and(|name| ends(&name.to_string_lossy(), ".gguf")) && !path.is_dir() {
@@ -191,7 +199,7 @@ impl ModelSource {
     /// A model with an adapter.
     ///
     /// # Errors
-    /// [`LoadError::UnsupportedAdapter`] when one of them is a GGUF file.
+    /// [`LoadError::UnsupportedAdapter`] if one of them is a GGUF file.
     pub fn adapted(base: &Path, adapter: &Path) -> Result<Self, LoadError> {
         crate::load::check_adapted(base, adapter)?;
         Ok(Self::Adapted { base: base.to_owned(), adapter: adapter.to_owned() })

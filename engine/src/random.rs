@@ -1,4 +1,4 @@
-//! Models of known shapes with random weights: for measurements and tests, without any files.
+//! Models of known shapes with random weights, for benchmarks and tests without files.
 
 use std::fmt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::error::LoadError;
 use crate::load::random;
 use crate::options::DType;
 
-/// The sizes of a model.
+/// The shape of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum RandomShape {
     /// Llama 2 with 7 billion parameters: `llama2-7b`.
@@ -47,7 +47,7 @@ impl RandomShape {
     pub const ALL: [Self; 5] =
         [Self::Llama2With7B, Self::Llama2With13B, Self::TinyLlama, Self::With110M, Self::With1M];
 
-    /// The name that [`FromStr`] reads.
+    /// The name that [`FromStr`] parses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Llama2With7B => "llama2-7b",
@@ -69,7 +69,7 @@ impl RandomShape {
         Sizes { hidden, intermediate, layers, heads, key_value_heads, vocabulary, context, tied }
     }
 
-    /// config.json.
+    /// The contents of config.json.
     pub fn config(self) -> Value {
         let sizes = self.sizes();
         json!({
@@ -119,17 +119,17 @@ impl RandomShape {
         tensors
     }
 
-    /// Number of trained values.
+    /// Number of parameters.
     pub fn parameters(self) -> u64 {
         self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
     }
 
-    /// Writes the model that [`ModelSource::Random`](crate::ModelSource::Random) makes in memory as config.json and
-    /// model.safetensors, so that other programs compute with the very same weights. They are bfloat16 numbers, which
-    /// `dtype` stores exactly, except that half precision rounds the smallest.
+    /// Writes the model that [`ModelSource::Random`](crate::ModelSource::Random) generates in memory as
+    /// config.json and model.safetensors, so that other programs can use the same weights. The weights are
+    /// bfloat16 numbers, which `dtype` stores exactly, except that half precision rounds the smallest.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// Fails if a file cannot be written.
     pub fn write(self, seed: u64, dtype: DType, folder: &Path) -> Result<(), LoadError> {
         let unwritable = |file: &Path, source| LoadError::FileNotWritten { file: file.to_owned(), source };
         std::fs::create_dir_all(folder).map_err(|source| unwritable(folder, source))?;

@@ -1,4 +1,8 @@
-//! Requests and their results.
+//! Generation requests ([`GenerateRequest`]) and their results ([`Generation`]).
+//!
+//! A request has an [`Input`], a [`Stop`] condition, [`Sampling`] settings and limits. The result contains
+//! the generated ids and their text, the reason why the sequence ended ([`Finish`]) and token counts
+//! ([`Usage`]).
 
 use std::time::Instant;
 
@@ -6,7 +10,7 @@ use crate::error::GenerateError;
 use crate::scheduler::Completion;
 use crate::tokenizer::Tokenizer;
 
-/// What a sequence starts with.
+/// The input of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Raw text; no special tokens are added.
@@ -15,36 +19,38 @@ pub enum Input {
     Tokens(Vec<u32>),
 }
 
-/// When a sequence ends, besides its end-of-sequence token and its length.
+/// Stop conditions, in addition to the end-of-sequence token and the length limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The last id of the tokenizer's encoding of `"\n"`.
     Newline,
     /// Any of these ids.
     Tokens(Vec<u32>),
-    /// As soon as the completion contains this text, which is cut off together with what follows it.
+    /// Stops when the completion contains this text; the text and everything after it are removed.
     Text(String),
-    /// The same for whichever of several texts comes first.
+    /// The same for the first occurrence of any of several texts.
     Texts(Vec<String>),
-    /// Nothing else.
+    /// No stop condition.
     Never,
 }
 
 /// How the next token is chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
-    /// 0 takes the most likely token (the lowest id among equals); above it, logits are divided by it.
+    /// 0 selects the most likely token (the lowest id among equals); otherwise logits are divided by the
+    /// temperature.
     pub temperature: f64,
-    /// Keep the most likely of the tokens that `top_k` leaves until their probabilities add up to this part of theirs.
+    /// Of the tokens that `top_k` keeps, keep the most likely ones until their probabilities reach this share
+    /// of the total.
     pub top_p: Option<f64>,
     /// Keep this many of the most likely tokens.
     pub top_k: Option<usize>,
-    /// Seed of the random stream, which depends on it and on the token's index and on nothing else.
+    /// Seed of the random numbers. A token's random number depends only on the seed and the token's index.
     pub seed: u64,
 }
 
 impl Sampling {
-    /// Always the most likely token.
+    /// Always selects the most likely token.
     pub const GREEDY: Self = Self { temperature: 0.0, top_p: None, top_k: None, seed: 0 };
 }
 
@@ -54,30 +60,30 @@ impl Default for Sampling {
     }
 }
 
-/// One sequence to generate.
+/// A request to generate one sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerateRequest {
-    /// What it starts with.
+    /// The prompt.
     pub input: Input,
-    /// When it ends.
+    /// When to stop.
     pub stop: Stop,
-    /// Most tokens to generate.
+    /// Maximum number of tokens to generate.
     pub max_new_tokens: usize,
     /// How tokens are chosen.
     pub sampling: Sampling,
-    /// Go on after the end-of-sequence token.
+    /// Continue after the end-of-sequence token.
     pub ignore_eos: bool,
-    /// How many of the highest logits after the prompt to return; 0 for none.
+    /// Number of highest logits after the prompt to return; 0 for none.
     pub first_logits: usize,
-    /// Tokens taken in place of the chosen ones, in order: logits are computed and a token is chosen as ever, then this one
-    /// is taken. For measurements on recorded sequences.
+    /// Tokens that replace the chosen ones, in order: logits are computed and a token is chosen as usual,
+    /// then this token is used instead. For measurements on recorded sequences.
     pub forced: Vec<u32>,
-    /// Give up at this time.
+    /// Fail the request at this time.
     pub deadline: Option<Instant>,
 }
 
 impl GenerateRequest {
-    /// Greedy decoding of a text until the first newline token, as Lumos modules are asked.
+    /// Greedy decoding of a text until the first newline token, as Lumos modules are queried.
     pub fn text(text: impl Into<String>, max_new_tokens: usize) -> Self {
         Self {
             input: Input::Text(text.into()),
@@ -95,22 +101,22 @@ impl GenerateRequest {
 /// Why a sequence ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// Its stop condition.
+    /// The stop condition was met.
     Stop,
     /// The end-of-sequence token.
     EndOfSequence,
-    /// `max_new_tokens`, or the longest sequence that the model takes.
+    /// The limit `max_new_tokens`, or the model's maximum sequence length, was reached.
     Length,
 }
 
-/// Tokens counted.
+/// Token counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Tokens of the prompt.
+    /// Tokens in the prompt.
     pub prompt_tokens: usize,
-    /// Tokens generated, the stop or end-of-sequence token included.
+    /// Generated tokens, including the stop or end-of-sequence token.
     pub completion_tokens: usize,
-    /// Prompt tokens that were not computed again because an earlier sequence began with them.
+    /// Prompt tokens taken from the prefix cache instead of being computed.
     pub cached_tokens: usize,
 }
 
@@ -119,21 +125,21 @@ pub struct Usage {
 pub struct Generation {
     /// The prompt's ids.
     pub prompt_tokens: Vec<u32>,
-    /// The generated ids, without the stop or end-of-sequence token that ended them. With [`Stop::Text`] and
-    /// [`Stop::Texts`] they include the tokens that spelled the stop text.
+    /// The generated ids, without the stop or end-of-sequence token at the end. With [`Stop::Text`] and
+    /// [`Stop::Texts`] they include the tokens of the stop text.
     pub tokens: Vec<u32>,
-    /// decode(prompt + tokens) without its leading decode(prompt), special tokens skipped: decoding `tokens`
+    /// decode(prompt + tokens) without its prefix decode(prompt), special tokens skipped: decoding `tokens`
     /// alone would lose a leading blank.
     pub text: String,
     /// Why it ended.
     pub finish: Finish,
-    /// Tokens counted.
+    /// Token counts.
     pub usage: Usage,
     /// The highest logits after the prompt, as (id, logit), highest first.
     pub first_logits: Vec<(u32, f32)>,
 }
 
-/// The result of a sequence that came to its end.
+/// Builds the result of a finished sequence.
 pub(crate) fn generation(
     tokenizer: &Tokenizer,
     completion: Completion,
@@ -154,12 +160,12 @@ pub(crate) fn generation(
     Ok(Generation { prompt_tokens: prompt, tokens, text, finish, usage, first_logits })
 }
 
-/// Where the first of the stop texts begins.
+/// Position of the first stop text.
 pub(crate) fn first_stop(text: &str, stops: &[String]) -> Option<usize> {
     stops.iter().filter_map(|stop| text.find(&**stop)).min()
 }
 
-/// `whole` without as many characters as `before` has: the prompt's text may itself end differently once more
+/// `whole` without as many characters as `before` has. The prompt's text may itself end differently when more
 /// bytes of a character follow.
 pub(crate) fn after<'a>(whole: &'a str, before: &str) -> &'a str {
     match whole.strip_prefix(before) {

@@ -1,4 +1,5 @@
-//! What an engine has done so far.
+//! Counters of an engine: [`Statistics`] is a snapshot of what the scheduler has done and of the KV cache's
+//! use.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -9,31 +10,31 @@ use serde::{Deserialize, Serialize};
 pub struct Statistics {
     /// Steps computed.
     pub steps: u64,
-    /// Tokens computed, those computed again after a preemption included.
+    /// Tokens computed, including those computed again after a preemption.
     pub computed_tokens: u64,
-    /// Tokens taken from the cache instead.
+    /// Tokens taken from the prefix cache instead of being computed.
     pub reused_tokens: u64,
-    /// Sequences that had to give their memory to older ones and were resumed later.
+    /// Sequences preempted in favour of older ones and resumed later.
     pub preemptions: u64,
-    /// Cached pages given up for others.
+    /// Cached pages evicted.
     pub evictions: u64,
-    /// Sequences in work.
+    /// Running sequences.
     pub running: usize,
-    /// Sequences that wait for a place.
+    /// Waiting sequences.
     pub waiting: usize,
     /// Pages held by sequences.
     pub held_pages: usize,
-    /// Pages kept in case a sequence begins with what they hold.
+    /// Published pages without holders, kept for prefix reuse.
     pub cached_pages: usize,
     /// Pages in memory: held, cached or free.
     pub allocated_pages: usize,
-    /// Most pages that the budget allows.
+    /// Maximum number of pages in the budget.
     pub page_limit: usize,
-    /// Bytes of one page.
+    /// Size of a page in bytes.
     pub page_bytes: usize,
 }
 
-/// The counters as the scheduler writes and everybody reads them.
+/// The counters, written by the scheduler and read by any thread.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) steps: AtomicU64,
@@ -54,7 +55,7 @@ impl Counters {
         counter.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// The values now, for an engine with so many pages of so many bytes.
+    /// The current values, for an engine with `page_limit` pages of `page_bytes` bytes.
     pub(crate) fn snapshot(&self, page_limit: usize, page_bytes: usize) -> Statistics {
         let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let now = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed);

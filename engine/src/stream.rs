@@ -1,4 +1,7 @@
-//! A generation as it comes.
+//! [`GenerationStream`]: yields the tokens and the text of a sequence while it is generated.
+//!
+//! The scheduler sends new tokens through a channel; the stream decodes them incrementally and holds back
+//! incomplete characters and text that may be part of a stop text. [`StreamEvent::Done`] is the last event.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,39 +13,40 @@ use crate::request::{Generation, after, first_stop, generation};
 use crate::scheduler::Completion;
 use crate::tokenizer::Tokenizer;
 
-/// What decoding gives for bytes that are no whole character yet.
+/// Decoding returns this character for an incomplete byte sequence.
 const INCOMPLETE: char = '\u{FFFD}';
 
 /// New tokens of a sequence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
-    /// The new ids, the stop or end-of-sequence token excepted.
+    /// The new ids, without the stop or end-of-sequence token.
     pub tokens: Vec<u32>,
-    /// The new text. It may lag behind the tokens: whole characters only, and nothing that may turn out to belong to
-    /// the stop text. The pieces add up to the generation's text, except around bytes that are no valid text, where
-    /// the replacement characters depend on what follows.
+    /// The new text. It may lag behind the tokens: it contains whole characters only, and nothing that may be
+    /// part of a stop text. The pieces concatenate to the generation's text, except around bytes that are not
+    /// valid text, where the replacement characters depend on the following bytes.
     pub text: String,
 }
 
-/// What a [`GenerationStream`] yields.
+/// An event of a [`GenerationStream`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamEvent {
     /// More tokens.
     Delta(Delta),
-    /// The end: the same generation that [`Engine::generate`](crate::Engine::generate) gives.
+    /// The end: the same generation that [`Engine::generate`](crate::Engine::generate) returns.
     Done(Generation),
 }
 
-/// A sequence that is being generated, from [`Engine::stream`](crate::Engine::stream). Dropping it cancels the sequence.
+/// A sequence that is being generated, returned by [`Engine::stream`](crate::Engine::stream). Dropping it
+/// cancels the sequence.
 ///
-/// A slow reader holds nobody up, its own sequence included: it gets several tokens at a time.
+/// A slow reader does not delay any sequence, including its own: it receives several tokens per event.
 pub struct GenerationStream {
     tokens: mpsc::Receiver<Vec<u32>>,
     completion: Option<oneshot::Receiver<Result<Completion, GenerateError>>>,
     tokenizer: Arc<Tokenizer>,
     text: GrowingText,
     received: usize,
-    /// What is yielded after the last delta.
+    /// The result to yield after the last delta.
     done: Option<Generation>,
 }
 
@@ -85,7 +89,7 @@ impl GenerationStream {
         Some(completion.and_then(|completion| self.end(completion)))
     }
 
-    /// What is left when the sequence is over: perhaps a last delta, then the end.
+    /// The final events: a last delta if there is one, then the end.
     fn end(&mut self, completion: Completion) -> Result<StreamEvent, GenerateError> {
         let generation = generation(&self.tokenizer, completion, &self.text.stops)?;
         let tokens = generation.tokens[self.received..].to_vec();
@@ -98,14 +102,14 @@ impl GenerationStream {
     }
 }
 
-/// The text of a growing sequence, piece by piece. Decodes a window of the last tokens only.
+/// Decodes a growing sequence incrementally, using a window of the last tokens only.
 struct GrowingText {
     tokens: Vec<u32>,
-    /// `tokens[..settled]` are context; the text up to `read` is known.
+    /// `tokens[..settled]` are context; the text up to `read` has been returned.
     settled: usize,
     read: usize,
     stops: Vec<String>,
-    /// Known, but perhaps a part of a stop text.
+    /// Decoded text that may be part of a stop text.
     held: String,
     given: String,
 }
@@ -117,7 +121,7 @@ impl GrowingText {
         Self { tokens, settled: 0, read, stops, held: String::new(), given: String::new() }
     }
 
-    /// The text that these tokens add, as far as it is certain.
+    /// The text that these tokens add, as far as it is final.
     fn push(&mut self, tokens: &[u32], tokenizer: &Tokenizer) -> Result<String, GenerateError> {
         self.tokens.extend(tokens);
         let before = tokenizer.decode(&self.tokens[self.settled..self.read])?;
@@ -158,7 +162,7 @@ mod tests {
         assert_eq!(given, " in the é 漢字 🙂 a thin hat");
         assert_eq!(free.concat(), given);
         assert!(free.len() > 15 && free.contains(&"漢".to_owned()) && !given.contains(INCOMPLETE));
-        // What may be the beginning of the stop text is held back; what is before it is not.
+        // Text that may be the start of the stop text is held back; the text before it is not.
         assert_eq!(pieces(&["thin"]).1, " in the é 漢字 🙂 a ");
         assert_eq!(pieces(&["never"]).1, " in the é 漢字 🙂 a thin");
         assert_eq!(pieces(&["hat", "never", "a "]).1, " in the é 漢字 🙂 ");

@@ -1,4 +1,8 @@
-//! Pure worlds and their rewards: exact maths, pages and their ranking, pages as text, SQL results, the shop.
+//! Environments and their rewards: data structures and functions that take files as readers or bytes and do
+//! no other I/O.
+//!
+//! [`maths`] computes exactly, [`retrieval`] searches and ranks passages, [`dom`] writes web pages as text,
+//! [`sql`] grades query results, [`shop`] implements WebShop. [`lines`] reads line-based files within limits.
 
 pub mod dom;
 pub mod lines;

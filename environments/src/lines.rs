@@ -1,39 +1,42 @@
-//! Files of lines (recorded cases, scripts, corpora, catalogues, data sets), compressed or not, read within bounds.
+//! Reads line-based files (recorded cases, scripts, corpora, catalogues, data sets), compressed or not,
+//! within limits.
 //!
-//! Such files may come from anywhere, and few megabytes of gzip can hold gigabytes. [`unpacked`] decompresses what is
-//! compressed and stops where it expands beyond [`Limits`]; [`LineReader`] hands out lines and stops at one that is too long.
+//! Such files may come from untrusted sources, and a few megabytes of gzip can expand to gigabytes.
+//! [`unpacked`] decompresses gzip and stops if the output exceeds [`Limits`]; [`LineReader`] returns lines
+//! and stops at one that is too long.
 
 use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// Bytes of the longest line.
+/// Maximum length of a line in bytes.
 pub const LONGEST_LINE: u64 = 64 << 20;
 
-/// What a gzip file begins with.
+/// The first bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// How far a compressed file may expand.
+/// Limits on the expansion of a compressed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes that any file may expand to.
+    /// Size in bytes that any file may expand to.
     pub free_bytes: u64,
-    /// Further bytes for each compressed byte. Recorded cases compress to a twentieth at best.
+    /// Additional bytes per compressed byte. Recorded cases compress to at least a twentieth of their size.
     pub ratio: u64,
 }
 
 impl Default for Limits {
-    /// 256 MiB, and 32 bytes for each compressed byte.
+    /// 256 MiB, and 32 bytes per compressed byte.
     fn default() -> Self {
         Self { free_bytes: 256 << 20, ratio: 32 }
     }
 }
 
-/// What a file holds, decompressed if it is gzip, which its first bytes tell. `length` is the file's, in bytes.
+/// The contents of a file, decompressed if its first bytes are those of gzip. `length` is the file's size in
+/// bytes.
 ///
 /// # Errors
-/// If the first bytes cannot be read. Reading on fails with [`io::ErrorKind::InvalidData`] where a compressed file is
-/// damaged or expands beyond the limits.
+/// Fails if the first bytes cannot be read. Reading fails with [`io::ErrorKind::InvalidData`] if a compressed
+/// file is corrupt or exceeds the limits.
 pub fn unpacked(
     file: impl Read + Send + 'static,
     length: u64,
@@ -48,7 +51,7 @@ pub fn unpacked(
     Ok(Box::new(BufReader::new(reader)))
 }
 
-/// Fails behind a number of bytes.
+/// A reader that fails after a number of bytes.
 struct Expanding<R> {
     reader: R,
     length: u64,
@@ -80,15 +83,16 @@ pub struct LineReader<R> {
 }
 
 impl<R: BufRead> LineReader<R> {
-    /// Lines of at most [`LONGEST_LINE`] bytes.
+    /// Reads lines of at most [`LONGEST_LINE`] bytes.
     pub fn new(reader: R) -> Self {
         Self { reader, line: 0, longest: LONGEST_LINE, over: false }
     }
 
-    /// The next line with its number, counted from 1, and with its end if it has one. `None` at the end, and behind an error.
+    /// The next line with its number, counted from 1, including its line end if it has one. `None` at the end
+    /// and after an error.
     ///
     /// # Errors
-    /// If the text cannot be read, or with [`io::ErrorKind::FileTooLarge`] if the line is too long.
+    /// Fails if the text cannot be read, or with [`io::ErrorKind::FileTooLarge`] if the line is too long.
     pub fn next_bytes(&mut self) -> Option<(u64, io::Result<Vec<u8>>)> {
         if self.over {
             return None;
@@ -110,7 +114,7 @@ impl<R: BufRead> LineReader<R> {
     }
 }
 
-/// Lines with their numbers as text, without their ends; those of white space are passed over. Errors name the line.
+/// Lines with their numbers as text, without line ends; blank lines are skipped. Errors name the line.
 impl<R: BufRead> Iterator for LineReader<R> {
     type Item = io::Result<(u64, String)>;
 
@@ -164,7 +168,7 @@ mod tests {
         let expected = [Ok((1, "a".to_owned())), Ok((3, " b\u{2028}c ".to_owned())), Ok((5, "d".to_owned()))];
         assert_eq!(lines(text.into(), Limits::default()), expected);
         assert_eq!(lines(packed(text.as_bytes()), Limits::default()), expected);
-        // Several members, one behind the other.
+        // Several gzip members, one after the other.
         let members = [packed(b"a\r\n\n b\xe2\x80\xa8c \n"), packed(b"\t\nd")].concat();
         assert_eq!(lines(members, Limits::default()), expected);
     }
@@ -178,7 +182,7 @@ mod tests {
         let error = found.last().unwrap().as_ref().unwrap_err();
         assert!(found.len() < 10_000 && error.contains("expand to more than"), "{error}");
         assert_eq!(lines(bytes, Limits { free_bytes: 1_000_000, ratio: 0 }).len(), 500_000);
-        // What is not compressed has the length that it has.
+        // The limits do not apply to uncompressed files.
         assert_eq!(lines(text.into(), limits).len(), 500_000);
     }
 
@@ -193,7 +197,7 @@ mod tests {
         assert_eq!(reader.next().unwrap().unwrap_err().to_string(), "line 2: invalid UTF-8");
     }
 
-    /// Four gigabytes of blanks without an end of line, in four megabytes.
+    /// Four gigabytes of blanks without a line end, in four megabytes.
     #[test]
     fn a_line_without_an_end_takes_no_more_memory_than_a_line() {
         let blanks = io::repeat(b' ').take(4 << 30);

@@ -1,4 +1,7 @@
-//! Calls that touch the world, each at the lowest level there is, so that it can be recorded, cached and replayed.
+//! Tool calls and their replies, at the lowest possible level, so that they can be recorded, cached and
+//! replayed.
+//!
+//! An [`Episode`](crate::Episode) requests a [`ToolCall`]; the driver answers it with a [`ToolReply`].
 
 use serde::{Deserialize, Serialize};
 
@@ -12,67 +15,68 @@ use crate::request::{Message, Role};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "tool", rename_all = "snake_case")]
 pub enum ToolCall {
-    /// One query to the mathematics service (WolframAlpha in the original). Answered by [`ToolReply::Maths`].
+    /// A query to the mathematics service (WolframAlpha in the original). Answered by [`ToolReply::Maths`].
     Maths {
-        /// The query's text: `2 + 3`, `Solve x + 1 = 2`, `Expand 2x + x`.
+        /// The query text: `2 + 3`, `Solve x + 1 = 2`, `Expand 2x + x`.
         query: String,
     },
-    /// One page of the encyclopaedia (English Wikipedia in the original). Answered by [`ToolReply::Wiki`].
+    /// Fetches a page of the encyclopaedia (English Wikipedia in the original). Answered by
+    /// [`ToolReply::Wiki`].
     Wiki {
-        /// The page asked for.
+        /// The requested page.
         request: WikiRequest,
-        /// How its text is read: see [`page::read`](crate::families::qa::page::read).
+        /// How its text is read; see [`page::read`](crate::families::qa::page::read).
         reading: Behaviour,
     },
-    /// Addresses of pages that may answer a question (Google's first results in the original). Answered by
+    /// Searches for pages that may answer a question (Google's first results in the original). Answered by
     /// [`ToolReply::Search`].
     Search {
-        /// The text searched for; the original appends ` Wikipedia`.
+        /// The search query; the original appends ` Wikipedia`.
         query: String,
-        /// The most addresses wanted.
+        /// Maximum number of addresses.
         most: u32,
     },
-    /// How relevant each of some passages is to a question (a DPR reader's relevance logits in the original).
+    /// Scores the relevance of passages to a question (a DPR reader's relevance logits in the original).
     /// Answered by [`ToolReply::Rank`].
     Rank {
         /// The question.
         question: String,
-        /// The passages; the order counts.
+        /// The passages; scores have the same order.
         passages: Vec<Passage>,
     },
-    /// One reply of a chat model, greedily decoded. The driver asks the model of the role
+    /// Requests a reply of a chat model, decoded greedily. The driver uses the model of the role
     /// ([`Configuration::models`](crate::Configuration)). Answered by [`ToolReply::Chat`].
     Chat {
-        /// Whose model is asked: [`Role::Qa`].
+        /// The role whose model is used: [`Role::Qa`].
         role: Role,
         /// The conversation.
         messages: Vec<Message>,
-        /// The most tokens the reply may have.
+        /// Maximum number of tokens in the reply.
         max_new_tokens: u32,
     },
-    /// What the candidates of a web page look like. Answered by [`ToolReply::Candidates`].
+    /// Requests the candidates of a web page. Answered by [`ToolReply::Candidates`].
     Candidates {
-        /// The gold step whose page it is, counted from 0.
+        /// The gold step that the page belongs to, counted from 0.
         step: u32,
-        /// Which candidates.
+        /// Which candidates to return.
         scope: CandidateScope,
     },
-    /// A step's action, to be carried out in a browser. Answered by [`ToolReply::Carried`].
+    /// Executes a step's action in a browser. Answered by [`ToolReply::Carried`].
     Carry(Attempt),
-    /// One statement on the episode's own database. Answered by [`ToolReply::Sql`].
+    /// Executes a statement on the episode's own database. Answered by [`ToolReply::Sql`].
     Sql {
-        /// The statement, as the model wrote it.
+        /// The statement as written by the model.
         statement: String,
     },
-    /// What the last statement's result is worth. Answered by [`ToolReply::SqlGrade`].
+    /// Grades the last statement's result. Answered by [`ToolReply::SqlGrade`].
     SqlSubmit,
-    /// What is done in the shop of the episode's session. Answered by [`ToolReply::Shop`].
+    /// An action in the shop of the episode's session. Answered by [`ToolReply::Shop`].
     Shop(ShopRequest),
 }
 
 impl ToolCall {
-    /// The tool's name: the word before `=` in `--tool maths=native`, the role for [`ToolCall::Chat`]. Whoever has
-    /// pages also searches, so both are `wiki`.
+    /// The tool's name: the word before `=` in `--tool maths=native`, or the role for [`ToolCall::Chat`].
+    /// Page requests and searches go to the same backend, so both are `wiki`.
     pub fn tool(&self) -> &'static str {
         match self {
             Self::Maths { .. } => "maths",
@@ -86,21 +90,21 @@ impl ToolCall {
     }
 }
 
-/// Which page is asked for.
+/// A page to fetch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WikiRequest {
-    /// The page of this title, or else the list of search results for it.
+    /// The page with this title, or otherwise the list of search results for it.
     Find(String),
     /// The page at this path of the site: `/wiki/Kyoto`.
     Path(String),
-    /// The page at this whole address.
+    /// The page at this full address.
     Address(String),
 }
 
 impl WikiRequest {
-    /// What the text of a query asks for (upstream `search_step` in `eval/hotpotqa/utils.py`): an address where it
-    /// holds `https://`, a path where it holds `/wiki/`, a title otherwise.
+    /// Parses a query (upstream `search_step` in `eval/hotpotqa/utils.py`): an address if it contains
+    /// `https://`, a path if it contains `/wiki/`, otherwise a title.
     pub fn of(query: &str) -> Self {
         if query.contains("https://") {
             Self::Address(query.to_owned())
@@ -111,7 +115,8 @@ impl WikiRequest {
         }
     }
 
-    /// The address the original asks. Blanks become `+`; nothing else is escaped, as there.
+    /// The address that the original requests. As in the original, spaces become `+` and nothing else is
+    /// escaped.
     pub fn address(&self) -> String {
         match self {
             Self::Find(text) => {
@@ -122,7 +127,7 @@ impl WikiRequest {
         }
     }
 
-    /// What was asked for, in the query's own words.
+    /// The requested page in the query's own words.
     pub fn text(&self) -> &str {
         match self {
             Self::Find(text) | Self::Path(text) | Self::Address(text) => text,
@@ -130,24 +135,24 @@ impl WikiRequest {
     }
 }
 
-/// A passage to be ranked.
+/// A passage to rank.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Passage {
-    /// The title of the page it is from.
+    /// Title of the page that the passage is from.
     pub title: String,
-    /// Its text.
+    /// Text of the passage.
     pub text: String,
 }
 
-/// What a tool replied. A fault of the infrastructure is no reply: the driver reports it apart.
+/// The reply of a tool. Infrastructure faults are not replies; the driver reports them separately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "tool", content = "reply", rename_all = "snake_case")]
 pub enum ToolReply {
     /// The mathematics service's first result pod.
     Maths(MathsReply),
-    /// The page, read.
+    /// The parsed page.
     Wiki(Page),
-    /// Addresses, the best first; there may be none.
+    /// Addresses, best first; may be empty.
     Search(Vec<String>),
     /// One score for each passage, in the order of the passages; higher is more relevant.
     Rank(Vec<f64>),
@@ -155,24 +160,25 @@ pub enum ToolReply {
     Chat(ChatReply),
     /// A page's candidates.
     Candidates(Vec<Element>),
-    /// What a browser made of a step's action.
+    /// The result of a step's action in a browser.
     Carried(Carried),
-    /// What the statement gave.
+    /// The result of the statement.
     Sql(SqlReply),
-    /// What the last statement's result is worth.
+    /// The grade of the last statement's result.
     SqlGrade(SqlGrade),
-    /// The call raised in the original. Only recordings hold this, so that an episode takes it as the original
-    /// does; what fails live is a fault.
+    /// The call raised in the original. Only recordings contain this, so that an episode continues as the
+    /// original did; a failure of a live call is a fault.
     Raised {
-        /// What was raised: `Name: message`.
+        /// The exception: `Name: message`.
         message: String,
     },
-    /// Where the visit stands now.
+    /// The current state of the shop session.
     Shop(ShopReply),
 }
 
 impl ToolReply {
-    /// The reply as it stands in a trajectory: without what the next call repeats and the item's pages say.
+    /// The reply as recorded in a trajectory: without data that the next call repeats or that the item's
+    /// pages contain.
     pub fn for_trajectory(&self) -> Self {
         match self {
             Self::Candidates(elements) => {
@@ -188,15 +194,15 @@ impl ToolReply {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MathsReply {
-    /// A pod with one subpod: its plain text.
+    /// A pod with one subpod: the plain text of the subpod.
     One(String),
-    /// A pod with several subpods: their plain texts; one without text is `None`.
+    /// A pod with several subpods: their plain texts; `None` for a subpod without text.
     Many(Vec<Option<String>>),
     /// A pod with one subpod that has no plain text.
     Empty,
-    /// No result pod: the service did not understand, or there is no result.
+    /// No result pod: the service did not understand the query, or there is no result.
     NoResult {
-        /// What a person may want to know about it.
+        /// Details for people.
         message: String,
     },
 }
@@ -204,55 +210,55 @@ pub enum MathsReply {
 /// A chat model's reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ChatReply {
-    /// Its text, stripped by the backend, as the original's client does.
+    /// The text, stripped by the backend as the original's client does.
     pub text: String,
-    /// Tokens of the conversation, where the backend counts them.
+    /// Tokens in the conversation, if the backend counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_tokens: Option<u32>,
-    /// Tokens of the reply, where the backend counts them.
+    /// Tokens in the reply, if the backend counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_tokens: Option<u32>,
 }
 
 impl ChatReply {
-    /// A reply that was recorded as text alone.
+    /// A reply that was recorded as text only.
     pub fn recorded(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 }
 
-/// What a statement gave, as far as a model is shown it.
+/// The result of a statement, limited to the part that a model is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SqlReply {
     /// A result.
     Rows {
-        /// The first rows, each as Python prints a tuple: at most [`SqlReply::SHOWN_ROWS`].
+        /// The first rows, formatted as Python tuples: at most [`SqlReply::SHOWN_ROWS`].
         rows: Vec<String>,
-        /// How many rows there are.
+        /// Total number of rows.
         count: u64,
     },
-    /// It was carried out and has no result.
+    /// The statement was executed and has no result.
     Nothing,
-    /// It was not carried out: the server's message, or why it was refused.
+    /// The statement failed: the server's message, or why it was rejected.
     Error(String),
 }
 
 impl SqlReply {
-    /// The most rows a model is shown (upstream `experiments/policies.py`).
+    /// Maximum number of rows that a model is shown (upstream `experiments/policies.py`).
     pub const SHOWN_ROWS: usize = 50;
 }
 
-/// What a result is worth beside the gold result.
+/// The grade of a result compared with the gold result.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SqlGrade {
-    /// The original's reward: from -1 to 1.
+    /// The original's reward, from -1 to 1.
     pub reward: f64,
-    /// Corrected: the same rows, in the gold query's order where it asks for one.
+    /// Corrected scoring: whether the rows are equal, in the gold query's order if it specifies one.
     pub is_same: bool,
     /// The gold query failed.
     pub corrupt_gold: bool,
-    /// The gold query gives no rows.
+    /// The gold query returns no rows.
     pub empty_gold: bool,
 }
 

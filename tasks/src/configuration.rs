@@ -1,4 +1,7 @@
-//! The configuration an item is run under: everything beside the item that can influence a trajectory.
+//! [`Configuration`]: everything except the item that can influence a trajectory.
+//!
+//! Its [`identity`](Configuration::identity) is a part of a unit's identity; its
+//! [`lane`](Configuration::lane) selects the shard of the work queue.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +11,14 @@ use crate::formulation::{Behaviour, Formulation};
 use crate::identity::ContentHash;
 use crate::request::{Role, Sampling};
 
-/// A model as a trajectory depends on it.
+/// A model as far as a trajectory depends on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelIdentity {
-    /// The name a person gave (`candle:models/planner`, `builtin:tiny`): where workers find it.
+    /// The name that the user gave (`candle:models/planner`, `builtin:tiny`); workers find the model by it.
     pub name: String,
-    /// Hash over weights, tokenizer and configuration, or over the script: what it is.
+    /// Hash over weights, tokenizer and configuration, or over the script.
     pub content: ContentHash,
-    /// The type the model computes in (`f32`, `bf16`, `f16`), where the backend lets one choose.
+    /// The type that the model computes in (`f32`, `bf16`, `f16`), if the backend has a choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dtype: Option<String>,
 }
@@ -23,25 +26,26 @@ pub struct ModelIdentity {
 /// The backend behind one tool.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ToolBackend {
-    /// The tool: `maths`.
+    /// The tool, such as `maths`.
     pub tool: String,
-    /// Its backend: `native`, `wolfram`, `bm25`; of those that read a file with its hash: `recorded:cases.jsonl#1b2c…`.
+    /// Its backend: `native`, `wolfram`, `bm25`; a backend that reads a file includes its hash:
+    /// `recorded:cases.jsonl#1b2c…`.
     pub backend: String,
-    /// Raised when the backend's answers change, so that identities change with them.
+    /// Incremented when the backend's answers change, so that identities change too.
     pub version: u32,
 }
 
 impl ToolBackend {
-    /// What a backend's name ends in whose answers were made of a benchmark's items.
+    /// Suffix of a backend's name if its answers were made from a benchmark's items.
     pub const MADE_OF_ITEMS: &'static str = "+items";
 
-    /// Whether its answers were made of a benchmark's items, so that they may hold what answers them: figures with it
-    /// say that things work and nothing more.
+    /// Whether its answers were made from a benchmark's items and may therefore contain the answers. Such
+    /// figures only show that the pipeline works.
     pub fn is_made_of_items(&self) -> bool {
         self.backend.ends_with(Self::MADE_OF_ITEMS)
     }
 
-    /// The backend without the path of its file, which stands between its kind and its hash.
+    /// The backend without the path of its file, which is between its kind and its hash.
     fn without_path(&self) -> Self {
         let content =
             self.backend.rsplit_once('#').and_then(|(name, hash)| Some((name.split_once(':')?.0, hash)));
@@ -55,7 +59,7 @@ impl ToolBackend {
 pub struct GenerationSettings {
     /// Greedy or sampled.
     pub sampling: Sampling,
-    /// The most tokens a reply may have (512 in the original).
+    /// Maximum number of tokens in a reply (512 in the original).
     pub max_new_tokens: u32,
 }
 
@@ -68,29 +72,29 @@ impl Default for GenerationSettings {
 /// One cell of a run's matrix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Configuration {
-    /// The benchmark's name.
+    /// Name of the benchmark.
     pub benchmark: String,
-    /// How the modules take turns.
+    /// How planner and grounder take turns.
     pub formulation: Formulation,
-    /// Whose habits are followed.
+    /// Agent behaviour: `paper` or `corrected`.
     pub behaviour: Behaviour,
-    /// The most planner turns an iterative episode may take.
+    /// Maximum number of planner turns in an iterative episode.
     pub max_rounds: u32,
-    /// The models by role.
+    /// Models by role.
     pub models: BTreeMap<Role, ModelIdentity>,
-    /// The tools' backends, sorted by tool.
+    /// Backends of the tools, sorted by tool.
     pub tools: Vec<ToolBackend>,
     /// How replies are generated.
     pub generation: GenerationSettings,
-    /// The repetition's seed.
+    /// Seed of the repetition.
     pub seed: u64,
     /// Hash of the family's prompt texts.
     pub prompts: ContentHash,
 }
 
 impl Configuration {
-    /// Hash of all that can influence a trajectory. Names of models and paths of tools' files are left out: the same
-    /// weights in another folder are the same model.
+    /// Hash of everything that can influence a trajectory. Names of models and paths of tools' files are
+    /// excluded: the same weights in another folder are the same model.
     pub fn identity(&self) -> ContentHash {
         let models: Vec<_> =
             self.models.iter().map(|(role, model)| (role, &model.content, &model.dtype)).collect();
@@ -109,8 +113,8 @@ impl Configuration {
         ))
     }
 
-    /// Whether the pages of a task on the web are shown in a browser, where actions can be carried out: their backend is
-    /// neither `native` nor recorded.
+    /// Whether pages of a web task are shown in a browser that can execute actions: the backend is neither
+    /// `native` nor recorded.
     pub fn has_browser(&self) -> bool {
         let is_browser = |backend: &str| {
             let kind = backend.split([':', '#']).next().unwrap_or_default();
@@ -119,13 +123,14 @@ impl Configuration {
         self.tools.iter().any(|tool| tool.tool == "web" && is_browser(&tool.backend))
     }
 
-    /// Names the queue lane: units that need the same models and tools share one, so that weights stay loaded.
+    /// Identifies the queue lane. Units that need the same models and tools share one, so that weights stay
+    /// loaded.
     pub fn lane(&self) -> ContentHash {
         let models: Vec<_> = self.models.values().map(|model| (&model.content, &model.dtype)).collect();
         ContentHash::of_json(&("lane/1", models, &self.tools))
     }
 
-    /// A short name for people: `gsm8k iterative paper seed 0`.
+    /// A short label for people: `gsm8k iterative paper seed 0`.
     pub fn label(&self) -> String {
         format!("{} {} {} seed {}", self.benchmark, self.formulation, self.behaviour, self.seed)
     }

@@ -1,4 +1,4 @@
-//! What an engine of a worker did, as the worker tells it: telemetry, no part of what is computed.
+//! [`EngineUse`]: telemetry about a worker's engines. It has no influence on results.
 
 use std::collections::BTreeSet;
 
@@ -8,31 +8,31 @@ use crate::configuration::ModelIdentity;
 use crate::identity::ContentHash;
 use crate::request::Role;
 
-/// An engine of a process, and what loading it came to since the process began.
+/// An engine of a process, with its loads since the process started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EngineUse {
-    /// The first twelve digits of the model's content.
+    /// The first twelve digits of the model's content hash.
     pub model: String,
     /// [`ModelIdentity::dtype`].
     pub dtype: Option<String>,
-    /// Roles that it answered for.
+    /// Roles that it answered requests for.
     pub roles: BTreeSet<Role>,
-    /// What it computes on: `cpu`, `cuda:0`. A text, so that a device nobody here knows spoils no message.
+    /// The device: `cpu`, `cuda:0`. A string, so that an unknown device name does not invalidate a message.
     pub device: String,
-    /// Type of the weights in memory: `bf16`, `Q4_K + Q6_K`. Not known before it was loaded.
+    /// Type of the weights in memory: `bf16`, `Q4_K + Q6_K`. `None` until the model is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weights: Option<String>,
-    /// Whether it takes turns with others in the device's memory.
+    /// Whether it shares the device's memory with other models in turns.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_turns: bool,
-    /// How often it was loaded.
+    /// Number of loads.
     pub loads: u64,
-    /// Seconds that loading took, in all.
+    /// Total load time in seconds.
     pub load_seconds: f64,
 }
 
 impl EngineUse {
-    /// An engine that was not loaded yet.
+    /// An engine that has not been loaded yet.
     pub fn new(model: &ModelIdentity, device: String) -> Self {
         Self {
             model: digits(&model.content),
@@ -46,12 +46,12 @@ impl EngineUse {
         }
     }
 
-    /// Whether it computes a model.
+    /// Whether this engine computes a model.
     pub fn computes(&self, model: &ModelIdentity) -> bool {
         self.model == digits(&model.content) && self.dtype == model.dtype
     }
 
-    /// What came to it after an earlier look at the same process.
+    /// The difference to an earlier snapshot of the same process.
     #[must_use]
     pub fn since(&self, before: &[Self]) -> Self {
         let same =

@@ -1,4 +1,7 @@
-//! The loop, as a state machine without I/O: it says what it needs next and is fed the reply.
+//! [`Episode`]: the agent loop as a state machine without I/O. It returns what it needs next ([`Next`]) and
+//! is fed the reply ([`Reply`]).
+//!
+//! Families implement the loop; the driver performs the requests and records the [`Outcome`].
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -20,11 +23,11 @@ pub enum Next {
     Generate(Request),
     /// A tool's reply.
     Call(ToolCall),
-    /// Nothing: it has ended.
+    /// Nothing: the episode has ended.
     Done,
 }
 
-/// What an episode is fed.
+/// A reply that an episode is fed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -34,7 +37,7 @@ pub enum Reply {
     Tool(ToolReply),
 }
 
-/// A reply of a kind the episode did not ask for: a mistake of the driver.
+/// A reply of a different kind from the requested one: a bug in the driver.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the episode received {got}, but requested {asked}")]
 pub struct Misfit {
@@ -42,7 +45,7 @@ pub struct Misfit {
     got: &'static str,
 }
 
-/// What a family's state machine wants.
+/// What a family's state machine requests.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub(crate) enum Want {
@@ -51,7 +54,7 @@ pub(crate) enum Want {
     Done { ending: Ending, evidence: Evidence },
 }
 
-/// The state machine of one family, behind the episode.
+/// The state machine of one family.
 #[derive(Debug)]
 enum Machine {
     Maths(maths::Machine),
@@ -74,7 +77,7 @@ impl Machine {
         }
     }
 
-    /// Takes a module's reply; `None` where the family asked none.
+    /// Processes a model's reply; `None` if the family did not request one.
     fn completed(&mut self, reply: &str, steps: &mut Vec<Step>) -> Option<Want> {
         match self {
             Self::Maths(machine) => Some(machine.completed(reply, steps)),
@@ -86,7 +89,7 @@ impl Machine {
         }
     }
 
-    /// Takes a tool's reply; `None` where the family did not ask that tool.
+    /// Processes a tool's reply; `None` if the family did not call that tool.
     fn called(&mut self, reply: ToolReply, steps: &mut Vec<Step>) -> Option<Want> {
         match (self, reply) {
             (Self::Maths(machine), ToolReply::Maths(reply)) => Some(machine.called(reply, steps)),
@@ -100,7 +103,7 @@ impl Machine {
     }
 }
 
-/// Whether the reply is one to the call.
+/// Whether the reply matches the call.
 fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
     match (call, reply) {
         (ToolCall::Maths { .. }, ToolReply::Maths(_))
@@ -183,20 +186,21 @@ impl Episode {
         &self.next
     }
 
-    /// The planner turn the episode is in, counted from 1.
+    /// The current planner turn, counted from 1.
     pub fn turn(&self) -> u32 {
         self.machine.turn()
     }
 
-    /// What has happened so far.
+    /// The steps so far.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
 
-    /// Feeds the reply to what was asked for.
+    /// Feeds the reply to the current request.
     ///
     /// # Errors
-    /// If the reply is not of the kind that was asked for; the episode is unchanged then.
+    /// Fails if the reply is of a different kind from the requested one; the episode is unchanged in that
+    /// case.
     pub fn feed(&mut self, reply: Reply) -> Result<(), Misfit> {
         let turn = self.turn();
         let want = match (&self.next, reply) {
@@ -229,7 +233,8 @@ impl Episode {
         Ok(())
     }
 
-    /// Ends the episode and gives its record. An episode that has not ended yet becomes a fault of the worker.
+    /// Ends the episode and returns its record. An episode that has not ended yet becomes a fault of the
+    /// worker.
     pub fn finish(self) -> Outcome {
         match self.end {
             Some((ending, evidence)) => Outcome { ending, evidence: Some(evidence), steps: self.steps },
@@ -240,7 +245,7 @@ impl Episode {
         }
     }
 
-    /// Gives the record of an episode that the infrastructure could not go on with.
+    /// Ends the episode with an infrastructure fault and returns its record.
     pub fn abandon(self, fault: Fault) -> Outcome {
         Outcome { ending: Ending::Faulted(fault), evidence: None, steps: self.steps }
     }

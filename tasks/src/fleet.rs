@@ -1,8 +1,9 @@
-//! What coordinators and workers say to each other across machines. Plain values: the queue carries them, neither
-//! side trusts them before it has checked them.
+//! The protocol between coordinators and workers: the messages and notices that the queue carries, as plain
+//! values. Each side validates what it receives.
 //!
-//! A work message carries the item and names its configuration by hash; configurations, and whatever else many
-//! units share, travel once per run as [`SharedInputs`].
+//! A [`WorkMessage`] carries the item and names its configuration by hash; configurations, and other inputs
+//! that many units share, are sent once per run as [`SharedInputs`]. A [`ResultMessage`] carries the outcome
+//! back. [`RunNotice`] and [`WorkerNotice`] announce runs and workers.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -19,22 +20,22 @@ use crate::item::{Setup, Task};
 use crate::outcome::{Fault, Outcome, Telemetry};
 use crate::unit::{Assignment, EpisodeUnit, Finished, WorkUnit};
 
-/// The version of everything in this module. Raised when a message changes its meaning; it is part of every name a
-/// queue uses, so that parties of different versions never take each other's messages.
+/// The version of everything in this module. Incremented when a message changes its meaning. It is part of
+/// every name on the queue, so that processes with different versions never take each other's messages.
 pub const PROTOCOL: u32 = 2;
 
-/// Names a run on a shared queue: sixteen hexadecimal digits, so that it can stand in a subject.
+/// Identifies a run on a shared queue: sixteen hexadecimal digits, so that it can be part of a subject.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunToken(String);
 
-/// A text that is no token.
+/// A text that is not a valid token.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("invalid run token `{0}`: expected sixteen hexadecimal digits")]
 pub struct TokenError(String);
 
 impl RunToken {
-    /// The token of some content: the beginning of its hash.
+    /// The token of some content: the first digits of its hash.
     pub fn of(content: &ContentHash) -> Self {
         Self(content.as_str().chars().take(16).collect())
     }
@@ -77,9 +78,9 @@ impl fmt::Display for RunToken {
 /// A queue lane: the units that need the same models and tools, at one priority.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct LaneId {
-    /// The beginning of [`Configuration::lane`].
+    /// The first digits of [`Configuration::lane`].
     pub needs: RunToken,
-    /// 0 goes first, 9 last.
+    /// Priority; 0 is served first, 9 last.
     pub priority: u8,
 }
 
@@ -96,7 +97,7 @@ impl fmt::Display for LaneId {
     }
 }
 
-/// What many units of a run share; stored once, under the hash of its bytes.
+/// Inputs shared by many units of a run; stored once, under the hash of their bytes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SharedInputs {
     /// The configurations of the run.
@@ -110,40 +111,40 @@ impl SharedInputs {
     }
 }
 
-/// Whether workers are to take a run's units.
+/// Whether workers take a run's units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Yes.
+    /// Workers take units.
     Active,
-    /// No, and what they have of it is to be dropped.
+    /// Workers take no units and drop those they have.
     Cancelled,
-    /// No: its coordinator ended in good order.
+    /// Workers take no units: the coordinator ended normally.
     Ended,
 }
 
-/// A run, as workers need to know it. Stands in a bucket under the run's token.
+/// A run's announcement to workers, stored in a bucket under the run's token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunNotice {
     /// [`PROTOCOL`] of the coordinator.
     pub protocol: u32,
     /// The run's token.
     pub run: RunToken,
-    /// The run's name, for people.
+    /// The run's name, for display.
     pub name: String,
-    /// Whether its units are to be taken.
+    /// Whether workers take its units.
     pub state: RunState,
-    /// Under what the [`SharedInputs`] are stored.
+    /// The hash under which the [`SharedInputs`] are stored.
     pub shared: ContentHash,
     /// The run's lanes.
     pub lanes: Vec<LaneId>,
-    /// Seconds an item may take.
+    /// Time limit per item in seconds.
     pub time_limit: Option<f64>,
-    /// When this was written, milliseconds since 1970.
+    /// When this was written, in milliseconds since 1970.
     pub written_ms: i64,
 }
 
-/// A unit on its way to a worker on another machine.
+/// A unit sent to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkMessage {
     /// The run.
@@ -154,7 +155,7 @@ pub struct WorkMessage {
     pub work: UnitMessage,
 }
 
-/// A unit, its configuration named by hash.
+/// A unit that names its configuration by hash.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]
 pub enum UnitMessage {
@@ -164,46 +165,46 @@ pub enum UnitMessage {
         id: UnitId,
         /// The item's identity.
         item: ItemId,
-        /// What the episode sees.
+        /// The input of the episode.
         task: Task,
-        /// What its session sees beside.
+        /// The additional input of its session.
         setup: Setup,
         /// The configuration's identity.
         configuration: ContentHash,
     },
 }
 
-/// A work message that is not what it says it is.
+/// An invalid work message.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MessageError {
-    /// Its configuration is not among the run's.
+    /// Its configuration is not one of the run's.
     #[error("configuration {0} not found in the run")]
     UnknownConfiguration(ContentHash),
-    /// Its id is not that of its content.
+    /// Its id does not match its content.
     #[error("unit id mismatch: claimed {claimed}, computed {found}")]
     WrongIdentity {
-        /// What it says.
+        /// The id in the message.
         claimed: UnitId,
-        /// What it is.
+        /// The id computed from the content.
         found: UnitId,
     },
 }
 
 impl WorkMessage {
-    /// Packs an assignment whose configuration's identity is known.
+    /// Packs an assignment with the identity of its configuration.
     pub fn pack(run: RunToken, assignment: Assignment, configuration: ContentHash) -> Self {
         let WorkUnit::Episode(EpisodeUnit { id, item, task, setup, .. }) = assignment.unit;
         let work = UnitMessage::Episode { id, item, task, setup, configuration };
         Self { run, attempt: assignment.attempt, work }
     }
 
-    /// Names the message: a unit that is tried again is another message.
+    /// The message's id on the queue. Each attempt of a unit has its own.
     pub fn message_id(&self) -> String {
         let UnitMessage::Episode { id, .. } = &self.work;
         format!("{id}-{}", self.attempt)
     }
 
-    /// The assignment, with the configuration it names put in and its identity checked.
+    /// Returns the assignment with its configuration filled in, after verifying its identity.
     ///
     /// # Errors
     /// See [`MessageError`].
@@ -223,7 +224,7 @@ impl WorkMessage {
     }
 }
 
-/// What came of a unit, on its way back.
+/// The result of a unit, sent back to the coordinator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResultMessage {
     /// The run.
@@ -234,37 +235,38 @@ pub struct ResultMessage {
     pub attempt: u32,
     /// The episode's record.
     pub outcome: Outcome,
-    /// What depends on schedule and machine.
+    /// Data that depends on schedule and machine.
     pub telemetry: Telemetry,
 }
 
 impl ResultMessage {
-    /// Packs a result; `None` if it belongs to no run on a shared queue.
+    /// Packs a result; `None` if it does not belong to a run on a shared queue.
     pub fn pack(finished: Finished) -> Option<Self> {
         let Finished { unit, attempt, outcome, telemetry, run } = finished;
         Some(Self { run: run?, unit, attempt, outcome, telemetry })
     }
 }
 
-/// Results of one run that leave a worker together: those that ended while an earlier message was on its way.
+/// Results of one run that a worker sends together: those that finished while an earlier message was in
+/// flight.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ResultBatch {
-    /// The results, in the order of their ends.
+    /// The results, in the order in which they finished.
     pub results: Vec<Arc<ResultMessage>>,
 }
 
 impl ResultBatch {
-    /// The most results that travel together: their units have to fit into the message's name.
+    /// Maximum number of results in a batch; their unit ids have to fit into the message's name.
     pub const MOST: usize = 16;
 
-    /// Names the message after its units, so that what is on a server can be told without reading it:
-    /// `<unit>-<attempt>-<worker>`, and `_<unit>-<attempt>` for every further one.
+    /// Names the message after its units, so that a message on a server can be identified without reading it:
+    /// `<unit>-<attempt>-<worker>`, and `_<unit>-<attempt>` for each further one.
     pub fn message_id(&self) -> String {
         let mut id = String::new();
         for (index, one) in self.results.iter().enumerate() {
             let ResultMessage { unit, attempt, telemetry, .. } = one.as_ref();
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = match index {
                 0 => write!(id, "{unit}-{attempt}-{}", telemetry.worker),
                 _ => write!(id, "_{unit}-{attempt}"),
@@ -293,105 +295,106 @@ impl From<ResultMessage> for Finished {
     }
 }
 
-/// A lease a worker holds.
+/// A lease that a worker holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldLease {
     /// The run.
     pub run: RunToken,
     /// The work message's id.
     pub message: String,
-    /// What the queue can give the message back by.
+    /// The token for returning the message to the queue.
     pub token: String,
 }
 
-/// What a worker can hold.
+/// A worker's device, memory, tools, models and capacity.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Holdings {
-    /// Where it computes: `cpu`, `cuda:0`.
+    /// The device: `cpu`, `cuda:0`.
     pub device: String,
-    /// Bytes of memory it may fill with models; `None` where it sets itself no limit.
+    /// Memory limit for models in bytes; `None` for no limit.
     pub memory: Option<u64>,
-    /// Tools beside those that every worker has: `chromium`, `mariadb`.
+    /// Optional tools that this worker has: `chromium`, `mariadb`.
     pub tools: Vec<String>,
-    /// Models that are loaded.
+    /// Loaded models.
     pub models: Vec<ModelIdentity>,
-    /// Episodes driven side by side.
+    /// Concurrency: episodes driven at the same time.
     pub places: u32,
 }
 
-/// A worker, as others see it. Stands in a bucket under the worker's name for as long as it keeps writing it.
+/// A worker's announcement, stored in a bucket under the worker's name. It expires if the worker stops
+/// renewing it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerNotice {
     /// [`PROTOCOL`] of the worker.
     pub protocol: u32,
     /// The worker's name: host, process and a random part.
     pub name: String,
-    /// The host.
+    /// The host name.
     pub host: String,
-    /// The process on that host.
+    /// The process id on that host.
     pub process: u32,
     /// The program's version.
     pub version: String,
-    /// What it can hold and has loaded.
+    /// Its capacity and loaded models.
     pub holdings: Holdings,
-    /// Places in use.
+    /// Episodes in progress.
     pub in_use: u32,
     /// Leases it holds.
     pub held: Vec<HeldLease>,
-    /// Units finished since it began.
+    /// Units finished since it started.
     pub finished: u64,
-    /// Outcomes that wait to be sent.
+    /// Outcomes waiting to be sent.
     pub spooled: u64,
-    /// Units per second of late.
+    /// Recent units per second.
     pub units_per_second: f64,
-    /// Tokens read and written per second of late.
+    /// Recent prompt and generated tokens per second.
     pub tokens_per_second: f64,
-    /// Whether it takes no more work.
+    /// Whether it is draining and takes no more work.
     pub draining: bool,
-    /// Why it cannot take lanes that are there, for people.
+    /// Why it cannot take available lanes, for display.
     pub refusals: Vec<String>,
-    /// Its engines, and what loading them came to: telemetry, which an older program neither tells nor reads.
+    /// Its engines and their load times: telemetry, which older versions neither write nor read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub engines: Vec<EngineUse>,
-    /// When it began, milliseconds since 1970.
+    /// When the worker started, in milliseconds since 1970.
     pub started_ms: i64,
-    /// When this was written, milliseconds since 1970.
+    /// When this was written, in milliseconds since 1970.
     pub written_ms: i64,
 }
 
-/// What a worker has just claimed, told between two [`WorkerNotice`]s so that a coordinator can give it back should
-/// the worker be killed.
+/// The leases that a worker has just claimed, published between two [`WorkerNotice`]s so that a coordinator
+/// can requeue their units if the worker is killed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ClaimNotice {
     /// [`PROTOCOL`] of the worker.
     pub protocol: u32,
-    /// The leases.
+    /// The claimed leases.
     pub held: Vec<HeldLease>,
-    /// When this was written, milliseconds since 1970, by the clock of [`WorkerNotice::written_ms`].
+    /// When this was written, in milliseconds since 1970, by the clock of [`WorkerNotice::written_ms`].
     pub written_ms: i64,
 }
 
-/// How one configuration of a run stands.
+/// The progress of one configuration of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ConfigurationStatus {
     /// The configuration's label.
     pub label: String,
-    /// Units planned.
+    /// Planned units.
     pub planned: u64,
-    /// Ended with a prediction.
+    /// Units that ended with a prediction.
     pub answered: u64,
-    /// Ended without one, by the agent's own doing.
+    /// Units that ended without a prediction, caused by the agent.
     pub gave_up: u64,
-    /// Attempts are used up.
+    /// Units whose attempts are used up.
     pub faulted: u64,
-    /// Correct so far under the first scoring, and how many were scored.
+    /// Correct units so far under the first scoring, and the number of scored units.
     pub correct: Option<(u64, u64)>,
 }
 
-/// A fault, as the status shows it.
+/// A fault, as shown in the status.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecentFault {
-    /// When it was recorded, milliseconds since 1970.
+    /// When it was recorded, in milliseconds since 1970.
     pub at_ms: i64,
     /// The unit.
     pub unit: UnitId,
@@ -403,7 +406,7 @@ pub struct RecentFault {
     pub fault: Fault,
 }
 
-/// How a run stands, as its coordinator writes it for everyone to read.
+/// The status of a run, published by its coordinator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunStatus {
     /// [`PROTOCOL`] of the coordinator.
@@ -416,43 +419,43 @@ pub struct RunStatus {
     pub state: RunState,
     /// The coordinator's host.
     pub host: String,
-    /// By configuration, in the order of reports.
+    /// Progress by configuration, in the order of reports.
     pub configurations: Vec<ConfigurationStatus>,
-    /// Given out and not settled.
+    /// Units assigned and not settled.
     pub in_flight: u64,
-    /// Second outcomes that were dropped.
+    /// Duplicate outcomes that were dropped.
     pub duplicates: u64,
-    /// Units given out anew because their message had vanished or their worker was lost.
+    /// Units published again because their message was missing or their worker was lost.
     pub recovered: u64,
-    /// Units settled per second of late.
+    /// Recent settled units per second.
     pub units_per_second: f64,
-    /// Tokens per second of late.
+    /// Recent tokens per second.
     pub tokens_per_second: f64,
     /// The latest faults, newest first, at most twenty.
     pub recent_faults: Vec<RecentFault>,
-    /// When the session began, milliseconds since 1970.
+    /// When the session started, in milliseconds since 1970.
     pub started_ms: i64,
-    /// When this was written, milliseconds since 1970.
+    /// When this was written, in milliseconds since 1970.
     pub written_ms: i64,
 }
 
 impl RunStatus {
-    /// Units planned, all configurations together.
+    /// Planned units of all configurations.
     pub fn planned(&self) -> u64 {
         self.sum(|one| one.planned)
     }
 
-    /// Units that ended with a prediction, or without one by the agent's own doing, all configurations together.
+    /// Answered and given-up units of all configurations.
     pub fn settled(&self) -> u64 {
         self.sum(|one| one.answered.saturating_add(one.gave_up))
     }
 
-    /// Units whose attempts are used up, all configurations together.
+    /// Units of all configurations whose attempts are used up.
     pub fn faulted(&self) -> u64 {
         self.sum(|one| one.faulted)
     }
 
-    /// Counts come from another machine: any number is possible.
+    /// Saturating, because the counts come from another machine and may be any number.
     fn sum(&self, count: fn(&ConfigurationStatus) -> u64) -> u64 {
         self.configurations.iter().map(count).fold(0, u64::saturating_add)
     }

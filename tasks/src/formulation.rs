@@ -1,4 +1,5 @@
-//! How the modules are called in turn (paper, section 3) and whose habits are followed.
+//! [`Formulation`]: how planner, grounder and executor take turns (paper, section 3). [`Behaviour`]: whether
+//! the published scripts are reproduced with their bugs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,13 +16,13 @@ pub enum Formulation {
     /// Lumos-O: all subgoals in one reply, all actions in another.
     #[serde(rename = "onetime")]
     OneTime,
-    /// Chain of thought: one model reasons and answers, without tools.
+    /// Chain of thought: one model reasons and answers without tools.
     Cot,
     /// One model answers directly.
     Direct,
-    /// Integrated training: one model serves both roles, turn by turn.
+    /// Integrated training: one model has both roles, turn by turn.
     Integrated,
-    /// The benchmark's own loop: one chat model tries again until its answer is right (InterCode).
+    /// The benchmark's own loop: one chat model tries again until its answer is correct (InterCode).
     #[serde(rename = "try-again")]
     TryAgain,
 }
@@ -31,7 +32,7 @@ impl Formulation {
     pub const ALL: [Self; 6] =
         [Self::Iterative, Self::OneTime, Self::Cot, Self::Direct, Self::Integrated, Self::TryAgain];
 
-    /// The formulations of the Lumos paper: all but the loops of other benchmarks.
+    /// The formulations of the Lumos paper: all except the loops of other benchmarks.
     pub const OF_LUMOS: [Self; 5] =
         [Self::Iterative, Self::OneTime, Self::Cot, Self::Direct, Self::Integrated];
 
@@ -47,7 +48,7 @@ impl Formulation {
         }
     }
 
-    /// Whether this formulation asks a planner and a grounder (and not a single answerer).
+    /// Whether this formulation uses a planner and a grounder instead of a single answerer.
     pub fn has_modules(self) -> bool {
         matches!(self, Self::Iterative | Self::OneTime | Self::Integrated)
     }
@@ -58,13 +59,14 @@ impl Formulation {
     }
 }
 
-/// Whose habits a trajectory follows.
+/// Agent behaviour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Behaviour {
-    /// What the published scripts do, accidents included.
+    /// Reproduces the published scripts, including their bugs.
     Paper,
-    /// What the paper describes: every listed action is carried out, limits are the same for all data sets.
+    /// Follows the paper's description: every listed action is executed, and limits are the same for all data
+    /// sets.
     Corrected,
 }
 
@@ -81,15 +83,15 @@ impl Behaviour {
     }
 }
 
-/// A word that names no variant.
+/// An unknown name of a variant.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unknown {what} `{word}`: expected one of {known}")]
 pub struct UnknownName {
-    /// What was being named: `formulation`, `behaviour`.
+    /// What is being named: `formulation`, `behaviour`.
     pub what: &'static str,
-    /// The word that was given.
+    /// The unknown name.
     pub word: String,
-    /// The names that would have been understood.
+    /// The valid names.
     pub known: String,
 }
 

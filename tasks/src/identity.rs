@@ -1,4 +1,7 @@
-//! Identity is content: hashes of what a thing holds, never of where it lies or of its position in a file.
+//! Identities are hashes of content; they never depend on a file's location or on a position in a file.
+//!
+//! [`ContentHash`] is a SHA-256. [`ItemId`] identifies a benchmark item, [`UnitId`] an item under one
+//! configuration.
 
 use std::fmt;
 
@@ -11,17 +14,17 @@ use sha2::{Digest, Sha256};
 pub struct ContentHash(String);
 
 impl ContentHash {
-    /// Hash of raw bytes.
+    /// Hashes raw bytes.
     pub fn of_bytes(bytes: &[u8]) -> Self {
         Self(hex::encode(Sha256::digest(bytes)))
     }
 
-    /// Hash of a value's JSON text. Field order is the order of declaration and maps are sorted, so equal
+    /// Hashes a value's JSON text. Field order is the order of declaration and maps are sorted, so equal
     /// values have equal hashes.
     ///
     /// # Panics
-    /// If the value cannot be written as JSON (a map with keys that are not strings); the types of this
-    /// workspace can.
+    /// Panics if the value cannot be written as JSON (a map with keys that are not strings); the types of
+    /// this workspace can.
     pub fn of_json(value: &impl Serialize) -> Self {
         let text = serde_json::to_vec(value).expect("vocabulary types serialise to JSON");
         Self::of_bytes(&text)
@@ -37,7 +40,7 @@ impl ContentHash {
         &self.0
     }
 
-    /// The first twelve digits, for people.
+    /// The first twelve digits, for display.
     pub fn short(&self) -> &str {
         self.0.get(..12).unwrap_or(&self.0)
     }
@@ -49,8 +52,8 @@ impl fmt::Display for ContentHash {
     }
 }
 
-/// Identity of a benchmark item: the hash of its record, and which occurrence of that record it is when a
-/// data set holds the same record more than once.
+/// Identity of a benchmark item: the hash of its record, and a counter for data sets that contain the same
+/// record more than once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ItemId {
     /// Hash of the item's record.
@@ -65,7 +68,7 @@ pub struct ItemId {
 pub struct UnitId(ContentHash);
 
 impl UnitId {
-    /// Wraps the hash of everything that makes the unit what it is.
+    /// Wraps the hash of everything that defines the unit.
     pub fn new(hash: ContentHash) -> Self {
         Self(hash)
     }
@@ -75,12 +78,12 @@ impl UnitId {
         self.0.as_str()
     }
 
-    /// The first twelve digits, for people.
+    /// The first twelve digits, for display.
     pub fn short(&self) -> &str {
         self.0.short()
     }
 
-    /// A seed for one request of this unit: equal units draw equal random numbers wherever they run.
+    /// A seed for one request of this unit. Equal units use equal random numbers on every worker.
     pub fn seed(&self, turn: u32) -> u64 {
         let digest = Sha256::digest(format!("{}/{turn}", self.as_str()).as_bytes());
         let mut bytes = [0u8; 8];

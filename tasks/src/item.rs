@@ -1,4 +1,5 @@
-//! A benchmark item: what the episode sees, what only its session may read, and what nobody but the scorer sees.
+//! [`Item`]: one record of a benchmark in three parts: the [`Task`] that the episode sees, the [`Setup`] that
+//! only its session may read, and the [`Target`] that only the scorer sees.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,77 +13,77 @@ use crate::request::Message;
 pub struct Item {
     /// Identity by content.
     pub id: ItemId,
-    /// Position in the data set, counted from 0; for people and for selections, never part of an identity.
+    /// Index in the data set, counted from 0; for display and selection, never part of an identity.
     pub index: u64,
-    /// The data set's own name of the item (`chal-691`), where it has one.
+    /// The data set's own name of the item (`chal-691`), if it has one.
     pub name: Option<String>,
-    /// The group the benchmark breaks its figures down by (SVAMP's Type), where it has one.
+    /// The group by which the benchmark breaks down its figures (SVAMP's Type), if it has one.
     pub group: Option<String>,
-    /// The task, seen by the episode.
+    /// The task, visible to the episode.
     pub task: Task,
-    /// What the item's session may read and the episode may not.
+    /// The session's input, hidden from the episode.
     pub setup: Setup,
     /// The gold answer; stays with the coordinator.
     pub target: Target,
-    /// The raw record, as it stood in the file.
+    /// The raw record as in the file.
     pub record: serde_json::Value,
 }
 
-/// What an episode knows of its item.
+/// The episode's view of its item.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "family", rename_all = "snake_case")]
 pub enum Task {
     /// A word problem.
     Maths {
-        /// The problem's text, as it enters the prompts (white space around it is stripped there).
+        /// The problem's text as used in the prompts, which strip white space around it.
         question: String,
     },
-    /// A question that takes several facts.
+    /// A question that requires several facts.
     Qa {
-        /// The question's text, as it enters the prompts (white space around it is stripped there).
+        /// The question's text as used in the prompts, which strip white space around it.
         question: String,
-        /// The form its answer has.
+        /// The form of its answer.
         answer: AnswerForm,
     },
-    /// What a judge is asked about a prediction, in a pass of its own.
+    /// A judge's question about a prediction, in a separate pass.
     Judge {
-        /// The conversation; it holds the gold answer.
+        /// The conversation, which contains the gold answer.
         messages: Vec<Message>,
-        /// The most tokens of the reply.
+        /// Maximum number of tokens in the reply.
         max_new_tokens: u32,
     },
-    /// A task on web pages, one gold step after the other.
+    /// A task on web pages, with several gold steps.
     Web {
-        /// The task's text, as it enters the prompts (white space around it is stripped there).
+        /// The task's text as used in the prompts, which strip white space around it.
         task: String,
-        /// How many gold steps there are.
+        /// Number of gold steps.
         steps: u32,
-        /// The gold actions, `[tag]  words -> OP: value`. The episode is teacher forced: before each step it is told
-        /// what was to be done in the steps before, and never what is to be done now.
+        /// The gold actions, `[tag]  words -> OP: value`. The episode is teacher-forced: before each step the
+        /// prompt contains the gold actions of the preceding steps, and never that of the current step.
         teacher_forced_history: Vec<String>,
-        /// Which verbs the gold actions are told with, where that was recorded; where not, drawn by a seed of the item
-        /// and the run, so that all models are told the same.
+        /// The verbs that describe the gold actions, if they were recorded; otherwise they are drawn with a
+        /// seed of the item and the run, so that all models get the same verbs.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         verbs: Vec<u32>,
     },
     /// A question to a database.
     Sql {
-        /// The question's text, as it enters the prompts.
+        /// The question's text as used in the prompts.
         question: String,
         /// The database's name.
         database: String,
     },
-    /// Something to be bought.
+    /// A shopping task.
     Shop {
-        /// What the customer asks for, as it enters the prompts (white space around it is stripped there).
+        /// The customer's instruction as used in the prompts, which strip white space around it.
         instruction: String,
-        /// The worked tasks in front of the prompts, where they are not those that ship with the project.
+        /// The worked tasks at the start of the prompts, if they are not those that ship with the project.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exemplars: Option<Exemplars>,
     },
 }
 
-/// The form of an answer: the published scripts treat the two a little differently.
+/// The form of an answer; the published scripts differ slightly between the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerForm {
@@ -92,28 +93,28 @@ pub enum AnswerForm {
     YesNo,
 }
 
-/// What an item's session needs beside the task: the goal of a shop, gold SQL, candidates.
+/// The session's additional input: the goal of a shop, gold SQL, candidates.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Setup {
     /// The family needs no session.
     #[default]
     None,
-    /// The pages of a task, one for each gold step.
+    /// The pages of a task, one per gold step.
     Web {
         /// The pages with their candidates.
         steps: Vec<WebStep>,
     },
-    /// A database of the episode's own.
+    /// A database for this episode only.
     Sql {
         /// The database's name.
         database: String,
-        /// The gold query, which results are graded by.
+        /// The gold query, by which results are graded.
         gold: String,
     },
-    /// A visit to the shop.
+    /// A shop session.
     Shop {
-        /// The goal, as JSON, by which a purchase is rewarded.
+        /// The goal as JSON, by which a purchase is rewarded.
         goal: serde_json::Value,
     },
 }
@@ -129,28 +130,29 @@ pub enum Target {
     },
     /// A text.
     Text {
-        /// The text that the original compares with, before it is normalised.
+        /// The text that the original compares with, before normalization.
         answer: String,
     },
     /// Actions on web pages.
     Web {
-        /// What is right, step by step.
+        /// The correct actions, step by step.
         steps: Vec<GoldStep>,
-        /// All of it in words, for people.
+        /// All of it as text, for display.
         words: String,
     },
 }
 
-/// What is right in one step on a web page.
+/// The correct action of one step on a web page.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GoldStep {
-    /// What the data set calls the step.
+    /// The data set's id of the step.
     pub action_uid: String,
     /// The element the original compares with: the first of the positives followed by the negatives.
     pub reference: String,
-    /// The ids of all elements that are right.
+    /// The ids of all correct elements.
     pub positives: Vec<String>,
-    /// Those of them that the official candidate ranking has among its first fifty; all where there are no ranks.
+    /// The correct elements that are among the first fifty of the official candidate ranking; all of them if
+    /// there are no ranks.
     pub ranked_positives: Vec<String>,
     /// `CLICK`, `TYPE` or `SELECT`.
     pub operation: String,

@@ -1,8 +1,8 @@
-//! The vocabulary of lumos and the agent's logic, without I/O.
+//! The data types of lumos and the agent's logic, without I/O.
 //!
-//! Everything here is a plain value or a pure state machine: an [`Episode`] says what it
-//! needs next, a driver somewhere else fetches it and feeds the reply back. Recorded cases, live models and
-//! tests drive the very same code.
+//! Everything in this crate is a plain value or a pure state machine: an [`Episode`] returns what it needs
+//! next, and a driver elsewhere performs the request and feeds the reply back. Recorded cases, live models
+//! and tests run the same code.
 
 pub mod call;
 pub mod configuration;

@@ -1,7 +1,7 @@
-//! How an episode ended, with the evidence that scoring, attribution and a reader need.
+//! [`Outcome`]: how an episode ended, with the evidence for scoring, attribution and inspection.
 //!
-//! What the agent does wrong is data: it stands in [`Ending::GaveUp`] with a [`Reason`]. What the
-//! infrastructure does wrong is an [`Ending::Faulted`]: retried, reported apart, never scored.
+//! Agent errors are scored: they are recorded as [`Ending::GaveUp`] with a [`Reason`]. Infrastructure errors
+//! are recorded as [`Ending::Faulted`]: they are retried, reported separately and never scored.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ use crate::families::shop::ShopEvidence;
 use crate::families::web::WebEvidence;
 use crate::request::{Finish, NanoDollars, Role};
 
-/// The record of one episode. Equal for equal units wherever and whenever they run.
+/// The record of one episode. Equal units have equal outcomes on every machine and at any time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// How it ended.
     pub ending: Ending,
-    /// What it ended with; `None` when it faulted before it could.
+    /// The evidence by family; `None` if a fault occurred before there was any.
     pub evidence: Option<Evidence>,
-    /// What happened, in order.
+    /// The steps in order.
     pub steps: Vec<Step>,
 }
 
 impl Outcome {
-    /// Whether the infrastructure failed, so that the unit is to be tried again.
+    /// Whether the infrastructure failed, so that the unit must be retried.
     pub fn is_fault(&self) -> bool {
         matches!(self.ending, Ending::Faulted(_))
     }
 
-    /// Tokens the models read and wrote, where the backends count them.
+    /// Prompt and generated tokens of all models, as far as the backends count them.
     pub fn tokens(&self) -> (u64, u64) {
         self.steps.iter().fold((0, 0), |(read, written), step| match step {
             Step::Generate { prompt_tokens, completion_tokens, .. } => (
@@ -49,25 +49,25 @@ impl Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// With a prediction.
+    /// The episode has a prediction.
     Answered,
-    /// Without one, by the agent's own doing.
+    /// The agent produced no prediction.
     GaveUp(Reason),
-    /// The infrastructure failed; says nothing about the agent.
+    /// The infrastructure failed; this is not evidence about the agent.
     Faulted(Fault),
 }
 
-/// The stage whose doing it was that an episode has no prediction.
+/// The stage that caused an episode to have no prediction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// The planner wrote no subgoal that could be grounded.
+    /// The planner wrote no subgoal that can be grounded.
     Planner,
-    /// The grounder's reply holds something that is no action.
+    /// The grounder's reply contains text that is not an action.
     GrounderUnparsable,
-    /// The grounder named an action that is not carried out.
+    /// The grounder named an action that is not executed.
     GrounderUnknownAction,
-    /// The grounder's action has an argument it cannot be carried out with.
+    /// The grounder's action has an invalid argument.
     GrounderBadArgument,
     /// The tool had no result for a well-formed action.
     Tool,
@@ -86,7 +86,7 @@ impl Stage {
         Self::Limit,
     ];
 
-    /// The words in reports.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Planner => "planner",
@@ -102,21 +102,21 @@ impl Stage {
 /// Why an episode gave up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// Whose doing it was.
+    /// The stage that caused it.
     pub stage: Stage,
-    /// The planner turn it happened in, counted from 1.
+    /// The planner turn in which it happened, counted from 1.
     pub turn: u32,
-    /// What happened, for people.
+    /// Details for people.
     pub detail: String,
 }
 
-/// A failure of the infrastructure.
+/// An infrastructure failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct Fault {
     /// What failed.
     pub kind: FaultKind,
-    /// What it said, for people. Holds no secrets.
+    /// The error message, for people. Contains no secrets.
     pub message: String,
 }
 
@@ -145,7 +145,8 @@ impl std::fmt::Display for FaultKind {
     }
 }
 
-/// A value of the original's `results`: a text, or a list of texts (several subpods, one perhaps without text).
+/// A value of the original's `results`: a text, or a list of texts (several subpods, possibly one without
+/// text).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -156,7 +157,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// `str(value)` of the original.
+    /// The result of `str(value)` in the original.
     pub fn to_python_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -177,29 +178,29 @@ impl From<&str> for Value {
     }
 }
 
-/// What an episode ended with, by family.
+/// The final data of an episode, by family.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "family", rename_all = "snake_case")]
 pub enum Evidence {
-    /// Of a mathematics episode.
+    /// The evidence of a mathematics episode.
     Maths(PlanEvidence),
-    /// Of a question-answering episode.
+    /// The evidence of a question-answering episode.
     Qa(PlanEvidence),
-    /// Of a judge's question.
+    /// The evidence of a judge's question.
     Judge {
         /// The judge's reply.
         reply: String,
     },
-    /// Of an episode on web pages.
+    /// The evidence of an episode on web pages.
     Web(WebEvidence),
-    /// Of an episode on a database.
+    /// The evidence of an episode on a database.
     Sql(SqlEvidence),
-    /// Of an episode of shopping.
+    /// The evidence of a shopping episode.
     Shop(ShopEvidence),
 }
 
 impl Evidence {
-    /// The record of an episode of subgoals, actions and variables.
+    /// The record of an episode with subgoals, actions and variables.
     pub fn plan(&self) -> Option<&PlanEvidence> {
         match self {
             Self::Maths(evidence) | Self::Qa(evidence) => Some(evidence),
@@ -217,38 +218,38 @@ impl Evidence {
     }
 }
 
-/// What an episode of subgoals, actions and variables ended with: the record the original writes, and what it was
-/// compared by.
+/// The final data of an episode with subgoals, actions and variables: the record that the original writes,
+/// and the value that it compares.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanEvidence {
-    /// What is compared with the gold answer.
+    /// The value compared with the gold answer.
     pub prediction: Option<Value>,
-    /// Subgoals that were grounded, stripped. Empty for the single-model formulations.
+    /// Grounded subgoals, stripped. Empty for the single-model formulations.
     pub subgoals: Vec<String>,
-    /// Actions, each with ` = value` once it has one.
+    /// Actions, each with ` = value` once it has a value.
     pub actions: Vec<String>,
     /// Variables; `None` after a failure.
     pub results: Option<BTreeMap<String, Value>>,
-    /// The planner was still planning when its rounds were used up.
+    /// The planner was still planning when the limit on rounds was reached.
     pub rounds_exhausted: bool,
-    /// The exception that ends the original's run here: `KeyError`. Paper behaviour only.
+    /// The exception that ends the original's run at this point: `KeyError`. Paper behaviour only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raised: Option<String>,
 }
 
-/// What an episode on a database ended with.
+/// The final data of an episode on a database.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SqlEvidence {
     /// Subgoals, actions and variables; the prediction is the statement with the highest reward.
     pub plan: PlanEvidence,
-    /// What was tried, in order; of an episode with modules: what was submitted.
+    /// The tries in order; for an episode with modules, the submissions.
     pub tries: Vec<SqlTry>,
-    /// Turns taken.
+    /// Number of turns.
     pub turns: u32,
 }
 
 impl SqlEvidence {
-    /// The highest reward and the first try that earned it; `None` where nothing was tried.
+    /// The highest reward and the first try with that reward; `None` if there were no tries.
     pub fn best(&self) -> Option<(usize, f64)> {
         let tries = self.tries.iter().map(|one| one.reward).enumerate();
         tries.reduce(|best, one| if one.1 > best.1 { one } else { best })
@@ -258,15 +259,15 @@ impl SqlEvidence {
 /// One try at an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SqlTry {
-    /// The statement, or the reply that holds none.
+    /// The statement, or the whole reply if it contains none.
     pub action: String,
-    /// What the model is shown.
+    /// The observation that the model is shown.
     pub observation: String,
-    /// Whether a statement was carried out.
+    /// Whether a statement was executed.
     pub executed: bool,
-    /// What it earned.
+    /// Its reward.
     pub reward: f64,
-    /// How it was graded; `None` where the reply holds no statement.
+    /// Its grade; `None` if the reply contains no statement.
     pub grade: Option<SqlGrade>,
 }
 
@@ -274,11 +275,11 @@ pub struct SqlTry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
-    /// A module was asked.
+    /// A model was queried.
     Generate {
         /// The planner turn, counted from 1.
         turn: u32,
-        /// The module.
+        /// The role of the model.
         role: Role,
         /// The exact prompt.
         prompt: String,
@@ -286,9 +287,9 @@ pub enum Step {
         reply: String,
         /// Why the reply ended.
         finish: Finish,
-        /// Tokens of the prompt, where counted.
+        /// Tokens in the prompt, if counted.
         prompt_tokens: Option<u32>,
-        /// Tokens of the reply, where counted.
+        /// Tokens in the reply, if counted.
         completion_tokens: Option<u32>,
     },
     /// A tool was called.
@@ -300,18 +301,18 @@ pub enum Step {
         /// The reply.
         reply: ToolReply,
     },
-    /// An action was carried out, or could not be.
+    /// An action was executed, or could not be.
     Action {
         /// The planner turn, counted from 1.
         turn: u32,
-        /// The action as the grounder wrote it.
+        /// The action as written by the grounder.
         action: String,
-        /// What came of it.
+        /// The result.
         observation: Observation,
     },
 }
 
-/// What came of an action.
+/// The result of an action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Observation {
@@ -319,14 +320,14 @@ pub enum Observation {
     Text(String),
     /// A value for each of several variables.
     List(Vec<String>),
-    /// It could not be carried out; why, for people.
+    /// The action could not be executed; the reason, for people.
     Refused(String),
 }
 
-/// Facts that depend on the schedule and the machine. Never part of a comparison.
+/// Data that depends on the schedule and the machine. Never part of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Telemetry {
-    /// Start, milliseconds since 1970.
+    /// Start in milliseconds since 1970.
     pub started_ms: i64,
     /// Seconds from start to end.
     pub seconds: f64,
@@ -334,12 +335,12 @@ pub struct Telemetry {
     pub model_seconds: f64,
     /// Seconds spent waiting for tools.
     pub tool_seconds: f64,
-    /// Prompt tokens that a cache already held.
+    /// Prompt tokens found in a prefix cache.
     pub cached_tokens: u64,
-    /// What models of priced servers cost.
+    /// Cost of the models of priced servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<NanoDollars>,
-    /// The attempt this was, counted from 1.
+    /// The attempt, counted from 1.
     pub attempt: u32,
     /// The worker's name.
     pub worker: String,

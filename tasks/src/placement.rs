@@ -1,4 +1,5 @@
-//! Where models are computed, and whether those that do not fit together take turns.
+//! [`Placement`]: the device of each role. [`Swap`]: whether models that do not fit in memory together take
+//! turns.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,16 +10,17 @@ use thiserror::Error;
 
 use crate::request::Role;
 
-/// What a model is computed on. No part of what it is: the same weights in the same type are the same model anywhere.
+/// The device that a model is computed on. It is not part of the model's identity: the same weights in the
+/// same type are the same model on every device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Device {
-    /// What the machine has: `auto`.
+    /// The best device of the machine: `auto`.
     Auto,
-    /// The processor: `cpu`.
+    /// The CPU: `cpu`.
     #[default]
     Cpu,
-    /// A graphics processor by its number: `cuda:0`.
+    /// A GPU by its number: `cuda:0`.
     Cuda(usize),
 }
 
@@ -40,7 +42,7 @@ impl FromStr for Device {
         match text.split_once(':') {
             None if text == "auto" => Ok(Self::Auto),
             None if text == "cpu" => Ok(Self::Cpu),
-            // One way to write each: a sign or a leading zero is a slip.
+            // Only one spelling is accepted: a sign or a leading zero is likely a typing error.
             Some(("cuda", number)) => match number.parse() {
                 Ok(parsed) if format!("{parsed}") == number => Ok(Self::Cuda(parsed)),
                 _ => Err(unknown()),
@@ -52,29 +54,29 @@ impl FromStr for Device {
 
 /// The device of every role: one for all, or by role.
 ///
-/// Written `cpu`, `cuda:0`, `planner=cuda:0,grounder=cuda:1`, or `planner=cuda:0,cpu` where a device without a role is
-/// that of the others. Roles that are not named are computed on the processor.
+/// Written `cpu`, `cuda:0`, `planner=cuda:0,grounder=cuda:1`, or `planner=cuda:0,cpu`, in which the device
+/// without a role applies to all other roles. Roles without a device are computed on the CPU.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Placement {
-    /// Roles whose device is not that of the others.
+    /// Roles whose device differs from the others.
     roles: BTreeMap<Role, Device>,
     others: Device,
 }
 
-/// Why a text says nothing of devices.
+/// Why a placement cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlacementError {
-    /// No device is called so.
+    /// The device name is unknown.
     #[error("unknown device `{0}`: expected cpu, auto, or cuda:0, cuda:1, … for a GPU")]
     Device(String),
-    /// No role is called so.
+    /// The role name is unknown.
     #[error("unknown role `{0}`: expected planner, grounder, answerer, qa or judge, as in planner=cuda:0")]
     Role(String),
-    /// A role, or all the others, have two devices.
+    /// A role, or the default for other roles, has two devices.
     #[error("duplicate device of {0}: expected one device per role")]
     Repeated(String),
-    /// There is nothing between two commas, or nothing at all.
+    /// An entry, or the whole text, is empty.
     #[error("missing device: expected cpu, or planner=cuda:0,grounder=cuda:1")]
     Missing,
 }
@@ -85,7 +87,7 @@ impl Placement {
         Self { roles: BTreeMap::new(), others: device }
     }
 
-    /// Some roles on devices of their own.
+    /// Some roles on their own devices, all others on `others`.
     pub fn by_role(roles: impl IntoIterator<Item = (Role, Device)>, others: Device) -> Self {
         let roles = roles.into_iter().filter(|(_, device)| *device != others).collect();
         Self { roles, others }
@@ -96,12 +98,12 @@ impl Placement {
         self.roles.get(&role).copied().unwrap_or(self.others)
     }
 
-    /// The device of all roles, where it is one.
+    /// The device of all roles, if it is the same.
     pub fn single(&self) -> Option<Device> {
         self.roles.is_empty().then_some(self.others)
     }
 
-    /// Every device that is named, each once.
+    /// Every device that is used, without duplicates.
     pub fn devices(&self) -> Vec<Device> {
         let mut devices: Vec<Device> = self.roles.values().copied().chain([self.others]).collect();
         devices.sort();
@@ -146,16 +148,17 @@ fn role_of(name: &str) -> Result<Role, PlacementError> {
     found.ok_or_else(|| PlacementError::Role(name.to_owned()))
 }
 
-/// Whether models that share a device take turns in its memory: all waiting turns of one, then all of the next.
+/// Whether models that share a device take turns in its memory: all pending turns of one model are computed,
+/// then all of the next.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Swap {
-    /// Where a limit of memory holds each of them and not all together.
+    /// If each model fits in the memory limit but all together do not.
     #[default]
     Auto,
-    /// Wherever there are several.
+    /// Whenever several models share a device.
     Always,
-    /// Nowhere: models that do not fit together are refused.
+    /// Never: models that do not fit together are rejected.
     Never,
 }
 

@@ -1,14 +1,14 @@
-//! The few corners of Python's string semantics that the original's behaviour rests on.
+//! The parts of Python's string semantics that the original's behaviour depends on.
 //!
-//! Prompts, variables and answers pass through `strip`, `split`, slices, `int` and `str` of Python 3.11; where
-//! Rust's own methods differ (white space, digits, indices from the end) the difference lives here.
+//! Prompts, variables and answers pass through `strip`, `split`, slices, `int` and `str` of Python 3.11. This
+//! module implements them where Rust's own methods differ (white space, digits, indices from the end).
 
 use std::cmp::Ordering;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Whether Python's `str.strip` and `str.split` take this for white space.
+/// Whether Python's `str.strip` and `str.split` treat this character as white space.
 pub fn is_space(character: char) -> bool {
     character.is_whitespace() || matches!(character, '\u{1c}'..='\u{1f}')
 }
@@ -36,12 +36,12 @@ fn decimal_value(character: char) -> Option<u8> {
     if !is_decimal(code) {
         return None;
     }
-    // Blocks of digits may follow one another (the mathematical ones do), always in whole tens.
+    // Blocks of digits may be adjacent (the mathematical ones are), always in whole tens.
     let before = (1..=60).take_while(|distance| is_decimal(code - distance)).count();
     u8::try_from(before % 10).ok()
 }
 
-/// Digits that are not decimal: superscripts, circled digits and the like (Unicode's Numeric_Type=Digit).
+/// Digits that are not decimal: superscripts, circled digits and similar (Unicode's Numeric_Type=Digit).
 fn is_special_digit(character: char) -> bool {
     matches!(u32::from(character),
         0xb2 | 0xb3 | 0xb9 | 0x1369..=0x1371 | 0x19da | 0x2070 | 0x2074..=0x2079 | 0x2080..=0x2089
@@ -56,7 +56,7 @@ pub fn is_digit(text: &str) -> bool {
         && text.chars().all(|character| decimal_value(character).is_some() || is_special_digit(character))
 }
 
-/// An integer as `int(text)` reads it, of any length.
+/// An integer of any length as parsed by `int(text)`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Integer {
     negative: bool,
@@ -68,7 +68,7 @@ impl Integer {
     /// The longest text of digits that Python 3.11 converts.
     const MAX_DIGITS: usize = 4300;
 
-    /// `int(text)`; `None` where Python raises `ValueError`.
+    /// `int(text)`; `None` if Python raises `ValueError`.
     pub fn parse(text: &str) -> Option<Self> {
         let text = strip(text);
         let (negative, unsigned) = match text.strip_prefix('-') {
@@ -140,12 +140,12 @@ impl Characters {
         self.0.len().cast_signed()
     }
 
-    /// Whether there are none.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// `text[index]`; `None` where Python raises `IndexError`.
+    /// `text[index]`; `None` if Python raises `IndexError`.
     pub fn at(&self, index: isize) -> Option<char> {
         let index = if index < 0 { index + self.len() } else { index };
         usize::try_from(index).ok().and_then(|index| self.0.get(index)).copied()
@@ -179,7 +179,7 @@ impl Characters {
     }
 }
 
-/// Characters that `repr` escapes: all but the printable ones.
+/// Characters that `repr` escapes: all except printable ones.
 static UNPRINTABLE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"^[\p{C}\p{Z}]$").expect("a valid pattern"));
 
@@ -211,7 +211,7 @@ pub fn repr(text: &str) -> String {
     out
 }
 
-/// `repr(value)` of a float: the shortest digits that read back, with an exponent below -4 and from 16 on.
+/// `repr(value)` of a float: the shortest digits that round-trip, with an exponent below -4 and from 16 on.
 pub fn repr_float(value: f64) -> String {
     if value.is_nan() {
         return "nan".to_owned();

@@ -1,8 +1,11 @@
-//! What an episode asks of a model, and what comes back.
+//! Requests of an episode to a model ([`Request`]) and the replies ([`Completion`]).
+//!
+//! A request names the [`Role`] of the model, its [`Input`], the [`Stop`] condition and the [`Sampling`]
+//! settings. The driver sends it to the role's backend.
 
 use serde::{Deserialize, Serialize};
 
-/// The module a request is for.
+/// The role of the model that a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -12,9 +15,9 @@ pub enum Role {
     Grounder,
     /// Answers on its own (chain of thought, direct).
     Answerer,
-    /// Answers the questions of the QA tool (GPT-3.5 in the original).
+    /// Answers questions of the QA tool (GPT-3.5 in the original).
     Qa,
-    /// Says whether a prediction is correct, in a pass of its own (GPT-4 in the original).
+    /// Judges whether a prediction is correct, in a separate pass (GPT-4 in the original).
     Judge,
 }
 
@@ -40,7 +43,7 @@ impl std::fmt::Display for Role {
     }
 }
 
-/// One message of a conversation, for models that take a chat template.
+/// One message of a conversation, for models with a chat template.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Message {
     /// `system`, `user` or `assistant`.
@@ -49,19 +52,19 @@ pub struct Message {
     pub content: String,
 }
 
-/// What a model reads.
+/// The input of a model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Input {
-    /// Text as it is, no BOS, no template: what Lumos modules are trained on.
+    /// Raw text without BOS token or template, as Lumos modules are trained.
     Raw(String),
-    /// Token ids as they are.
+    /// Token ids, used unchanged.
     Tokens(Vec<u32>),
-    /// Messages, laid out by the model's own template.
+    /// Messages, formatted by the model's chat template.
     Chat(Vec<Message>),
 }
 
-/// Where a reply ends (beside EOS and the limit on new tokens).
+/// Where a reply ends, in addition to EOS and the limit on new tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
@@ -71,7 +74,7 @@ pub enum Stop {
     Tokens(Vec<u32>),
     /// At this text.
     Text(String),
-    /// Nowhere.
+    /// No stop condition.
     Never,
 }
 
@@ -79,13 +82,13 @@ pub enum Stop {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampling {
-    /// The most likely token; the lowest id among equals.
+    /// Selects the most likely token; the lowest id among equals.
     Greedy,
-    /// At random, from the tempered distribution.
+    /// Samples from the tempered distribution.
     Random {
-        /// Above 0; 1 leaves the distribution as it is.
+        /// Above 0; 1 leaves the distribution unchanged.
         temperature: f64,
-        /// Nucleus: only the most likely tokens that together reach this probability.
+        /// Nucleus sampling: only the most likely tokens that together reach this probability.
         top_p: Option<f64>,
         /// Only this many of the most likely tokens.
         top_k: Option<u32>,
@@ -95,22 +98,22 @@ pub enum Sampling {
 /// A request to a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The module asked.
+    /// The role of the model.
     pub role: Role,
-    /// What it reads.
+    /// The input.
     pub input: Input,
     /// Where the reply ends.
     pub stop: Stop,
-    /// The most tokens the reply may have.
+    /// Maximum number of tokens in the reply.
     pub max_new_tokens: u32,
     /// How tokens are chosen.
     pub sampling: Sampling,
-    /// Seed of the random choice, derived from unit and turn.
+    /// Seed for sampling, derived from unit and turn.
     pub seed: u64,
 }
 
 impl Request {
-    /// The raw text of the prompt, where the request has one.
+    /// The raw text of the prompt, if the input is text.
     pub fn prompt(&self) -> &str {
         match &self.input {
             Input::Raw(text) => text,
@@ -123,21 +126,21 @@ impl Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
-    /// At the stop token or text.
+    /// The stop token or text was reached.
     Stop,
-    /// At EOS.
+    /// EOS was generated.
     EndOfSequence,
-    /// At the limit on new tokens.
+    /// The limit on new tokens was reached.
     Length,
 }
 
-/// US dollars in billionths: sums of whole numbers do not depend on their order.
+/// US dollars in billionths: sums of integers do not depend on their order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NanoDollars(pub u64);
 
 impl NanoDollars {
-    /// In whole dollars.
+    /// The amount in dollars.
     #[expect(clippy::cast_precision_loss, reason = "exact up to nine million dollars")]
     pub fn dollars(self) -> f64 {
         self.0 as f64 / 1e9
@@ -157,20 +160,20 @@ pub struct Completion {
     pub text: String,
     /// Why it ended.
     pub finish: Finish,
-    /// Tokens of the prompt, where the backend counts them.
+    /// Tokens in the prompt, if the backend counts them.
     pub prompt_tokens: Option<u32>,
-    /// Tokens generated, the stop token included, where the backend counts them.
+    /// Generated tokens, including the stop token, if the backend counts them.
     pub completion_tokens: Option<u32>,
-    /// Tokens of the prompt that a cache already held: depends on the schedule, so it goes to telemetry.
+    /// Prompt tokens found in a prefix cache. Depends on the schedule, so it is recorded as telemetry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_tokens: Option<u32>,
-    /// What the reply cost, where prices are set: not the agent's doing either, so it goes to telemetry.
+    /// Cost of the reply, if prices are configured. Recorded as telemetry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<NanoDollars>,
 }
 
 impl Completion {
-    /// A reply that was recorded as text alone.
+    /// A reply that was recorded as text only.
     pub fn recorded(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),

@@ -1,10 +1,10 @@
-//! How a process without progress says what it waits for: after a limit, and then whenever the wait has become twice as
-//! long. Pure: time is handed in, and whoever waits knows what for.
+//! Schedules messages about long waits: after a limit, and then each time the wait has doubled. The functions
+//! are pure: the caller passes the time and the reason for the wait.
 
 use std::fmt::Display;
 use std::time::Duration;
 
-/// When a long wait is to be said. A limit of zero is never reached.
+/// Decides when a message about a long wait is due. A limit of zero means never.
 #[derive(Debug, Clone, Copy)]
 pub struct Reminder {
     limit: Duration,
@@ -12,13 +12,13 @@ pub struct Reminder {
 }
 
 impl Reminder {
-    /// A reminder that is due once nothing has happened for `limit`.
+    /// A reminder that is due after `limit` without progress.
     pub fn new(limit: Duration) -> Self {
         Self { limit, next: limit }
     }
 
-    /// Whether it is to be said now that nothing has happened for so long. A shorter time than the limit means that
-    /// there was progress, and the count begins again.
+    /// Whether a message is due after `silence` without progress. A duration shorter than the limit means
+    /// that there was progress, and restarts the schedule.
     pub fn is_due(&mut self, silence: Duration) -> bool {
         if silence < self.limit {
             self.next = self.limit;
@@ -31,7 +31,7 @@ impl Reminder {
     }
 }
 
-/// What is said of a wait: what for, for how long and since when (a time of day), and what to do about it.
+/// The message: what the process waits for, for how long and since when (a time of day), with a hint.
 pub fn stall_message(wait: impl Display, hint: &str, silence: Duration, since: impl Display) -> String {
     format!("no progress for {} s (since {since}): waiting for {wait}\nhint: {hint}", silence.as_secs())
 }

@@ -1,4 +1,5 @@
-//! Units of work, as they travel to workers.
+//! Units of work ([`WorkUnit`]), their assignment to workers ([`Assignment`]) and their results
+//! ([`Finished`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use crate::identity::{ContentHash, ItemId, UnitId};
 use crate::item::{Setup, Task};
 use crate::outcome::{Outcome, Telemetry};
 
-/// What a worker is asked to do.
+/// The work of a unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]
 pub enum WorkUnit {
@@ -32,18 +33,18 @@ impl WorkUnit {
     }
 }
 
-/// One benchmark item under one configuration. It carries no gold answer.
+/// One benchmark item under one configuration. It does not contain the gold answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EpisodeUnit {
     /// Identity of item and configuration together.
     pub id: UnitId,
     /// The item's identity.
     pub item: ItemId,
-    /// What the episode sees.
+    /// The task, visible to the episode.
     pub task: Task,
-    /// What its session sees beside.
+    /// The session's additional input.
     pub setup: Setup,
-    /// What it runs under.
+    /// The configuration that it runs under.
     pub configuration: std::sync::Arc<Configuration>,
 }
 
@@ -54,7 +55,8 @@ impl EpisodeUnit {
         Self::under(item, task, setup, configuration, &identity)
     }
 
-    /// Builds the unit under a configuration whose identity is known already: for many units of one configuration.
+    /// Builds the unit under a configuration whose identity is already known; cheaper for many units of one
+    /// configuration.
     pub fn under(
         item: ItemId,
         task: Task,
@@ -66,32 +68,32 @@ impl EpisodeUnit {
         Self { id, item, task, setup, configuration }
     }
 
-    /// The identity of an item's unit under the configuration of this identity.
+    /// The identity of an item's unit under the configuration with this identity.
     pub fn identity_of(item: &ItemId, configuration: &ContentHash) -> UnitId {
         UnitId::new(ContentHash::of_json(&("unit/1", item, configuration)))
     }
 }
 
-/// A unit on its way to a worker.
+/// A unit that is sent to a worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// What is to be done.
+    /// The unit.
     pub unit: WorkUnit,
-    /// Which attempt this is, counted from 1.
+    /// The attempt, counted from 1.
     pub attempt: u32,
-    /// The run it belongs to, where a queue is shared by several.
+    /// The run, if several share a queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunToken>,
 }
 
 impl Assignment {
-    /// Names the message: a unit that is tried again is another message.
+    /// The message's id on the queue. Each attempt of a unit has its own.
     pub fn message_id(&self) -> String {
         format!("{}-{}", self.unit.id(), self.attempt)
     }
 }
 
-/// What came of an assignment, on its way back.
+/// The result of an assignment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
     /// The unit.
@@ -100,14 +102,14 @@ pub struct Finished {
     pub attempt: u32,
     /// The episode's record.
     pub outcome: Outcome,
-    /// What depends on schedule and machine.
+    /// Data that depends on schedule and machine.
     pub telemetry: Telemetry,
-    /// The run it belongs to, where a queue is shared by several.
+    /// The run, if several share a queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunToken>,
 }
 
-/// One result, for who takes several at a time.
+/// One result, for receivers that take several at a time.
 impl From<Finished> for Vec<Finished> {
     fn from(finished: Finished) -> Self {
         vec![finished]
@@ -115,8 +117,8 @@ impl From<Finished> for Vec<Finished> {
 }
 
 impl Finished {
-    /// Names the message: every worker's outcome of an attempt is a message of its own, so that second ones are
-    /// counted where they are recorded.
+    /// The message's id. Each worker's outcome of an attempt has its own, so that duplicates are counted
+    /// where they are recorded.
     pub fn message_id(&self) -> String {
         format!("{}-{}-{}", self.unit, self.attempt, self.telemetry.worker)
     }

@@ -1,4 +1,7 @@
-//! What the machine can do at best.
+//! Measures the peak rates of the machine: memory bandwidth and throughput of the engine's own matrix kernel.
+//!
+//! [`MachineLimits`] holds the result. The benchmark ([`measure`](super::measure)) reports measured token
+//! rates as shares of these rates.
 
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -15,26 +18,26 @@ use crate::load::quantized::QuantizedMatrix;
 use crate::model::{Execution, Linear, LinearScratch, Matrix, QuantizedFormat};
 use crate::options::DType;
 
-/// Bytes read in each round: far more than a processor's caches.
+/// Bytes read in each round: much larger than a processor's caches.
 const BUFFER: usize = 512 << 20;
-/// Rounds, of which the best counts.
+/// Number of rounds; the fastest counts.
 const ROUNDS: usize = 7;
-/// Rows, inputs and outputs of the products.
+/// Rows, inputs and outputs of the matrix products.
 const PRODUCT: (usize, usize, usize) = (256, 2048, 2048);
 
-/// The best rates of the machine with some threads.
+/// Peak rates of the machine with a given number of threads.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct MachineLimits {
-    /// Bytes per second that all threads together read from memory.
+    /// Memory read bandwidth of all threads together, in bytes per second.
     pub read_bytes_per_second: f64,
-    /// Operations per second of the engine's own kernel at 256 rows, for weights of the type or format in question.
+    /// Operations per second of the engine's own kernel at 256 rows, for the measured weight type or format.
     pub operations_per_second: f64,
 }
 
-/// Measures the machine for weights of a format, or else of a type; takes about a second.
+/// Measures the machine for weights of `format`, or of `dtype` if `format` is `None`. Takes about one second.
 ///
 /// # Errors
-/// When threads cannot be started.
+/// Fails if threads cannot be started.
 pub(crate) fn machine_limits(
     threads: usize,
     dtype: DType,
@@ -64,11 +67,12 @@ fn bandwidth() -> f64 {
             black_box(sum);
         })
     };
-    // Which is faster depends on the processor: one stream suits its prefetching, several have more lines under way.
+    // Which is faster depends on the processor: one stream suits its prefetcher, several keep more cache
+    // lines in flight.
     BUFFER as f64 / read(1).min(read(8))
 }
 
-/// Reads everything, in so many streams side by side; the compiler makes vectors of the lanes.
+/// Reads the whole buffer in several parallel streams; the compiler vectorizes the lanes.
 struct Read<'a> {
     values: &'a [u64],
     streams: usize,
@@ -97,7 +101,7 @@ fn operations(dtype: DType, format: Option<QuantizedFormat>) -> candle_core::Res
     let (rows, inputs, outputs) = PRODUCT;
     let layer = if let Some(format) = format {
         let bytes = outputs * inputs / format.block_values() * format.block_bytes();
-        // Bytes that make finite scales.
+        // These bytes decode to finite scales.
         let blocks = Cow::Owned(vec![0x11; bytes]);
         Linear::stacked(&[Matrix::Blocks(QuantizedMatrix { format, columns: inputs, blocks })], dtype)?
     } else {
@@ -112,7 +116,7 @@ fn operations(dtype: DType, format: Option<QuantizedFormat>) -> candle_core::Res
     Ok(2.0 * (rows * inputs * outputs) as f64 / seconds)
 }
 
-/// Seconds of the quickest of some rounds, after one that does not count.
+/// Seconds of the fastest round, after one warm-up round that does not count.
 fn best(mut round: impl FnMut()) -> f64 {
     round();
     (0..ROUNDS)

@@ -1,5 +1,8 @@
-//! Measurements: tokens per second by batch size, time to the first token, memory, and how much of what the machine can
-//! do that is. Plain data comes out, to be shown by others.
+//! Benchmarks a model: tokens per second by batch size, time to first token, memory, and shares of the
+//! machine's peak rates.
+//!
+//! [`measure`] runs the cells of [`BenchSettings`] and returns a [`BenchReport`] of plain data, which the
+//! caller formats. The peak rates ([`MachineLimits`]) are measured in the same run.
 
 mod machine;
 
@@ -19,104 +22,105 @@ use crate::stream::StreamEvent;
 pub use machine::MachineLimits;
 pub(crate) use machine::machine_limits;
 
-/// Tokens that a second turn adds to what the first one left.
+/// Tokens that the second turn appends to the prompt and completion of the first.
 const SECOND_TURN: usize = 16;
 
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct BenchSettings {
-    /// The model.
+    /// The model to measure.
     pub source: ModelSource,
-    /// How it is run. The batch size is that of each cell, and prefixes are reused or not as each cell says.
+    /// Load options. Each cell sets its own batch size and prefix reuse.
     pub options: LoadOptions,
-    /// Sequences computed together, one cell each for every element of `reuse`.
+    /// Batch sizes: sequences computed together. Each is measured once per element of `reuse`.
     pub batch_sizes: Vec<usize>,
-    /// Without reuse of prefixes, with it, or both one after the other.
+    /// Prefix reuse settings to measure: `false`, `true` or both, one after the other.
     pub reuse: Vec<bool>,
-    /// Tokens of each prompt.
+    /// Tokens in each prompt.
     pub prompt_tokens: usize,
-    /// Tokens generated for each; at least two, as the first belongs to the prompt.
+    /// Tokens generated per sequence; at least 2, because the first is part of prefill.
     pub new_tokens: usize,
 }
 
-/// What was measured.
+/// The result of a benchmark.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchReport {
-    /// The model.
+    /// The measured model.
     pub model: ModelDescription,
-    /// Where the model computed.
+    /// The device that computed.
     #[serde(default)]
     pub device: DeviceName,
-    /// Threads that computed; on a GPU they only drive it.
+    /// Compute threads; on a GPU they only drive the device.
     pub threads: usize,
-    /// Tokens of each prompt.
+    /// Tokens in each prompt.
     pub prompt_tokens: usize,
-    /// Tokens generated for each.
+    /// Tokens generated per sequence.
     pub new_tokens: usize,
-    /// Bytes of the weights in memory.
+    /// Size of the weights in memory, in bytes.
     pub weight_bytes: u64,
-    /// Bytes of keys and values of one token.
+    /// KV cache size of one token, in bytes.
     pub cache_bytes_per_token: u64,
-    /// What the machine can do, measured in the same run.
+    /// Peak rates of the machine, measured in the same run.
     pub limits: MachineLimits,
-    /// One for each batch size with and without reuse of prefixes.
+    /// One cell per batch size and prefix reuse setting.
     pub cells: Vec<BenchCell>,
 }
 
-/// One batch size.
+/// The measurements of one batch size.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct BenchCell {
     /// Sequences computed together.
     pub batch_size: usize,
     /// Whether prefixes were reused.
     pub reuse: bool,
-    /// Prompt tokens of all sequences per second, until the last had its first token.
+    /// Prompt tokens of all sequences per second, until the last sequence had its first token.
     pub prefill_tokens_per_second: f64,
-    /// Tokens of all sequences per second while all of them generate.
+    /// Generated tokens of all sequences per second, while all of them decode.
     pub decode_tokens_per_second: f64,
-    /// Mean seconds from asking to the first token, all sequences asking at once.
+    /// Mean time to first token in seconds, with all requests submitted at once.
     pub first_token_seconds: f64,
-    /// The same for a second turn: prompt, completion and 16 more tokens.
+    /// Mean time to first token in seconds for a second turn: prompt, completion and 16 more tokens.
     pub second_turn_first_token_seconds: f64,
-    /// Tokens of the second turn's prompts that came from the cache.
+    /// Tokens of the second turn's prompts that came from the prefix cache.
     pub second_turn_cached_tokens: usize,
-    /// Most bytes of pages in memory.
+    /// Peak size of KV cache pages in memory, in bytes.
     pub cache_bytes: u64,
-    /// Bytes of weights, keys and values read per second of generation, as a share of the machine's bandwidth.
+    /// Bytes of weights, keys and values read per second of decode, as a share of the machine's bandwidth.
     pub decode_share_of_bandwidth: f64,
-    /// Operations per second of generation as a share of the kernel's best rate; with large batches this is the limit.
+    /// Operations per second of decode as a share of the kernel's peak rate. This is the limit for large
+    /// batches.
     pub decode_share_of_compute: f64,
-    /// Operations per second of prompts as a share of the kernel's best rate.
+    /// Operations per second of prefill as a share of the kernel's peak rate.
     pub prefill_share_of_compute: f64,
 }
 
 impl BenchCell {
-    /// Share of what the machine allows for generation. Memory and arithmetic work at the same time, so the one that
-    /// takes longer is the limit.
+    /// The share of the machine's peak that decode reaches. Memory and arithmetic work in parallel, so the
+    /// larger of the two shares is the limit.
     pub fn decode_share_of_limit(&self) -> f64 {
         self.decode_share_of_bandwidth.max(self.decode_share_of_compute)
     }
 }
 
-/// Why nothing was measured.
+/// Errors of [`measure`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// The model could not be loaded.
+    /// The model failed to load.
     #[error(transparent)]
     Load(#[from] LoadError),
     /// A sequence was not generated.
     #[error(transparent)]
     Generate(#[from] GenerateError),
-    /// The settings make no sense.
+    /// The settings are invalid.
     #[error("invalid settings: {0}")]
     Settings(&'static str),
 }
 
-/// Measures a model. Loading and measuring the machine block the calling thread.
+/// Measures a model. Loading the model and measuring the machine block the calling thread.
 ///
 /// # Errors
-/// When the settings make no sense, or the model cannot be loaded or fails.
+/// Fails if the settings are invalid, or if the model cannot be loaded or fails.
 pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError> {
     if settings.prompt_tokens == 0 || settings.new_tokens < 2 {
         return Err(BenchError::Settings("a prompt needs a token, and generation two"));
@@ -134,7 +138,7 @@ pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError
     let mut cells = Vec::new();
     let mut loaded = None;
     for reuse in settings.reuse.iter().copied() {
-        // The batch is as large as what is asked for at once; one engine serves all sizes.
+        // The batch holds all requests of a cell at once; one engine serves all batch sizes.
         let options = LoadOptions { max_batch: largest, reuse_prefixes: reuse, ..settings.options.clone() };
         drop(loaded.take());
         let engine = Engine::load(settings.source.clone(), options)?;
@@ -181,7 +185,7 @@ async fn cell(
     let statistics = engine.statistics();
     let prefill = (batch_size * settings.prompt_tokens) as f64 / round.last_first_token;
     let matrices = engine.matrices();
-    // Prompts need the head for their last token only.
+    // Prefill needs the head for the last token only.
     let per_prompt = matrices.layers * settings.prompt_tokens + matrices.head;
     let prefill_operations = 2.0 * per_prompt as f64 / settings.prompt_tokens as f64 * prefill;
     let decode_operations = 2.0 * (matrices.layers + matrices.head) as f64 * round.decode;
@@ -206,17 +210,17 @@ async fn cell(
     })
 }
 
-/// Times in seconds.
+/// Times of one round in seconds.
 struct Round {
     mean_first_token: f64,
     last_first_token: f64,
-    /// Tokens per second of all sequences.
+    /// Decoded tokens of all sequences per second.
     decode: f64,
     second_turn: f64,
     cached_tokens: usize,
 }
 
-/// Two turns of a batch of random prompts.
+/// Runs two turns of a batch of random prompts.
 async fn round(
     engine: &Engine,
     settings: &BenchSettings,
@@ -236,7 +240,7 @@ async fn round(
     let first = turn(engine, prompts, settings.new_tokens).await?;
     let last_first_token = first.iter().map(Times::first).fold(0.0, f64::max);
     let first_end = first.iter().map(Times::last).fold(f64::INFINITY, f64::min);
-    // From when the last sequence began to generate until the first had finished.
+    // From when the last sequence began to decode until the first one finished.
     let full = |tokens: &Times| {
         let within = |(time, _): &&(f64, usize)| *time > last_first_token && *time <= first_end;
         tokens.arrived.iter().filter(within).map(|(_, count)| *count).sum::<usize>()
@@ -245,7 +249,7 @@ async fn round(
     let decode = if first_end > last_first_token {
         together as f64 / (first_end - last_first_token)
     } else {
-        // They did not overlap: all tokens over all of the time.
+        // The sequences did not overlap: divide all tokens by the whole time.
         let end = first.iter().map(Times::last).fold(0.0, f64::max);
         (batch_size * settings.new_tokens) as f64 / end
     };
@@ -261,9 +265,9 @@ async fn round(
     })
 }
 
-/// How one sequence went, in seconds since all of them were asked for.
+/// The progress of one sequence, in seconds since all requests were submitted.
 struct Times {
-    /// When how many tokens came.
+    /// Arrival times, each with the number of tokens that arrived.
     arrived: Vec<(f64, usize)>,
     /// Prompt and completion.
     tokens: Vec<u32>,

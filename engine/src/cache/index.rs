@@ -1,13 +1,16 @@
-//! Published blocks by content: pure bookkeeping, no storage.
+//! Index of published blocks by their tokens: bookkeeping without storage.
+//!
+//! [`PrefixIndex`] maps chained hashes to blocks, counts the sequences that hold each block and chooses
+//! blocks to evict. [`Pool`](super::Pool) owns the pages.
 
 use std::collections::{BTreeSet, HashMap};
 
-/// A published block's name; used again after the block was evicted.
+/// Identifies a published block. An id is reused after its block was evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BlockId(u32);
 
 impl BlockId {
-    /// A small number: the blocks count from 0.
+    /// The id as an index; ids count from 0.
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
@@ -17,33 +20,33 @@ struct Entry {
     parent: Option<BlockId>,
     key: u64,
     tokens: Box<[u32]>,
-    /// Sequences that hold it.
+    /// Sequences that hold the block.
     holders: u32,
     /// Published blocks that continue it.
     children: u32,
-    /// When it was last taken or given back.
+    /// Clock value of the last hold or release.
     used: u64,
 }
 
-/// Finds blocks by what they hold: their own tokens and, through their parents, all tokens before.
+/// Finds blocks by their contents: their own tokens and, through their parents, all preceding tokens.
 ///
-/// Keys are chained hashes, but a block is found only if its tokens and its parent are equal, so that two contents
-/// with one key are told apart.
+/// Keys are chained hashes. A lookup also compares tokens and parent, so blocks whose keys collide are not
+/// confused.
 pub(crate) struct PrefixIndex {
     seed: u64,
     hash: fn(u64, &[u32]) -> u64,
     entries: Vec<Option<Entry>>,
     vacant: Vec<BlockId>,
     by_key: HashMap<u64, Vec<BlockId>>,
-    /// Blocks that nobody holds and that no block continues, least recently used first.
+    /// Blocks without holders and children, least recently used first.
     leaves: BTreeSet<(u64, BlockId)>,
-    /// Blocks that nobody holds.
+    /// Number of blocks without holders.
     idle: usize,
     clock: u64,
 }
 
 impl PrefixIndex {
-    /// `seed` stands for what the content depends on beside the tokens.
+    /// `seed` represents everything other than tokens that the content depends on.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -62,7 +65,7 @@ impl PrefixIndex {
         self.entries.len() - self.vacant.len()
     }
 
-    /// Blocks that nobody holds: all of them can be evicted, one after the other.
+    /// Number of blocks without holders. All of them can be evicted, one after the other.
     pub(crate) fn idle(&self) -> usize {
         self.idle
     }
@@ -72,7 +75,7 @@ impl PrefixIndex {
         self.entry(id).holders > 0
     }
 
-    /// The block of these tokens after `parent`.
+    /// Finds the block with these tokens after `parent`.
     pub(crate) fn find(&self, parent: Option<BlockId>, tokens: &[u32]) -> Option<BlockId> {
         let candidates = self.by_key.get(&self.key(parent, tokens))?;
         candidates.iter().copied().find(|id| {
@@ -81,7 +84,8 @@ impl PrefixIndex {
         })
     }
 
-    /// Adds a block that [`find`](Self::find) does not know and that one sequence holds, which must hold `parent` too.
+    /// Adds a block with one holder. [`find`](Self::find) must not return it yet, and that holder must hold
+    /// `parent` too.
     pub(crate) fn insert(&mut self, parent: Option<BlockId>, tokens: &[u32]) -> BlockId {
         let key = self.key(parent, tokens);
         let used = self.tick();
@@ -103,7 +107,7 @@ impl PrefixIndex {
         id
     }
 
-    /// Notes one more sequence that holds the block.
+    /// Adds one holder to the block.
     pub(crate) fn hold(&mut self, id: BlockId) {
         let used = self.tick();
         let entry = self.entry_mut(id);
@@ -117,7 +121,7 @@ impl PrefixIndex {
         }
     }
 
-    /// Notes that a sequence no longer holds these blocks, all of which count as used at this moment.
+    /// Removes one holder from each of the blocks; all of them count as used now.
     pub(crate) fn release(&mut self, blocks: &[BlockId]) {
         let used = self.tick();
         for id in blocks {
@@ -134,7 +138,7 @@ impl PrefixIndex {
         }
     }
 
-    /// Forgets the least recently used block that nobody holds and none continues.
+    /// Evicts the least recently used block without holders and children.
     pub(crate) fn evict(&mut self) -> Option<BlockId> {
         let (_, id) = self.leaves.pop_first()?;
         let entry = self.entries[id.index()].take()?;
@@ -157,7 +161,8 @@ impl PrefixIndex {
         Some(id)
     }
 
-    /// Panics unless the books are right; `holders` says how many sequences hold each block.
+    /// Panics if the bookkeeping is inconsistent; `holders` gives the number of sequences that hold each
+    /// block.
     #[cfg(any(test, debug_assertions))]
     pub(crate) fn check(&self, holders: &HashMap<BlockId, u32>) {
         let mut children: HashMap<BlockId, u32> = HashMap::new();
@@ -200,7 +205,7 @@ impl PrefixIndex {
     }
 }
 
-/// The hash of a chain of blocks: of the chain before, then token by token.
+/// The hash of a chain of blocks: the hash of the preceding chain, then token by token.
 fn chained(before: u64, tokens: &[u32]) -> u64 {
     tokens.iter().fold(before, |state, token| {
         let mixed = (state ^ u64::from(*token)).wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -224,7 +229,7 @@ mod tests {
             assert_eq!(index.find(None, &[1, 2]), Some(first));
             assert_eq!(index.find(None, &[3, 4]), Some(other));
             assert_eq!(index.find(Some(first), &[5, 6]), Some(after_first));
-            // The same tokens after something else are something else.
+            // Equal tokens after a different parent are different content.
             assert_eq!(index.find(Some(other), &[5, 6]), None);
             assert_eq!(index.find(None, &[5, 6]), None);
             assert_eq!(index.find(Some(first), &[5, 7]), None);
@@ -250,7 +255,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a plain list of contents.
+        /// Compares the index with a plain list of contents.
         #[test]
         fn the_books_are_right(actions in prop::collection::vec((0u8..4, any::<u16>()), 1..200)) {
             let mut index = PrefixIndex { hash: |_, tokens| u64::from(tokens[0] % 3), ..PrefixIndex::new(0) };

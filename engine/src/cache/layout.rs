@@ -1,15 +1,19 @@
-//! What one page holds, and where.
+//! The layout of KV cache pages: which numbers a page stores, and at which offsets.
+//!
+//! A model's [`KeyValueShape`] and the number of positions per page define a [`PageLayout`]. The CPU's
+//! attention kernels read pages in this layout; a model on a device lays out its pages itself
+//! ([`Storage::Device`]).
 
-/// Positions whose keys lie side by side and whose values are summed in one chain.
+/// Positions per tile: their keys are adjacent, and their values are summed in one chain.
 pub(crate) const TILE: usize = 16;
 
-/// Whether pages may have this many positions: a power of two up to [`TILE`], or a multiple of it, so that a tile is
-/// never cut in uneven parts.
+/// Whether pages may have this many positions: a power of two up to [`TILE`], or a multiple of it, so that a
+/// tile is never split unevenly.
 pub(crate) fn page_size_is_supported(positions: usize) -> bool {
     positions > 0 && (TILE.is_multiple_of(positions) || positions.is_multiple_of(TILE))
 }
 
-/// What a model keeps of one position.
+/// What a model stores per position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyValueShape {
     pub(crate) layers: usize,
@@ -18,32 +22,32 @@ pub(crate) struct KeyValueShape {
     pub(crate) head_size: usize,
 }
 
-/// Whose memory pages are in.
+/// Which memory holds the pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Storage {
-    /// The engine's own, as float32.
+    /// Host memory of the engine, as float32.
     #[default]
     Memory,
-    /// A device's, whose model lays them out by itself.
+    /// Device memory; the model on the device defines its own layout.
     Device {
-        /// Bytes of one number.
+        /// Size of one number in bytes.
         width: usize,
     },
 }
 
-/// What one page holds in the engine's own memory: for every layer and key-value head the keys, tile after tile (`head_size` × positions of the
-/// tile, transposed so that scores of neighbouring positions are computed side by side), then the values
-/// (positions × `padded_head`).
+/// The layout of one page in host memory. For every layer and key-value head it stores the keys, tile after
+/// tile (`head_size` × positions of the tile, transposed so that scores of neighbouring positions are
+/// computed together), then the values (positions × `padded_head`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageLayout {
     pub(crate) shape: KeyValueShape,
-    /// Positions in a page.
+    /// Positions per page.
     pub(crate) positions: usize,
     pub(crate) storage: Storage,
 }
 
 impl PageLayout {
-    /// Positions in a tile of keys: [`TILE`], or all of a smaller page.
+    /// Positions per tile of keys: [`TILE`], or the whole page if it is smaller.
     pub(crate) fn tile(&self) -> usize {
         self.positions.min(TILE)
     }
@@ -53,12 +57,12 @@ impl PageLayout {
         self.shape.head_size.next_multiple_of(TILE)
     }
 
-    /// Floats of a page.
+    /// Size of a page in floats.
     pub(crate) fn floats(&self) -> usize {
         self.shape.layers * self.shape.heads * self.head()
     }
 
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self.storage {
             Storage::Memory => self.floats() * size_of::<f32>(),
@@ -69,22 +73,22 @@ impl PageLayout {
         }
     }
 
-    /// Pages that hold this many positions.
+    /// Number of pages that hold this many positions.
     pub(crate) fn pages(&self, positions: usize) -> usize {
         positions.div_ceil(self.positions)
     }
 
-    /// Floats of one head's keys.
+    /// Size of one head's keys in floats.
     pub(super) fn keys(&self) -> usize {
         self.shape.head_size * self.positions
     }
 
-    /// Floats of one head's keys and values.
+    /// Size of one head's keys and values in floats.
     pub(super) fn head(&self) -> usize {
         self.keys() + self.positions * self.padded_head()
     }
 
-    /// Where the keys of a head start in a page.
+    /// Offset of a head's keys in a page, in floats.
     pub(super) fn start(&self, layer: usize, head: usize) -> usize {
         (layer * self.shape.heads + head) * self.head()
     }

@@ -1,9 +1,9 @@
-//! Keys and values in pages, and which pages hold what.
+//! The paged KV cache and its prefix index.
 //!
-//! A [`Pool`] belongs to one engine, and so to one set of weights in one type. It lends pages to sequences, each of
-//! which writes to pages of its own only. A page that is full and computed through the last layer is published under
-//! its content and shared from then on; nobody writes to it again. A published page that no sequence holds stays
-//! until its memory is needed.
+//! A [`Pool`] belongs to one engine, and therefore to one set of weights of one type. It lends pages to
+//! sequences; each sequence writes only to its own pages. A full page that is computed through the last layer
+//! is published under its content; sequences with the same prefix share it, and it is never written again. A
+//! published page without holders stays cached until its memory is needed.
 
 mod index;
 mod layout;

@@ -5,16 +5,16 @@ use std::ops::{Deref, DerefMut};
 use super::layout::{PageLayout, Storage};
 use crate::model::AlignedBuffer;
 
-/// A page of the engine's own memory, or of a device's, which is known by its number there.
+/// A page in host memory, or a page in device memory that is addressed by its number.
 #[derive(Default)]
 pub(crate) struct PageMemory {
     number: u32,
-    /// Empty for a page that lies on a device.
+    /// Empty for a page in device memory.
     floats: AlignedBuffer,
 }
 
 impl PageMemory {
-    /// The page of this number; pages count from 0.
+    /// Creates the page with this number; pages count from 0.
     pub(super) fn new(number: usize, layout: &PageLayout) -> Self {
         let floats = match layout.storage {
             Storage::Memory => layout.floats(),

@@ -1,4 +1,7 @@
-//! Pages within a budget.
+//! The page pool of an engine: allocates, shares, caches and evicts pages within a fixed capacity.
+//!
+//! [`Pool`] fills the [`KvCache`] of each sequence with pages and finds shared prefixes with its
+//! [`PrefixIndex`].
 
 use std::sync::Arc;
 
@@ -7,13 +10,13 @@ use super::layout::PageLayout;
 use super::page::PageMemory;
 use super::sequence::{KvCache, Page};
 
-/// All pages of an engine: free, cached (published, held by nobody) or held by sequences.
+/// All pages of an engine: free, cached (published, without holders) or held by sequences.
 pub(crate) struct Pool {
     layout: PageLayout,
-    /// Most pages there may be.
+    /// Maximum number of pages.
     capacity: usize,
     free: Vec<PageMemory>,
-    /// Pages that sequences hold for themselves.
+    /// Unpublished pages, each owned by one sequence.
     own: usize,
     index: PrefixIndex,
     /// Storage of the published blocks.
@@ -23,8 +26,9 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// At most `capacity` pages, which are allocated as they are needed. With `reuse` full pages are published.
-    /// `seed` stands for what their content depends on beside the tokens: weights, type, adapter.
+    /// Creates a pool of at most `capacity` pages, allocated on demand. With `reuse`, full pages are
+    /// published. `seed` represents everything other than tokens that their content depends on: weights,
+    /// type, adapter.
     pub(crate) fn new(layout: PageLayout, capacity: usize, reuse: bool, seed: u64) -> Self {
         Self {
             layout,
@@ -47,17 +51,17 @@ impl Pool {
         self.reuse
     }
 
-    /// Pages that a sequence could get: not allocated yet, free, or cached.
+    /// Pages that a sequence can get: not allocated yet, free, or cached.
     pub(crate) fn available(&self) -> usize {
         self.capacity - self.held()
     }
 
-    /// Pages that sequences hold.
+    /// Pages held by sequences.
     pub(crate) fn held(&self) -> usize {
         self.own + self.index.len() - self.index.idle()
     }
 
-    /// Published pages that nobody holds.
+    /// Published pages without holders.
     pub(crate) fn cached(&self) -> usize {
         self.index.idle()
     }
@@ -67,13 +71,14 @@ impl Pool {
         self.own + self.index.len() + self.free.len()
     }
 
-    /// Published pages given up for others so far.
+    /// Published pages evicted so far.
     pub(crate) fn evictions(&self) -> u64 {
         self.evictions
     }
 
-    /// Continues a cache that holds nothing but published pages with those that hold the next of `tokens`, the
-    /// whole sequence. At least the last token is left to compute. Returns the positions gained.
+    /// Extends a cache that holds only published pages with published pages for the next of `tokens`, the
+    /// whole sequence. At least the last token remains to be computed. Returns the number of positions
+    /// gained.
     pub(crate) fn attach(&mut self, cache: &mut KvCache, tokens: &[u32]) -> usize {
         let size = self.layout.positions;
         let before = cache.length();
@@ -89,7 +94,7 @@ impl Pool {
         cache.length() - before
     }
 
-    /// How many of the pages that [`attach`](Self::attach) would find are held by sequences already.
+    /// How many of the pages that [`attach`](Self::attach) would find are already held by sequences.
     pub(crate) fn shared_with_others(&self, tokens: &[u32]) -> usize {
         let mut count = 0;
         let mut parent = None;
@@ -103,8 +108,8 @@ impl Pool {
         count
     }
 
-    /// Makes room for `positions` in all, giving up cached pages if need be. False when there are not enough, and
-    /// then nothing has changed.
+    /// Extends `cache` to `positions` positions in total, evicting cached pages if necessary. Returns false
+    /// and changes nothing if there are not enough pages.
     pub(crate) fn reserve(&mut self, cache: &mut KvCache, positions: usize) -> bool {
         let missing = self.layout.pages(positions).saturating_sub(cache.page_count());
         if missing > self.available() {
@@ -117,8 +122,8 @@ impl Pool {
         true
     }
 
-    /// Publishes the pages that `tokens`, of which the cache holds the first, have filled. A page that is
-    /// published already is exchanged for the one there is.
+    /// Publishes the full pages. `tokens` is the sequence; the cache holds its first positions. A page whose
+    /// content is already published is replaced by the existing page.
     pub(crate) fn publish(&mut self, cache: &mut KvCache, tokens: &[u32]) {
         let size = self.layout.positions;
         while self.reuse && cache.published() + size <= cache.length() {
@@ -150,7 +155,7 @@ impl Pool {
         }
     }
 
-    /// Takes back the pages of a sequence; the published ones stay as long as their memory is not needed.
+    /// Returns the pages of a sequence to the pool; published pages stay cached until their memory is needed.
     pub(crate) fn release(&mut self, cache: KvCache) {
         let KvCache { pages, blocks, .. } = cache;
         for page in pages {
@@ -162,7 +167,7 @@ impl Pool {
         self.index.release(&blocks);
     }
 
-    /// Whether [`check`](Self::check) is quick enough for every step.
+    /// Whether the pool is small enough to run [`check`](Self::check) in every step.
     #[cfg(debug_assertions)]
     pub(crate) fn is_small(&self) -> bool {
         self.index.len() <= 1024
@@ -214,7 +219,7 @@ impl Pool {
         self.index.find(cache.blocks.last().copied(), next)
     }
 
-    /// The pages' worth of tokens that may come from the cache: whole pages, and not the last token.
+    /// The chunks of `tokens` that may come from the cache: whole pages, without the last token.
     fn reusable<'a>(&self, tokens: &'a [u32]) -> impl Iterator<Item = &'a [u32]> {
         tokens[..tokens.len().saturating_sub(1)].chunks_exact(self.layout.positions)
     }
@@ -223,7 +228,7 @@ impl Pool {
         self.published[block.index()].clone().expect("a published block has a page")
     }
 
-    /// A page, which must be available.
+    /// Takes a page; one must be available.
     fn take(&mut self) -> PageMemory {
         self.own += 1;
         if let Some(page) = self.free.pop() {
@@ -250,7 +255,7 @@ mod tests {
         storage: Storage::Memory,
     };
 
-    /// Computes the rest of `tokens`: what a position holds is the sum of all tokens up to it.
+    /// Computes the rest of `tokens`: a position's value is the sum of all tokens up to it.
     fn compute(pool: &mut Pool, cache: &mut KvCache, tokens: &[u32]) {
         for position in cache.length()..tokens.len() {
             let sum: u32 = tokens[..=position].iter().sum();
@@ -276,13 +281,13 @@ mod tests {
         assert_eq!(pool.attach(&mut first, &tokens), 0);
         assert!(pool.reserve(&mut first, 8));
         compute(&mut pool, &mut first, &tokens);
-        // The same tokens: the second page holds the last of them and is computed again.
+        // The same tokens: the second page holds the last token and is computed again.
         let mut second = KvCache::new(LAYOUT);
         assert_eq!((pool.shared_with_others(&tokens), pool.attach(&mut second, &tokens)), (1, 4));
         assert!(pool.reserve(&mut second, 8));
         assert_eq!(pool.held(), 3);
         compute(&mut pool, &mut second, &tokens);
-        // It was known: one of the two pages was given back.
+        // The page was already published, so one of the two was returned.
         assert_eq!((pool.held(), pool.allocated()), (2, 3));
         let longer = [&tokens[..], &[9]].concat();
         let mut third = KvCache::new(LAYOUT);
@@ -302,7 +307,7 @@ mod tests {
     }
 
     proptest! {
-        /// Sequences over a few tokens come, grow and go in a pool that is too small for all of them.
+        /// Sequences over a few tokens start, grow and end in a pool that is too small for all of them.
         #[test]
         fn pages_hold_what_their_sequences_computed(
             actions in prop::collection::vec((0u8..3, any::<u32>(), 1usize..30), 1..120),

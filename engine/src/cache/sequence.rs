@@ -1,4 +1,8 @@
-//! The keys and values of one sequence.
+//! [`KvCache`]: the keys and values of one sequence.
+//!
+//! A cache is a list of pages: first the published ones, which may be shared with other sequences, then the
+//! pages that belong to this sequence alone. The pool lends all of them; the forward pass writes to the
+//! latter and reads all.
 
 use std::sync::Arc;
 
@@ -6,19 +10,19 @@ use super::index::BlockId;
 use super::layout::PageLayout;
 use super::page::PageMemory;
 
-/// A page as one sequence holds it.
+/// A page held by one sequence.
 pub(super) enum Page {
-    /// Written by this sequence, seen by nobody else.
+    /// Written by this sequence only, and not visible to others.
     Own(PageMemory),
     /// Published: full, and never written again.
     Shared(Arc<PageMemory>),
 }
 
-/// A sequence's cache: published pages first, then its own. A [`Pool`](super::Pool) lends the pages.
+/// A sequence's KV cache: published pages first, then its own. A [`Pool`](super::Pool) lends the pages.
 pub(crate) struct KvCache {
     layout: PageLayout,
     pub(super) pages: Vec<Page>,
-    /// Names of the published pages, which are the first of `pages`.
+    /// Ids of the published pages, which come first in `pages`.
     pub(super) blocks: Vec<BlockId>,
     length: usize,
 }
@@ -32,17 +36,17 @@ impl KvCache {
         &self.layout
     }
 
-    /// Positions that are filled in.
+    /// Number of filled positions.
     pub(crate) fn length(&self) -> usize {
         self.length
     }
 
-    /// Pages held, published or not.
+    /// Number of pages held, published or not.
     pub(crate) fn page_count(&self) -> usize {
         self.pages.len()
     }
 
-    /// Numbers of the pages held, in the order of positions.
+    /// Numbers of the pages held, in order of position.
     pub(crate) fn page_numbers(&self) -> impl Iterator<Item = u32> {
         self.pages.iter().map(|page| match page {
             Page::Own(page) => page.number(),
@@ -60,12 +64,13 @@ impl KvCache {
         self.blocks.len() == other.blocks.len() && self.blocks.last() == other.blocks.last()
     }
 
-    /// Marks `count` more positions as filled in.
+    /// Marks `count` more positions as filled.
     pub(crate) fn advance(&mut self, count: usize) {
         self.length += count;
     }
 
-    /// Stores key and value (`head_size` each) of one head at `position`, which must lie in a page of its own.
+    /// Stores the key and value (`head_size` each) of one head at `position`, which must be in an unpublished
+    /// page.
     pub(crate) fn store(&mut self, layer: usize, head: usize, position: usize, key: &[f32], value: &[f32]) {
         let layout = &self.layout;
         let (page, slot) = (position / layout.positions, position % layout.positions);
@@ -81,7 +86,7 @@ impl KvCache {
         values[slot * layout.padded_head()..][..size].copy_from_slice(value);
     }
 
-    /// Keys and values of one head in the page that holds `position`.
+    /// Keys and values of one head in the page that contains `position`.
     #[inline(always)]
     pub(crate) fn head(&self, layer: usize, head: usize, position: usize) -> (&[f32], &[f32]) {
         let layout = &self.layout;

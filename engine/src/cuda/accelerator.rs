@@ -1,33 +1,35 @@
-//! What a forward pass asks of a device.
+//! The interface between the forward pass and a device: [`Accelerator`], its kernels' [`Launch`]es and matrix
+//! [`Product`]s.
 
-/// Why a device did not do what it was asked for.
+/// A failed device operation.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct DeviceError(pub(crate) String);
 
-/// What a kernel is given.
+/// A kernel argument.
 pub(crate) enum Argument<'a, B> {
-    /// The address of a buffer, so many bytes from its start.
+    /// A buffer, at an offset in bytes.
     Buffer(&'a B, usize),
     Integer(u32),
     Number(f32),
-    /// No buffer.
+    /// A null pointer.
     Nothing,
 }
 
-/// A kernel of `kernels.cu` or `sampling.cu` and how often it runs.
+/// A kernel of `kernels.cu` or `sampling.cu` with its launch dimensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Launch {
     pub(crate) kernel: &'static str,
-    /// Blocks in both directions.
+    /// Blocks in both grid dimensions.
     pub(crate) grid: (u32, u32),
-    /// Threads of a block.
+    /// Threads per block.
     pub(crate) threads: u32,
     pub(crate) shared_bytes: u32,
 }
 
-/// The sizes of a product of rows with weights (`outputs` × `inputs`, row after row), as `cublasGemmEx` has them: it
-/// counts column by column, so that rows of ours are columns there. The weights are its first matrix, transposed.
+/// The sizes of a product of rows with weights (`outputs` × `inputs`, row-major), as passed to
+/// `cublasGemmEx`. cuBLAS is column-major, so our rows are its columns. The weights are its first matrix,
+/// transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Product {
     pub(crate) m: usize,
@@ -44,28 +46,28 @@ impl Product {
     }
 }
 
-/// A device with memory of its own that does one thing after the other.
+/// A device with its own memory that runs operations in order.
 ///
-/// Nothing but [`download`](Self::download) waits for it. Buffers may be written through shared references: what is
-/// asked for later sees what was asked for before.
+/// Only [`download`](Self::download) waits for the device. Buffers may be written through shared references:
+/// an operation sees the effects of all earlier operations.
 pub(crate) trait Accelerator: Send {
-    /// A part of the device's memory.
+    /// A buffer in device memory.
     type Buffer: Send;
 
-    /// So many bytes, with nothing sensible in them.
+    /// Allocates `bytes` bytes of uninitialized memory.
     fn allocate(&self, bytes: usize) -> Result<Self::Buffer, DeviceError>;
 
-    /// Copies to the device; `bytes` may be used again at once.
+    /// Copies to the device; `bytes` may be reused as soon as the call returns.
     fn upload(&self, buffer: &Self::Buffer, offset: usize, bytes: &[u8]) -> Result<(), DeviceError>;
 
-    /// Waits for everything before and copies from the device.
+    /// Waits for all earlier operations, then copies from the device.
     fn download(&self, buffer: &Self::Buffer, offset: usize, bytes: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Starts a kernel, whose parameters `arguments` are.
+    /// Launches a kernel with `arguments` as its parameters.
     fn launch(&self, launch: &Launch, arguments: &[Argument<'_, Self::Buffer>]) -> Result<(), DeviceError>;
 
-    /// Multiplies `input` with `weights`, both of the device's element type, into float32, so many bytes from the start
-    /// of `output`.
+    /// Multiplies `input` with `weights`, both of the device's element type, and writes float32 to `output`
+    /// at the given offset in bytes.
     fn multiply(
         &self,
         product: &Product,

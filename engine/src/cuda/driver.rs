@@ -1,7 +1,7 @@
-//! NVIDIA's driver, cuBLAS and NVRTC, loaded when they are first needed.
+//! Bindings to NVIDIA's driver, cuBLAS and NVRTC, loaded at run time.
 //!
-//! Nothing is linked: a program with this in it starts on every machine. What is not there is noticed by
-//! [`missing`] before any of it is called.
+//! Nothing is linked, so a binary built with the `cuda` feature starts on every machine. [`missing`] detects
+//! missing libraries before any of their functions is called.
 #![allow(unsafe_code)] // foreign functions that take addresses
 
 use std::collections::HashMap;
@@ -26,13 +26,13 @@ use crate::bench::MachineLimits;
 use crate::device::{DeviceName, Gpu, NoGpu};
 use crate::options::DType;
 
-/// Bytes copied to measure the memory, and how often.
+/// Bytes copied to measure memory bandwidth.
 const COPY: usize = 1 << 30;
 const ROUNDS: usize = 10;
-/// Rows, inputs and outputs of the product that is timed.
+/// Rows, inputs and outputs of the matrix product that is timed.
 const PRODUCT: usize = 4096;
 
-/// One GPU with a stream of its own, for weights of one type.
+/// One GPU with its own stream, for weights of one type.
 pub(crate) struct CudaDevice {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
@@ -41,16 +41,16 @@ pub(crate) struct CudaDevice {
     dtype: DType,
 }
 
-/// Memory of a GPU.
+/// A buffer in GPU memory.
 pub(crate) struct CudaBuffer {
-    /// Gives it back when dropped.
+    /// Frees the memory when dropped.
     _memory: CudaSlice<u8>,
     address: sys::CUdeviceptr,
     bytes: usize,
 }
 
 impl CudaBuffer {
-    /// The address of a part of it.
+    /// The address of a part of the buffer.
     fn part(&self, offset: usize, bytes: usize) -> Result<sys::CUdeviceptr, DeviceError> {
         if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             let reason = format!("{bytes} bytes at offset {offset} exceed a buffer of {} bytes", self.bytes);
@@ -72,9 +72,9 @@ impl From<cublas::result::CublasError> for DeviceError {
     }
 }
 
-/// The library that is not there.
+/// Returns the first library that cannot be loaded.
 fn missing() -> Option<NoGpu> {
-    // SAFETY: opening these libraries runs nothing but their own initialisation.
+    // SAFETY: opening these libraries runs only their own initialisation.
     let (driver, blas, compiler) =
         unsafe { (sys::is_culib_present(), blas::is_culib_present(), nvrtc::sys::is_culib_present()) };
     let library = |library, remedy| NoGpu::LibraryMissing { library, remedy };
@@ -90,12 +90,12 @@ fn missing() -> Option<NoGpu> {
     }
 }
 
-/// The GPUs that the driver knows.
+/// Lists the GPUs that the driver reports.
 pub(crate) fn gpus() -> Result<Vec<Gpu>, NoGpu> {
     if let Some(missing) = missing() {
         return Err(missing);
     }
-    // An old library may lack a function, at which the bindings panic.
+    // An old library may lack a function; the bindings panic in that case.
     let found = catch_unwind(listed).unwrap_or_else(|_| Err("functions of CUDA 12 are missing".to_owned()));
     match found {
         Ok(gpus) if gpus.is_empty() => Err(NoGpu::Driver("no GPU found".to_owned())),
@@ -115,7 +115,7 @@ fn listed() -> Result<Vec<Gpu>, String> {
     (0..count)
         .map(|ordinal| {
             let device = result::device::get(ordinal as i32).map_err(text)?;
-            // SAFETY: the device was just named by the driver.
+            // SAFETY: the driver has just returned this device.
             let (memory, major, minor) = unsafe {
                 let attribute = |attribute| result::device::get_attribute(device, attribute);
                 (
@@ -138,7 +138,7 @@ fn listed() -> Result<Vec<Gpu>, String> {
 }
 
 impl CudaDevice {
-    /// Prepares a GPU for weights of a type: compiles the kernels for it.
+    /// Opens a GPU for weights of a type and compiles the kernels for it.
     pub(crate) fn open(ordinal: usize, dtype: DType) -> Result<Self, DeviceError> {
         if let Some(missing) = missing() {
             return Err(DeviceError(missing.to_string()));
@@ -149,7 +149,8 @@ impl CudaDevice {
 
     fn prepare(ordinal: usize, dtype: DType) -> Result<Self, DeviceError> {
         let context = CudaContext::new(ordinal)?;
-        // SAFETY: every buffer stays on the one stream that it was made for, which keeps things in order.
+        // SAFETY: every buffer stays on the one stream that it was created for, which keeps operations in
+        // order.
         unsafe { context.disable_event_tracking() };
         let stream = context.new_stream()?;
         let blas = CudaBlas::new(stream.clone())?;
@@ -166,17 +167,17 @@ impl CudaDevice {
         Ok(Self { context, stream, blas, functions, dtype })
     }
 
-    /// Bytes of memory that nobody uses, and all bytes.
+    /// Free and total memory in bytes.
     pub(crate) fn memory(&self) -> Result<(u64, u64), DeviceError> {
         let (free, total) = self.context.mem_get_info()?;
         Ok((free as u64, total as u64))
     }
 
-    /// The best rates of the device: a copy within its memory, and a large product.
+    /// Measures the peak rates of the device: a copy within its memory, and a large matrix product.
     pub(crate) fn limits(&self) -> Result<MachineLimits, DeviceError> {
         let (from, to) = (self.allocate(COPY)?, self.allocate(COPY)?);
         let copied = self.seconds(|| {
-            // SAFETY: both buffers have so many bytes and outlive the wait that follows.
+            // SAFETY: both buffers have this many bytes and outlive the wait that follows.
             unsafe { result::memcpy_dtod_async(to.address, from.address, COPY, self.stream.cu_stream()) }?;
             Ok(())
         })?;
@@ -194,7 +195,7 @@ impl CudaDevice {
         })
     }
 
-    /// Mean time of one of several, after one to warm up.
+    /// Mean time of several runs in seconds, after one warm-up run.
     fn seconds(&self, work: impl Fn() -> Result<(), DeviceError>) -> Result<f64, DeviceError> {
         work()?;
         self.stream.synchronize()?;
@@ -207,7 +208,7 @@ impl CudaDevice {
     }
 }
 
-/// The kernels as machine code for an architecture.
+/// Compiles the kernels to machine code for an architecture.
 fn compile(architecture: &str, dtype: DType) -> Result<Vec<u8>, DeviceError> {
     let element = match dtype {
         DType::F32 => 0,
@@ -218,7 +219,8 @@ fn compile(architecture: &str, dtype: DType) -> Result<Vec<u8>, DeviceError> {
     let source = CString::new(SOURCE).map_err(|error| DeviceError(error.to_string()))?;
     let program = nvrtc::result::create_program(&source, Some(c"kernels.cu")).map_err(failed)?;
     let options = [format!("--gpu-architecture={architecture}"), format!("-DLUMOS_ELEMENT={element}")];
-    // SAFETY: the program was just made and is destroyed once, last; the code has as many bytes as NVRTC asks for.
+    // SAFETY: the program was just created and is destroyed once, last; the buffer for the code has as many
+    // bytes as NVRTC asks for.
     unsafe {
         let compiled = nvrtc::result::compile_program(program, &options).map_err(|error| {
             let log = nvrtc::result::get_program_log(program).unwrap_or_default();
@@ -255,7 +257,8 @@ impl Accelerator for CudaDevice {
     fn upload(&self, buffer: &CudaBuffer, offset: usize, bytes: &[u8]) -> Result<(), DeviceError> {
         self.context.bind_to_thread()?;
         let to = buffer.part(offset, bytes.len())?;
-        // SAFETY: the part lies in the buffer; memory that is not page-locked is staged before the call returns.
+        // SAFETY: the part lies in the buffer; memory that is not page-locked is staged before the call
+        // returns.
         Ok(unsafe { result::memcpy_htod_async(to, bytes, self.stream.cu_stream()) }?)
     }
 
@@ -290,7 +293,8 @@ impl Accelerator for CudaDevice {
             block_dim: (launch.threads, 1, 1),
             shared_mem_bytes: launch.shared_bytes,
         };
-        // SAFETY: the arguments are those of the kernel, which the tests check with the same source and the same calls.
+        // SAFETY: the arguments are those of the kernel, which the tests check with the same source and the
+        // same calls.
         unsafe { builder.launch(config) }
             .map_err(|error| DeviceError(format!("kernel {}: {error}", launch.kernel)))?;
         Ok(())
@@ -348,10 +352,10 @@ impl Accelerator for CudaDevice {
 mod tests {
     use super::*;
 
-    /// Where NVRTC is, which needs no GPU.
+    /// Needs NVRTC, but not a GPU.
     #[test]
     fn the_kernels_compile_for_every_architecture_and_type() {
-        // SAFETY: opening the library runs nothing but its own initialisation.
+        // SAFETY: opening the library runs only its own initialisation.
         if !unsafe { nvrtc::sys::is_culib_present() } {
             lumos_capabilities::skip(lumos_capabilities::Capability::Nvrtc, "libnvrtc.so not found");
             return;

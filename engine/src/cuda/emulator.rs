@@ -1,4 +1,4 @@
-//! A device for tests: the kernels' own source, compiled for the host, in a process of its own.
+//! A test device: the kernels' own source, compiled for the host and run in a separate process.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use crate::options::DType;
 
-/// What is compiled, beside one another.
+/// The sources that are compiled, placed in one folder.
 const SOURCES: [(&str, &str); 3] = [
     ("emulator.cpp", include_str!("emulator.cpp")),
     ("kernels.cu", include_str!("kernels.cu")),
@@ -16,7 +16,7 @@ const SOURCES: [(&str, &str); 3] = [
 ];
 const CHECKED: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
-/// An emulated device.
+/// A handle to an emulated device.
 pub(super) struct Emulator {
     process: Arc<Mutex<Process>>,
     sanitized: bool,
@@ -28,14 +28,14 @@ pub(super) struct Buffer {
     process: Arc<Mutex<Process>>,
 }
 
-/// What was asked of a device so far.
+/// Counts of the operations requested so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
-    /// Kernels started and products made.
+    /// Kernels launched and products computed.
     pub(super) launches: usize,
-    /// How often it was waited for.
+    /// Number of times the host waited for the device.
     pub(super) downloads: usize,
-    /// Bytes that came back.
+    /// Bytes downloaded.
     pub(super) downloaded: usize,
 }
 
@@ -48,7 +48,8 @@ struct Process {
 }
 
 impl Emulator {
-    /// One for weights of a type; none, with a word about it, where there is no C++ compiler.
+    /// Starts an emulator for weights of a type. Returns `None` and prints a message if there is no C++
+    /// compiler.
     pub(super) fn start(dtype: DType) -> Option<Self> {
         static BUILT: OnceLock<Result<Built, String>> = OnceLock::new();
         let (programs, sanitized) = match BUILT.get_or_init(build) {
@@ -69,7 +70,7 @@ impl Emulator {
         Some(Self { process: Arc::new(Mutex::new(process)), sanitized })
     }
 
-    /// What was asked of it so far.
+    /// Counts of the operations requested so far.
     pub(super) fn counts(&self) -> Counts {
         lock(&self.process).counts
     }
@@ -79,7 +80,7 @@ impl Emulator {
         Self { process: self.process.clone(), sanitized: self.sanitized }
     }
 
-    /// Whether what is beyond a buffer is noticed.
+    /// Whether accesses beyond a buffer are detected.
     pub(super) fn is_sanitized(&self) -> bool {
         self.sanitized
     }
@@ -96,7 +97,7 @@ fn element(dtype: DType) -> usize {
 /// A program for each type, and whether they are sanitized.
 type Built = ([PathBuf; 3], bool);
 
-/// Compiles a program for each type, with sanitizers where the compiler has them.
+/// Compiles a program for each type, with sanitizers if the compiler supports them.
 fn build() -> Result<Built, String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/emulator");
     let folder = folder.join(std::process::id().to_string());
@@ -121,7 +122,7 @@ fn build() -> Result<Built, String> {
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         }
     };
-    // Whether the sanitizers' libraries are there is known when a program was linked and ran.
+    // Whether the sanitizers' libraries exist is only known after a program has been linked and run.
     let runs = |program: &PathBuf| {
         Command::new(program).stdin(Stdio::null()).status().is_ok_and(|status| status.success())
     };
@@ -135,7 +136,7 @@ fn build() -> Result<Built, String> {
         threads.map(|thread| thread.join().expect("compiling does not panic"))
     });
     let [single, brain, half] = programs;
-    // A compiler that is there has to understand the kernels.
+    // If there is a compiler, it must accept the kernels.
     let built = |program: Result<PathBuf, String>| program.unwrap_or_else(|error| panic!("{error}"));
     match single {
         Err(reason) if reason.starts_with("there is no") => Err(reason),
@@ -159,7 +160,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It is in the middle of nothing worth keeping.
+        // The process holds no state worth keeping.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,14 +1,17 @@
-//! The forward pass, kernel after kernel.
+//! The forward pass on a device: the sequence of kernels and products that computes one uploaded [`Step`].
+//!
+//! The functions allocate its buffers ([`Scratch`], [`Exchange`]) and launch all operations without waiting
+//! for the device.
 
 use super::accelerator::{Accelerator, DeviceError};
 use super::kernels::{self, Norm, Pages};
 use super::llama::{DeviceLlama, width};
 use super::step::Step;
 
-/// Where logits start in the output: behind the chosen ids, on an address that cuBLAS likes.
+/// Alignment in bytes of the logits, which follow the chosen ids in the output; suits cuBLAS.
 const ALIGNMENT: usize = 256;
 
-/// Buffers of one forward pass, for so many rows.
+/// Buffers of one forward pass, for a given number of rows.
 pub(super) struct Scratch<B> {
     pub(super) rows: usize,
     hidden: B,
@@ -20,23 +23,23 @@ pub(super) struct Scratch<B> {
     update: B,
 }
 
-/// What is uploaded and what comes out.
+/// Buffers for the upload and the output.
 pub(super) struct Exchange<B> {
     /// [`Step::words`].
     pub(super) step: B,
     /// Cosines and sines of all positions in use.
     pub(super) rotary: B,
-    /// The chosen ids, and behind them the logits of all that wanted either.
+    /// The chosen ids, followed by the logits of all rows that requested either.
     pub(super) output: B,
 }
 
-/// Bytes before the logits of `wanted` rows.
+/// Offset of the logits of `wanted` rows, in bytes.
 pub(super) fn logits_offset(wanted: usize) -> usize {
     (wanted * size_of::<u32>()).next_multiple_of(ALIGNMENT)
 }
 
 impl<A: Accelerator> DeviceLlama<A> {
-    /// Buffers for so many rows.
+    /// Allocates buffers for `rows` rows.
     pub(super) fn scratch(&self, rows: usize) -> Result<Scratch<A::Buffer>, DeviceError> {
         let element = width(self.dtype);
         let queries = self.heads.query_heads * self.heads.head_size;
@@ -53,7 +56,7 @@ impl<A: Accelerator> DeviceLlama<A> {
         })
     }
 
-    /// Computes a step that was uploaded. Waits for nothing.
+    /// Computes an uploaded step without waiting for the device.
     pub(super) fn forward(
         &self,
         step: &Step,
@@ -75,7 +78,7 @@ impl<A: Accelerator> DeviceLlama<A> {
             epsilon: self.epsilon,
         };
         kernels::embed(device, rows, self.hidden, at(step.tokens_at), self.embedding.buffer(), hidden)?;
-        // What a layer's second half gives is added where the next one begins.
+        // The output of a layer's second half is added at the start of the next layer.
         let mut pending = None;
         for (index, layer) in self.layers.iter().enumerate() {
             kernels::rms_norm(device, &norm(pending, &layer.attention_norm))?;

@@ -1,34 +1,34 @@
-//! The kernels of `kernels.cu` and `sampling.cu` with their parameters.
+//! The kernels of `kernels.cu` and `sampling.cu` with their parameters and launch dimensions.
 
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch};
 use crate::cache::KeyValueShape;
 
-/// What NVRTC compiles.
+/// The source that NVRTC compiles.
 #[cfg(feature = "cuda")]
 pub(super) const SOURCE: &str =
     concat!(include_str!("kernels.cu"), "#line 1 \"sampling.cu\"\n", include_str!("sampling.cu"));
 
-/// All of them.
+/// Names of all kernels.
 #[cfg(feature = "cuda")]
 pub(super) const KERNELS: [&str; 6] = ["embed", "rms_norm", "rotate_store", "attention", "gated", "choose"];
-/// The most shared memory that one of them asks for, in bytes: attention, with the largest heads.
+/// The most shared memory that a kernel requests, in bytes: attention with the largest heads.
 #[cfg(feature = "cuda")]
 pub(super) const MOST_SHARED_BYTES: i32 = 52 << 10;
 
-/// Threads of one warp.
+/// Threads per warp.
 const LANES: usize = 32;
-/// Warps of a block of attention, and the queries that it takes (`QUERIES`).
+/// Warps per block of attention, and the queries that a block handles (`QUERIES`).
 const ATTENTION_WARPS: usize = 4;
 const ATTENTION_QUERIES: usize = 16;
-/// The largest head that attention takes (`LANES` × `MOST_PARTS`).
+/// The largest head size that attention supports (`LANES` × `MOST_PARTS`).
 pub(super) const LARGEST_HEAD: usize = 256;
-/// Threads of the blocks of other kernels.
+/// Threads per block of the other kernels.
 const THREADS: u32 = 256;
-/// Threads of a block that chooses (`CHOOSERS`), and the bytes of shared memory for each.
+/// Threads per block of `choose` (`CHOOSERS`), and the bytes of shared memory for each.
 const CHOOSERS: u32 = 1024;
 const CHOOSER_BYTES: u32 = 8;
 
-/// A buffer from some byte on.
+/// A buffer with an offset in bytes.
 pub(super) type At<'a, B> = (&'a B, usize);
 
 /// The heads of one layer.
@@ -40,19 +40,20 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// Query heads that one block of attention takes, and blocks for all that share keys.
+    /// Query heads that one block of attention handles, and blocks needed for all query heads that share
+    /// keys.
     fn together(&self) -> (usize, usize) {
         let group = self.query_heads / self.key_value_heads;
         let together = group.min(ATTENTION_QUERIES);
         (together, group.div_ceil(together))
     }
 
-    /// Rows that one block of attention takes.
+    /// Rows that one block of attention handles.
     pub(super) fn block_rows(&self) -> usize {
         ATTENTION_QUERIES / self.together().0
     }
 
-    /// Numbers of one row of queries, keys and values.
+    /// Numbers in one row of queries, keys and values.
     pub(super) fn stride(&self) -> usize {
         (self.query_heads + 2 * self.key_value_heads) * self.head_size
     }
@@ -63,21 +64,22 @@ impl Heads {
     }
 }
 
-/// Keys and values of all layers: layer × page × position × head × number, keys in one buffer, values in another.
+/// Keys and values of all layers: layer × page × position × head × number, keys in one buffer, values in
+/// another.
 pub(super) struct Pages<B> {
     pub(super) keys: B,
     pub(super) values: B,
     pub(super) shape: KeyValueShape,
-    /// Pages.
+    /// Number of pages.
     pub(super) count: usize,
-    /// Positions in a page.
+    /// Positions per page.
     pub(super) positions: usize,
-    /// Bytes of one number.
+    /// Size of one number in bytes.
     pub(super) width: usize,
 }
 
 impl<B> Pages<B> {
-    /// Bytes of one layer's keys.
+    /// Size of one layer's keys in bytes.
     pub(super) fn layer_bytes(shape: &KeyValueShape, count: usize, positions: usize, width: usize) -> usize {
         count * positions * shape.heads * shape.head_size * width
     }
@@ -88,7 +90,7 @@ impl<B> Pages<B> {
     }
 }
 
-/// One block a row.
+/// A launch with one block per row.
 fn by_rows(kernel: &'static str, rows: usize, threads: u32, shared_bytes: u32) -> Launch {
     Launch { kernel, grid: (rows as u32, 1), threads, shared_bytes }
 }
@@ -97,7 +99,7 @@ fn buffer<B>(at: At<'_, B>) -> Argument<'_, B> {
     Argument::Buffer(at.0, at.1)
 }
 
-/// The embeddings (`width` numbers) of `rows` tokens.
+/// Copies the embeddings (`width` numbers each) of `rows` tokens.
 pub(super) fn embed<A: Accelerator>(
     device: &A,
     rows: usize,
@@ -111,9 +113,9 @@ pub(super) fn embed<A: Accelerator>(
     device.launch(&by_rows("embed", rows, THREADS, 0), &arguments)
 }
 
-/// What [`rms_norm`] reads and writes.
+/// Inputs and outputs of [`rms_norm`].
 pub(super) struct Norm<'a, B> {
-    /// Rows of `hidden` that are scaled; by themselves in order.
+    /// Indices of the rows of `hidden` to normalize; `None` means all rows in order.
     pub(super) rows: Option<At<'a, B>>,
     pub(super) count: usize,
     pub(super) hidden: &'a B,
@@ -121,12 +123,12 @@ pub(super) struct Norm<'a, B> {
     pub(super) update: Option<&'a B>,
     pub(super) weight: &'a B,
     pub(super) output: &'a B,
-    /// Numbers of a row.
+    /// Numbers per row.
     pub(super) width: usize,
     pub(super) epsilon: f32,
 }
 
-/// Adds and scales rows.
+/// Adds `update` to the rows and normalizes them (RMS norm).
 pub(super) fn rms_norm<A: Accelerator>(device: &A, norm: &Norm<'_, A::Buffer>) -> Result<(), DeviceError> {
     let arguments = [
         norm.rows.map_or(Argument::Nothing, buffer),
@@ -141,7 +143,7 @@ pub(super) fn rms_norm<A: Accelerator>(device: &A, norm: &Norm<'_, A::Buffer>) -
     device.launch(&by_rows("rms_norm", norm.count, THREADS, shared_bytes), &arguments)
 }
 
-/// Turns queries and keys, and stores keys and values.
+/// Applies the rotary embedding to queries and keys, and stores keys and values.
 #[allow(clippy::too_many_arguments)] // as the kernel
 pub(super) fn rotate_store<A: Accelerator>(
     device: &A,
@@ -170,7 +172,7 @@ pub(super) fn rotate_store<A: Accelerator>(
     device.launch(&by_rows("rotate_store", rows, THREADS, 0), &arguments)
 }
 
-/// Attention of all rows of a step, which are cut into `tasks` of [`Heads::block_rows`] rows at most.
+/// Attention of all rows of a step, split into `tasks` of at most [`Heads::block_rows`] rows.
 #[allow(clippy::too_many_arguments)] // as the kernel
 pub(super) fn attention<A: Accelerator>(
     device: &A,
@@ -193,7 +195,7 @@ pub(super) fn attention<A: Accelerator>(
     };
     let [keys, values] = pages.layer(layer);
     let [query_heads, key_value_heads, head_size] = heads.integers();
-    // A window beyond all 32 bits is none.
+    // A window that does not fit in 32 bits has no effect.
     let window = window.and_then(|window| u32::try_from(window).ok()).unwrap_or(0);
     let arguments = [
         buffer((query_key_value, 0)),
@@ -225,8 +227,8 @@ pub(super) fn gated<A: Accelerator>(
     device.launch(&Launch { kernel: "gated", grid, threads: THREADS, shared_bytes: 0 }, &arguments)
 }
 
-/// The ids that follow, chosen from `vocabulary` logits each as their rule says ([`Draw::WORDS`](crate::sampler::Draw)
-/// words, zeros for the highest).
+/// Chooses the next token ids from `vocabulary` logits each, according to each rule
+/// ([`Draw::WORDS`](crate::sampler::Draw) words; zeros select the highest logit).
 pub(super) fn choose<A: Accelerator>(
     device: &A,
     rows: usize,

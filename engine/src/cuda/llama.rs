@@ -1,4 +1,4 @@
-//! Weights on a device.
+//! Model weights in device memory: loading, conversion to the requested type, and size estimates.
 
 use candle_core::{DType as CandleType, Tensor};
 use half::{bf16, f16};
@@ -11,7 +11,7 @@ use crate::load::config::ModelConfig;
 use crate::load::weights::Weights;
 use crate::options::DType;
 
-/// A matrix, row after row.
+/// A row-major matrix.
 pub(super) struct Matrix<B> {
     weights: B,
     inputs: usize,
@@ -23,7 +23,7 @@ impl<B> Matrix<B> {
         &self.weights
     }
 
-    /// Multiplies `rows` rows of `input` into `output`, so many bytes from its start.
+    /// Multiplies `rows` rows of `input` into `output`, at an offset in bytes.
     pub(super) fn multiply<A: Accelerator<Buffer = B>>(
         &self,
         device: &A,
@@ -45,7 +45,7 @@ pub(super) struct Layer<B> {
     pub(super) down: Matrix<B>,
 }
 
-/// A Llama-shaped model in a device's memory: matrices and embeddings in the type asked for, norms in float32.
+/// A Llama-family model in device memory: matrices and embeddings in the requested type, norms in float32.
 pub(crate) struct DeviceLlama<A: Accelerator> {
     pub(super) device: A,
     pub(super) dtype: DType,
@@ -59,11 +59,11 @@ pub(crate) struct DeviceLlama<A: Accelerator> {
     pub(super) embedding: Matrix<A::Buffer>,
     pub(super) layers: Vec<Layer<A::Buffer>>,
     pub(super) norm: A::Buffer,
-    /// The embedding does it where there is none.
+    /// `None` if the head is tied to the embedding.
     pub(super) head: Option<Matrix<A::Buffer>>,
 }
 
-/// Bytes of one number.
+/// Size of one number in bytes.
 pub(crate) fn width(dtype: DType) -> usize {
     match dtype {
         DType::F32 => 4,
@@ -72,7 +72,7 @@ pub(crate) fn width(dtype: DType) -> usize {
 }
 
 impl<A: Accelerator> DeviceLlama<A> {
-    /// Copies the weights to the device, one tensor after the other. `failed` makes an error of what the device says.
+    /// Copies the weights to the device, tensor by tensor. `failed` converts a device error.
     pub(crate) fn load(
         device: A,
         config: &ModelConfig,
@@ -153,31 +153,31 @@ impl<A: Accelerator> DeviceLlama<A> {
         })
     }
 
-    /// What is kept of one position.
+    /// What the model stores per position.
     pub(crate) fn key_values(&self) -> KeyValueShape {
         let Heads { key_value_heads: heads, head_size, .. } = self.heads;
         KeyValueShape { layers: self.layers.len(), heads, head_size }
     }
 
-    /// Where its pages lie.
+    /// Where the pages are stored.
     pub(crate) fn storage(&self) -> Storage {
         Storage::Device { width: width(self.dtype) }
     }
 
-    /// What computes.
+    /// The device that computes.
     pub(crate) fn device(&self) -> &A {
         &self.device
     }
 }
 
-/// Bytes of the weights of such a model with so many rows of embeddings.
+/// Size of the weights of such a model with `rows` rows of embeddings, in bytes.
 pub(crate) fn weight_bytes(config: &ModelConfig, rows: usize, dtype: DType, matrices: usize) -> u64 {
     let embedding = if config.tied_embeddings { 0 } else { rows * config.hidden_size * width(dtype) };
     let norms = (2 * config.layers + 1) * config.hidden_size * size_of::<f32>();
     (matrices + embedding + norms) as u64
 }
 
-/// The numbers in a type, rounded to the nearest.
+/// The tensor's numbers converted to a type, rounded to nearest.
 fn bytes(tensor: &Tensor, dtype: DType) -> candle_core::Result<Vec<u8>> {
     let flat = tensor.flatten_all()?;
     Ok(match dtype {

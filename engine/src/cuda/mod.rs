@@ -1,17 +1,18 @@
 //! The Llama family on a GPU.
 //!
-//! [`DeviceModel`] drives a forward pass on flattened tokens: products by cuBLAS, everything else by the kernels of
-//! `kernels.cu` and `sampling.cu`. One upload a step says what is computed (tokens, positions, pages) and how the next tokens
-//! are chosen, one download brings back their ids, and logits for those who asked for them; between the two the device
-//! is never waited for. The pages' books are the
-//! host's ([`Pool`](crate::cache::Pool)); the device holds what is in them.
+//! [`DeviceModel`] runs a forward pass on flattened tokens: cuBLAS computes the products, the kernels of
+//! `kernels.cu` and `sampling.cu` compute everything else. Each step has one upload (tokens, positions,
+//! pages, and how the next tokens are chosen) and one download (token ids, and logits for requests that need
+//! them); the host does not wait for the device in between. The host keeps the bookkeeping of pages
+//! ([`Pool`](crate::cache::Pool)); the device stores their contents.
 //!
-//! What a device is asked for goes through [`Accelerator`]: the CUDA driver is one, with the feature `cuda`; tests have
-//! another that runs the same kernels on the host.
+//! Device operations go through [`Accelerator`]. With the feature `cuda` the CUDA driver implements it; tests
+//! use an implementation that runs the same kernels on the host.
 //!
-//! Weights, keys, values and the inputs of products have the type that was asked for; sums, norms, the rotary
-//! embedding, the softmax and the residual stream are float32. cuBLAS chooses its way by the number of rows, so that
-//! results may differ in their last bits with what is computed beside them, unlike those of the processor.
+//! Weights, keys, values and the inputs of products have the requested type; sums, norms, the rotary
+//! embedding, the softmax and the residual stream are float32. cuBLAS selects an algorithm by the number of
+//! rows, so the last bits of a sequence's results may depend on the other sequences of its batch, unlike on
+//! the CPU.
 
 mod accelerator;
 #[cfg(feature = "cuda")]

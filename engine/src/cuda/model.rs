@@ -1,4 +1,5 @@
-//! A model on a device as the scheduler drives it.
+//! A model on a device with its pages and buffers: the [`LanguageModel`] implementation that the scheduler
+//! drives.
 
 use super::accelerator::{Accelerator, DeviceError};
 use super::forward::{Exchange, Scratch, logits_offset};
@@ -8,31 +9,32 @@ use super::step::Step;
 use crate::load::config::ModelConfig;
 use crate::model::{Choice, Chunk, ForwardError, LanguageModel, Predictions, RotaryTable};
 
-/// The id that the kernel gives for logits that are not finite.
+/// The id that the kernel returns for logits that are not finite.
 const NOT_FINITE: u32 = u32::MAX;
-/// Bytes that the smallest buffers have.
+/// Minimum size of a buffer in bytes.
 const SMALLEST: usize = 1 << 16;
 
-/// A model with its pages and buffers. Buffers grow as they are needed and stay.
+/// A model with its pages and buffers. Buffers grow on demand and are kept.
 pub(crate) struct DeviceModel<A: Accelerator> {
     model: DeviceLlama<A>,
     pages: Pages<A::Buffer>,
     table: RotaryTable,
     exchange: Exchange<A::Buffer>,
     scratch: Scratch<A::Buffer>,
-    /// Bytes that `exchange`'s buffers have.
+    /// Sizes of `exchange`'s buffers in bytes.
     step_bytes: usize,
     rotary_bytes: usize,
     output_bytes: usize,
-    /// What came back: ids, then logits.
+    /// The downloaded words: ids, then logits.
     received: Vec<u32>,
-    /// Where the logits start in it.
+    /// Index of the first logit in `received`.
     logits_at: usize,
     choices: Vec<Choice>,
 }
 
 impl<A: Accelerator> DeviceModel<A> {
-    /// Takes memory for so many pages, and for steps of `rows` tokens and `sequences` sequences that ask for more.
+    /// Allocates `pages` pages, and buffers for steps of `rows` tokens and `sequences` sequences that request
+    /// output.
     pub(crate) fn new(
         model: DeviceLlama<A>,
         config: &ModelConfig,
@@ -66,7 +68,7 @@ impl<A: Accelerator> DeviceModel<A> {
         })
     }
 
-    /// Makes the buffers large enough and uploads the step.
+    /// Grows the buffers if necessary and uploads the step.
     fn prepare(&mut self, step: &Step, positions: usize) -> Result<(), DeviceError> {
         let device = &self.model.device;
         if step.rows > self.scratch.rows {
@@ -93,7 +95,7 @@ impl<A: Accelerator> DeviceModel<A> {
         device.upload(&self.exchange.step, 0, words)
     }
 
-    /// Brings back ids and the logits that are sent.
+    /// Downloads ids and the requested logits.
     fn receive(&mut self, step: &Step) -> Result<(), DeviceError> {
         let wanted = step.sent + step.chosen;
         self.choices.clear();

@@ -1,12 +1,12 @@
-//! What is computed in one step, as the kernels read it.
+//! The input of one step, in the layout that the kernels read.
 
 use crate::model::Chunk;
 use crate::sampler::{Choosing, Draw};
 
-/// Numbers that one row of the table of tasks has.
+/// Numbers in one row of the task table.
 pub(super) const TASK: usize = 4;
 
-/// How a token is chosen, as the kernel reads it: zeros for the highest logit.
+/// The sampling rule of a token, as the kernel reads it; zeros select the highest logit.
 pub(super) fn rule(choosing: &Choosing) -> [u32; Draw::WORDS] {
     match choosing {
         Choosing::Highest => [0; Draw::WORDS],
@@ -14,38 +14,38 @@ pub(super) fn rule(choosing: &Choosing) -> [u32; Draw::WORDS] {
     }
 }
 
-/// A step's numbers, all in one array, and where they are in it.
+/// All numbers of a step in one array, and the offsets of its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {
-    /// What is uploaded.
+    /// The array to upload.
     pub(super) words: Vec<u32>,
-    /// Tokens computed.
+    /// Number of tokens computed.
     pub(super) rows: usize,
-    /// Blocks of neighbouring rows of one sequence.
+    /// Number of attention tasks; each is a block of neighbouring rows of one sequence.
     pub(super) tasks: usize,
-    /// Sequences whose logits are sent back: the first of those wanted.
+    /// Sequences whose logits are downloaded; they come first among the requested rows.
     pub(super) sent: usize,
-    /// Sequences whose next token the device chooses: the others.
+    /// Sequences whose next token the device chooses; they follow.
     pub(super) chosen: usize,
-    /// For each sequence that asked, in order, its place among those wanted.
+    /// For each sequence that requested output, in order, its index among the requested rows.
     pub(super) order: Vec<usize>,
-    /// Where each part starts in `words`: one number a row each, but for the last three.
+    /// Offset of each part in `words`. Parts have one number per row, except the last three.
     pub(super) tokens_at: usize,
     pub(super) positions_at: usize,
     pub(super) places_at: usize,
-    /// Rows of those wanted.
+    /// Indices of the requested rows.
     pub(super) wanted_at: usize,
-    /// [`Draw::WORDS`] for each of those that the device chooses.
+    /// [`Draw::WORDS`] for each sequence whose token the device chooses.
     pub(super) rules_at: usize,
-    /// First row, rows, position of the first row, start among the tables.
+    /// Per task: first row, number of rows, position of the first row, offset in the page tables.
     pub(super) tasks_at: usize,
     /// Pages of each sequence.
     pub(super) tables_at: usize,
 }
 
 impl Step {
-    /// Lays out what follows the chunks' caches, which have room for it. Pages have `page_size` positions; a block of
-    /// attention takes up to `block_rows` rows.
+    /// Builds the step that computes the chunks' tokens. Their caches have room for them. Pages have
+    /// `page_size` positions; a block of attention handles up to `block_rows` rows.
     pub(super) fn new(chunks: &[Chunk<'_>], page_size: usize, block_rows: usize) -> Self {
         let mut tokens = Vec::new();
         let (mut positions, mut places) = (Vec::new(), Vec::new());

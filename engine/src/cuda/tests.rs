@@ -1,4 +1,4 @@
-//! The kernels' own source against plain versions, and whole models against the processor's.
+//! Compares the kernels' source with plain implementations, and whole models with the CPU.
 
 mod models;
 mod pages;
@@ -26,7 +26,7 @@ fn values_of(bytes: &[u8], dtype: DType) -> Vec<f32> {
     }
 }
 
-/// The values as a type can hold them.
+/// The values rounded to a type.
 fn rounded(values: &[f32], dtype: DType) -> Vec<f32> {
     values_of(&bytes_of(values, dtype), dtype)
 }

@@ -1,4 +1,5 @@
-//! Attention within one sequence, with places in the states (BERT) or as distances (DeBERTa).
+//! Attention within one sequence, with absolute positions in the hidden states (BERT) or relative distances
+//! (DeBERTa).
 
 use pulp::Arch;
 
@@ -13,10 +14,11 @@ pub(super) struct AttentionScratch {
     scores: Vec<f32>,
 }
 
-/// What a layer makes of distances (disentangled attention, He et al. 2021, section 3.1): a key and a query for each.
+/// A layer's projections of relative distances (disentangled attention, He et al. 2021, section 3.1): a key
+/// and a query for each distance.
 ///
-/// Both tables hold for every head and every component a row over `key - query`, from `1 - longest` to
-/// `longest - 1`, so that what a query needs of a row lies together.
+/// For every head and every component both tables hold a row over `key - query`, from `1 - longest` to
+/// `longest - 1`, so that the part of a row that a query needs is contiguous.
 pub(super) struct DistanceTables {
     keys: Vec<f32>,
     queries: Vec<f32>,
@@ -24,7 +26,8 @@ pub(super) struct DistanceTables {
 }
 
 impl DistanceTables {
-    /// Lays out the projected embedding of distances: for each of its rows queries, keys and values of `width`.
+    /// Lays out the projected embedding of distances. Each of its rows holds queries, keys and values of
+    /// `width` each.
     pub(super) fn new(projected: &[f32], width: usize, distances: &Distances, longest: usize) -> Self {
         let spread = 2 * longest - 1;
         let rows: Vec<usize> = (0..spread)
@@ -38,16 +41,16 @@ impl DistanceTables {
         Self { queries: table(0), keys: table(width), longest }
     }
 
-    /// Of a component the part that a query needs for `length` keys.
+    /// The part of a component that a query needs for `length` keys.
     #[inline(always)]
     fn part<'a>(&self, table: &'a [f32], component: usize, query: usize, length: usize) -> &'a [f32] {
         &table[component * (2 * self.longest - 1) + self.longest - 1 - query..][..length]
     }
 }
 
-/// Attention within one sequence. `input` has for each token its queries, keys and values, all heads of each;
-/// `seen` says which tokens may be attended to. Only the first tokens' results are computed, as many as `output`
-/// has rows. With distances the sequence is at most as long as their tables.
+/// Attention within one sequence. Each row of `input` has one token's queries, keys and values, all heads of
+/// each. `seen` marks the tokens that may be attended to. Only the results of the first tokens are computed,
+/// as many as `output` has rows. With distances, the sequence must not be longer than their tables.
 pub(super) fn attention(
     arch: Arch,
     input: &[f32],
@@ -69,7 +72,7 @@ pub(super) fn attention(
         #[inline(always)]
         || {
             for head in 0..heads {
-                // Keys transposed, so that the scores of neighbouring tokens are neighbours.
+                // Keys are transposed, so that the scores of neighbouring tokens are adjacent.
                 for (token, row) in input.chunks_exact(3 * width).enumerate() {
                     let keys = &row[width + head * size..][..size];
                     for (component, key) in keys.iter().enumerate() {
@@ -120,7 +123,7 @@ pub(super) fn attention(
     );
 }
 
-/// Makes weights of scores; their sum.
+/// Replaces scores by unnormalized softmax weights and returns their sum.
 #[inline(always)]
 fn weigh(scores: &mut [f32], seen: &[bool], scale: f32) -> f32 {
     let mut highest = f32::NEG_INFINITY;
@@ -156,11 +159,12 @@ mod tests {
         let projected: Vec<f32> =
             (0..4u8).flat_map(|row| [10.0, 1.0, 0.0].map(|of| of * f32::from(row + 1))).collect();
         let tables = DistanceTables::new(&projected, 1, &distances, 3);
-        // Places run over key - query: the distances 2, 1, 0, -1, -2, cut to 1.
+        // Entries are ordered by key - query: the distances 2, 1, 0, -1, -2, clamped to 1.
         assert_eq!(tables.keys, [4.0, 4.0, 3.0, 2.0, 1.0]);
         assert_eq!(tables.queries, [40.0, 40.0, 30.0, 20.0, 10.0]);
         assert_eq!(tables.part(&tables.keys, 0, 1, 3), [4.0, 3.0, 2.0]);
-        // Two tokens: scores of the second are q·k + q·K(1) + k·Q(1) of the first and q·k + q·K(0) + k·Q(0) of itself.
+        // Two tokens: scores of the second are q·k + q·K(1) + k·Q(1) of the first and q·k + q·K(0) + k·Q(0)
+        // of itself.
         let input = [0.0, 0.01, 1.0, 0.5, 0.02, 2.0];
         let scores: [f32; 2] = [0.5 * 0.01 + 0.5 * 4.0 + 0.01 * 40.0, 0.5 * 0.02 + 0.5 * 3.0 + 0.02 * 30.0];
         let [first, second] = scores.map(|score| (score / 3f32.sqrt()).exp());

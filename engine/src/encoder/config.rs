@@ -1,4 +1,4 @@
-//! config.json of BERT's descendants, checked.
+//! Parses and validates `config.json` of BERT-family encoders.
 
 use std::path::Path;
 
@@ -14,40 +14,41 @@ pub(super) struct EncoderConfig {
     pub(super) layers: usize,
     pub(super) heads: usize,
     pub(super) norm_epsilon: f32,
-    /// Rows of the embedding of positions.
+    /// Rows of the position embedding.
     pub(super) positions: usize,
-    /// Rows of the embedding of token types; none has none.
+    /// Rows of the token type embedding; 0 if there is none.
     pub(super) token_types: usize,
-    /// The id that fills sequences up.
+    /// The padding id.
     pub(super) padding: u32,
     pub(super) family: Family,
 }
 
-/// What sets the encoders apart.
+/// Differences between the supported encoder families.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Family {
-    /// BERT (Devlin et al. 2018): positions count from 0, and nothing attends to the padding.
+    /// BERT (Devlin et al. 2018): positions count from 0, and padding is not attended to.
     Bert,
-    /// RoBERTa (Liu et al. 2019): positions count from one above the id of the padding, which is passed over.
+    /// RoBERTa (Liu et al. 2019): positions count from one above the padding id and skip padding.
     Roberta,
-    /// DeBERTa of the second or third version (He et al. 2021): distances between tokens instead of positions.
+    /// DeBERTa of the second or third version (He et al. 2021): distances between tokens instead of
+    /// positions.
     Deberta(Distances),
 }
 
-/// How distances between tokens are told apart.
+/// How distances between tokens map to buckets.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Distances {
-    /// Distances that have a bucket, in both directions together: half of them one each, the further ones by the
-    /// logarithm. Zero: each distance has its own.
+    /// Number of distance buckets, in both directions together: half of them cover one distance each, the
+    /// further ones are logarithmic. Zero: each distance has its own.
     pub(super) buckets: usize,
-    /// What the furthest bucket reaches.
+    /// The largest distance of the furthest bucket.
     pub(super) furthest: usize,
-    /// Whether the embedding of distances is normed.
+    /// Whether the embedding of distances is normalized.
     pub(super) normed: bool,
 }
 
 impl Distances {
-    /// Half of the rows of the embedding of distances.
+    /// Half of the rows of the distance embedding.
     pub(super) fn span(&self) -> usize {
         if self.buckets > 0 { self.buckets } else { self.furthest }
     }
@@ -107,7 +108,7 @@ struct RawConfig {
     pooler_hidden_act: Option<String>,
 }
 
-/// Which parts of attention look at distances, as a list or joined by bars.
+/// The `pos_att_type` setting, as a list or joined by bars.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum PositionAttention {
@@ -122,7 +123,7 @@ impl Default for PositionAttention {
 }
 
 impl PositionAttention {
-    /// Whether distances count from contents to positions and from positions to contents, and nowhere else.
+    /// Whether it contains exactly content-to-position and position-to-content.
     fn is_both(&self) -> bool {
         let mut parts: Vec<String> = match self {
             Self::Joined(joined) => {
@@ -144,7 +145,7 @@ fn usual_token_types() -> usize {
 }
 
 impl EncoderConfig {
-    /// Reads config.json; `file` is what errors name.
+    /// Parses config.json; `file` is its path in error messages.
     pub(super) fn parse(bytes: &[u8], file: &Path) -> Result<Self, LoadError> {
         let raw: RawConfig = serde_json::from_slice(bytes)
             .map_err(|error| LoadError::InvalidJson { file: file.to_owned(), reason: error.to_string() })?;
@@ -197,7 +198,7 @@ impl EncoderConfig {
         })
     }
 
-    /// Longest sequence in tokens.
+    /// Maximum sequence length in tokens.
     pub(super) fn longest(&self) -> usize {
         match self.family {
             Family::Bert | Family::Deberta(_) => self.positions,
@@ -207,7 +208,7 @@ impl EncoderConfig {
 }
 
 impl RawConfig {
-    /// What a DeBERTa says of distances, or what of it is not computed here.
+    /// The distance settings of a DeBERTa, or the setting that is not supported.
     fn distances(&self) -> Result<Distances, String> {
         for (name, is_wrong) in [
             ("relative_attention is not true", !self.relative_attention),

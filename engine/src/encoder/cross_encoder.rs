@@ -1,4 +1,4 @@
-//! Cross-encoders: a query and a text read together, and one number said of them.
+//! Cross-encoders: score how well a text matches a query by reading both together.
 
 use std::fmt;
 use std::path::Path;
@@ -17,15 +17,16 @@ use crate::load::{self, Contents};
 use crate::model::LinearScratch;
 use crate::tokenizer::PairTokenizer;
 
-/// The longest sequence of the published cross-encoders; what is longer is cut.
+/// Maximum sequence length of the published cross-encoders; longer input is truncated.
 const LONGEST: usize = 512;
 
-/// A cross-encoder as the sentence-transformers library has them, with one label (Reimers and Gurevych 2019):
-/// `RobertaForSequenceClassification` (`cross-encoder/stsb-roberta-large`) or `DebertaV2ForSequenceClassification`
-/// (`osunlp/MindAct_CandidateGeneration_deberta-v3-base`).
+/// A cross-encoder as in the sentence-transformers library, with one label (Reimers and Gurevych 2019):
+/// `RobertaForSequenceClassification` (`cross-encoder/stsb-roberta-large`) or
+/// `DebertaV2ForSequenceClassification` (`osunlp/MindAct_CandidateGeneration_deberta-v3-base`).
 ///
-/// Cloning gives another handle to the same model; its thread ends, and is joined, when the last one is dropped. A
-/// pair's score is the same to the bit whatever is scored beside it: sequences are never padded.
+/// Cloning returns another handle to the same model; its thread ends, and is joined, when the last handle is
+/// dropped. Sequences are never padded, so a pair's score is bit-identical whatever else is scored in the
+/// same batch.
 #[derive(Clone)]
 pub struct CrossEncoder {
     service: Arc<Service<Pairs>>,
@@ -38,12 +39,12 @@ impl fmt::Debug for CrossEncoder {
 }
 
 impl CrossEncoder {
-    /// Opens a Hugging Face folder; `model_type` of its config.json says which kind it is. Configuration and
-    /// tokenizer are read now; the weights are read by the cross-encoder's own thread, and what is wrong with them
-    /// is what the first query is told.
+    /// Opens a Hugging Face folder; `model_type` of its config.json selects the architecture. Configuration
+    /// and tokenizer are read immediately. The cross-encoder's own thread reads the weights; the first query
+    /// returns an error if that fails.
     ///
     /// # Errors
-    /// When a file is missing, damaged or of a kind that is not supported; the error names it and a remedy.
+    /// Fails if a file is missing, corrupt or unsupported; the error names the file and a remedy.
     pub fn open(folder: &Path, threads: Option<usize>) -> Result<Self, LoadError> {
         let Contents { config, config_file, tokenizer, weights } = load::contents(folder)?;
         let config = EncoderConfig::parse(&config, &config_file)?;
@@ -62,8 +63,8 @@ impl CrossEncoder {
         Ok(Self { service: Arc::new(Service::start(pairs, threads, load)?) })
     }
 
-    /// The logit of each text with the query, in the order of the texts. The library that published these models
-    /// takes the logistic function of it, which keeps the order. Dropping the future takes the query back.
+    /// The logit of each text with the query, in the order of the texts. The library that published these
+    /// models applies the logistic function, which keeps the order. Dropping the future cancels the query.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -71,18 +72,18 @@ impl CrossEncoder {
         self.service.score(query.into(), texts).await
     }
 
-    /// The ids that a query and a text become, with the tokenizer's special tokens, the longer of the two cut until all
-    /// are at most 512. White space around texts is theirs: older versions of the library took it off, newer ones and
-    /// its tokenizers do not.
+    /// Encodes a query and a text with the tokenizer's special tokens. Truncates the longer of the two until
+    /// the total is at most 512 ids. Keeps white space around texts: older versions of the library stripped
+    /// it, newer ones and their tokenizers do not.
     ///
     /// # Errors
-    /// If the tokenizer refuses a text.
+    /// Fails if the tokenizer cannot encode a text.
     pub fn encode(&self, query: &str, text: &str) -> Result<Vec<u32>, ReadError> {
         self.service.layout().encode(query, text)
     }
 }
 
-/// Lays pairs out as the library's tokenizer does.
+/// Lays out pairs as the library's tokenizer does.
 struct Pairs {
     tokenizer: PairTokenizer,
 }
@@ -101,7 +102,7 @@ impl Layout for Pairs {
     }
 }
 
-/// What stands between the encoder and the layer that scores.
+/// The activation between the encoder and the scoring layer.
 #[derive(Clone, Copy)]
 enum Activation {
     /// RoBERTa's classification head.
@@ -110,7 +111,7 @@ enum Activation {
     Gelu,
 }
 
-/// The encoder with the layers that score.
+/// The encoder with its scoring layers.
 struct Classifier {
     encoder: Encoder,
     dense: Affine,

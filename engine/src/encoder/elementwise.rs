@@ -1,4 +1,4 @@
-//! Norms and activations of encoders on rows of floats, each with one fixed order of reduction.
+//! Norms and activations of encoders on rows of floats, each with a fixed order of reduction.
 
 use pulp::Arch;
 
@@ -51,7 +51,7 @@ fn norm(row: &mut [f32], weight: &[f32], bias: &[f32], epsilon: f32) {
     }
 }
 
-/// The sum of what `of` makes of each value.
+/// The sum of `of` over all values.
 #[inline(always)]
 pub(super) fn sum(values: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     let (blocks, rest) = values.as_chunks::<LANES>();
@@ -67,7 +67,7 @@ pub(super) fn sum(values: &[f32], of: impl Fn(f32) -> f32) -> f32 {
     add_lanes(lanes)
 }
 
-/// One number for each row: its product with `weight`, and `bias`.
+/// One number per row: its dot product with `weight`, plus `bias`.
 pub(super) fn scores(rows: &[f32], weight: &[f32], bias: f32) -> Vec<f32> {
     let score = |row: &[f32]| {
         let products = row.iter().zip(weight);
@@ -91,7 +91,7 @@ pub(super) fn add_bias(arch: Arch, rows: &mut [f32], bias: &[f32]) {
     );
 }
 
-/// Adds `bias` to each row and takes the Gaussian error linear unit of it, `x · Φ(x)`.
+/// Adds `bias` to each row and applies the Gaussian error linear unit, `x · Φ(x)`.
 pub(super) fn add_bias_and_gelu(arch: Arch, rows: &mut [f32], bias: &[f32]) {
     compiled(
         arch,
@@ -107,7 +107,7 @@ pub(super) fn add_bias_and_gelu(arch: Arch, rows: &mut [f32], bias: &[f32]) {
     );
 }
 
-/// Adds `bias` to each row and takes the hyperbolic tangent of it.
+/// Adds `bias` to each row and applies the hyperbolic tangent.
 pub(super) fn add_bias_and_tanh(rows: &mut [f32], bias: &[f32]) {
     for row in rows.chunks_exact_mut(bias.len()) {
         for (value, bias) in row.iter_mut().zip(bias) {
@@ -116,7 +116,7 @@ pub(super) fn add_bias_and_tanh(rows: &mut [f32], bias: &[f32]) {
     }
 }
 
-/// The error function to about 3e-7 (Abramowitz and Stegun, 7.1.26).
+/// The error function with an error of about 3e-7 (Abramowitz and Stegun, 7.1.26).
 #[inline(always)]
 fn error_function(x: f32) -> f32 {
     let size = x.abs();

@@ -1,4 +1,7 @@
-//! Encoders: models that read a text as a whole and say one thing about it.
+//! Encoders: models that read a whole text at once and return scores.
+//!
+//! [`Reader`] scores passages for a question, [`CrossEncoder`] scores texts for a query. Each runs on its own
+//! thread.
 
 mod attention;
 mod config;

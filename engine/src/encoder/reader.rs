@@ -1,4 +1,4 @@
-//! A reader that scores passages.
+//! [`Reader`]: scores the relevance of passages to a question with a DPR reader model.
 
 use std::fmt;
 use std::path::Path;
@@ -16,25 +16,25 @@ use crate::load::{self, Contents};
 use crate::model::to_f32;
 use crate::tokenizer::Tokenizer;
 
-/// The longest sequence of the published reader; what is longer is cut.
+/// Maximum sequence length of the published reader; longer input is truncated.
 const LONGEST: usize = 512;
-/// Where transformers puts the encoder, and the layer that scores.
+/// Tensor name prefixes of the encoder and of the scoring layer in transformers.
 const ENCODER: &str = "span_predictor.encoder.bert_model";
 const CLASSIFIER: &str = "span_predictor.qa_classifier";
 
-/// A passage, as a reader takes it.
+/// A passage in the form that a reader takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReaderPassage {
-    /// The title of the page it is from.
+    /// Title of the page that the passage is from.
     pub title: String,
-    /// Its text.
+    /// Text of the passage.
     pub text: String,
 }
 
-/// A DPR reader (Karpukhin et al. 2020): how relevant passages are to a question.
+/// A DPR reader (Karpukhin et al. 2020): scores the relevance of passages to a question.
 ///
-/// Cloning gives another handle to the same model; its thread ends, and is joined, when the last one is dropped. A
-/// passage's score is the same to the bit whatever is scored beside it.
+/// Cloning returns another handle to the same model; its thread ends, and is joined, when the last handle is
+/// dropped. A passage's score is bit-identical whatever else is scored in the same batch.
 #[derive(Clone)]
 pub struct Reader {
     service: Arc<Service<PassageTokenizer>>,
@@ -47,11 +47,11 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Opens a Hugging Face folder of a DPR reader. Configuration and tokenizer are read now; the weights are read by
-    /// the reader's own thread, and what is wrong with them is what the first question is told.
+    /// Opens a Hugging Face folder of a DPR reader. Configuration and tokenizer are read immediately. The
+    /// reader's own thread reads the weights; the first question returns an error if that fails.
     ///
     /// # Errors
-    /// When a file is missing, damaged or of a kind that is not supported; the error names it and a remedy.
+    /// Fails if a file is missing, corrupt or unsupported; the error names the file and a remedy.
     pub fn open(folder: &Path, threads: Option<usize>) -> Result<Self, LoadError> {
         let Contents { config, config_file, tokenizer, weights } = load::contents(folder)?;
         let config = EncoderConfig::parse(&config, &config_file)?;
@@ -62,8 +62,8 @@ impl Reader {
         Ok(Self { service: Arc::new(Service::start(tokenizer, threads, load)?) })
     }
 
-    /// How relevant each passage is: the reader's relevance logits, in the order of the passages. Dropping the future
-    /// takes the question back if nobody has begun with it.
+    /// The reader's relevance logit of each passage, in the order of the passages. Dropping the future
+    /// cancels the question if it has not been started.
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -75,10 +75,10 @@ impl Reader {
         self.service.score(question.into(), passages).await
     }
 
-    /// The ids that a question and a passage become: `[CLS] question [SEP] title [SEP] text`, cut at 512.
+    /// Encodes a question and a passage as `[CLS] question [SEP] title [SEP] text`, truncated to 512 ids.
     ///
     /// # Errors
-    /// If the tokenizer refuses a text.
+    /// Fails if the tokenizer cannot encode a text.
     pub fn encode(&self, question: &str, passage: &ReaderPassage) -> Result<Vec<u32>, ReadError> {
         let tokenizer = self.service.layout();
         tokenizer.encode(&tokenizer.ids(question)?, passage)
@@ -130,7 +130,7 @@ impl Layout for PassageTokenizer {
     }
 }
 
-/// The encoder with the layer that scores.
+/// The encoder with its scoring layer.
 struct Scorer {
     encoder: Encoder,
     weight: Vec<f32>,

@@ -1,4 +1,7 @@
-//! What scores texts: a thread owns the model, takes what waits together, and answers.
+//! The scoring thread of an encoder: owns the model, batches waiting questions and sends back their scores.
+//!
+//! [`Service`] is the handle. A [`Layout`] tokenizes a question with its texts, a [`Score`] computes the
+//! scores.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,24 +15,24 @@ use crate::error::LoadError;
 use crate::load::weights::Weights;
 use crate::tokenizer::Tokenizer;
 
-/// Questions that may wait before those who ask have to wait.
+/// Questions that may wait in the queue; further callers wait to submit.
 const WAITING: usize = 256;
-/// Questions that are taken together at most.
+/// Maximum number of questions that are scored together.
 const TOGETHER: usize = 64;
-/// Tokens of one pass, unless a single sequence has more.
+/// Maximum number of tokens per pass, unless a single sequence is longer.
 const TOKENS: usize = 2048;
 
-/// Why texts have no scores.
+/// Errors of scoring.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
     /// The weights could not be read.
     #[error("{0}")]
     Load(String),
-    /// The tokenizer refused a text.
+    /// The tokenizer failed to encode a text.
     #[error("cannot encode a text: {0}")]
     Tokenizer(String),
-    /// The model computed something that is not a number.
+    /// The model computed a value that is not finite.
     #[error("a passage's score is not finite; the model's weights are damaged")]
     NotFinite,
     /// The reader's thread has ended.
@@ -37,18 +40,19 @@ pub enum ReadError {
     Ended,
 }
 
-/// Lays a question and what is to be scored out as ids.
+/// Encodes a question and the texts to score as ids.
 pub(super) trait Layout: Send + Sync + 'static {
-    /// What is scored.
+    /// The text type that is scored.
     type Text: Send + Sync + 'static;
 
-    /// The ids of the question with each text. All are within the model's vocabulary, and none is empty or too long.
+    /// Encodes the question with each text. All ids are in the model's vocabulary, and no sequence is empty
+    /// or too long.
     fn encode_all(&self, question: &str, texts: &[Self::Text]) -> Result<Vec<Vec<u32>>, ReadError>;
 }
 
-/// Scores sequences of ids, each the same to the bit whatever stands beside it.
+/// Scores sequences of ids. Each score is bit-identical whatever else is in the batch.
 pub(super) trait Score {
-    /// One score for each sequence.
+    /// One score per sequence.
     fn score(&mut self, sequences: &[&[u32]]) -> Vec<f32>;
 }
 
@@ -58,7 +62,7 @@ struct Question<T> {
     answer: oneshot::Sender<Result<Vec<f32>, ReadError>>,
 }
 
-/// A handle to the thread that scores. The thread ends, and is joined, when this is dropped.
+/// A handle to the scoring thread. The thread ends, and is joined, when the handle is dropped.
 pub(super) struct Service<L: Layout> {
     layout: Arc<L>,
     questions: Option<mpsc::Sender<Question<L::Text>>>,
@@ -96,7 +100,7 @@ impl<L: Layout> Service<L> {
             std::thread::Builder::new()
                 .name("lumos-reader".to_owned())
                 .spawn(move || {
-                    // Tokenizing and multiplying are shared out over the pool.
+                    // Tokenizing and matrix products run in parallel on the pool.
                     pool.install(|| serve(load, &*layout, waiting));
                 })
                 .map_err(|error| failed(&error))?
@@ -108,7 +112,7 @@ impl<L: Layout> Service<L> {
         &self.layout
     }
 
-    /// One score for each text, in order. Dropping the future takes the question back.
+    /// One score per text, in order. Dropping the future cancels the question.
     pub(super) async fn score(&self, question: String, texts: Vec<L::Text>) -> Result<Vec<f32>, ReadError> {
         let (answer, answered) = oneshot::channel();
         let questions = self.questions.as_ref().ok_or(ReadError::Ended)?;
@@ -117,7 +121,7 @@ impl<L: Layout> Service<L> {
     }
 }
 
-/// The tokenizer's ids all have a row of the embedding.
+/// Checks that all ids of the tokenizer have a row in the embedding.
 pub(super) fn check_vocabulary(
     tokenizer: &Tokenizer,
     weights: &Weights,
@@ -132,7 +136,7 @@ pub(super) fn check_vocabulary(
     Ok(())
 }
 
-/// Answers until nobody can ask any more.
+/// Processes questions until all senders are dropped.
 fn serve<L: Layout, S: Score>(
     load: impl FnOnce() -> Result<S, LoadError>,
     layout: &L,
@@ -143,7 +147,7 @@ fn serve<L: Layout, S: Score>(
         Err(error) => {
             let error = ReadError::Load(error.to_string());
             while let Some(question) = waiting.blocking_recv() {
-                // Whoever gave up waiting needs no answer.
+                // The receiver may be gone; in that case no answer is needed.
                 let _ = question.answer.send(Err(error.clone()));
             }
             return;
@@ -156,9 +160,9 @@ fn serve<L: Layout, S: Score>(
     }
 }
 
-/// Scores the texts of all questions in as few passes as the limit on tokens allows, and answers each question when
-/// its last text is scored. What stands there twice is scored once; of questions that nobody waits for any more
-/// nothing further is scored.
+/// Scores the texts of all questions in as few passes as the token limit allows, and answers each question
+/// when its last text is scored. Duplicates are scored once. Questions whose future was dropped are not
+/// scored further.
 fn answer<L: Layout>(scorer: &mut impl Score, layout: &L, questions: &mut Vec<Question<L::Text>>) {
     let encoded: Vec<_> = questions
         .par_iter()
@@ -185,7 +189,7 @@ fn answer<L: Layout>(scorer: &mut impl Score, layout: &L, questions: &mut Vec<Qu
                 break;
             }
             if passes.add(ids, scorer) {
-                // What came before this question is scored.
+                // Everything before this question has been scored.
                 for own in waiting.by_ref().take(index - answered) {
                     reply(own, answers.pop_front(), &passes.scores);
                 }
@@ -198,7 +202,7 @@ fn answer<L: Layout>(scorer: &mut impl Score, layout: &L, questions: &mut Vec<Qu
     }
 }
 
-/// Sequences that wait for the next pass, and what earlier ones gave.
+/// Sequences that wait for the next pass, and the scores of earlier passes.
 #[derive(Default)]
 struct Passes<'a> {
     next: Vec<&'a [u32]>,
@@ -207,7 +211,7 @@ struct Passes<'a> {
 }
 
 impl<'a> Passes<'a> {
-    /// Takes a sequence in; whether those before it had to be scored first.
+    /// Adds a sequence. Returns whether a pass had to be run first to make room.
     fn add(&mut self, ids: &'a [u32], scorer: &mut impl Score) -> bool {
         if self.scores.contains_key(ids) {
             return false;
@@ -229,7 +233,7 @@ impl<'a> Passes<'a> {
     }
 }
 
-/// Answers a question, if somebody waits for it and all its texts were scored.
+/// Answers a question if its receiver exists and all its texts are scored.
 fn reply(
     sequences: &[Vec<u32>],
     answer: Option<oneshot::Sender<Result<Vec<f32>, ReadError>>>,

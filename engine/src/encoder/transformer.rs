@@ -1,6 +1,6 @@
-//! The layers of BERT and its descendants on flattened tokens: sequences follow each other without padding, so that
-//! what is computed of one is the same to the bit whatever stands beside it (transformers' `modeling_bert.py`,
-//! `modeling_roberta.py` and `modeling_deberta_v2.py`).
+//! The layers of BERT-family encoders on flattened tokens. Sequences follow each other without padding, so a
+//! sequence's results are bit-identical whatever else is in the batch. The layers follow transformers'
+//! `modeling_bert.py`, `modeling_roberta.py` and `modeling_deberta_v2.py`.
 
 use candle_core::Tensor;
 use pulp::Arch;
@@ -21,7 +21,7 @@ pub(super) struct Affine {
 }
 
 impl Affine {
-    /// The product alone; the bias is added with what follows.
+    /// The product without the bias, which is added in the next operation.
     pub(super) fn product(
         &self,
         arch: Arch,
@@ -57,20 +57,20 @@ struct Layer {
     norm: Norm,
 }
 
-/// An encoder, read only.
+/// An encoder with its weights.
 pub(super) struct Encoder {
     config: EncoderConfig,
     arch: Arch,
     words: Vec<f32>,
-    /// None where only distances count.
+    /// `None` if the model uses only relative distances.
     positions: Option<Vec<f32>>,
-    /// The embedding of the first token type, which is that of every token.
+    /// The embedding of the first token type, which every token has.
     kind: Option<Vec<f32>>,
     norm: Norm,
     layers: Vec<Layer>,
 }
 
-/// Reads tensors below a name, or from the top where that is empty.
+/// Reads tensors below a name prefix, or from the top if it is empty.
 pub(super) struct Reading<'a> {
     weights: &'a Weights,
     below: &'a str,
@@ -91,7 +91,7 @@ impl<'a> Reading<'a> {
         to_f32(&tensor).map_err(|error| self.weights.invalid(&name, &error))
     }
 
-    /// Layers stacked along their outputs.
+    /// Reads layers and stacks them along their outputs.
     pub(super) fn affine(
         &self,
         parts: &[String],
@@ -128,7 +128,7 @@ pub(super) struct Scratch {
 }
 
 impl Encoder {
-    /// Reads the encoder's tensors below a name. `longest` is the longest sequence that it will be given.
+    /// Reads the encoder's tensors below a name prefix. `longest` is the maximum sequence length.
     pub(super) fn load(
         config: &EncoderConfig,
         weights: &Weights,
@@ -200,18 +200,18 @@ impl Encoder {
         })
     }
 
-    /// The hidden states of the first token of each sequence, after the last layer. Sequences hold at least one token,
-    /// at most as many as the longest, and none outside the vocabulary.
+    /// The hidden states of the first token of each sequence after the last layer. Each sequence has between
+    /// one token and the maximum length, and all ids are in the vocabulary.
     pub(super) fn first_states<'a>(&self, sequences: &[&[u32]], scratch: &'a mut Scratch) -> &'a [f32] {
         let hidden = self.config.hidden_size;
         self.embed(sequences, &mut scratch.hidden);
-        // The readers of passages take the id of the padding for padding wherever it stands.
+        // The published passage readers treat the padding id as padding at any position.
         let unseen = matches!(self.config.family, Family::Bert).then_some(self.config.padding);
         let seen: Vec<Vec<bool>> =
             sequences.iter().map(|ids| ids.iter().map(|id| Some(*id) != unseen).collect()).collect();
         let last = self.layers.len() - 1;
         for (index, layer) in self.layers.iter().enumerate() {
-            // After the last layer nobody looks at any but the first token.
+            // After the last layer only the first token is used.
             self.layer(layer, &seen, index == last, scratch);
         }
         &scratch.hidden[..sequences.len() * hidden]
@@ -227,7 +227,8 @@ impl Encoder {
                 output.extend(&self.words[*id as usize * hidden..][..hidden]);
                 let position = match self.config.family {
                     Family::Bert | Family::Deberta(_) => position,
-                    // Padding, should a text spell it, stands where its id says and counts for no place.
+                    // A padding id inside a text gets the padding's own position and does not advance the
+                    // count.
                     Family::Roberta if *id == self.config.padding => self.config.padding as usize,
                     Family::Roberta => {
                         place += 1;

@@ -1,4 +1,8 @@
-//! config.json of the Llama family, checked.
+//! Parses and validates `config.json` of the Llama family.
+//!
+//! [`ModelConfig`] is the shape of a model: sizes, heads, context length, end-of-sequence ids and the scaling
+//! of rotary frequencies. Validation rejects unsupported architectures and sizes whose products could
+//! overflow.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +11,10 @@ use serde::Deserialize;
 use super::folder::ModelFolder;
 use crate::error::LoadError;
 
-/// Architectures that are Llama's forward pass.
+/// Architectures with Llama's forward pass.
 const ARCHITECTURES: [&str; 2] = ["LlamaForCausalLM", "MistralForCausalLM"];
 
-/// More values, or positions, than any model has: products of sizes up to it do not overflow.
+/// More values, or positions, than any model has: products of sizes up to this limit do not overflow.
 const LARGEST_MODEL: f64 = 1e13;
 
 /// The shape of a model.
@@ -28,13 +32,13 @@ pub(crate) struct ModelConfig {
     pub(crate) rope_scaling: RopeScaling,
     pub(crate) sliding_window: Option<usize>,
     pub(crate) tied_embeddings: bool,
-    /// Longest sequence in tokens.
+    /// Maximum sequence length in tokens.
     pub(crate) context_length: usize,
     /// Ids that end a sequence.
     pub(crate) end_of_sequence: Vec<u32>,
 }
 
-/// How rotary frequencies are stretched.
+/// How rotary frequencies are scaled.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RopeScaling {
     None,
@@ -47,7 +51,7 @@ pub(crate) enum RopeScaling {
         high_frequency_factor: f64,
         original_length: f64,
     },
-    /// What each pair's frequency is divided by.
+    /// The divisor of each pair's frequency.
     Divisors(Vec<f32>),
 }
 
@@ -106,7 +110,7 @@ impl Ids {
 }
 
 impl ModelConfig {
-    /// Reads config.json and, for the end-of-sequence ids, generation_config.json when it is there.
+    /// Reads config.json and, for the end-of-sequence ids, generation_config.json if it exists.
     pub(super) fn from_folder(folder: &ModelFolder) -> Result<Self, LoadError> {
         let remedy = match folder.optional("adapter_config.json") {
             Some(_) => "it contains an adapter: load it together with its base model",
@@ -125,7 +129,7 @@ impl ModelConfig {
         Self::parse(&config, generation.as_ref().map(|(bytes, path)| (&bytes[..], *path)), &file)
     }
 
-    /// Parses and checks a configuration.
+    /// Parses and validates a configuration.
     pub(crate) fn parse(
         config: &[u8],
         generation: Option<(&[u8], &Path)>,
@@ -135,7 +139,7 @@ impl ModelConfig {
             file: file.to_owned(),
             reason: error.to_string(),
         };
-        // The architecture first: the rest of a foreign configuration may have other fields.
+        // Checks the architecture first, because an unsupported configuration may have other fields.
         #[derive(Deserialize)]
         struct Kind {
             architectures: Option<Vec<String>>,
@@ -223,7 +227,7 @@ impl ModelConfig {
         config.checked(file)
     }
 
-    /// The same, if its sizes make a model; `file` is what errors name.
+    /// Validates the sizes; `file` is the path in error messages.
     pub(super) fn checked(self, file: &Path) -> Result<Self, LoadError> {
         let invalid =
             |reason: &str| Err(LoadError::InvalidConfig { file: file.to_owned(), reason: reason.to_owned() });
@@ -292,7 +296,7 @@ mod tests {
         assert_eq!(config.architecture, "MistralForCausalLM");
     }
 
-    /// What the published config.json files say.
+    /// The published config.json files.
     #[test]
     fn published_shapes_are_understood() {
         let parse = |text: &str| ModelConfig::parse(text.as_bytes(), None, Path::new("config.json")).unwrap();

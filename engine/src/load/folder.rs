@@ -1,4 +1,7 @@
-//! The files of a model folder.
+//! Finds the files of a model folder: configuration, tokenizer and weights.
+//!
+//! [`ModelFolder`] checks that the folder exists and loads its tokenizer; [`WeightPaths`] lists the weight
+//! files to read.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -10,7 +13,7 @@ use super::read;
 use crate::error::LoadError;
 use crate::tokenizer::Tokenizer;
 
-/// A folder that exists and can be read.
+/// A folder that exists and is readable.
 pub(super) struct ModelFolder {
     path: PathBuf,
 }
@@ -45,12 +48,12 @@ impl ModelFolder {
         }
     }
 
-    /// A file's path when the file is there.
+    /// Path of a file, if it exists.
     pub(super) fn optional(&self, name: &str) -> Option<PathBuf> {
         Some(self.path.join(name)).filter(|path| path.exists())
     }
 
-    /// A file's path, or the error that it is missing.
+    /// Path of a file, or the error that it is missing.
     pub(super) fn required(&self, name: &str, remedy: &str) -> Result<PathBuf, LoadError> {
         self.optional(name).ok_or_else(|| self.missing(name, remedy))
     }
@@ -63,12 +66,12 @@ impl ModelFolder {
         }
     }
 
-    /// Whether there is a tokenizer.
+    /// Whether the folder contains a tokenizer.
     pub(super) fn has_tokenizer(&self) -> bool {
         ["tokenizer.json", "tokenizer.model"].into_iter().any(|name| self.optional(name).is_some())
     }
 
-    /// tokenizer.json, or else the SentencePiece model with its added tokens.
+    /// Loads tokenizer.json, or otherwise the SentencePiece model with its added tokens.
     pub(super) fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
         if let Some(file) = self.optional("tokenizer.json") {
             return Tokenizer::from_json(&read(&file)?, &file);
@@ -86,7 +89,7 @@ impl ModelFolder {
         Tokenizer::from_sentencepiece(&read(&file)?, added, special, &file)
     }
 
-    /// Safetensors when there are any, else PyTorch's pickles; one file or shards with an index.
+    /// The safetensors files if there are any, otherwise PyTorch pickles; one file or shards with an index.
     pub(super) fn weights(&self) -> Result<WeightPaths, LoadError> {
         let folder = self.path.clone();
         if let Some(files) = self.shards("model.safetensors")? {
@@ -102,7 +105,7 @@ impl ModelFolder {
         ))
     }
 
-    /// The weights of an adapter: safetensors if there are any, else PyTorch's pickle.
+    /// The weights of an adapter: safetensors if they exist, otherwise PyTorch's pickle.
     pub(super) fn adapter_weights(&self) -> Result<WeightPaths, LoadError> {
         let folder = self.path.clone();
         if let Some(file) = self.optional("adapter_model.safetensors") {

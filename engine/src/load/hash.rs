@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::description::WeightFile;
 use crate::error::LoadError;
 
-/// Size and hash of each file; empty hashes unless `wanted`.
+/// Size and hash of each file; hashes are empty unless `wanted`.
 pub(super) fn files(paths: &[PathBuf], wanted: bool) -> Result<Vec<WeightFile>, LoadError> {
     paths.iter().map(|path| file(path, wanted)).collect()
 }
@@ -27,7 +27,7 @@ fn file(path: &Path, wanted: bool) -> Result<WeightFile, LoadError> {
     Ok(WeightFile { name, bytes, sha256 })
 }
 
-/// The same for bytes in memory.
+/// Size and hash of bytes in memory; the hash is empty unless `wanted`.
 pub(super) fn bytes(name: &str, bytes: &[u8], wanted: bool) -> WeightFile {
     let sha256 = if wanted { hex::encode(Sha256::digest(bytes)) } else { String::new() };
     WeightFile { name: name.to_owned(), bytes: bytes.len() as u64, sha256 }

@@ -1,5 +1,5 @@
-//! Memory-mapped files. The engine's other unsafe code is in `model/simd` (vector kernels) and `cuda/driver` (CUDA's
-//! functions); every other module is safe Rust, which the lint `unsafe_code` of the crate holds.
+//! Memory-mapped files. The engine's other unsafe code is in `model/simd` (vector kernels) and `cuda/driver`
+//! (CUDA's functions); every other module is safe Rust, enforced by the crate's `unsafe_code` lint.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -8,12 +8,12 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-/// Maps a file into memory, read only.
+/// Maps a file into memory, read-only.
 pub(super) fn map(path: &Path) -> io::Result<Mmap> {
     let file = File::open(path)?;
     // SAFETY: the mapping is read only and private to the loader, which drops it as soon as the weights are
-    // copied. A file that another process cuts off meanwhile would end this one with SIGBUS, and changed bytes
-    // would change weights; neither breaks memory safety of what is copied out. Model files are not written
+    // copied. If another process truncates the file meanwhile, SIGBUS ends this process, and if it changes
+    // bytes, weights change; neither breaks memory safety of what is copied out. Model files are not written
     // while they are loaded: the hub's clients replace them by renaming.
     unsafe { Mmap::map(&file) }
 }

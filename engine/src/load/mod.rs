@@ -1,4 +1,7 @@
-//! From files to a model in memory.
+//! Loads a model from files into memory.
+//!
+//! [`open`] reads configuration and tokenizer and finds the weights; [`Opened::load`] reads the weights and
+//! returns [`Loaded`], from which [`Engine`](crate::Engine) starts its scheduler.
 
 mod adapter;
 pub(crate) mod config;
@@ -42,13 +45,13 @@ pub(crate) struct Loaded {
     pub(crate) model: Backend,
     pub(crate) description: ModelDescription,
     pub(crate) matrices: Matrices,
-    /// Bytes of the weights in memory.
+    /// Size of the weights in memory, in bytes.
     pub(crate) weight_bytes: u64,
-    /// Their part of the memory budget.
+    /// The weights' part of the memory budget.
     pub(crate) reservation: Option<Reservation>,
 }
 
-/// A model whose configuration and tokenizer are read, and whose weights are found.
+/// A model whose configuration and tokenizer are read, and whose weight files are found.
 pub(crate) struct Opened {
     pub(crate) config: ModelConfig,
     tokenizer: Tokenizer,
@@ -56,20 +59,20 @@ pub(crate) struct Opened {
     files: Files,
 }
 
-/// What the weights come from.
+/// The source of the weights.
 enum Files {
-    /// One file with everything in it.
+    /// One file with weights, configuration and tokenizer.
     Gguf(PathBuf),
     Paths(Vec<PathBuf>),
     Memory {
         name: &'static str,
         bytes: &'static [u8],
     },
-    /// Described by a name.
+    /// Random weights, described by a name.
     Random(String),
 }
 
-/// Reads configuration and tokenizer and opens the weights.
+/// Reads configuration and tokenizer, and opens the weights.
 pub(crate) fn open(source: &ModelSource) -> Result<Opened, LoadError> {
     match source {
         ModelSource::Folder(path) => {
@@ -113,7 +116,7 @@ fn open_gguf(path: &Path) -> Result<Opened, LoadError> {
 }
 
 impl Opened {
-    /// The same model with an adapter, and with the adapter's own tokenizer where it has one.
+    /// The model with an adapter, and with the adapter's tokenizer if it has one.
     fn adapted(self, folder: &ModelFolder) -> Result<Self, LoadError> {
         let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
         let adapter = Adapter::open(folder, &self.config, rows)?;
@@ -125,7 +128,7 @@ impl Opened {
         Ok(Self { config: self.config, tokenizer, weights: self.weights.adapted(adapter), files })
     }
 
-    /// The files of the weights, with their hashes if `hashed`, which reads all of them.
+    /// The weight files, with their hashes if `hashed`, which reads all of them.
     pub(crate) fn weight_files(&self, hashed: bool) -> Result<Vec<WeightFile>, LoadError> {
         match &self.files {
             Files::Paths(paths) => hash::files(paths, hashed),
@@ -138,7 +141,8 @@ impl Opened {
         }
     }
 
-    /// What computes the same has the same: a hash of shape, tokenizer and weights, wherever they lie.
+    /// A hash of shape, tokenizer and weights. Models that compute the same have the same hash, independent
+    /// of their location.
     pub(crate) fn content(&self, files: &[WeightFile]) -> String {
         let mut hasher = Sha256::new();
         hasher.update(format!("{:?}\0{}\0", self.config, self.tokenizer.id_limit()));
@@ -149,7 +153,7 @@ impl Opened {
         hex::encode(hasher.finalize())
     }
 
-    /// What the model takes in memory.
+    /// The memory requirements of the model.
     pub(crate) fn footprint(&self, dtype: DType) -> Result<Footprint, LoadError> {
         let config = &self.config;
         let (rows, matrices) = self.matrices(DeviceName::Cpu, dtype)?;
@@ -167,7 +171,7 @@ impl Opened {
         Ok(Footprint { weight_bytes, cache_bytes_per_token, context_length: config.context_length })
     }
 
-    /// Rows of the embedding, and the matrices. On a GPU blocks are widened to floats.
+    /// Rows of the embedding, and the sizes of the matrices. On a GPU, blocks are widened to floats.
     fn matrices(&self, device: DeviceName, dtype: DType) -> Result<(usize, Matrices), LoadError> {
         let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
         let mut matrices = Matrices::new(&self.config, rows, dtype);
@@ -180,8 +184,9 @@ impl Opened {
         Ok((rows, matrices))
     }
 
-    /// Reads the weights; `options` name the device itself, not [`DeviceName::Auto`](crate::DeviceName::Auto).
-    /// `files` is [`weight_files`](Self::weight_files) where that is known already.
+    /// Reads the weights. `options` must name a concrete device, not
+    /// [`DeviceName::Auto`](crate::DeviceName::Auto). `files` is the result of
+    /// [`weight_files`](Self::weight_files) if it is already known.
     pub(crate) fn load(
         mut self,
         options: &LoadOptions,
@@ -224,7 +229,7 @@ impl Opened {
     }
 }
 
-/// Refuses GGUF files, and folders of them, as an adapter's base, and as an adapter.
+/// Rejects GGUF files, and folders of them, as an adapter's base and as an adapter.
 pub(crate) fn check_adapted(base: &Path, adapter: &Path) -> Result<(), LoadError> {
     let refuse = |file: &Path, reason: &str| {
         Err(LoadError::UnsupportedAdapter { file: file.to_owned(), reason: reason.to_owned() })
@@ -249,7 +254,7 @@ fn read(file: &Path) -> Result<Vec<u8>, LoadError> {
     std::fs::read(file).map_err(|source| LoadError::FileUnreadable { file: file.to_owned(), source })
 }
 
-/// What the folder of any model holds, the configuration unread.
+/// The contents of a model folder, with the configuration not yet parsed.
 pub(crate) struct Contents {
     pub(crate) config: Vec<u8>,
     pub(crate) config_file: PathBuf,
@@ -257,7 +262,7 @@ pub(crate) struct Contents {
     pub(crate) weights: Weights,
 }
 
-/// Opens the folder of a model that is no Llama.
+/// Opens the folder of a model outside the Llama family.
 pub(crate) fn contents(path: &Path) -> Result<Contents, LoadError> {
     let folder = ModelFolder::open(path)?;
     let config_file = folder.required("config.json", "copy it from where the model was published")?;
@@ -267,7 +272,7 @@ pub(crate) fn contents(path: &Path) -> Result<Contents, LoadError> {
     Ok(Contents { config, config_file, tokenizer, weights })
 }
 
-/// The tokenizer of a model folder.
+/// Loads the tokenizer of a model folder.
 pub(crate) fn tokenizer(path: &Path) -> Result<Tokenizer, LoadError> {
     ModelFolder::open(path)?.tokenizer()
 }

@@ -1,4 +1,4 @@
-//! Matrices in the block formats of ggml, as they are stored.
+//! Matrices in ggml's block formats, as stored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use candle_core::quantized::GgmlDType;
 use crate::model::QuantizedFormat;
 
 impl QuantizedFormat {
-    /// The format of ggml's type; nothing for types that are widened to floats when they are loaded.
+    /// The format of ggml's type; `None` for types that are widened to floats on loading.
     pub(crate) fn of(dtype: GgmlDType) -> Option<Self> {
         match dtype {
             GgmlDType::Q8_0 => Some(Self::Q8_0),
@@ -33,8 +33,8 @@ impl fmt::Display for QuantizedFormat {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QuantizedMatrix<'a> {
     pub(crate) format: QuantizedFormat,
-    /// Inputs: a multiple of the values in a block.
+    /// Inputs; a multiple of the values in a block.
     pub(crate) columns: usize,
-    /// Row after row (one for each output), in the order of Hugging Face's tensor of that name.
+    /// Rows in order (one per output), in the order of Hugging Face's tensor of the same name.
     pub(crate) blocks: Cow<'a, [u8]>,
 }

@@ -1,4 +1,4 @@
-//! Weights out of a seed, each tensor by its name.
+//! Random weights from a seed; each tensor depends on the seed and its name only.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -11,17 +11,17 @@ use sha2::{Digest, Sha256};
 
 use crate::options::DType;
 
-/// Standard deviation, as models are initialised.
+/// Standard deviation, as in the initialisation of models.
 const SCALE: f32 = 0.02;
-/// Values made at a time.
+/// Values generated at a time.
 const CHUNK: usize = 1 << 16;
 
-/// A tensor of random weights; a vector is a norm's and holds ones.
+/// A tensor of random weights; vectors are weights of norms and contain ones.
 pub(super) fn tensor(name: &str, shape: &[usize], seed: u64) -> candle_core::Result<Tensor> {
     Tensor::from_vec(values(name, shape, seed), shape, &Device::Cpu)
 }
 
-/// Its values, in order. Nearly normal, and exact in bfloat16.
+/// The values in order: approximately normal, and exact in bfloat16.
 fn values(name: &str, shape: &[usize], seed: u64) -> Vec<bf16> {
     let count = shape.iter().product();
     if shape.len() == 1 {
@@ -47,13 +47,13 @@ fn mix(state: u64) -> u64 {
     state ^ (state >> 31)
 }
 
-/// About normal, with mean 0 and deviation 1: the sum of four uniform numbers of 16 bits.
+/// An approximately normal number with mean 0 and deviation 1: the sum of four uniform numbers of 16 bits.
 fn normal(bits: u64) -> f32 {
     let sum: u64 = (0..4).map(|part| bits >> (16 * part) & 0xffff).sum();
     (sum as f32 - 131_070.0) / 37_837.2
 }
 
-/// A tensor that is made when it is written.
+/// A tensor that is generated while it is written.
 struct Lazy<'a> {
     name: &'a str,
     shape: &'a [usize],
@@ -95,7 +95,7 @@ impl View for Lazy<'_> {
     }
 }
 
-/// Writes tensors as safetensors, one after the other: memory is needed for the largest only.
+/// Writes tensors as safetensors, one after the other. Peak memory is the size of the largest tensor.
 pub(crate) fn write(
     tensors: &[(String, Vec<usize>)],
     seed: u64,

@@ -1,4 +1,8 @@
-//! Tensors by name, out of safetensors, PyTorch pickles or GGUF files.
+//! [`Weights`]: tensors by name from safetensors, PyTorch pickles or GGUF files.
+//!
+//! Opening reads only the tensor tables. Each tensor is read when the model requests it, checked against the
+//! shape in the configuration, and changed by a LoRA adapter if there is one. Quantized matrices stay in
+//! their block format.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,12 +23,12 @@ use crate::model::{Matrix, QuantizedFormat};
 
 /// All tensors of a checkpoint.
 pub(crate) struct Weights {
-    /// What errors name when a tensor is in none of the files.
+    /// The path in errors about tensors that no file contains.
     place: PathBuf,
     files: Vec<WeightSource>,
     /// Tensor name to index into `files`.
     tensors: HashMap<String, usize>,
-    /// What changes some of them.
+    /// Changes to some of the tensors.
     adapter: Option<Box<Adapter>>,
 }
 
@@ -90,7 +94,7 @@ impl WeightSource {
 }
 
 impl Weights {
-    /// Opens the files of a folder and reads their tables of contents.
+    /// Opens the files of a folder and reads their tensor tables.
     pub(super) fn open(paths: &WeightPaths) -> Result<Self, LoadError> {
         let (place, files) = match paths {
             WeightPaths::Safetensors { folder, files } => {
@@ -110,7 +114,7 @@ impl Weights {
         Ok(Self::index(path.to_owned(), vec![source]))
     }
 
-    /// Weights that are made from a seed; errors name `path`.
+    /// Random weights from a seed; errors name `path`.
     pub(super) fn random(tensors: Vec<(String, Vec<usize>)>, seed: u64, path: &Path) -> Self {
         let shapes = tensors.into_iter().collect();
         let source = WeightSource::Random { path: path.to_owned(), shapes, seed };
@@ -130,7 +134,7 @@ impl Weights {
         Self { place, files, tensors, adapter: None }
     }
 
-    /// The same tensors, with what an adapter does to them.
+    /// The same tensors with an adapter applied.
     pub(super) fn adapted(self, adapter: Adapter) -> Self {
         Self { adapter: Some(Box::new(adapter)), ..self }
     }
@@ -140,7 +144,7 @@ impl Weights {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// The shape of a tensor; none of a tensor that is not there.
+    /// The shape of a tensor; empty if the tensor does not exist.
     pub(super) fn shape(&self, name: &str) -> Vec<usize> {
         self.tensors.get(name).map_or(Vec::new(), |index| self.files[*index].shape(name))
     }
@@ -152,7 +156,7 @@ impl Weights {
             .ok_or_else(|| LoadError::MissingTensor { name: name.to_owned(), file: self.place.clone() })
     }
 
-    /// The file that has a tensor of the given shape.
+    /// The source of a tensor, which must have the given shape.
     fn shaped(&self, name: &str, shape: &[usize]) -> Result<&WeightSource, LoadError> {
         let source = self.source(name)?;
         let found = source.shape(name);
@@ -163,14 +167,14 @@ impl Weights {
         Ok(source)
     }
 
-    /// A matrix of the given shape as it is stored, where that is a format that is multiplied with as it is; what is
-    /// stored otherwise is had of [`get`](Self::get).
+    /// A matrix of the given shape as stored, if its quantized format can be multiplied directly. Use
+    /// [`get`](Self::get) for all other matrices.
     pub(crate) fn quantized(
         &self,
         name: &str,
         shape: [usize; 2],
     ) -> Result<Option<QuantizedMatrix<'_>>, LoadError> {
-        // What an adapter changes, it changes in floats.
+        // An adapter changes floats, not blocks.
         if self.adapter.is_some() {
             return Ok(None);
         }
@@ -180,8 +184,8 @@ impl Weights {
         }
     }
 
-    /// A tensor of the given shape, in the type that the file has it in; in float32 where it is quantized, or where an
-    /// adapter adds to it.
+    /// A tensor of the given shape, in its type in the file; in float32 if it is quantized or if an adapter
+    /// changes it.
     pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, LoadError> {
         let Some(adapter) = &self.adapter else { return self.stored(name, shape) };
         match adapter.instead(name) {
@@ -203,7 +207,7 @@ impl Weights {
         }
     }
 
-    /// A matrix of the given shape, outputs × inputs, as it is multiplied with.
+    /// A matrix of the given shape (outputs × inputs) in the form that is used for products.
     pub(crate) fn matrix(&self, name: &str, shape: [usize; 2]) -> Result<Matrix<'_>, LoadError> {
         match self.quantized(name, shape)? {
             Some(blocks) => Ok(Matrix::Blocks(blocks)),
@@ -211,7 +215,7 @@ impl Weights {
         }
     }
 
-    /// Rows of a matrix of `columns` columns, however many the file has.
+    /// Number of rows of a matrix with `columns` columns.
     pub(crate) fn rows(&self, name: &str, columns: usize) -> Result<usize, LoadError> {
         if let Some((weights, own)) = self.adapter.as_ref().and_then(|adapter| adapter.instead(name)) {
             return weights.rows(own, columns);
@@ -228,13 +232,13 @@ impl Weights {
         }
     }
 
-    /// The error that a tensor could not be read or converted.
+    /// The error for a tensor that could not be read or converted.
     pub(crate) fn invalid(&self, name: &str, error: &candle_core::Error) -> LoadError {
         let file = self.tensors.get(name).map_or(&*self.place, |index| self.files[*index].path()).to_owned();
         LoadError::InvalidWeights { file, reason: format!("tensor {name}: {error}") }
     }
 
-    /// How the matrices are stored where any is quantized: ggml's types, the one of most values first.
+    /// The ggml types of the matrices if any is quantized, the type of most values first.
     pub(crate) fn quantization(&self) -> Option<String> {
         self.files.iter().find_map(|file| match file {
             WeightSource::Gguf(tensors) => tensors.quantization(),
@@ -250,8 +254,9 @@ impl Weights {
         })
     }
 
-    /// Bytes of the matrices that a token's forward pass reads, where any is quantized: those are kept as they are stored,
-    /// the others have `width` bytes a value. `unread` is the embedding where something else gives the logits.
+    /// Size of the matrices that one token's forward pass reads, in bytes, if any is quantized: quantized
+    /// ones are kept as stored, the others have `width` bytes per value. `unread` is the embedding if it is
+    /// not the output matrix.
     pub(crate) fn quantized_bytes(&self, unread: Option<&str>, width: usize) -> Option<usize> {
         self.quantization()?;
         let bytes = |(name, index): (&String, &usize)| match &self.files[*index] {
@@ -272,7 +277,7 @@ impl Weights {
     }
 }
 
-/// Start of the data, and what is in it.
+/// Offset of the data, and the tensor table.
 fn contents(bytes: &[u8], path: &Path) -> Result<(usize, Metadata), LoadError> {
     let invalid = |error: &dyn std::fmt::Display| LoadError::InvalidWeights {
         file: path.to_owned(),

@@ -1,11 +1,11 @@
-//! Buffers that start on a cache line, so that a vector load never straddles two.
+//! Buffers aligned to cache lines, so that a vector load never crosses two lines.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
 use bytemuck::Pod;
 
-/// Bytes of one cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 
 /// One cache line.
@@ -28,7 +28,7 @@ impl<T: Pod> AlignedBuffer<T> {
         Self { lines: vec![Line([0; LINE]); lines], length, number: PhantomData }
     }
 
-    /// Changes the length; what the buffer held before is kept only as unspecified values.
+    /// Changes the length. Previous contents become unspecified values.
     pub(crate) fn resize(&mut self, length: usize) {
         let lines = (length * size_of::<T>()).div_ceil(LINE);
         if self.lines.len() < lines {

@@ -1,8 +1,8 @@
-//! Causal attention over the pages of the sequences, read in place.
+//! Causal attention that reads the KV cache pages of the sequences in place.
 //!
-//! Scores, weights and the weighted sum are computed in an order that depends on a row's position only: not on the
-//! batch, the chunking of its prompt, the size of the pages, or the machine's vector width. Rows and heads that read
-//! the same keys are computed side by side, each in its own order.
+//! Scores, weights and the weighted sum are computed in an order that depends only on a row's position: not
+//! on the batch, the chunking of its prompt, the page size, or the machine's vector width. Rows and heads
+//! that read the same keys are computed together, each in its own order.
 
 mod tiles;
 
@@ -16,35 +16,36 @@ use super::kernel::Execution;
 use crate::cache::{KvCache, TILE};
 use tiles::Span;
 
-/// Multiply-adds from which attention is worth waking other threads for.
+/// Minimum number of multiply-adds for which attention uses several threads.
 const PARALLEL_WORK: usize = 1 << 20;
 /// Rows of one sequence computed by one thread.
 const BLOCK_ROWS: usize = 16;
-/// Queries that share what is read of keys and values.
+/// Queries that share each read of keys and values.
 const SHARED: usize = 4;
 
-/// What all rows of one layer share.
+/// The parameters that all rows of one layer share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttentionShape {
     /// Query heads; a multiple of the key-value heads.
     pub(crate) query_heads: usize,
     pub(crate) key_value_heads: usize,
     pub(crate) head_size: usize,
-    /// Sliding window in positions (Mistral): a row sees itself and the `window - 1` positions before.
+    /// Sliding window in positions (Mistral): a row attends to itself and the `window - 1` preceding
+    /// positions.
     pub(crate) window: Option<usize>,
 }
 
-/// Neighbouring rows of one sequence.
+/// Consecutive rows of one sequence.
 #[derive(Clone, Copy)]
 pub(crate) struct AttentionRows<'a> {
-    /// Holds the rows' own keys already.
+    /// Already contains the rows' own keys.
     pub(crate) cache: &'a KvCache,
     /// Position of the first row.
     pub(crate) position: usize,
     pub(crate) count: usize,
 }
 
-/// Attention of all rows, in order.
+/// Computes attention of all rows, in order.
 ///
 /// `queries` has one row of `stride` floats each, which starts with `query_heads` × `head_size` queries;
 /// `output` is rows × (`query_heads` × `head_size`).
@@ -71,7 +72,7 @@ pub(crate) fn attention<'a>(
             output = rest;
             let heads = shape.key_value_heads;
             if parallel && count == 1 {
-                // A lone row is cut at its heads, which lie one after the other.
+                // A single row is split at its heads, which are contiguous.
                 for head in 0..heads {
                     let (part, rest) = rows.split_at_mut(width / heads);
                     rows = rest;
@@ -100,19 +101,19 @@ pub(crate) fn attention<'a>(
     }
 }
 
-/// Neighbouring rows of one sequence, for some of the key-value heads.
+/// Consecutive rows of one sequence, for some of the key-value heads.
 struct Task<'a> {
     cache: &'a KvCache,
     position: usize,
     count: usize,
     heads: Range<usize>,
-    /// Starts with the first row's.
+    /// Starts at the first row's queries.
     queries: &'a [f32],
-    /// The query heads of `heads`, row after row.
+    /// The query heads of `heads`, in row order.
     output: &'a mut [f32],
 }
 
-/// A task with what it needs beside.
+/// A task with its context.
 struct Block<'a> {
     shape: &'a AttentionShape,
     layer: usize,
@@ -136,7 +137,7 @@ impl WithSimd for Block<'_> {
 }
 
 impl Block<'_> {
-    /// `VECTORS`: vectors in sixteen floats.
+    /// `VECTORS`: number of vectors in sixteen floats.
     #[inline(always)]
     fn run<S: Simd, const VECTORS: usize>(mut self, simd: S) {
         let group = self.shape.query_heads / self.shape.key_value_heads;
@@ -155,8 +156,8 @@ impl Block<'_> {
         }
     }
 
-    /// `COUNT` queries of one key-value head from the given one on, counted row by row. `WIDE`: how many tiles of
-    /// keys and of values are in work at a time.
+    /// Computes `COUNT` queries of one key-value head starting with the given one, counted in row order.
+    /// `WIDE`: number of tiles of keys and of values processed at a time.
     #[inline(always)]
     fn queries<S: Simd, const VECTORS: usize, const COUNT: usize, const WIDE: usize>(
         &mut self,
@@ -189,7 +190,7 @@ impl Block<'_> {
     }
 }
 
-/// Turns scores into weights that add up to one; those outside `first..end` become zero.
+/// Converts scores to weights that sum to one; those outside `first..end` become zero.
 #[inline(always)]
 fn softmax(scores: &mut [f32], first: usize, end: usize, scale: f32) {
     scores[..first].fill(f32::NEG_INFINITY);
@@ -224,7 +225,7 @@ mod tests {
     use crate::fixtures::Uniform;
     use proptest::prelude::*;
 
-    /// Attention by the book, in double precision.
+    /// Textbook attention in double precision.
     fn plain(
         shape: &AttentionShape,
         query: &[f32],

@@ -1,14 +1,14 @@
-//! Norms and activations on rows of floats, each with one fixed order of reduction.
+//! Norms and activations on rows of floats, each with a fixed order of reduction.
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::kernel::Execution;
 
-/// Partial sums of a reduction: element `i` goes to sum `i % LANES` on every machine.
+/// Partial sums of a reduction: element `i` is added to sum `i % LANES` on every machine.
 pub(crate) const LANES: usize = 16;
 
-/// Adds up partial sums in one fixed order.
+/// Adds partial sums in a fixed order.
 #[inline(always)]
 pub(crate) fn add_lanes(mut lanes: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
@@ -21,7 +21,7 @@ pub(crate) fn add_lanes(mut lanes: [f32; LANES]) -> f32 {
     lanes[0]
 }
 
-/// eˣ to about one unit in the last place; arguments are cut to ±87. Vectorises, and gives the same bits
+/// eˣ to about one unit in the last place; arguments are clamped to ±87. Vectorizes, and gives the same bits
 /// on every machine that has fused multiply-add.
 #[inline(always)]
 pub(crate) fn exponential(x: f32) -> f32 {
@@ -43,10 +43,10 @@ pub(crate) fn exponential(x: f32) -> f32 {
     value * f32::from_bits((rounded.to_bits() << 23).wrapping_add(1.0f32.to_bits()))
 }
 
-/// Numbers from which an operation is worth waking other threads for.
+/// Minimum number of elements for which an operation uses several threads.
 const PARALLEL_NUMBERS: usize = 1 << 15;
 
-/// Applies `run` to corresponding rows of `input` and `output`, on all threads where that pays.
+/// Applies `run` to corresponding rows of `input` and `output`, on several threads if there is enough work.
 fn by_rows(
     execution: Execution,
     (input, input_width): (&[f32], usize),
@@ -63,8 +63,9 @@ fn by_rows(
     }
 }
 
-/// Runs `work` compiled for the processor's instruction set. It must be marked `#[inline(always)]`, and so must what it
-/// calls: anything that is not inlined is compiled for the baseline, where each fused multiply-add is a function call.
+/// Runs `work` compiled for the processor's instruction set. `work` and everything that it calls must be
+/// marked `#[inline(always)]`: code that is not inlined is compiled for the baseline, where each fused
+/// multiply-add is a function call.
 pub(crate) fn compiled(arch: Arch, work: impl FnMut()) {
     struct Compiled<F>(F);
 
@@ -73,7 +74,7 @@ pub(crate) fn compiled(arch: Arch, work: impl FnMut()) {
 
         #[inline(always)]
         fn with_simd<S: Simd>(mut self, _: S) {
-            // By reference: taken by value, a closure is called through a function that is not inlined.
+            // By reference: a closure passed by value is called through a function that is not inlined.
             (self.0)();
         }
     }
@@ -172,7 +173,7 @@ mod tests {
             (product, normed)
         };
         assert_eq!(all(true), all(false));
-        // What vectors compute is what single numbers give.
+        // Vector results equal scalar results.
         let (product, _) = all(true);
         let (gate, value) = (input[2 * width * 7 + 9], input[2 * width * 7 + width + 9]);
         assert_eq!(product[7 * width + 9], gate / (1.0 + exponential(-gate)) * value);

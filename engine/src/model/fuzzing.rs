@@ -1,4 +1,4 @@
-//! The vector kernels against the scalar ones, for a fuzz target.
+//! Compares the vector kernels with the scalar ones, for a fuzz target.
 
 use candle_core::{Device, Tensor};
 use pulp::Arch;
@@ -10,22 +10,23 @@ use super::quantized::QuantizedPanels;
 use super::simd::{Path, QuantizedFormat, QuantizedPath, Target};
 use crate::options::DType;
 
-/// A product of arbitrary numbers.
+/// A matrix product of arbitrary numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a> {
     /// Rows of activations; at least one.
     pub rows: usize,
-    /// Inputs of a row, at least one; in block formats so many blocks of 256.
+    /// Inputs of a row, at least one; in block formats, the number of blocks of 256.
     pub inputs: usize,
     /// Outputs of a row; at least one.
     pub outputs: usize,
-    /// Picks the format of the weights.
+    /// Selects the format of the weights.
     pub format: u8,
     /// Bits of weights and activations, repeated as often as necessary.
     pub bits: &'a [u8],
 }
 
-/// Computes a product on every path of this processor that does not round. Panics where one differs from the scalar path.
+/// Computes a product on every path of this processor that does not round. Panics if a result differs from
+/// the scalar path.
 pub fn check_kernels(product: &Product<'_>) {
     const FLOATS: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
     const BLOCKS: [QuantizedFormat; 3] = [QuantizedFormat::Q8_0, QuantizedFormat::Q4K, QuantizedFormat::Q6K];
@@ -82,7 +83,7 @@ impl Product<'_> {
         }
     }
 
-    /// Numbers out of the bits, from a place on.
+    /// Numbers decoded from the bits, after `skipped` numbers.
     fn floats(&self, skipped: usize, count: usize) -> Vec<f32> {
         let mut bytes = self.bits.iter().copied().cycle().skip(skipped);
         let mut next = || bytes.next().unwrap_or_default();

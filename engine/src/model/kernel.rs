@@ -1,9 +1,9 @@
-//! The matrix product at the bottom of every linear layer: packing, blocking and threads around the vector kernels.
+//! The matrix product of linear layers: packing, blocking and threads around the vector kernels.
 //!
 //! Weights are packed once into panels of [`PANEL`] outputs, activations at every call into blocks of rows. A
-//! stretch of a panel's weights stays in the first-level cache while all rows pass by. How an output is reduced
-//! is a property of the [`Path`]; it depends neither on the number of rows nor on the threads, so a row's result
-//! is the same to the bit whatever is computed beside it.
+//! stretch of a panel's weights stays in the first-level cache while it is multiplied with all rows. The
+//! order in which an output is reduced is a property of the [`Path`]; it depends neither on the number of
+//! rows nor on the threads, so a row's result is bit-identical whatever else is in the batch.
 
 use half::{bf16, f16};
 use pulp::Arch;
@@ -14,30 +14,30 @@ use super::simd::{
     Columns, Element, Kernel, LINE, PANEL, Path, Target, Unit, Weights, for_each_window, round_line,
 };
 
-/// Where something is computed.
+/// How an operation is executed.
 #[derive(Clone, Copy)]
 pub(crate) struct Execution {
-    /// Instruction set of everything but linear layers, detected at run time.
+    /// Instruction set of everything except linear layers, detected at run time.
     pub(crate) arch: Arch,
-    /// Whether the current rayon pool may share the work.
+    /// Whether the work may be split over the current rayon pool.
     pub(crate) parallel: bool,
 }
 
-/// Panels that one piece of work goes through for every stretch when there are many rows, so that the rows of a
-/// stretch are read from the second-level cache.
+/// Panels that one work item processes per stretch when there are many rows, so that the rows of a stretch
+/// are read from the second-level cache.
 const GROUP: usize = 4;
-/// Rows from which panels are grouped.
+/// Minimum number of rows for which panels are grouped.
 const MANY_ROWS: usize = 64;
-/// Multiply-adds from which a product is worth waking other threads for.
+/// Minimum number of multiply-adds for which a product uses several threads.
 const PARALLEL_WORK: usize = 1 << 20;
-/// Activations from which packing is worth waking other threads for.
+/// Minimum number of activations for which packing uses several threads.
 pub(super) const PARALLEL_ACTIVATIONS: usize = 1 << 17;
 
-/// How a product is shared out.
+/// How a product is split into work items.
 pub(super) struct Share {
-    /// Panels of one piece of work.
+    /// Panels per work item.
     pub(super) group: usize,
-    /// Whether several threads take part.
+    /// Whether several threads are used.
     pub(super) parallel: bool,
 }
 
@@ -53,14 +53,14 @@ impl Share {
 pub(crate) struct PanelWeights {
     path: Path,
     inputs: usize,
-    /// Inputs filled up with zeros to whole lines.
+    /// Number of inputs, padded with zeros to whole lines.
     padded: usize,
     outputs: usize,
     added: usize,
     storage: Storage,
 }
 
-/// Panel by panel: `padded` × [`PANEL`] numbers, those of bfloat16 in pairs of inputs.
+/// Panel after panel, `padded` × [`PANEL`] numbers each; bfloat16 numbers are stored in pairs of inputs.
 enum Storage {
     F32(AlignedBuffer<f32>),
     Bf16(AlignedBuffer<u16>),
@@ -68,7 +68,7 @@ enum Storage {
 }
 
 impl PanelWeights {
-    /// Zeros, to be replaced by [`Self::add`].
+    /// Allocates zeros, to be replaced by [`Self::add`].
     pub(crate) fn new(element: Element, inputs: usize, outputs: usize) -> Self {
         let line = if element == Element::Bf16 { 2 * LINE } else { LINE };
         let padded = inputs.next_multiple_of(line);
@@ -81,7 +81,8 @@ impl PanelWeights {
         Self { path: Path::best(element), inputs, padded, outputs, added: 0, storage }
     }
 
-    /// Packs weights of the next outputs, row-major (outputs × inputs), rounded to the nearest of the stored type.
+    /// Packs the weights of the next outputs, row-major (outputs × inputs), rounded to the nearest value of
+    /// the stored type.
     pub(crate) fn add(&mut self, weights: &[f32]) {
         for values in weights.chunks_exact(self.inputs.max(1)) {
             let (panel, column) = (self.added / PANEL, self.added % PANEL);
@@ -109,20 +110,20 @@ impl PanelWeights {
         }
     }
 
-    /// The same weights for another path, if this processor has it for them.
+    /// The same weights for another path, if this processor supports it for them.
     #[allow(dead_code)] // tests and the bench run every path
     pub(crate) fn with_path(mut self, path: Path) -> Option<Self> {
         self.path = path;
         path.available(self.element()).then_some(self)
     }
 
-    /// What computes the product.
+    /// The path that computes the product.
     #[allow(dead_code)] // tests and the bench report it
     pub(crate) fn path(&self) -> Path {
         self.path
     }
 
-    /// Outputs of one row.
+    /// Outputs per row.
     pub(crate) fn outputs(&self) -> usize {
         self.outputs
     }
@@ -163,7 +164,7 @@ impl PanelWeights {
         });
     }
 
-    /// The panels of one window, from `first` on.
+    /// Computes the panels of one window, starting with `first`.
     fn panels(&self, first: usize, packed: &[f32], window: &mut Columns<'_>) {
         let line_inputs = self.path.line_inputs();
         let lines = self.padded / line_inputs;
@@ -188,7 +189,7 @@ impl PanelWeights {
         }
     }
 
-    /// Packs activations as the kernels read them, in blocks of rows, each [line][row][word].
+    /// Packs activations into blocks of rows in the layout that the kernels read, each [line][row][word].
     fn pack(&self, parallel: bool, input: &[f32], packed: &mut AlignedBuffer) {
         let line_inputs = self.path.line_inputs();
         let words = self.padded / line_inputs * LINE;
@@ -216,7 +217,7 @@ impl PanelWeights {
     }
 }
 
-/// Writes one line of activations, filled up with zeros.
+/// Writes one line of activations, padded with zeros.
 #[inline]
 fn pack_line(path: Path, values: &[f32], line: &mut [f32]) {
     if path.rounds() {

@@ -1,4 +1,7 @@
 //! Linear layers without bias, packed for the kernels.
+//!
+//! A [`Linear`] consists of one or more parts with consecutive outputs, each stored as floats or in a block
+//! format. The parts use the matrix products of the neighbouring modules for floats and for blocks.
 
 use candle_core::{DType as CandleType, Device, Tensor};
 
@@ -16,17 +19,17 @@ pub(crate) struct LinearScratch {
     quantized: AlignedBuffer<i32>,
 }
 
-/// Weights of a linear layer as a file has them: outputs × inputs.
+/// Weights of a linear layer as stored in a file: outputs × inputs.
 pub(crate) enum Matrix<'a> {
-    /// Numbers, to be kept in the type that was asked for.
+    /// Numbers, to be converted to the requested type.
     Floats(Tensor),
-    /// Blocks, kept as they are.
+    /// Blocks, kept as stored.
     Blocks(QuantizedMatrix<'a>),
 }
 
-/// `output = input · weightᵀ`, accumulated in float32; see [`Path`] for the order and for what is rounded.
+/// `output = input · weightᵀ`, accumulated in float32; see [`Path`] for the order and the rounding.
 pub(crate) struct Linear {
-    /// Neighbouring outputs, kept in different ways.
+    /// Consecutive outputs, each part in its own storage format.
     parts: Vec<Part>,
     inputs: usize,
     outputs: usize,
@@ -54,17 +57,18 @@ impl Part {
 }
 
 impl Linear {
-    /// Packs one layer out of weights (each `outputs` × `inputs`) stacked along their outputs, for the fastest path.
+    /// Packs one layer from weights (each `outputs` × `inputs`) stacked along their outputs, for the fastest
+    /// path.
     pub(crate) fn new(weights: &[Tensor], dtype: DType) -> candle_core::Result<Self> {
         let weights: Vec<Matrix<'_>> = weights.iter().cloned().map(Matrix::Floats).collect();
         Self::stacked(&weights, dtype)
     }
 
-    /// The same out of numbers and blocks. Numbers are kept as `dtype`.
+    /// Packs one layer from numbers and blocks stacked along their outputs. Numbers are stored as `dtype`.
     pub(crate) fn stacked(weights: &[Matrix<'_>], dtype: DType) -> candle_core::Result<Self> {
         let mut inputs = 0;
         let mut parts = Vec::new();
-        // What is kept in the same way lies in the same panels.
+        // Consecutive weights of the same format share panels.
         for run in weights.chunk_by(|one, next| one.format() == next.format()) {
             inputs = run[0].inputs()?;
             parts.push(match &run[0] {
@@ -79,7 +83,8 @@ impl Linear {
         Ok(Self { parts, inputs, outputs })
     }
 
-    /// The same layer computed on another path, if it has floats alone and this processor has the path for them.
+    /// The same layer computed on another path, if it contains only floats and this processor supports the
+    /// path for them.
     #[allow(dead_code)] // tests run every path
     pub(crate) fn with_path(self, path: Path) -> Option<Self> {
         let Self { parts, inputs, outputs } = self;
@@ -90,7 +95,7 @@ impl Linear {
         Some(Self { parts: parts.collect::<Option<_>>()?, inputs, outputs })
     }
 
-    /// What computes the layer, if one path does.
+    /// The path that computes the layer, if it is a single one.
     #[allow(dead_code)] // tests check it
     pub(crate) fn path(&self) -> Option<Path> {
         match &self.parts[..] {
@@ -99,24 +104,24 @@ impl Linear {
         }
     }
 
-    /// Inputs of one row.
+    /// Inputs per row.
     pub(crate) fn inputs(&self) -> usize {
         self.inputs
     }
 
-    /// Outputs of one row.
+    /// Outputs per row.
     pub(crate) fn outputs(&self) -> usize {
         self.outputs
     }
 
-    /// Bytes of the packed weights.
+    /// Size of the packed weights in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.parts.iter().map(Part::bytes).sum()
     }
 
     /// Computes `rows` × `outputs` from row-major `input` (`rows` × `inputs`).
     ///
-    /// When `execution` is parallel the panels are shared out over the current rayon pool when there is enough to do.
+    /// If `execution` is parallel and there is enough work, the panels are split over the current rayon pool.
     pub(crate) fn forward(
         &self,
         execution: Execution,
@@ -148,7 +153,7 @@ impl Linear {
 }
 
 impl Matrix<'_> {
-    /// The block format; nothing for numbers.
+    /// The block format; `None` for numbers.
     fn format(&self) -> Option<QuantizedFormat> {
         match self {
             Self::Floats(_) => None,
@@ -191,15 +196,15 @@ fn floats(weights: &[Matrix<'_>], inputs: usize, dtype: DType) -> candle_core::R
     Ok(packed)
 }
 
-/// The name of what computes linear layers of such weights on this processor: `portable`, `avx2` and `avx512` agree to
-/// the bit; `avx512bf16` and `amx` (bfloat16 weights only) also round what they multiply with to bfloat16 and
-/// add up in orders of their own.
+/// The name of the path that computes linear layers of `dtype` weights on this processor. `portable`, `avx2`
+/// and `avx512` give bit-identical results; `avx512bf16` and `amx` (bfloat16 weights only) also round
+/// activations to bfloat16 and sum in their own orders.
 pub fn linear_path(dtype: DType) -> String {
     Path::best(element(dtype)).to_string()
 }
 
-/// The name of what computes linear layers of weights in block formats (Q8_0, Q4_K, Q6_K) on this processor: `portable`,
-/// `avx2` or `avx512vnni`, which agree to the bit.
+/// The name of the path that computes linear layers of weights in block formats (Q8_0, Q4_K, Q6_K) on this
+/// processor: `portable`, `avx2` or `avx512vnni`. Their results are bit-identical.
 pub fn quantized_path() -> String {
     QuantizedPath::best().to_string()
 }
@@ -212,7 +217,7 @@ fn element(dtype: DType) -> Element {
     }
 }
 
-/// The values of a tensor of any float type, row by row.
+/// The values of a tensor of any float type, in row order.
 pub(crate) fn to_f32(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
     tensor.to_device(&Device::Cpu)?.to_dtype(CandleType::F32)?.flatten_all()?.to_vec1::<f32>()
 }
@@ -246,8 +251,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(96))]
 
-        /// Every path of this processor, against sums in float64 of the numbers that the path multiplies; every row
-        /// alone, together, and on several threads, to the bit.
+        /// Every path of this processor, compared with float64 sums of the numbers that the path multiplies;
+        /// every row alone, together, and on several threads gives the same bits.
         #[test]
         fn every_path_is_right_and_rows_do_not_depend_on_their_neighbours(
             rows in 1usize..=70, inputs in 1usize..1300, outputs in 1usize..200, seed in any::<u64>(),
@@ -293,7 +298,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever bits weights and inputs have, every path that does not round gives what the scalar one gives.
+        /// For any bits in weights and inputs, every path that does not round equals the scalar path.
         #[test]
         fn every_exact_path_equals_the_scalar_one_on_any_bits(
             rows in 1usize..=26, inputs in 1usize..600, outputs in 1usize..80, odd in 0usize..5, seed in any::<u64>(),
@@ -326,7 +331,7 @@ mod tests {
         }
     }
 
-    /// A row's result at every place of batches of every size that a step may have.
+    /// A row's result at every index of batches of every size that a step may have.
     #[test]
     fn a_row_does_not_depend_on_its_place_in_the_batch() {
         let (inputs, outputs) = (2080, 96);
@@ -357,7 +362,7 @@ mod tests {
         }
     }
 
-    /// The orders of reduction that the module of the kernels describes, written out.
+    /// The orders of reduction that the module of the kernels documents, written out.
     #[test]
     fn the_documented_orders_are_those_of_the_processor() {
         let (rows, inputs, outputs) = (20, 1100, 40);

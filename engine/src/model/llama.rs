@@ -1,4 +1,7 @@
-//! Weights and forward pass.
+//! [`Llama`]: weights and forward pass of a Llama-family model on the CPU.
+//!
+//! The model is immutable and shared by all compute threads; the runner keeps [`Scratch`] buffers for each
+//! thread. [`Matrices`] counts the values and bytes that one token's forward pass reads.
 
 use pulp::Arch;
 
@@ -25,7 +28,7 @@ struct Layer {
     down: Linear,
 }
 
-/// A Llama-shaped model: read only, shared by the threads that compute with it.
+/// A Llama-family model: immutable, shared by the threads that compute with it.
 pub(crate) struct Llama {
     arch: Arch,
     hidden: usize,
@@ -51,21 +54,21 @@ pub(crate) struct Scratch {
     update: Vec<f32>,
 }
 
-/// How much there is to read and to multiply for one token.
+/// Sizes of the matrices that are read and multiplied for one token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Matrices {
-    /// Values of all layers' matrices.
+    /// Number of values in all layers' matrices.
     pub(crate) layers: usize,
-    /// Values of the matrix that gives the logits.
+    /// Number of values in the output matrix.
     pub(crate) head: usize,
     /// Bytes of both.
     pub(crate) bytes: usize,
-    /// The block format of most values, where any are in one.
+    /// The block format of most values, if any are quantized.
     pub(crate) format: Option<QuantizedFormat>,
 }
 
 impl Matrices {
-    /// Those of a model with so many rows of embeddings.
+    /// The sizes for a model with `rows` rows of embeddings.
     pub(crate) fn new(config: &ModelConfig, rows: usize, dtype: DType) -> Self {
         let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
         let (queries, keys) = (config.heads * config.head_size, config.key_value_heads * config.head_size);
@@ -80,7 +83,7 @@ impl Matrices {
 }
 
 impl Llama {
-    /// Takes the weights over, converted to `dtype`; nothing of the files is needed afterwards.
+    /// Loads the weights, converted to `dtype`; the files are not needed afterwards.
     pub(crate) fn load(config: &ModelConfig, weights: &Weights, dtype: DType) -> Result<Self, LoadError> {
         let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
         let queries = config.heads * config.head_size;
@@ -144,12 +147,12 @@ impl Llama {
         })
     }
 
-    /// Number of logits, which is the number of embedding rows.
+    /// Number of logits, which equals the number of embedding rows.
     pub(crate) fn vocabulary(&self) -> usize {
         self.head.outputs()
     }
 
-    /// What is kept of one position.
+    /// What the model stores per position in the KV cache.
     pub(crate) fn key_values(&self) -> KeyValueShape {
         let (heads, head_size) = (self.shape.key_value_heads, self.shape.head_size);
         KeyValueShape { layers: self.layers.len(), heads, head_size }
@@ -163,7 +166,7 @@ impl Llama {
         self.head.bytes() + self.layers.iter().flat_map(layer).sum::<usize>()
     }
 
-    /// Advances the sequences, whose caches and `rotary` have room already; writes the logits that are wanted
+    /// Advances the sequences. Their caches and `rotary` must already have room. Writes the requested logits
     /// to `logits`, row after row.
     pub(crate) fn forward(
         &self,

@@ -1,4 +1,8 @@
-//! The Llama family on flattened tokens, with one cache per sequence.
+//! Models of the Llama family on flattened tokens, with one KV cache per sequence.
+//!
+//! [`LanguageModel`] is the interface that the scheduler drives: it takes [`Chunk`]s of sequences and returns
+//! [`Predictions`]. [`Runner`] implements it on the CPU with [`Llama`]; the CUDA backend has its own
+//! implementation.
 
 mod aligned;
 mod attention;
@@ -27,26 +31,26 @@ pub(crate) use simd::QuantizedFormat;
 use crate::cache::KvCache;
 use crate::sampler::Choosing;
 
-/// Why a forward pass gave no logits.
+/// A failed forward pass.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct ForwardError(pub(crate) String);
 
 /// The next tokens of one sequence.
 pub(crate) struct Chunk<'a> {
-    /// Tokens that follow what the cache holds; at least one.
+    /// Tokens that follow those in the cache; at least one.
     pub(crate) tokens: &'a [u32],
-    /// The sequence's cache, which has room for these tokens and holds them too afterwards.
+    /// The sequence's cache, which must have room for these tokens. The forward pass adds them.
     pub(crate) cache: &'a mut KvCache,
-    /// Whether it is wanted what follows the last token.
+    /// Whether to return the prediction after the last token.
     pub(crate) logits: bool,
-    /// How a device may choose what follows by itself; `None` when all logits have to be sent back.
+    /// How a device may choose the next token itself; `None` if the host needs all logits.
     pub(crate) choosing: Option<Choosing>,
 }
 
-/// What the scheduler needs of a model.
+/// The interface between the scheduler and a model.
 pub(crate) trait LanguageModel: Send {
-    /// Advances all sequences and returns what follows those that want it, in order.
+    /// Advances all sequences and returns the predictions of those that request them, in order.
     fn forward(&mut self, chunks: &mut [Chunk<'_>]) -> Result<Predictions<'_>, ForwardError>;
 }
 

@@ -1,9 +1,9 @@
-//! What a forward pass says about the tokens that follow.
+//! Predictions of a forward pass: logits, or the token that a device chose.
 
-/// What follows one sequence.
+/// The prediction for one sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Prediction<'a> {
-    /// A logit for every token.
+    /// One logit per token of the vocabulary.
     Logits(&'a [f32]),
     /// The token that the device chose.
     Token(u32),
@@ -11,39 +11,39 @@ pub(crate) enum Prediction<'a> {
     NotFinite,
 }
 
-/// What a device kept or sent of one sequence's logits.
+/// The result of one sequence on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// They are this row of what was sent.
+    /// The logits are this row of the downloaded ones.
     Row(usize),
     /// The token that the device chose.
     Token(u32),
-    /// They are not finite.
+    /// The logits are not finite.
     NotFinite,
 }
 
-/// What follows all sequences that asked, in order.
+/// The predictions of all sequences that requested them, in order.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Predictions<'a> {
     vocabulary: usize,
     /// Rows of `vocabulary` logits.
     logits: &'a [f32],
-    /// One for each sequence, or none when the rows of logits are in order.
+    /// One per sequence; `None` if the rows of logits are in order.
     choices: Option<&'a [Choice]>,
 }
 
 impl<'a> Predictions<'a> {
-    /// A row of logits for every sequence.
+    /// Predictions with one row of logits per sequence.
     pub(crate) fn from_logits(logits: &'a [f32], vocabulary: usize) -> Self {
         Self { vocabulary: vocabulary.max(1), logits, choices: None }
     }
 
-    /// A choice for every sequence; `logits` has the rows that they name.
+    /// Predictions with one choice per sequence; `logits` has the rows that they refer to.
     pub(crate) fn from_choices(choices: &'a [Choice], logits: &'a [f32], vocabulary: usize) -> Self {
         Self { vocabulary: vocabulary.max(1), logits, choices: Some(choices) }
     }
 
-    /// All of them.
+    /// Iterates over the predictions in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Prediction<'a>> + use<'a> {
         let Self { vocabulary, logits, choices } = *self;
         let count = choices.map_or(logits.len() / vocabulary, <[Choice]>::len);

@@ -1,4 +1,5 @@
-//! Products with weights in block formats: panels, threads and the packing of activations around the vector kernels.
+//! Products with weights in block formats: panels, threads and the packing of activations around the vector
+//! kernels.
 
 use pulp::Arch;
 use rayon::prelude::*;
@@ -11,7 +12,8 @@ use super::simd::{
     for_each_window, pack_block, pack_rows,
 };
 
-/// Inputs of one stretch: a panel's weights of a stretch stay in the first-level cache while all rows pass by.
+/// Inputs per stretch: a panel's weights of a stretch stay in the first-level cache while they are multiplied
+/// with all rows.
 const STRETCH: usize = 256;
 
 /// Packed weights of a product `activations · weightsᵀ` in a block format.
@@ -20,13 +22,13 @@ pub(crate) struct QuantizedPanels {
     format: QuantizedFormat,
     inputs: usize,
     outputs: usize,
-    /// Panel by panel, each block after block.
+    /// Panel after panel, each block after block.
     storage: AlignedBuffer<u8>,
 }
 
 impl QuantizedPanels {
-    /// Packs matrices of one format, each the next outputs: rows of blocks as ggml stores them. The rows are whole
-    /// blocks of `inputs` values.
+    /// Packs matrices of one format, stacked along their outputs. Rows consist of blocks as stored by ggml,
+    /// with `inputs` values in whole blocks.
     pub(crate) fn new(format: QuantizedFormat, inputs: usize, matrices: &[&[u8]]) -> Self {
         assert!(inputs > 0 && inputs.is_multiple_of(format.block_values()));
         let (layout, row_blocks) = (PanelLayout::of(format), inputs / format.block_values());
@@ -44,14 +46,14 @@ impl QuantizedPanels {
         Self { path: QuantizedPath::best(), format, inputs, outputs, storage }
     }
 
-    /// The same weights for another path, if this processor has it.
+    /// The same weights for another path, if this processor supports it.
     #[allow(dead_code)] // tests and the bench run every path
     pub(crate) fn with_path(mut self, path: QuantizedPath) -> Option<Self> {
         self.path = path;
         path.available().then_some(self)
     }
 
-    /// Outputs of one row.
+    /// Outputs per row.
     pub(crate) fn outputs(&self) -> usize {
         self.outputs
     }
@@ -61,7 +63,7 @@ impl QuantizedPanels {
         self.storage.len()
     }
 
-    /// Computes `target` (rows × outputs) from activations that [`pack`](Self::pack) wrote.
+    /// Computes `target` (rows × outputs) from activations packed by [`pack`](Self::pack).
     pub(crate) fn multiply(&self, execution: Execution, packed: &[i32], target: Target<'_>) {
         assert_eq!(target.columns.len(), self.outputs);
         let Share { group, parallel } =
@@ -71,7 +73,7 @@ impl QuantizedPanels {
         });
     }
 
-    /// The panels of one window, from `first` on.
+    /// Computes the panels of one window, starting with `first`.
     fn panels(&self, first: usize, packed: &[i32], window: &mut Columns<'_>) {
         let layout = PanelLayout::of(self.format);
         let panel_bytes = self.inputs / layout.inputs * layout.bytes;
@@ -93,7 +95,8 @@ impl QuantizedPanels {
         }
     }
 
-    /// Rounds rows of activations (each as many floats as there are inputs) for this path; all formats take the same.
+    /// Quantizes rows of activations (each with as many floats as there are inputs) for this path; all
+    /// formats share this layout.
     pub(crate) fn pack(&self, execution: Execution, input: &[f32], packed: &mut AlignedBuffer<i32>) {
         let (inputs, rows) = (self.inputs, self.path.block_rows());
         let words = inputs / BLOCK * ROW_WORDS;
@@ -150,7 +153,7 @@ mod tests {
         output
     }
 
-    /// What activations are rounded to.
+    /// The values that activations are rounded to.
     fn rounded(values: &[f32]) -> Vec<f64> {
         let (blocks, _) = values.as_chunks::<BLOCK>();
         let round = |block: &[f32; BLOCK]| {
@@ -163,8 +166,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Every path of this processor against sums in float64 of the numbers that are multiplied, and against each
-        /// other to the bit; every row alone, together, and on several threads, to the bit.
+        /// Every path of this processor, compared with float64 sums of the numbers that are multiplied, and
+        /// bit by bit with the other paths; every row alone, together, and on several threads gives the same
+        /// bits.
         #[test]
         fn every_path_is_right_and_rows_do_not_depend_on_their_neighbours(
             rows in 1usize..=40, blocks in 1usize..5, outputs in 1usize..100, seed in any::<u64>(),
@@ -191,7 +195,8 @@ mod tests {
                         for (result, weights) in result.iter().zip(values.chunks(inputs)) {
                             let terms = activations.iter().zip(weights);
                             let expected: f64 = terms.map(|(one, other)| one * f64::from(*other)).sum();
-                            // A tie that the quotient misses by its rounding is one step of one activation.
+                            // If rounding of the quotient breaks a tie the other way, one activation differs
+                            // by one step.
                             let error = (expected - f64::from(*result)).abs();
                             prop_assert!(error < 0.02, "{path} {format:?}: {error} off");
                         }
@@ -204,7 +209,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
-        /// Whatever bytes a file holds and whatever numbers go in, every path gives what the scalar one gives.
+        /// For any bytes in a file and any inputs, every path equals the scalar path.
         #[test]
         fn every_path_equals_the_scalar_one_on_any_bits(
             rows in 1usize..=13, blocks in 1usize..4, outputs in 1usize..70, seed in any::<u64>(),

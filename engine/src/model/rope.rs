@@ -1,11 +1,11 @@
-//! Rotary position embedding, half-split as Hugging Face's Llama has it.
+//! Rotary position embedding, half-split as in Hugging Face's Llama.
 //!
-//! Frequencies, cosines and sines are float32 whatever type the checkpoint stores its weights in, as `from_pretrained` of
-//! transformers and llama.cpp compute them; `docs/fidelity.md` has the comparison.
+//! Frequencies, cosines and sines are float32 whatever type the checkpoint stores its weights in, as in
+//! `from_pretrained` of transformers and in llama.cpp; `docs/fidelity.md` has the comparison.
 
 use crate::load::config::{ModelConfig, RopeScaling};
 
-/// Cosines and sines, position by position, computed as far as they were needed.
+/// Cosines and sines per position, computed up to the largest position needed so far.
 pub(crate) struct RotaryTable {
     frequencies: Vec<f32>,
     /// Per position `head_size / 2` cosines, then as many sines.
@@ -31,12 +31,12 @@ impl RotaryTable {
         }
     }
 
-    /// The table as far as it was computed: a position's cosines, then its sines.
+    /// The computed part of the table: for each position the cosines, then the sines.
     pub(crate) fn values(&self) -> &[f32] {
         &self.table
     }
 
-    /// Turns one head (`head_size` floats) by its position, which must be within what was reserved.
+    /// Rotates one head (`head_size` floats) by its position, which must be below the reserved length.
     pub(crate) fn rotate(&self, head: &mut [f32], position: usize) {
         let half = self.frequencies.len();
         let (cosines, sines) = self.table[position * 2 * half..][..2 * half].split_at(half);

@@ -1,4 +1,4 @@
-//! A model with its buffers and threads: decides what is computed where.
+//! [`Runner`]: a CPU model with its buffers and threads. Chooses how each step is split over the threads.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use super::{Chunk, ForwardError, LanguageModel, Predictions};
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
 
-/// Weights up to this size stay in a core's own caches: each thread then takes whole sequences through all
-/// layers, which costs one wake-up a step instead of one per product.
+/// Weights up to this size fit in a core's own caches. Each thread then computes whole sequences through all
+/// layers, which needs one wake-up per step instead of one per product.
 const SMALL_MODEL_BYTES: usize = 64 << 20;
-/// Bytes of weights times rows from which sharing a step over threads pays.
+/// Bytes of weights times rows from which splitting a step over threads is worthwhile.
 const PARALLEL_STEP: usize = 8 << 20;
 
-/// See the module's description.
+/// A CPU [`LanguageModel`] with its buffers and threads.
 pub(crate) struct Runner {
     model: Arc<Llama>,
     rotary: RotaryTable,
@@ -26,7 +26,7 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// `threads`: how many compute; all available cores when not given.
+    /// `threads`: number of compute threads; all available cores if `None`.
     pub(crate) fn new(model: Llama, config: &ModelConfig, threads: Option<usize>) -> Result<Self, LoadError> {
         let available = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let threads = ThreadPoolBuilder::new()
@@ -89,7 +89,8 @@ impl LanguageModel for Runner {
     }
 }
 
-/// Cuts the chunks into at most `workers` runs of about as many rows each; returns the runs' lengths.
+/// Splits the chunks into at most `workers` runs with about the same number of rows each; returns the runs'
+/// lengths.
 fn shares(chunks: &[Chunk<'_>], workers: usize) -> Vec<usize> {
     let total: usize = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
     let mut shares = Vec::with_capacity(workers);

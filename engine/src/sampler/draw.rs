@@ -1,29 +1,31 @@
-//! A draw at random, defined in integers: temperature, then the `top_k` highest logits, then the part of `top_p`.
+//! Random sampling, defined in integers: temperature, then the `top_k` highest logits, then the share
+//! `top_p`.
 
 use super::random;
 use super::weight::{scale, weights};
 use crate::request::Sampling;
 
-/// One draw.
+/// The parameters of sampling one token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Draw {
-    /// Of differences of logits: the temperature in the weights' units. Above 0.
+    /// Scale of logit differences: the temperature in the weights' units. Above 0.
     pub(super) scale: f32,
-    /// How many of the highest logits stay, the lower ids among equals; all of them when there are no more.
+    /// Number of highest logits to keep, lower ids first among equals; larger than the vocabulary keeps all.
     pub(super) top_k: u32,
-    /// Which part of the weight of those the highest of them must have together to stay, in units of 2⁻³²; 0 for all.
+    /// Share of the remaining weight that the highest logits must reach together, in units of 2⁻³²; 0 keeps
+    /// all.
     pub(super) top_p: u32,
-    /// Which part of the weight of what stays lies before the token that is taken, in units of 2⁻⁶⁴.
+    /// Share of the remaining weight that lies before the chosen token, in units of 2⁻⁶⁴.
     pub(super) random: u64,
 }
 
 impl Draw {
-    /// Words that a device needs to know of a draw, which [`words`](Self::words) gives.
+    /// Number of words in the device encoding returned by [`words`](Self::words).
     pub(crate) const WORDS: usize = 5;
 
-    /// The draw of the token that follows `index` generated ones, at a temperature above 0.
+    /// Parameters for the token after `index` generated ones, at a temperature above 0.
     pub(super) fn new(sampling: &Sampling, index: usize) -> Self {
-        // A part that rounds to all is all, and one that rounds to nothing takes the highest.
+        // A share that rounds to one keeps all, and one that rounds to zero keeps the highest logit.
         let part = |top_p: f64| ((top_p * 2f64.powi(32)).round() as u64).max(1);
         Self {
             scale: scale(sampling.temperature),
@@ -33,12 +35,12 @@ impl Draw {
         }
     }
 
-    /// As a device reads it. The first word is never 0.
+    /// Encoding that a device reads. The first word is never 0.
     pub(crate) fn words(&self) -> [u32; Self::WORDS] {
         [self.scale.to_bits(), self.top_k, self.top_p, self.random as u32, (self.random >> 32) as u32]
     }
 
-    /// The token that is drawn; all logits are finite, and one of them is the highest.
+    /// Chooses the token. All logits must be finite, and `highest` must be the highest of them.
     pub(super) fn take(&self, logits: &[f32], highest: f32) -> u32 {
         if self.top_k as usize >= logits.len() {
             return self.take_by_weight(logits, highest) as u32;
@@ -48,7 +50,7 @@ impl Draw {
         kept[self.take_by_weight(&logits, highest)]
     }
 
-    /// The place of the logit that is drawn.
+    /// Index of the chosen logit.
     fn take_by_weight(&self, logits: &[f32], highest: f32) -> usize {
         let weights = weights(logits, highest, self.scale);
         if self.top_p == 0 {
@@ -60,7 +62,7 @@ impl Draw {
         kept[self.reached(kept.iter().map(|place| weights[*place as usize]))] as usize
     }
 
-    /// The first place up to which the weights add up to more than the random part of their sum.
+    /// The first index up to which the weights sum to more than the random share of their total.
     fn reached(&self, weights: impl Iterator<Item = u64> + Clone) -> usize {
         let sum: u64 = weights.clone().sum();
         let mut left = ((u128::from(self.random) * u128::from(sum)) >> 64) as u64;
@@ -73,26 +75,27 @@ impl Draw {
         weights.position(reached).unwrap_or(0)
     }
 
-    /// The same draw at another random number.
+    /// The same parameters with another random number.
     #[cfg(test)]
     pub(crate) fn at(self, random: u64) -> Self {
         Self { random, ..self }
     }
 }
 
-/// An integer for each finite logit that orders them; both zeros have the same.
+/// An integer for each finite logit that has the same order; both zeros map to the same integer.
 fn key(logit: f32) -> u32 {
-    // Adding a zero makes −0 a 0.
+    // Adding zero turns −0 into 0.
     let bits = (logit + 0.0).to_bits();
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
 
-/// The places of the fewest of the highest logits, lower places first among equals, whose amounts add up to what is
-/// needed: at least one and at most the sum of all. Equal logits have equal amounts.
+/// Indices of the smallest set of highest logits, lower indices first among equals, whose amounts sum to at
+/// least `needed`, which is at least one and at most the sum of all amounts. Equal logits have equal amounts.
 fn kept(logits: &[f32], amount: impl Fn(usize) -> u64, mut needed: u64) -> Vec<u32> {
     let keys: Vec<u32> = logits.iter().copied().map(key).collect();
     let mut equal: Vec<u32> = (0..keys.len() as u32).collect();
-    // Digit by digit: what is above the one that is reached stays, and the next digit decides about its own.
+    // Digit by digit: everything above the digit at which the sum is reached stays, and the next digit
+    // decides within it.
     for (shift, digits) in [(21, 1 << 11), (10, 1 << 11), (0, 1 << 10)] {
         let digit = |place: u32| (keys[place as usize] >> shift) as usize % digits;
         let mut sums = vec![0u64; digits];
@@ -126,7 +129,7 @@ mod tests {
         logits.iter().copied().fold(f32::NEG_INFINITY, f32::max)
     }
 
-    /// The draw by its definition: everything sorted, then added up.
+    /// The definition of sampling, implemented by sorting and summing.
     fn by_sorting(draw: &Draw, logits: &[f32]) -> u32 {
         let weights: Vec<u128> =
             logits.iter().map(|logit| weight(*logit, highest(logits), draw.scale).into()).collect();
@@ -157,7 +160,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(512))]
 
-        /// Few different logits, so that equals are common, and zeros of both signs.
+        /// Few distinct logits, so that equals are common, and zeros of both signs.
         #[test]
         fn draws_are_those_of_the_definition(
             logits in prop::collection::vec(prop_oneof![(-9i8..9).prop_map(|at| -(f32::from(at) / 3.0)), -8f32..8.0], 1..90),
@@ -168,7 +171,8 @@ mod tests {
                 let draw = draw(temperature, top_p, top_k, seed, index);
                 prop_assert_eq!(draw.take(&logits, highest(&logits)), by_sorting(&draw, &logits));
             }
-            // The highest number takes the last token that stays: where logits fall, the one that the cuts end at.
+            // The highest random number selects the last token that remains: with descending logits, the one
+            // at which the cuts end.
             let mut falling = logits;
             falling.sort_by(|one, other| other.total_cmp(one));
             for random in [0, u64::MAX] {
@@ -201,15 +205,15 @@ mod tests {
             seen
         };
         assert_eq!(seen(None, Some(4)), [true, true, true, true, false, false]);
-        // A third of the weight of equals needs two of six.
+        // A third of the weight of equal logits needs two of six.
         let equal = [3.5; 6];
         let drawn = |index| draw(1.0, Some(0.3), None, 3, index).take(&equal, 3.5);
         assert!((0..400).all(|index| drawn(index) < 2) && (0..400).any(|index| drawn(index) == 1));
-        // The part is one of what the first cut left: of two equals the first is the half.
+        // `top_p` is a share of what `top_k` keeps: of two equal logits the first is half.
         assert!((0..400).all(|index| draw(1.0, Some(0.5), Some(2), 3, index).take(&equal, 3.5) == 0));
     }
 
-    /// Pearson's statistic over 20,000 draws stays below what one in ten thousand exceeds.
+    /// Pearson's statistic over 20,000 samples stays below the value that one in ten thousand exceeds.
     #[test]
     fn draws_follow_the_distribution() {
         let logits = [0.3f32, -1.2, 1.9, 0.0, -0.4, 1.1, -2.5, 0.8];
@@ -227,7 +231,7 @@ mod tests {
             // Seven degrees of freedom.
             assert!(statistic < 29.9, "{statistic}: {counts:?}");
         }
-        // The first token of neighbouring seeds as well.
+        // Also the first token of adjacent seeds.
         let first = (0..20_000).filter(|seed| draw(1.0, None, None, *seed, 0).take(&[0.0, 0.0], 0.0) == 0);
         assert!((9_700..10_300).contains(&first.count()));
     }

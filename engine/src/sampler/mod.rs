@@ -1,7 +1,8 @@
-//! From logits to the next token.
+//! Chooses the next token from logits: greedy or random.
 //!
-//! What a draw is does not depend on who makes it: after one subtraction and one product in float32, everything is counted
-//! in integers, so that the processor and a GPU take the same token for the same logits, sampling and index.
+//! Sampling gives the same token on every device: after one subtraction and one product in float32, all
+//! arithmetic is on integers, so the CPU and a GPU choose the same token for the same logits, sampling and
+//! index.
 
 mod draw;
 mod weight;
@@ -14,14 +15,14 @@ use crate::request::Sampling;
 /// How one token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Choosing {
-    /// The most likely one, the lowest id among equals.
+    /// The most likely token, the lowest id among equals.
     Highest,
     /// At random.
     Draw(Draw),
 }
 
 impl Sampling {
-    /// Checks the ranges.
+    /// Validates the ranges.
     pub(crate) fn check(&self) -> Result<(), GenerateError> {
         let invalid = |reason: String| Err(GenerateError::InvalidSampling(reason));
         if !self.temperature.is_finite() || self.temperature < 0.0 {
@@ -36,9 +37,9 @@ impl Sampling {
         Ok(())
     }
 
-    /// How the token is chosen that follows `index` generated ones.
+    /// How to choose the token after `index` generated ones.
     pub(crate) fn choosing(&self, index: usize) -> Choosing {
-        // Below this, hardly two logits are near enough to each other for a choice.
+        // Below this, hardly any two logits are close enough to each other for sampling to matter.
         if self.temperature < 1e-7 || self.top_k == Some(1) {
             return Choosing::Highest;
         }
@@ -46,7 +47,7 @@ impl Sampling {
     }
 }
 
-/// The token that follows. `None` when a logit is not finite.
+/// The next token. `None` if a logit is not finite.
 pub(crate) fn choose(logits: &[f32], choosing: &Choosing) -> Option<u32> {
     if logits.iter().fold(false, |any, logit| any | !logit.is_finite()) {
         return None;
@@ -66,10 +67,12 @@ pub(crate) fn highest(logits: &[f32], count: usize) -> Vec<(u32, f32)> {
     pairs
 }
 
-/// The random number of a token: what splitmix64 (Steele, Lea and Flood 2014), started with the seed, gives at `index`.
+/// The random number of a token: element `index` of the splitmix64 sequence (Steele, Lea and Flood 2014) that
+/// starts with the seed.
 ///
-/// It needs no state but these two, and passes the usual batteries of tests. Two seeds share numbers only where they differ
-/// by a small multiple of its constant, which seeds below 2⁴⁰ do not within a million tokens, and hashes by chance alone.
+/// It needs no other state, and passes the usual statistical test suites. Two seeds share numbers only if
+/// they differ by a small multiple of its constant, which seeds below 2⁴⁰ do not within a million tokens, and
+/// hashes only by chance.
 fn random(seed: u64, index: u64) -> u64 {
     let mut state = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -95,7 +98,7 @@ mod tests {
         assert_eq!(sample(&logits, &Sampling::GREEDY, 0), Some(1));
         assert_eq!(sample(&logits, &sampling(1.0, None, Some(1), 3), 5), Some(1));
         assert_eq!(highest(&logits, 3), [(1, 2.0), (3, 2.0), (0, 0.5)]);
-        // Nearly as cold as it gets.
+        // Close to the lowest temperature.
         assert_eq!(sample(&[0.5, 2.0, 1.999], &sampling(1e-6, None, None, 3), 5), Some(1));
     }
 
@@ -123,7 +126,7 @@ mod tests {
         // The generator's published numbers for this seed.
         let published = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
         assert_eq!([0, 1, 2].map(|index| random(1_234_567, index)), published);
-        // What is drawn is a definition: another number here is another one everywhere.
+        // Sampling is a stable definition: a change of these numbers changes results everywhere.
         assert_eq!(draw(1)[..12], [23, 36, 42, 20, 20, 37, 39, 22, 7, 37, 19, 24]);
     }
 

@@ -1,37 +1,38 @@
-//! What a token weighs in a draw: e to the power of its logit over the temperature, as an integer.
+//! The weight of a token in sampling: e to the power of its logit over the temperature, as an integer.
 //!
-//! One subtraction and one product in float32, then integers alone, whose sums are the same in any order: whoever follows
-//! these steps has the same weights to the bit. `cuda/sampling.cu` does, number for number.
+//! The computation is one subtraction and one product in float32, then integer arithmetic, whose sums do not
+//! depend on the order. Any implementation of these steps has bit-identical weights; `cuda/sampling.cu` is
+//! one.
 
 use pulp::Arch;
 
 use crate::model::compiled;
 
-/// The highest logit weighs two to the power of this: a sum over 2²³ tokens stays below 2⁶⁴.
+/// The highest logit has a weight of two to this power: a sum over 2²³ tokens stays below 2⁶⁴.
 const HIGHEST: u32 = 40;
-/// Bits behind the point of a distance, which is counted in powers of two.
+/// Fractional bits of a distance; distances are exponents of two.
 const POINT: u32 = 25;
-/// Distances from here on weigh nothing.
+/// Distances from this value on have weight 0.
 const FARTHEST: f32 = ((HIGHEST as u64 + 1) << POINT) as f32;
 /// 2⁻ᶠ = 1 − f·(c₀ − f·(c₁ − …)) for f from 0 to 1, in units of 2⁻³²: fitted for the smallest relative error (2·10⁻⁹).
 const COEFFICIENTS: [u32; 6] = [0xb172_1605, 0x3d7f_581b, 0x0e34_a46b, 0x0273_c7f8, 0x0053_8aba, 0x0007_251b];
 
-/// What turns differences of logits into distances. The temperature is above 0.
+/// The factor that converts differences of logits to distances. The temperature is above 0.
 pub(super) fn scale(temperature: f64) -> f32 {
     let scale = std::f64::consts::LOG2_E * f64::from(1u32 << POINT) / temperature;
     // Above 0, so that an infinite difference stays infinite.
     (scale as f32).max(f32::MIN_POSITIVE)
 }
 
-/// What a logit weighs beside the highest one: 2⁴⁰ at most, 0 where it would be less than one.
+/// Weight of a logit relative to the highest one: at most 2⁴⁰, 0 if it would be less than one.
 ///
-/// Relative to the exponential of the exact difference over the temperature, the error is below 2·10⁻⁷ × (1 + that
-/// quotient), and below one in all.
+/// Relative to the exponential of the exact difference over the temperature, the error is below 2·10⁻⁷ × (1 +
+/// that quotient), plus a rounding error below one.
 #[inline(always)]
 pub(super) fn weight(logit: f32, highest: f32, scale: f32) -> u64 {
     let distance = (highest - logit) * scale;
     let near = distance < FARTHEST;
-    // Signed: conversions to signed integers are what processors have.
+    // Signed: processors have conversions to signed integers.
     let distance = if near { distance } else { 0.0 } as i32 as u32;
     let fraction = distance << (32 - POINT);
     let times = |number: u32| ((u64::from(number) * u64::from(fraction)) >> 32) as u32;
@@ -82,7 +83,7 @@ mod tests {
     #[test]
     fn weights_fall_with_every_step() {
         let one = 1.0 / (1u32 << 30) as f32;
-        // A scale of one counts steps; every one of them around powers of two, some of them elsewhere.
+        // With a scale of one, distances are steps: all steps around powers of two, and some others.
         let at = |step: u32| weight(-(step as f32) * one, 0.0, (1u32 << 30) as f32);
         assert_eq!(at(0), 1 << 40);
         for octave in 0..41u32 {
@@ -90,7 +91,7 @@ mod tests {
             let near =
                 (start.max(2000) - 2000..start + 2000).chain((start..start + (1 << POINT)).step_by(997));
             for step in near {
-                // Beyond 2²⁴ not every step is a float.
+                // Beyond 2²⁴ not every step is representable as a float.
                 assert!(at(step + 1) <= at(step), "step {step}");
             }
             assert_eq!(at(start), (1 << 40) >> octave);

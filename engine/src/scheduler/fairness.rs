@@ -1,4 +1,5 @@
-//! Step by step: who is admitted when, and that the oldest never stands still.
+//! Property tests of the admission order: no sequence overtakes another, and the oldest always makes
+//! progress.
 
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ fn scheduler(max_batch: usize, pages: usize, reuse: bool) -> Scheduler<Counting>
     Scheduler::new(model, tokenizer(), limits, pool, submissions, Arc::default(), Arc::default())
 }
 
-/// One request: its first token, how many follow, how many are generated, when it comes (in steps after the one
-/// before), and whether it is cancelled after some steps.
+/// One request: its first token, the number of tokens that follow, the number of generated tokens, its
+/// arrival (in steps after the previous one), and after how many steps it is cancelled, if at all.
 type Request = (u32, usize, usize, usize, Option<usize>);
 
 fn requests() -> impl Strategy<Value = Vec<Request>> {
@@ -71,10 +72,10 @@ proptest! {
             steps += 1;
             scheduler.pool.check(scheduler.running.iter().chain(&scheduler.waiting).map(|sequence| &sequence.cache));
             prop_assert!(scheduler.pool.allocated() <= LONGEST + spare);
-            // In order of arrival, and nobody runs who came after one that waits.
+            // In order of arrival; no sequence runs that arrived after a waiting one.
             let order = [arrivals(scheduler.running.iter()), arrivals(scheduler.waiting.iter())].concat();
             prop_assert!(order.is_sorted(), "{:?}", order);
-            // Whoever comes next waits for nobody but the earlier ones, and a step.
+            // A new sequence waits only for earlier ones, and one step.
             if alone {
                 prop_assert!(next.is_none_or(|next| arrivals(scheduler.waiting.iter()).first() != Some(&next)));
             }
@@ -85,7 +86,7 @@ proptest! {
             }
             prop_assert!(oldest.is_none_or(|(arrival, _)| !arrivals(scheduler.waiting.iter()).contains(&arrival)));
         }
-        // Each step moves the oldest on by a token at least.
+        // Each step advances the oldest sequence by at least one token.
         prop_assert!(steps <= work + 3 * requests.len() + 1, "{} steps for {} tokens", steps, work);
         prop_assert_eq!(scheduler.pool.held(), 0);
         for ((answer, _), (first, more, new, _, _)) in answers.into_iter().zip(&requests) {

@@ -1,11 +1,13 @@
-//! Continuous batching: sequences join and leave at every step.
+//! Continuous batching: sequences join and leave the batch at every step.
 //!
-//! One thread owns the model, the pages and all sequences. Each step computes one token of every sequence that
-//! generates and a piece of the prompts that are not computed yet. What a sequence gets does not depend on the others.
+//! One thread owns the model, the pages and all sequences. Each step computes one token of every decoding
+//! sequence and a chunk of the prompts that are still in prefill. A sequence's result does not depend on the
+//! others.
 //!
-//! Sequences are admitted in order of arrival, as soon as there is memory for what they start with. When memory runs
-//! out the youngest one gives its pages up and waits before all that came later; it is computed again from what is
-//! known then. The oldest one never has to, and alone it fits, so there is always progress.
+//! Sequences are admitted in order of arrival, as soon as there is memory for their first tokens. When memory
+//! runs out, the youngest sequence is preempted: its pages are released, it waits ahead of all later
+//! arrivals, and its known tokens are computed again. The oldest sequence is never preempted and fits in
+//! memory alone, so there is always progress.
 
 mod plan;
 mod sequence;
@@ -26,7 +28,7 @@ use crate::tokenizer::Tokenizer;
 use sequence::Sequence;
 pub(crate) use sequence::{Completion, Order, Reply};
 
-/// An order and the way back for its result.
+/// An order and the channel for its result.
 pub(crate) struct Submission {
     pub(crate) order: Order,
     pub(crate) reply: Reply,
@@ -50,7 +52,7 @@ pub(crate) struct Scheduler<M> {
     submissions: mpsc::Receiver<Submission>,
     shut_down: Arc<AtomicBool>,
     pool: Pool,
-    /// In order of arrival, all later than those that run.
+    /// In order of arrival; all arrived after those in `running`.
     waiting: VecDeque<Sequence>,
     /// In order of arrival.
     running: Vec<Sequence>,
@@ -82,7 +84,7 @@ impl<M: LanguageModel> Scheduler<M> {
         }
     }
 
-    /// Runs until every sender is gone or the engine is shut down.
+    /// Runs until all senders are dropped or the engine is shut down.
     pub(crate) fn run(mut self) {
         while self.receive() {
             self.turn();
@@ -93,7 +95,7 @@ impl<M: LanguageModel> Scheduler<M> {
         self.note();
     }
 
-    /// Takes in what has been submitted, waiting for it when there is nothing else to do. False at the end.
+    /// Receives submissions; blocks if there is no other work. Returns false when the scheduler should stop.
     fn receive(&mut self) -> bool {
         if self.running.is_empty() && self.waiting.is_empty() {
             match self.submissions.blocking_recv() {
@@ -117,7 +119,7 @@ impl<M: LanguageModel> Scheduler<M> {
         self.waiting.push_back(sequence);
     }
 
-    /// One step with what comes before and after it.
+    /// One step with its preparation and cleanup.
     fn turn(&mut self) {
         self.retire();
         self.admit();
@@ -130,14 +132,14 @@ impl<M: LanguageModel> Scheduler<M> {
             self.step();
         }
         self.note();
-        // Large books are looked through now and then only.
+        // Large pools are checked only now and then.
         #[cfg(debug_assertions)]
         if self.pool.is_small() || self.counters.steps.load(Ordering::Relaxed).is_multiple_of(64) {
             self.pool.check(self.running.iter().chain(&self.waiting).map(|sequence| &sequence.cache));
         }
     }
 
-    /// Ends sequences that nobody waits for or whose deadline is over.
+    /// Ends sequences whose receiver was dropped or whose deadline has passed.
     fn retire(&mut self) {
         let now = Instant::now();
         let over = |sequence: &Sequence| {
@@ -158,16 +160,15 @@ impl<M: LanguageModel> Scheduler<M> {
         }
     }
 
-    /// Computes what was planned and hands out what it finished.
+    /// Computes the planned step and returns results of finished sequences.
     fn step(&mut self) {
         let mut chunks: Vec<Chunk<'_>> = self.running.iter_mut().filter_map(Sequence::chunk).collect();
         let tokens = chunks.iter().map(|chunk| chunk.tokens.len()).sum();
         Counters::add(&self.counters.steps, 1);
         Counters::add(&self.counters.computed_tokens, tokens);
         let (model, step) = (&mut self.model, &mut chunks);
-        // A panic in the forward pass must not take the other sequences with it. The model's buffers are
-        // written anew at each pass, and the pages of this one are published only afterwards, so nothing half-done
-        // is seen.
+        // A panic in the forward pass must not affect the other sequences. Each pass rewrites the model's
+        // buffers, and its pages are published only afterwards, so no partial result is visible.
         let result = catch_unwind(AssertUnwindSafe(move || {
             let model = model;
             forward(model, step)
@@ -202,7 +203,7 @@ impl<M: LanguageModel> Scheduler<M> {
         }
     }
 
-    /// Ends the sequences that took part in a step that failed.
+    /// Fails the sequences of a failed step.
     fn fail_step(&mut self, reason: &str) {
         let (failed, others): (Vec<Sequence>, Vec<Sequence>) =
             self.running.drain(..).partition(|sequence| sequence.in_step > 0);
@@ -213,7 +214,7 @@ impl<M: LanguageModel> Scheduler<M> {
         }
     }
 
-    /// Notes how things stand.
+    /// Updates the gauges.
     fn note(&self) {
         let counters = &self.counters;
         counters.running.store(self.running.len(), Ordering::Relaxed);

@@ -1,4 +1,7 @@
-//! What is computed in a step: who joins, who gets pages, who has to give them up.
+//! Plans a step: which sequences are admitted, get pages, or are preempted.
+//!
+//! Sequences are admitted in order of arrival. Each step gives one token to every decoding sequence and the
+//! rest of its budget to prompts. If pages run out, the youngest sequences are preempted.
 
 use crate::model::LanguageModel;
 use crate::statistics::Counters;
@@ -7,8 +10,8 @@ use super::Scheduler;
 use super::sequence::Sequence;
 
 impl<M: LanguageModel> Scheduler<M> {
-    /// Gives free places to those who wait longest, as far as there is memory for what they start with. Nobody
-    /// overtakes.
+    /// Admits waiting sequences in order of arrival, as long as there is memory for their first tokens. No
+    /// sequence overtakes another.
     pub(super) fn admit(&mut self) {
         while self.running.len() < self.limits.max_batch.max(1)
             && self.waiting.front().is_some_and(|next| self.fits(next))
@@ -18,7 +21,7 @@ impl<M: LanguageModel> Scheduler<M> {
         }
     }
 
-    /// Whether a sequence can be computed up to its next token beside those that run.
+    /// Whether there is memory to compute `next` up to its next token in addition to the running sequences.
     fn fits(&self, next: &Sequence) -> bool {
         let layout = self.pool.layout();
         let promised: usize = self
@@ -32,8 +35,8 @@ impl<M: LanguageModel> Scheduler<M> {
         promised + needed <= self.pool.available()
     }
 
-    /// Decides how many tokens of each sequence are computed: one of each that generates, then prompts in order of
-    /// arrival.
+    /// Sets the number of tokens to compute for each sequence: one for each decoding sequence, then prompts
+    /// in order of arrival.
     pub(super) fn plan(&mut self) {
         for sequence in &mut self.running {
             sequence.in_step = 0;
@@ -56,13 +59,13 @@ impl<M: LanguageModel> Scheduler<M> {
         }
     }
 
-    /// The same for a sequence with tokens to catch up on; at most `budget`.
+    /// Plans a sequence that has prompt tokens left; at most `budget`.
     fn plan_prompt(&mut self, index: usize, budget: usize) -> usize {
         let (before, others) = self.running.split_at_mut(index);
         let Some(sequence) = others.first_mut() else { return 0 };
         let found = sequence.attach(&mut self.pool);
         Counters::add(&self.counters.reused_tokens, found);
-        // What an older sequence computes in this step is there for the taking in the next one.
+        // Pages that an older sequence fills in this step can be shared in the next one.
         let computes_it =
             |other: &Sequence| other.in_step > 0 && other.remaining() > 1 && sequence.follows(other);
         if self.pool.reuses() && before.iter().any(computes_it) {
@@ -76,8 +79,8 @@ impl<M: LanguageModel> Scheduler<M> {
         count
     }
 
-    /// Makes room for `count` more positions, preempting the youngest sequences if need be. False if that took
-    /// the sequence itself.
+    /// Makes room for `count` more positions, preempting the youngest sequences if necessary. Returns false
+    /// if the sequence itself was preempted.
     fn make_room(&mut self, index: usize, count: usize) -> bool {
         loop {
             let cache = &mut self.running[index].cache;
@@ -93,7 +96,8 @@ impl<M: LanguageModel> Scheduler<M> {
         }
     }
 
-    /// Takes the pages of the youngest sequence and lets it wait before everyone else, all of whom came later.
+    /// Releases the pages of the youngest sequence and puts it at the front of the queue; all waiting
+    /// sequences arrived later.
     fn preempt(&mut self, youngest: usize) {
         let mut sequence = self.running.remove(youngest);
         self.pool.release(sequence.preempt());

@@ -1,4 +1,4 @@
-//! One sequence on its way through the scheduler.
+//! [`Sequence`]: the state of one request in the scheduler, from its [`Order`] to its [`Completion`].
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::request::{Finish, Sampling, first_stop};
 use crate::sampler::{choose, highest};
 use crate::tokenizer::Tokenizer;
 
-/// A checked request.
+/// A validated request.
 pub(crate) struct Order {
     /// At least one token, fewer than the context length.
     pub(crate) prompt: Vec<u32>,
@@ -24,53 +24,54 @@ pub(crate) struct Order {
     pub(crate) max_new_tokens: usize,
     pub(crate) sampling: Sampling,
     pub(crate) first_logits: usize,
-    /// Tokens taken in place of the chosen ones.
+    /// Tokens that replace the chosen ones.
     pub(crate) forced: Vec<u32>,
     pub(crate) deadline: Option<Instant>,
 }
 
 impl Order {
-    /// Most positions that are ever computed: the last token that is generated is not.
+    /// Maximum number of positions that are ever computed; the last generated token is not computed.
     pub(crate) fn most_positions(&self, context_length: usize) -> usize {
         self.prompt.len().saturating_add(self.max_new_tokens.max(1)).min(context_length) - 1
     }
 }
 
-/// What the scheduler made of an order.
+/// The result of an order.
 #[derive(Debug)]
 pub(crate) struct Completion {
     pub(crate) prompt: Vec<u32>,
     /// Without the stop or end-of-sequence token.
     pub(crate) tokens: Vec<u32>,
     pub(crate) finish: Finish,
-    /// With the stop or end-of-sequence token.
+    /// Number of generated tokens, including the stop or end-of-sequence token.
     pub(crate) generated: usize,
-    /// Prompt tokens that came from the cache.
+    /// Prompt tokens that came from the prefix cache.
     pub(crate) cached: usize,
     pub(crate) first_logits: Vec<(u32, f32)>,
 }
 
-/// The way back to who asked.
+/// The channels for results.
 pub(crate) struct Reply {
-    /// Nobody waits any more when the receiver is gone.
+    /// The request is cancelled if the receiver is dropped.
     pub(crate) completion: oneshot::Sender<Result<Completion, GenerateError>>,
-    /// Where tokens go as they come, if there is room; the completion has all of them.
+    /// Channel for tokens as they are generated. Tokens are sent if there is room; the completion contains
+    /// all of them.
     pub(crate) tokens: Option<mpsc::Sender<Vec<u32>>>,
 }
 
 pub(super) struct Sequence {
-    /// Counts orders as they came in.
+    /// Sequence number of the arrival.
     pub(super) arrival: u64,
     pub(super) order: Order,
     pub(super) reply: Reply,
     pub(super) cache: KvCache,
     /// Tokens computed in this step.
     pub(super) in_step: usize,
-    /// The prompt, then what was generated.
+    /// The prompt, then the generated tokens.
     known: Vec<u32>,
     prompt_length: usize,
     first_logits: Vec<(u32, f32)>,
-    /// Prompt tokens that came from the cache.
+    /// Prompt tokens that came from the prefix cache.
     cached: usize,
     preempted: bool,
     /// Generated tokens that were streamed.
@@ -104,7 +105,7 @@ impl Sequence {
         }
     }
 
-    /// All tokens, generated ones included.
+    /// All tokens, including generated ones.
     pub(super) fn known(&self) -> &[u32] {
         &self.known
     }
@@ -114,17 +115,17 @@ impl Sequence {
         &self.known[self.prompt_length..]
     }
 
-    /// Known tokens that are not in the cache; one when the sequence does nothing but generate.
+    /// Known tokens that are not in the cache; one if the sequence is in decode.
     pub(super) fn remaining(&self) -> usize {
         self.known.len() - self.cache.length()
     }
 
-    /// Positions that the next token needs, once everything known is computed.
+    /// Positions needed for the next token, once all known tokens are computed.
     pub(super) fn positions_ahead(&self) -> usize {
         (self.known.len() + 1).min(self.most_positions)
     }
 
-    /// Takes over what the pool has of the next tokens; returns how many.
+    /// Attaches published pages for the next tokens; returns the number of positions.
     pub(super) fn attach(&mut self, pool: &mut Pool) -> usize {
         let found = pool.attach(&mut self.cache, &self.known);
         if !self.preempted {
@@ -133,12 +134,12 @@ impl Sequence {
         found
     }
 
-    /// Publishes the pages that were filled.
+    /// Publishes the full pages.
     pub(super) fn publish(&mut self, pool: &mut Pool) {
         pool.publish(&mut self.cache, &self.known);
     }
 
-    /// The cache, to be given back; everything known is computed again.
+    /// Returns the cache for release; all known tokens are computed again later.
     pub(super) fn preempt(&mut self) -> KvCache {
         self.preempted = true;
         self.in_step = 0;
@@ -146,7 +147,7 @@ impl Sequence {
         std::mem::replace(&mut self.cache, empty)
     }
 
-    /// Whether the page that this one would fill next is the one that `other` fills, so that it need only wait.
+    /// Whether this sequence would fill the same page next as `other`, so that it only needs to wait.
     pub(super) fn follows(&self, other: &Self) -> bool {
         let start = self.cache.published();
         let end = start + self.cache.layout().positions;
@@ -156,7 +157,7 @@ impl Sequence {
             && other.known.get(start..end) == Some(&self.known[start..end])
     }
 
-    /// The tokens of this step, if it takes part.
+    /// The tokens of this step, if the sequence takes part.
     pub(super) fn chunk(&mut self) -> Option<Chunk<'_>> {
         let start = self.cache.length();
         let end = start + self.in_step;
@@ -168,7 +169,7 @@ impl Sequence {
         (self.in_step > 0).then_some(Chunk { tokens, cache: &mut self.cache, logits, choosing })
     }
 
-    /// Chooses the next token; the outcome when that was the last one.
+    /// Applies a prediction: chooses the next token. Returns the outcome if it was the last one.
     pub(super) fn take_prediction(
         &mut self,
         prediction: Prediction<'_>,
@@ -211,8 +212,9 @@ impl Sequence {
         full.then_some(Ok(Finish::Length))
     }
 
-    /// Looks for the stop texts in the end of the completion: one is found as soon as its last token is there, so
-    /// a window of as many tokens as the longest has bytes, and a few that decode to nothing, is enough.
+    /// Searches the end of the completion for the stop texts. A stop text is found as soon as its last token
+    /// is generated, so a window is sufficient of as many tokens as the longest text has bytes, plus a few
+    /// that decode to nothing.
     fn stop_text_reached(&self, tokenizer: &Tokenizer) -> Result<bool, GenerateError> {
         const SILENT: usize = 16;
         let stops = &self.order.stop_texts;
@@ -225,7 +227,7 @@ impl Sequence {
         Ok(first_stop(text.strip_prefix(&*before).unwrap_or(&text), stops).is_some())
     }
 
-    /// Streams what was generated since the last time, unless the reader is behind: then it gets more later.
+    /// Streams the tokens generated since the last call. If the reader is behind, they are sent later.
     pub(super) fn stream(&mut self) {
         let new = &self.known[self.prompt_length + self.streamed..];
         if let Some(tokens) = &self.reply.tokens
@@ -236,7 +238,7 @@ impl Sequence {
         }
     }
 
-    /// Gives the cache and answers.
+    /// Sends the result and returns the cache.
     pub(super) fn stop(self, outcome: Result<Finish, GenerateError>) -> KvCache {
         let Self { order, reply, cache, known: mut prompt, prompt_length, first_logits, cached, .. } = self;
         let completion = outcome.map(|finish| {
@@ -252,12 +254,12 @@ impl Sequence {
             }
             Completion { prompt, tokens, finish, generated, cached, first_logits }
         });
-        // Whoever stopped waiting needs no answer.
+        // The receiver may be gone; in that case no result is needed.
         let _ = reply.completion.send(completion);
         cache
     }
 
-    /// Whether nobody waits for it any more.
+    /// Whether the receiver was dropped.
     pub(super) fn is_cancelled(&self) -> bool {
         self.reply.completion.is_closed()
     }

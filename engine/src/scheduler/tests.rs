@@ -19,12 +19,12 @@ pub(super) const LAYOUT: PageLayout = PageLayout {
     storage: Storage::Memory,
 };
 
-/// Continues with the number after the last token. Token 99 fails, 98 panics, 97 gives logits that are no numbers.
+/// Predicts the number after the last token. Token 99 fails, 98 panics, 97 gives logits that are not finite.
 pub(super) struct Counting {
-    /// Tokens of each sequence of each step.
+    /// Token counts of each sequence in each step.
     pub(super) steps: Arc<std::sync::Mutex<Vec<Vec<usize>>>>,
     pub(super) logits: Vec<f32>,
-    /// How long a step takes.
+    /// Duration of a step.
     pub(super) pause: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Byte-pair encoding over bytes, as GPT-2 and Llama 3 have it, from pieces and merges.
+//! Byte-level byte-pair encoding as in GPT-2 and Llama 3, built from pieces and merges.
 
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -11,22 +11,22 @@ use tokenizers::{AddedToken, SplitDelimiterBehavior, Tokenizer};
 use super::StoredPiece;
 use super::sentencepiece::{Error, Kind};
 
-/// Llama 3's words: the pattern of its published tokenizer.json.
+/// The pre-tokenizer pattern of Llama 3's published tokenizer.json.
 const LLAMA_3: &str = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\
                        \\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
-/// How a text is cut into words before pairs are merged.
+/// How a text is split into words before pairs are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Splitting {
-    /// GPT-2's words.
+    /// GPT-2's pattern.
     Gpt2,
-    /// Every digit, then GPT-2's words.
+    /// Splits at every digit, then with GPT-2's pattern.
     DigitsAndGpt2,
-    /// Llama 3's words; a word that is a piece is not merged.
+    /// Llama 3's pattern; a word that is in the vocabulary is not merged.
     Llama3,
 }
 
-/// Pieces by id, their bytes written as characters, and merges (`left right`) by rank.
+/// Pieces by id, with bytes encoded as characters, and merges (`left right`) by rank.
 pub(crate) struct BytePairs<'a> {
     pub(crate) pieces: Vec<StoredPiece<'a>>,
     pub(crate) merges: Vec<&'a str>,
@@ -39,7 +39,7 @@ pub(super) fn build(pairs: &BytePairs<'_>) -> Result<Tokenizer, Error> {
     let merges = merges.iter().map(|merge| {
         let (left, right) =
             merge.split_once(' ').ok_or_else(|| format!("merge {merge:?} does not have two parts"))?;
-        // The crate panics.
+        // The tokenizers crate panics on such merges.
         if left.len() + right.len() > longest {
             return Err(format!("merge {merge:?}: the result is not in the vocabulary").into());
         }

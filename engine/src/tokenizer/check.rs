@@ -1,7 +1,8 @@
-//! What the tokenizers crate panics on instead of refusing it.
+//! Detects tokenizer files that make the tokenizers crate panic.
 //!
-//! A tokenizer.json may come from anywhere. [`check`] finds the damage that is known to make the crate's parser panic, or
-//! read text as UTF-8 that is not, and says what is wrong; [`caught`] turns every other panic of the crate into an error.
+//! A tokenizer.json may come from an untrusted source. [`check`] finds the damage that is known to make the
+//! crate's parser panic, or read invalid UTF-8 as text, and describes it; [`caught`] turns every other panic
+//! of the crate into an error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Types of decoders that the crate knows; it panics on others.
+/// Decoder types that the crate supports; it panics on others.
 const DECODERS: [&str; 10] = [
     "BPEDecoder",
     "ByteLevel",
@@ -42,7 +43,7 @@ struct Model<'a> {
     continuing_subword_prefix: Option<Cow<'a, str>>,
 }
 
-/// A merge of byte pairs: two texts, or one with a space between them.
+/// A merge of byte pairs: two strings, or one with a space between them.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Merge<'a> {
@@ -51,7 +52,8 @@ enum Merge<'a> {
     Other(IgnoredAny),
 }
 
-/// Bytes of the longest text of a vocabulary; `None` if the vocabulary is not a map of texts to ids.
+/// Length in bytes of the longest entry of a vocabulary; `None` if the vocabulary is not a map of strings to
+/// ids.
 #[derive(Default)]
 struct Vocabulary(Option<usize>);
 
@@ -86,10 +88,10 @@ impl<'de> Deserialize<'de> for Vocabulary {
     }
 }
 
-/// Checks a tokenizer.json for what the crate does not check.
+/// Checks a tokenizer.json for problems that the crate does not detect.
 ///
 /// # Errors
-/// What is wrong with it. A file that is accepted may still be refused by the crate.
+/// Describes the problem. The crate may still reject a file that passes.
 pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
     let Parts { model, decoder } = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     match &decoder {
@@ -123,7 +125,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs code of the crate; a panic is an error.
+/// Runs code of the crate and converts a panic to an error.
 pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

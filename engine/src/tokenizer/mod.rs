@@ -1,4 +1,7 @@
-//! Text to ids and back.
+//! [`Tokenizer`]: encodes text to token ids and decodes ids to text.
+//!
+//! Reads tokenizer.json, SentencePiece models and the vocabularies of GGUF files, all through the
+//! `tokenizers` crate.
 
 mod byte_pairs;
 mod check;
@@ -16,8 +19,8 @@ use self::check::{caught, check};
 pub(crate) use self::pairs::PairTokenizer;
 use crate::error::{GenerateError, LoadError};
 
-/// A model's tokenizer, from tokenizer.json or a SentencePiece model. A model with random weights has none: its texts
-/// are empty and none can be encoded.
+/// A model's tokenizer, from tokenizer.json or a SentencePiece model. A model with random weights has an
+/// empty one: it decodes every id to nothing and cannot encode.
 pub struct Tokenizer {
     inner: Option<tokenizers::Tokenizer>,
     file: PathBuf,
@@ -27,39 +30,39 @@ pub struct Tokenizer {
     longest_token: Option<usize>,
 }
 
-/// A piece as GGUF files hold it.
+/// A piece of the vocabulary as stored in GGUF files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredPiece<'a> {
     pub(crate) text: &'a str,
-    /// SentencePiece's score: pairs that make the piece of the highest score are merged first.
+    /// SentencePiece's score: pairs that form the piece with the highest score are merged first.
     pub(crate) score: f32,
-    /// The number of its type in `sentencepiece_model.proto`.
+    /// The type's number in `sentencepiece_model.proto`.
     pub(crate) kind: i32,
 }
 
 impl Tokenizer {
-    /// Reads tokenizer.json of a folder, or else its `tokenizer.model` with `added_tokens.json`.
+    /// Reads tokenizer.json of a folder, or otherwise its `tokenizer.model` with `added_tokens.json`.
     ///
     /// # Errors
-    /// When the folder has neither, or one of the files is damaged.
+    /// Fails if the folder has neither, or one of the files is corrupt.
     pub fn from_folder(folder: &Path) -> Result<Self, LoadError> {
         crate::load::tokenizer(folder)
     }
 
-    /// What stands in for the tokenizer of a model that has none.
+    /// The placeholder for a model without a tokenizer.
     pub(crate) fn none() -> Self {
         let sha256 = hex::encode(Sha256::digest(b""));
         Self { inner: None, file: PathBuf::new(), sha256, newline: None, id_limit: 0, longest_token: None }
     }
 
-    /// Parses tokenizer.json; `file` is what errors name.
+    /// Parses tokenizer.json; `file` is the path in error messages.
     pub fn from_json(bytes: &[u8], file: &Path) -> Result<Self, LoadError> {
         check(bytes).map_err(|reason| invalid(file, &reason))?;
         Self::new(built(|| tokenizers::Tokenizer::from_bytes(bytes), file)?, bytes, file)
     }
 
-    /// Builds the tokenizer that the SentencePiece model describes, as the Llama tokenizers of the hub do:
-    /// the ids equal those of the published tokenizer.json. `added` is added_tokens.json and `special`
+    /// Builds the tokenizer of a SentencePiece model in the same way as the Llama tokenizers of the hub: the
+    /// ids equal those of the published tokenizer.json. `added` is added_tokens.json and `special` is
     /// special_tokens_map.json, each with its path.
     pub(crate) fn from_sentencepiece(
         model: &[u8],
@@ -75,7 +78,7 @@ impl Tokenizer {
         Self::new(inner, model, file)
     }
 
-    /// The SentencePiece tokenizer of some pieces; its hash is that of the serialised model.
+    /// The SentencePiece tokenizer of a list of pieces; its hash is that of the serialised model.
     pub(crate) fn from_pieces(
         pieces: &[StoredPiece<'_>],
         prefix: bool,
@@ -84,7 +87,7 @@ impl Tokenizer {
         Self::from_sentencepiece(&sentencepiece::serialised(pieces, prefix), None, None, file)
     }
 
-    /// The tokenizer of some byte pairs; its hash is that of the tokenizer.json that they make.
+    /// The tokenizer of a list of byte pairs; its hash is that of the equivalent tokenizer.json.
     pub(crate) fn from_byte_pairs(pairs: &BytePairs<'_>, file: &Path) -> Result<Self, LoadError> {
         let inner = built(|| byte_pairs::build(pairs), file)?;
         let json = inner.to_string(false).map_err(|error| invalid(file, &error))?;
@@ -114,20 +117,21 @@ impl Tokenizer {
         Ok(tokenizer)
     }
 
-    /// The ids of a raw text; no special tokens are added.
+    /// Encodes a raw text; no special tokens are added.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, GenerateError> {
         let none = || GenerateError::Tokenizer("the model has no tokenizer; hint: pass token ids".to_owned());
         let inner = self.inner.as_ref().ok_or_else(none)?;
         ids(|| inner.encode_fast(text, false))
     }
 
-    /// What encodes pairs of texts with this tokenizer's special tokens, in at most `longest` ids.
+    /// Converts the tokenizer to one for pairs of texts, which adds special tokens and returns at most
+    /// `longest` ids.
     pub(crate) fn into_pairs(self, longest: usize) -> Result<PairTokenizer, LoadError> {
         let inner = self.inner.ok_or_else(|| invalid(&self.file, &"no tokenizer"))?;
         PairTokenizer::new(inner, longest).map_err(|reason| invalid(&self.file, &reason))
     }
 
-    /// The text of some ids, special tokens skipped.
+    /// Decodes ids, skipping special tokens.
     pub fn decode(&self, ids: &[u32]) -> Result<String, GenerateError> {
         let Some(inner) = &self.inner else { return Ok(String::new()) };
         caught(|| inner.decode(ids, true))
@@ -135,7 +139,7 @@ impl Tokenizer {
             .map_err(|error| GenerateError::Tokenizer(error.to_string()))
     }
 
-    /// The last id of the encoding of `"\n"`, if that has any.
+    /// The last id of the encoding of `"\n"`, if there is one.
     pub fn newline(&self) -> Option<u32> {
         self.newline
     }
@@ -145,8 +149,8 @@ impl Tokenizer {
         self.inner.as_ref()?.token_to_id(piece)
     }
 
-    /// Bytes of the longest text in the vocabulary, added tokens included; `None` without a tokenizer. A text of more
-    /// than `n` times as many bytes has more than `n` tokens.
+    /// Length in bytes of the longest entry in the vocabulary, including added tokens; `None` without a
+    /// tokenizer. A text of more than `n` times as many bytes has more than `n` tokens.
     pub fn longest_token(&self) -> Option<usize> {
         self.longest_token
     }
@@ -161,7 +165,7 @@ impl Tokenizer {
         &self.sha256
     }
 
-    /// The file that it was read from.
+    /// The file that the tokenizer was read from.
     pub fn file(&self) -> &Path {
         &self.file
     }
@@ -170,12 +174,12 @@ impl Tokenizer {
 /// The tokenizer of a SentencePiece model: the entry point of a fuzz target.
 ///
 /// # Errors
-/// When the model is damaged.
+/// Fails if the model is corrupt.
 pub fn fuzz_sentencepiece(model: &[u8]) -> Result<Tokenizer, LoadError> {
     Tokenizer::from_sentencepiece(model, None, None, Path::new("tokenizer.model"))
 }
 
-/// The tokenizer that the crate builds out of a file.
+/// Builds a tokenizer from a file with the crate.
 fn built(
     build: impl FnOnce() -> tokenizers::Result<tokenizers::Tokenizer>,
     file: &Path,
@@ -183,7 +187,7 @@ fn built(
     caught(build).map_err(|reason| invalid(file, &reason))?.map_err(|error| invalid(file, &error))
 }
 
-/// The ids of what the crate encodes.
+/// The ids of an encoding by the crate.
 fn ids(encode: impl FnOnce() -> tokenizers::Result<tokenizers::Encoding>) -> Result<Vec<u32>, GenerateError> {
     let encoding = caught(encode).map_err(GenerateError::Tokenizer)?;
     encoding
@@ -205,7 +209,8 @@ fn special_tokens(bytes: &[u8], file: &Path) -> Result<Vec<String>, LoadError> {
     Ok(values.filter_map(text).collect())
 }
 
-/// Adds the tokens of added_tokens.json (text to id); all of them count as special when it is not known which are.
+/// Adds the tokens of added_tokens.json (text to id). All of them are special if the special tokens are not
+/// listed.
 fn add_tokens(
     tokenizer: &mut tokenizers::Tokenizer,
     bytes: &[u8],

@@ -1,17 +1,17 @@
-//! Pairs of texts to ids.
+//! Encodes pairs of texts.
 
 use tokenizers::{PostProcessor, Tokenizer, TruncationParams, TruncationStrategy};
 
 use crate::error::GenerateError;
 
-/// A tokenizer of pairs: its special tokens are put around them, and the longer text is cut first.
+/// A tokenizer of pairs: adds special tokens and truncates the longer text first.
 pub(crate) struct PairTokenizer {
     inner: Tokenizer,
 }
 
 impl PairTokenizer {
     pub(super) fn new(mut inner: Tokenizer, longest: usize) -> Result<Self, String> {
-        // Without special tokens the model would be given what it never saw.
+        // Without special tokens the input would differ from the model's training data.
         if inner.get_post_processor().is_none_or(|processor| processor.added_tokens(true) == 0) {
             return Err("its post_processor adds no special tokens to pairs".to_owned());
         }

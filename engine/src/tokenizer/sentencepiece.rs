@@ -1,6 +1,6 @@
-//! SentencePiece models (`tokenizer.model`) as tokenizers of the `tokenizers` crate.
+//! Converts SentencePiece models (`tokenizer.model`) to tokenizers of the `tokenizers` crate.
 //!
-//! The message layout is that of `sentencepiece_model.proto`; fields that do not matter here are left out.
+//! The message layout follows `sentencepiece_model.proto`; unused fields are omitted.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use tokenizers::{AddedToken, DecoderWrapper, ModelWrapper, NormalizerWrapper, To
 
 use super::StoredPiece;
 
-/// What stands for a blank.
+/// The character that represents a blank.
 const BLANK: &str = "\u{2581}";
 
 pub(super) type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -87,7 +87,8 @@ pub(super) fn build(bytes: &[u8]) -> Result<Tokenizer, Error> {
     assemble(&model)
 }
 
-/// The serialised model of some pieces, by byte pairs with the bytes as a fall-back; `prefix` puts a blank before texts.
+/// Serialises a model of pieces, with byte-pair encoding and byte fallback; `prefix` adds a blank before
+/// texts.
 pub(super) fn serialised(pieces: &[StoredPiece<'_>], prefix: bool) -> Vec<u8> {
     let piece = |piece: &StoredPiece<'_>| Piece {
         text: Some(piece.text.to_owned()),
@@ -134,9 +135,9 @@ fn unknown(pieces: &[Piece]) -> Option<usize> {
     pieces.iter().position(|piece| piece.kind() == Kind::Unknown)
 }
 
-/// Byte-pair encoding: SentencePiece merges the pair whose piece has the highest score, so every way to split a
-/// piece into two known pieces is a merge, and merges rank by score. Equal scores, and the ways to split
-/// one piece, rank as in the conversion that published tokenizer.json files come from.
+/// Byte-pair encoding. SentencePiece merges the pair whose piece has the highest score, so every way to split
+/// a piece into two known pieces is a merge, and merges rank by score. Equal scores, and the ways to split
+/// one piece, rank as in the conversion that produced the published tokenizer.json files.
 fn pair_encoding(pieces: &[Piece], byte_fallback: bool) -> Result<BPE, Error> {
     let ids: HashMap<&str, u32> = pieces.iter().map(Piece::text).zip(0..).collect();
     if ids.len() != pieces.len() {

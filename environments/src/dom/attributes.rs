@@ -1,10 +1,10 @@
-//! What an element's attributes say (upstream `get_attribute_repr`).
+//! Text representation of an element's attributes (upstream `get_attribute_repr`).
 
 use lumos_tasks::python::is_space;
 
 use super::tree::{Node, Tree};
 
-/// The attributes that say something, in the order they are looked at.
+/// The attributes that are represented, in order.
 const SPEAKING: [&str; 16] = [
     "role",
     "aria_role",
@@ -24,33 +24,33 @@ const SPEAKING: [&str; 16] = [
     "class",
 ];
 
-/// Values that say nothing.
+/// Values that are ignored.
 const SILENT: [&str; 5] = ["hidden", "none", "presentation", "null", "undefined"];
 
-/// Words this long or longer are passed over.
+/// Words of at least this length are skipped.
 const LONG_WORD: usize = 15;
-/// The most words of one attribute.
+/// Maximum number of words per attribute.
 const WORDS_OF_ATTRIBUTE: usize = 5;
-/// The most words of an element.
+/// Maximum number of words per element.
 const WORDS_OF_ELEMENT: usize = 20;
 
-/// Whether the attribute is one whose value `clean_tree` keeps (all that speak but `class`).
+/// Whether `clean_tree` keeps the attribute (all represented ones except `class`).
 pub(super) fn is_salient(name: &str) -> bool {
     name != "class" && SPEAKING.contains(&name)
 }
 
-/// Which names of attributes speak, and when they are looked at.
+/// The rank of each attribute name; `None` for names that are not represented.
 #[derive(Debug)]
 pub(super) struct Order(Vec<Option<u8>>);
 
 impl Order {
-    /// Of a page's names.
+    /// The order for the attribute names of a page.
     pub(super) fn of(tree: &Tree) -> Self {
         let place = |name: &str| SPEAKING.iter().position(|speaking| *speaking == name).map(|at| at as u8);
         Self(tree.names().map(place).collect())
     }
 
-    /// What an element's attributes say; empty where they say nothing.
+    /// The representation of an element's attributes; empty if there is nothing to represent.
     pub(super) fn write(&self, tree: &Tree, node: &Node) -> String {
         let mut values: [Option<&str>; SPEAKING.len()] = [None; SPEAKING.len()];
         for attribute in tree.attributes(node) {

@@ -1,15 +1,17 @@
-//! What a candidate looks like to the ranker (upstream `format_candidate` in `dataloader.py`), and what it says.
+//! The text of a candidate for the ranker (upstream `format_candidate` in `dataloader.py`), and its own
+//! words.
 
 use super::error::TextError;
 use super::prune::{PruneLimits, Pruner};
 use super::text::{Brackets, IdNumbers, PageText};
 use super::tree::Tree;
 
-/// The most words of a candidate's surroundings, the last of them.
+/// Maximum number of words of a candidate's surroundings; the last ones are kept.
 const WORDS_AROUND: usize = 50;
-/// The most words of a candidate, the first of them.
+/// Maximum number of words of a candidate; the first ones are kept.
 const WORDS_OF_TARGET: usize = 100;
-/// The most bytes that the texts of one page's candidates may have in all, before they are cut to so many words.
+/// Maximum total size in bytes of the texts of one page's candidates, before they are truncated to a number
+/// of words.
 pub const MAX_TEXT: usize = 1 << 28;
 
 /// The texts of a page's candidates.
@@ -21,17 +23,17 @@ pub struct CandidateTexts<'t> {
 }
 
 impl<'t> CandidateTexts<'t> {
-    /// Begins with a page.
+    /// Prepares the texts of a page.
     pub fn new(tree: &'t Tree) -> Self {
         Self { pruner: Pruner::new(tree), text: PageText::new(tree), written: 0 }
     }
 
-    /// The candidate's text: `ancestors: …`, a line break, `target: …`. What stands beside the candidate counts to its
-    /// ancestors.
+    /// The candidate's text: `ancestors: …`, a line break, `target: …`. Siblings of the candidate belong to
+    /// the ancestors part.
     ///
     /// # Errors
-    /// If the page has no such element, the element is text or a `text` element around it holds nothing; if the page's
-    /// texts get too long.
+    /// Fails if the page has no such element, if the element is text or is within an empty `text` element, or
+    /// if the page's texts get too long.
     pub fn write(&mut self, candidate: &str, brackets: Brackets) -> Result<String, TextError> {
         let view = self.pruner.prune(&[candidate], PruneLimits::default())?;
         let place = view.entries.iter().position(|entry| entry.keeps_ident);
@@ -53,7 +55,8 @@ impl<'t> CandidateTexts<'t> {
     }
 }
 
-/// `(` with the blanks around it to `/`, `)` with the blanks around it to nothing, no blanks at the ends.
+/// Replaces `(` and the blanks around it with `/`, removes `)` and the blanks around it, and trims the
+/// result.
 fn as_path(text: &str) -> String {
     let mut path = String::with_capacity(text.len());
     let mut after_bracket = false;
@@ -76,8 +79,8 @@ fn as_path(text: &str) -> String {
     path.trim_matches(' ').to_owned()
 }
 
-/// The words of a candidate's text that are its own (upstream `process_tag`): behind the last `target: ` all from the
-/// third on but those that hold a parenthesis.
+/// The words of a candidate's own text (upstream `process_tag`): after the last `target: `, all from the
+/// third on except those that contain a parenthesis.
 pub fn own_words(text: &str) -> String {
     let target = text.rsplit("target: ").next().unwrap_or_default();
     let words = lumos_tasks::python::strip(target).split(' ').skip(2);

@@ -1,4 +1,4 @@
-//! Cleaning a page as it was recorded (upstream `clean_tree`): only what says something is left.
+//! Cleans a recorded page (upstream `clean_tree`): removes everything without information.
 
 use std::collections::HashSet;
 
@@ -12,11 +12,11 @@ use super::tree::{IDENT, NONE, Node, Tree};
 use super::view::{Entry, View, spliced};
 
 impl Tree {
-    /// The page's XML without attributes that say nothing, empty `text` elements and elements that neither say
-    /// anything nor are among the candidates.
+    /// The page's XML without uninformative attributes, empty `text` elements, and elements that have no
+    /// information and are not candidates.
     ///
     /// # Errors
-    /// If the root is a `text` element that holds nothing.
+    /// Fails if the root is an empty `text` element.
     pub fn clean(&self, candidates: &HashSet<&str>) -> Result<String, TextError> {
         let attributes: Vec<Vec<(&str, String)>> =
             self.nodes().iter().map(|node| clean_attributes(self, node)).collect();
@@ -76,7 +76,7 @@ fn clean_attributes<'t>(tree: &'t Tree, node: &Node) -> Vec<(&'t str, String)> {
     attributes.map(|one| (tree.name_of(one.name), tree.characters(one.value))).filter_map(clean).collect()
 }
 
-/// Whether a word holds `icon` in any letters, as Python's regular expressions compare them.
+/// Whether a word contains `icon`, with Python's case-insensitive comparison.
 fn names_icon(word: &str) -> bool {
     let plain = word.chars().map(|character| match character {
         'İ' | 'ı' => 'i',

@@ -1,57 +1,57 @@
-//! What can be wrong with a page, or with what is asked of it.
+//! Errors of parsing pages ([`PageError`]) and of writing their texts ([`TextError`]).
 
 use thiserror::Error;
 
-/// Why a page cannot be read. The limits keep hostile pages from taking time and memory without bound.
+/// Why a page cannot be parsed. The limits bound time and memory for hostile pages.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PageError {
     /// The page is longer than [`MAX_BYTES`](super::MAX_BYTES).
     #[error("the page has {bytes} bytes, more than {most}")]
     TooLong {
-        /// Its length.
+        /// Its length in bytes.
         bytes: usize,
-        /// The most that is read.
+        /// The limit in bytes.
         most: usize,
     },
-    /// Elements stand in one another deeper than [`MAX_DEPTH`](super::MAX_DEPTH), the limit of the original's parser.
+    /// Elements are nested deeper than [`MAX_DEPTH`](super::MAX_DEPTH), the limit of the original's parser.
     #[error("elements are nested deeper than {most} (byte {byte})")]
     TooDeep {
-        /// The most levels that are read.
+        /// The limit.
         most: usize,
-        /// Where the first element beyond it starts.
+        /// Offset of the first element beyond it.
         byte: u64,
     },
-    /// The page has more elements than [`MAX_ELEMENTS`](super::MAX_ELEMENTS), or an element more attributes than
-    /// [`MAX_ATTRIBUTES`](super::MAX_ATTRIBUTES).
+    /// The page has more elements than [`MAX_ELEMENTS`](super::MAX_ELEMENTS), or an element has more
+    /// attributes than [`MAX_ATTRIBUTES`](super::MAX_ATTRIBUTES).
     #[error("more than {most} {what} (byte {byte})")]
     TooMany {
-        /// What there are too many of.
+        /// What exceeds the limit.
         what: &'static str,
-        /// The most that are read.
+        /// The limit.
         most: usize,
-        /// Where the first one beyond it starts.
+        /// Offset of the first one beyond it.
         byte: u64,
     },
-    /// The page is no well-formed XML.
+    /// The page is not well-formed XML.
     #[error("not well-formed XML: {reason} (byte {byte})")]
     Malformed {
-        /// What is wrong.
+        /// The parser's error.
         reason: String,
-        /// Where.
+        /// Offset of the error.
         byte: u64,
     },
 }
 
-/// Why a page's text cannot be written. The original raises the named exception.
+/// Why a page's text cannot be written. In these cases the original raises an exception.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TextError {
-    /// No element has the candidate's id, or the candidate has lost it while the page was pruned.
+    /// No element has the candidate's id, or the candidate lost its id while the page was pruned.
     #[error("no element of the page has the id `{0}`")]
     NoSuchElement(String),
-    /// The candidate is a `text` element, which is none of its own siblings.
+    /// The candidate is a `text` element, which is not one of its own siblings.
     #[error("the element with the id `{0}` is text")]
     CandidateIsText(String),
-    /// A `text` element holds nothing.
+    /// A `text` element is empty.
     #[error("a `text` element holds nothing")]
     EmptyText,
     /// The page's root is a `text` element.
@@ -60,13 +60,13 @@ pub enum TextError {
     /// The candidates' texts together are longer than [`MAX_TEXT`](super::MAX_TEXT).
     #[error("the texts of the page's candidates are longer than {most} bytes in all")]
     TooMuchText {
-        /// The most that is written.
+        /// The limit in bytes.
         most: usize,
     },
 }
 
 impl TextError {
-    /// The exception the original raises; `None` where it would go on.
+    /// The exception that the original raises; `None` if it would continue.
     pub fn exception(&self) -> Option<&'static str> {
         match self {
             Self::NoSuchElement(_) => Some("IndexError"),

@@ -1,4 +1,4 @@
-//! The replacements of `get_tree_repr` in the XML, to the letter.
+//! The replacements of `get_tree_repr` applied literally to the XML, as in the original.
 
 use lumos_tasks::python::is_space;
 
@@ -9,10 +9,10 @@ use super::text::{Brackets, IdNumbers, collapse};
 use super::tree::IDENT;
 use super::view::View;
 
-/// Stands for the end of an element without children while other tags are replaced.
+/// Placeholder for the end of an element without children while other tags are replaced.
 pub(super) const MARK: &str = "$/$";
 
-/// What is turned back, in this order: `&amp;lt;` becomes `<`.
+/// Entities to decode, in this order: `&amp;lt;` becomes `<`.
 const ENTITIES: [(&str, &str); 13] = [
     ("&quot;", "\""),
     ("&amp;", "&"),
@@ -29,12 +29,12 @@ const ENTITIES: [(&str, &str); 13] = [
     ("&#41;", ")"),
 ];
 
-/// The names of the attributes that the original writes, taken out.
+/// Removes the names of the attributes that the original writes.
 pub(super) fn without_names(text: &str) -> String {
     text.replace("meta= ", "").replace("id= ", "id=")
 }
 
-/// Entities turned back in text whose `&quot;` and `&amp;` have been turned back.
+/// Decodes the entities in text whose `&quot;` and `&amp;` are already decoded.
 pub(super) fn without_entities(mut text: String) -> String {
     for (entity, character) in &ENTITIES[2..] {
         if !text.contains('&') {
@@ -97,8 +97,8 @@ pub(super) fn text_of(
     Ok(collapse(&without_entities(text)))
 }
 
-/// Replaces what stands between two marks on one line: from the first opening mark to the nearest closing one with at
-/// least `least` characters (each of one byte) in between, and so on behind it.
+/// Replaces the text between two marks on one line: from the first opening mark to the nearest closing one
+/// with at least `least` characters (each of one byte) in between, and repeatedly after that.
 fn replace_between(
     text: &str,
     opening: &str,

@@ -1,8 +1,9 @@
-//! Pages as text: what a model is shown of a page's elements (upstream `dom_utils.py` and `dataloader.py` of Mind2Web,
-//! which Lumos took over).
+//! Pages as text: the representation of a page's elements that a model is shown (upstream `dom_utils.py` and
+//! `dataloader.py` of Mind2Web, which Lumos uses too).
 //!
-//! A page is read once into a [`Tree`]. [`Pruner`] cuts out what stands around some candidates without copying the
-//! page, [`PageText`] writes it down, [`CandidateTexts`] does both for one candidate after the other.
+//! A page is parsed once into a [`Tree`]. [`Pruner`] extracts the surroundings of candidates without copying
+//! the page, [`PageText`] writes them as text, [`CandidateTexts`] does both for one candidate after the
+//! other.
 
 mod attributes;
 mod candidate;

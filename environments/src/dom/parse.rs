@@ -1,4 +1,4 @@
-//! Reading a page's XML.
+//! Parses a page's XML into a [`Tree`](super::Tree) within size limits.
 
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
@@ -6,20 +6,20 @@ use quick_xml::{Reader, XmlVersion};
 use super::error::PageError;
 use super::tree::{Builder, Tree};
 
-/// The most bytes of a page that is read.
+/// Maximum size of a page in bytes.
 pub const MAX_BYTES: usize = 64 << 20;
-/// The most levels elements may stand in one another: what the original's parser (libxml2) takes.
+/// Maximum nesting depth of elements, which is the limit of the original's parser (libxml2).
 pub const MAX_DEPTH: usize = 256;
-/// The most elements of a page that is read.
+/// Maximum number of elements in a page.
 pub const MAX_ELEMENTS: usize = 2_000_000;
-/// The most attributes of an element that is read.
+/// Maximum number of attributes of an element.
 pub const MAX_ATTRIBUTES: usize = 1_000;
 
 impl Tree {
-    /// Reads a page. Comments and processing instructions are passed over.
+    /// Parses a page. Skips comments and processing instructions.
     ///
     /// # Errors
-    /// If the page is no well-formed XML or beyond the limits.
+    /// Fails if the page is not well-formed XML or exceeds the limits.
     pub fn parse(page: &str) -> Result<Self, PageError> {
         if page.len() > MAX_BYTES {
             return Err(PageError::TooLong { bytes: page.len(), most: MAX_BYTES });

@@ -1,4 +1,4 @@
-//! A page's elements one by one, for whoever builds it again.
+//! Iterates over a page's elements, for code that rebuilds the page.
 
 use super::tree::{NONE, Tree};
 
@@ -17,18 +17,18 @@ impl Tree {
 }
 
 impl<'t> Piece<'t> {
-    /// The place of the element it stands in; `None` for the root.
+    /// The index of the parent element; `None` for the root.
     pub fn parent(self) -> Option<u32> {
         let parent = self.tree.node(self.index).parent;
         (parent != NONE).then_some(parent)
     }
 
-    /// Its name.
+    /// The element's name.
     pub fn name(self) -> &'t str {
         self.tree.name(self.tree.node(self.index))
     }
 
-    /// Its attributes by name, the id among them.
+    /// The attributes by name, including the id.
     pub fn attributes(self) -> impl Iterator<Item = (&'t str, &'t str)> {
         let tree = self.tree;
         let attributes = tree.attributes(tree.node(self.index)).iter();
@@ -40,7 +40,7 @@ impl<'t> Piece<'t> {
         self.tree.characters(self.tree.node(self.index).text)
     }
 
-    /// The characters behind it.
+    /// The characters after the element.
     pub fn tail(self) -> &'t str {
         self.tree.characters(self.tree.node(self.index).tail)
     }

@@ -1,4 +1,5 @@
-//! Pruning: what stands around some candidates of a page (upstream `prune_tree` in `dom_utils.py` of Mind2Web).
+//! Prunes a page to the surroundings of some candidates (upstream `prune_tree` in `dom_utils.py` of
+//! Mind2Web).
 
 use super::error::TextError;
 use super::tree::{NONE, Tree};
@@ -7,29 +8,29 @@ use super::view::{Entry, View, spliced};
 /// How much is kept around a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PruneLimits {
-    /// How deep below the candidate's children descendants are kept.
+    /// Depth below the candidate's children to which descendants are kept.
     pub depth: u32,
-    /// How many descendants are kept.
+    /// Number of descendants to keep.
     pub descendants: usize,
-    /// How many siblings on either side are kept.
+    /// Number of siblings to keep on either side.
     pub siblings: usize,
 }
 
 impl Default for PruneLimits {
-    /// The original's.
+    /// The original's limits.
     fn default() -> Self {
         Self { depth: 5, descendants: 50, siblings: 3 }
     }
 }
 
-/// Prunes a page again and again, each time around other candidates, without looking at all of it.
+/// Prunes a page repeatedly, each time around different candidates, without visiting the whole page.
 #[derive(Debug)]
 pub struct Pruner<'t> {
     tree: &'t Tree,
-    /// The round in which an id was last kept, and in which it was last a candidate's.
+    /// The round in which an id was last kept.
     kept_idents: Vec<u32>,
     candidates: Vec<u32>,
-    /// The round in which an element was last kept, and its place then.
+    /// The round in which an element was last kept, and its index in that round.
     kept_nodes: Vec<(u32, u32)>,
     round: u32,
     idents: Vec<u32>,
@@ -37,7 +38,7 @@ pub struct Pruner<'t> {
 }
 
 impl<'t> Pruner<'t> {
-    /// Begins with a page.
+    /// Prepares to prune a page.
     pub fn new(tree: &'t Tree) -> Self {
         Self {
             tree,
@@ -50,11 +51,12 @@ impl<'t> Pruner<'t> {
         }
     }
 
-    /// What is left of the page around the candidates with these ids. Candidates keep their ids, all other elements
-    /// lose theirs. An element without attributes and text of its own gives its place to its only child.
+    /// The part of the page around the candidates with these ids. Candidates keep their ids, all other
+    /// elements lose theirs. An element without attributes and text of its own is replaced by its only child.
     ///
     /// # Errors
-    /// If no element has one of the ids, or it is that of a `text` element, or the root is one.
+    /// Fails if no element has one of the ids, if one belongs to a `text` element, or if the root is a `text`
+    /// element.
     pub fn prune(&mut self, candidates: &[&str], limits: PruneLimits) -> Result<View<'t>, TextError> {
         let tree = self.tree;
         self.round += 1;
@@ -83,7 +85,7 @@ impl<'t> Pruner<'t> {
         }
     }
 
-    /// Keeps a candidate, its ancestors, its first descendants and its neighbours.
+    /// Keeps a candidate, its ancestors, its first descendants and its siblings.
     fn keep_around(&mut self, candidate: u32, limits: PruneLimits) {
         let tree = self.tree;
         self.keep(candidate);
@@ -119,7 +121,7 @@ impl<'t> Pruner<'t> {
         for ident in &self.idents {
             self.nodes.extend(tree.elements_named(*ident));
         }
-        // Nothing removes the root, and the texts of an element go with it.
+        // The root is never removed, and an element's texts are removed with it.
         if self.kept_idents[tree.node(0).ident as usize] != round {
             self.nodes.push(0);
         }
@@ -134,7 +136,7 @@ impl<'t> Pruner<'t> {
         let mut kept: Vec<Entry> = Vec::with_capacity(self.nodes.len());
         for index in &self.nodes {
             let node = tree.node(*index);
-            // What stands in an element that is not kept goes with it.
+            // The contents of an element that is not kept are removed with it.
             if node.parent != NONE && self.kept_nodes[node.parent as usize].0 != round {
                 continue;
             }

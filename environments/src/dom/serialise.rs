@@ -1,10 +1,10 @@
-//! A page, or what is left of it, as XML (what lxml writes).
+//! Serialises a page, or its pruned view, as XML in lxml's format.
 
 use super::tree::{IDENT, Tree};
 use super::view::View;
 
 impl View<'_> {
-    /// The XML of what is left.
+    /// The XML of the view.
     pub fn to_xml(&self) -> String {
         let mut xml = String::new();
         self.write_xml(0, None, &mut xml, |view, place, xml| {
@@ -20,9 +20,9 @@ impl View<'_> {
         xml
     }
 
-    /// Writes the XML of the element in a place with what stands in it and behind it; `cut` is the place of one that is
-    /// left out. `contents` writes an element's attributes and gives the characters it starts with; `None` where it has
-    /// none, not even empty ones.
+    /// Writes the XML of the element at index `place` with its contents and its tail; `cut` is the index of
+    /// an element to leave out. `contents` writes an element's attributes and returns the characters it
+    /// starts with; `None` if it has none, not even empty ones.
     pub(super) fn write_xml(
         &self,
         place: usize,
@@ -86,7 +86,7 @@ pub(super) fn write_attribute(xml: &mut String, name: &str, value: &str) {
     xml.push('"');
 }
 
-/// Characters as they stand in XML.
+/// Escapes characters for XML.
 pub(super) fn escape(xml: &mut String, text: &str, in_attribute: bool) {
     for character in text.chars() {
         match character {

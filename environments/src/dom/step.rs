@@ -10,10 +10,10 @@ use super::error::{PageError, TextError};
 use super::text::Brackets;
 use super::tree::Tree;
 
-/// Why the candidates of a step cannot be shown.
+/// Why the candidates of a step cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CandidateError {
-    /// The page cannot be read.
+    /// The page cannot be parsed.
     #[error(transparent)]
     Page(#[from] PageError),
     /// A candidate's text cannot be written.
@@ -31,11 +31,11 @@ impl CandidateError {
     }
 }
 
-/// What the candidates of a step look like, each page read once.
+/// The texts of a step's candidates; the page is parsed once.
 ///
 /// # Errors
-/// If the page cannot be read; with [`CandidateScope::Published`] also if one of the candidates has no text, where
-/// [`CandidateScope::All`] passes over it.
+/// Fails if the page cannot be parsed; with [`CandidateScope::Published`] also if one of the candidates has
+/// no text. [`CandidateScope::All`] skips such candidates.
 pub fn candidates(step: &WebStep, scope: CandidateScope) -> Result<Vec<Element>, CandidateError> {
     let tree = Tree::parse(&step.page)?;
     let mut texts = CandidateTexts::new(&tree);

@@ -1,8 +1,8 @@
-//! What a page, or a part of it, says as text (upstream `get_tree_repr`).
+//! Writes a page, or a part of it, as text (upstream `get_tree_repr`).
 //!
-//! The original writes XML and then replaces this and that in it. Here the text is written at once, with the
-//! replacements made piece by piece; only where tags and text could be taken for one another ([`literal`]) is it done
-//! the long way.
+//! The original writes XML and then applies a series of replacements. This module writes the result directly,
+//! piece by piece; only where tags and text could be confused ([`literal`]) does it apply the replacements to
+//! the XML.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,17 @@ use super::literal;
 use super::tree::{NONE, Node, Tree};
 use super::view::View;
 
-/// The most words of a `text` element.
+/// Maximum number of words of a `text` element.
 const WORDS_OF_TEXT: usize = 20;
 
-/// Numbers for ids, from 0 in the order in which they are met; shared by the texts of one page.
+/// Numbers for ids, assigned from 0 in order of first use; shared by the texts of one page.
 #[derive(Debug, Clone, Default)]
 pub struct IdNumbers {
     numbers: HashMap<String, usize>,
 }
 
 impl IdNumbers {
-    /// An id's number; the next one where it has none yet.
+    /// An id's number; assigns the next number if it has none.
     pub fn number(&mut self, id: &str) -> usize {
         if let Some(number) = self.numbers.get(id) {
             return *number;
@@ -34,17 +34,17 @@ impl IdNumbers {
         next
     }
 
-    /// An id's number, where it has one.
+    /// An id's number, if it has one.
     pub fn get(&self, id: &str) -> Option<usize> {
         self.numbers.get(id).copied()
     }
 
-    /// How many ids have one.
+    /// How many ids have a number.
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// Whether none has one.
+    /// Whether no id has a number.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
@@ -64,23 +64,24 @@ pub enum Brackets {
 pub struct PageText<'t> {
     tree: &'t Tree,
     order: Order,
-    /// What was written so far.
+    /// Text written so far.
     written: String,
-    /// What an element's attributes say, or what a `text` element says: where it begins and ends, once it is known.
+    /// For each element, the range of its attributes' representation (or of a `text` element's words), once
+    /// it is known.
     spoken: Vec<(u32, u32)>,
 }
 
 impl<'t> PageText<'t> {
-    /// Begins with a page.
+    /// Prepares the text of a page.
     pub fn new(tree: &'t Tree) -> Self {
         let spoken = vec![(NONE, NONE); tree.len()];
         Self { tree, order: Order::of(tree), written: String::new(), spoken }
     }
 
-    /// What is left of the page, as text.
+    /// The view as text.
     ///
     /// # Errors
-    /// If a `text` element holds nothing.
+    /// Fails if a `text` element is empty.
     pub fn tree_text(
         &mut self,
         view: &View<'t>,
@@ -90,10 +91,10 @@ impl<'t> PageText<'t> {
         self.text_of(view, 0, None, numbers, brackets)
     }
 
-    /// The elements that have kept their ids, in document order, each with the first ten words of its text.
+    /// The elements that kept their ids, in document order, each with the first ten words of its text.
     ///
     /// # Errors
-    /// If a `text` element holds nothing.
+    /// Fails if a `text` element is empty.
     pub fn choices(
         &mut self,
         view: &View<'t>,
@@ -109,7 +110,7 @@ impl<'t> PageText<'t> {
         Ok(choices)
     }
 
-    /// The text of the element in a place; `cut` is the place of one that is left out.
+    /// The text of the element at an index; `cut` is the index of an element to leave out.
     pub(super) fn text_of(
         &mut self,
         view: &View<'t>,
@@ -168,7 +169,7 @@ impl<'t> PageText<'t> {
             if childless && node.text.is_empty() {
                 text.push_str(match brackets {
                     Brackets::Angle => "/>",
-                    // Its mark is found too late behind the first two characters of another one.
+                    // After `$/`, the first match of the mark starts in the text before it.
                     Brackets::Round if text.ends_with("$/") => literal::MARK,
                     Brackets::Round => ")",
                 });
@@ -181,7 +182,7 @@ impl<'t> PageText<'t> {
             }
             match brackets {
                 Brackets::Angle => text.push('>'),
-                // The original takes `/>` for the end of an element wherever it comes from.
+                // The original treats any `/>` as the end of an element.
                 Brackets::Round if text.ends_with('/') => {
                     text.pop();
                     text.push_str(literal::MARK);
@@ -209,7 +210,7 @@ impl<'t> PageText<'t> {
         })
     }
 
-    /// What an element's attributes say, with a blank before and behind it.
+    /// The representation of an element's attributes, with a blank before and after it.
     fn attributes(&mut self, index: u32, node: &Node) -> &str {
         if self.spoken[index as usize].0 == NONE {
             let said = self.order.write(self.tree, node);
@@ -231,7 +232,7 @@ impl<'t> PageText<'t> {
     }
 }
 
-/// Whether replacing in the XML may do something else than replacing in its pieces.
+/// Whether replacements in the XML may differ from replacements in its pieces.
 fn is_ambiguous(tree: &Tree, node: &Node, has_children: bool) -> bool {
     let in_text = node.is_text && (has_children || Tree::other_attributes(node) > 0);
     let has_return = |text: &str| text.contains('\r');
@@ -254,7 +255,7 @@ fn push_characters(text: &mut String, characters: &str) {
     }
 }
 
-/// Runs of white space to one blank, none at the ends.
+/// Collapses runs of white space to one blank and trims the result.
 pub(super) fn collapse(text: &str) -> String {
     let mut collapsed = String::with_capacity(text.len());
     for word in text.split(is_space).filter(|word| !word.is_empty()) {
@@ -273,7 +274,7 @@ mod tests {
     use super::*;
     use crate::dom::{PruneLimits, Pruner};
 
-    /// Pages of a few elements whose texts and attributes look like what is replaced.
+    /// Pages of a few elements whose texts and attributes look like the replaced marks.
     fn element() -> impl Strategy<Value = String> {
         let words =
             "(meta= |id= |id=| &gt;|/|\\$/\\$|\\$|&amp;|&lt;|lt;|gt;|&amp;nbsp;|\\(|\\)|nbsp;|a|B | ){0,6}";

@@ -1,10 +1,13 @@
-//! A page as a tree in one piece: elements in document order, all text in one string.
+//! A page as a compact tree: elements in document order, all text in one string.
+//!
+//! [`Builder`] creates a [`Tree`] while the page is parsed. Names and ids are numbered, and nodes refer to
+//! each other by index, so that pruning and writing need no copies of the page.
 
 use std::collections::HashMap;
 
-/// The attribute that names an element.
+/// The attribute that contains an element's id.
 pub(super) const IDENT: &str = "backend_node_id";
-/// The name of the elements that hold the page's text.
+/// The name of the elements that contain the page's text.
 pub(super) const TEXT: &str = "text";
 /// No element.
 pub(super) const NONE: u32 = u32::MAX;
@@ -22,45 +25,45 @@ impl Span {
     }
 }
 
-/// One element. Elements are numbered in document order, so an element's descendants are those from the next number
-/// up to its `end`.
+/// One element. Elements are numbered in document order, so an element's descendants are the following
+/// elements up to its `end`.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
-    /// Its name's number.
+    /// The number of its name.
     pub(super) name: u32,
-    /// Its id's number; 0 for the empty id that elements without one have.
+    /// The number of its id; 0 for the empty id of elements without one.
     pub(super) ident: u32,
     pub(super) parent: u32,
     pub(super) end: u32,
     pub(super) depth: u32,
-    /// Its attributes, the id among them.
+    /// The range of its attributes, including the id.
     pub(super) attributes: (u32, u32),
     /// Whether one of the attributes is the id.
     pub(super) has_ident: bool,
     pub(super) is_text: bool,
     /// Characters before its first child.
     pub(super) text: Span,
-    /// Characters behind it.
+    /// Characters after it.
     pub(super) tail: Span,
-    /// The first of its children that is a `text` element.
+    /// Its first child that is a `text` element.
     pub(super) first_text: u32,
-    /// The next `text` element among its siblings (of `text` elements).
+    /// The next sibling that is also a `text` element.
     pub(super) next_text: u32,
-    /// The element before and behind it among its siblings that are no `text` elements.
+    /// The siblings before and after it that are not `text` elements.
     pub(super) previous: u32,
     pub(super) next: u32,
-    /// The next element with the same id that is no `text` element.
+    /// The next element with the same id that is not a `text` element.
     pub(super) namesake: u32,
 }
 
-/// One attribute: its name's number and its value.
+/// One attribute: the number of its name, and its value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attribute {
     pub(super) name: u32,
     pub(super) value: Span,
 }
 
-/// A page. Cheap to look at and never changed: what is cut out of it is a [`View`](super::view::View).
+/// A parsed page. It is never changed: pruning creates a [`View`](super::view::View).
 #[derive(Debug, Clone, Default)]
 pub struct Tree {
     nodes: Vec<Node>,
@@ -71,22 +74,22 @@ pub struct Tree {
     ident_numbers: HashMap<Box<str>, u32>,
     /// The first element of each id, `text` elements included.
     first: Vec<u32>,
-    /// The first element of each id that is no `text` element.
+    /// The first element of each id that is not a `text` element.
     first_element: Vec<u32>,
 }
 
 impl Tree {
-    /// How many elements the page has.
+    /// Number of elements in the page.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether the page has no element; no page that was read is empty.
+    /// Whether the page has no elements; a parsed page always has some.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// The id of each element that has one and is no `text` element, in document order.
+    /// The id of each element that has one and is not a `text` element, in document order.
     pub fn element_ids(&self) -> impl Iterator<Item = &str> {
         let elements = self.nodes.iter().filter(|node| node.has_ident && !node.is_text);
         elements.map(|node| self.ident(node.ident))
@@ -129,7 +132,7 @@ impl Tree {
         self.first.get(ident as usize).copied().unwrap_or(NONE)
     }
 
-    /// The elements with the id that are no `text` elements, in document order.
+    /// The elements with the id that are not `text` elements, in document order.
     pub(super) fn elements_named(&self, ident: u32) -> impl Iterator<Item = u32> {
         let first = self.first_element.get(ident as usize).copied().unwrap_or(NONE);
         chain(first, |index| self.node(index).namesake)
@@ -148,27 +151,27 @@ impl Tree {
         &self.characters[span.start as usize..span.end as usize]
     }
 
-    /// How many attributes an element has beside its id.
+    /// Number of an element's attributes without its id.
     pub(super) fn other_attributes(node: &Node) -> u32 {
         node.attributes.1 - node.attributes.0 - u32::from(node.has_ident)
     }
 }
 
-/// Elements, each named by the one before.
+/// Follows a linked list of elements.
 fn chain(first: u32, next: impl Fn(u32) -> u32) -> impl Iterator<Item = u32> {
     let some = |index: u32| (index != NONE).then_some(index);
     std::iter::successors(some(first), move |index| some(next(*index)))
 }
 
-/// Puts a tree together, element by element in document order.
+/// Builds a tree, element by element in document order.
 #[derive(Debug)]
 pub(super) struct Builder {
     tree: Tree,
     name_numbers: HashMap<Box<str>, u32>,
     open: Vec<Open>,
-    /// The last element with each id that is no `text` element.
+    /// The last element of each id that is not a `text` element.
     last_element: Vec<u32>,
-    /// The element that was closed last and takes the characters that follow.
+    /// The element that was closed last; following characters become its tail.
     closed: u32,
 }
 
@@ -229,7 +232,7 @@ impl Builder {
         Span { start, end: self.tree.characters.len() as u32 }
     }
 
-    /// Opens an element below the one that is open.
+    /// Opens an element below the currently open one.
     pub(super) fn open(&mut self, name: &str) {
         let index = self.tree.nodes.len() as u32;
         let is_text = name == TEXT;
@@ -274,7 +277,7 @@ impl Builder {
         self.closed = NONE;
     }
 
-    /// Gives the element that was just opened an attribute.
+    /// Adds an attribute to the element that was just opened.
     pub(super) fn attribute(&mut self, name: &str, value: &str) {
         if name == IDENT {
             let ident = self.ident(value);
@@ -291,7 +294,7 @@ impl Builder {
         }
     }
 
-    /// The element that was just opened has all its attributes.
+    /// Marks the attributes of the element that was just opened as complete.
     pub(super) fn opened(&mut self) {
         let Some(index) = self.tree.nodes.len().checked_sub(1) else { return };
         let (ident, is_text) = (self.tree.nodes[index].ident as usize, self.tree.nodes[index].is_text);
@@ -308,7 +311,7 @@ impl Builder {
         }
     }
 
-    /// Adds characters where the page has come to.
+    /// Adds characters at the current position.
     pub(super) fn characters(&mut self, text: &str) {
         let Some(parent) = self.open.last().map(|open| open.index) else { return };
         let added = self.push(text);
@@ -318,12 +321,12 @@ impl Builder {
         if span.is_empty() {
             *span = added;
         } else {
-            // Nothing else was written since: attributes come only with an element.
+            // The ranges are adjacent: attributes are only written with an element.
             span.end = added.end;
         }
     }
 
-    /// Closes the element that is open.
+    /// Closes the open element.
     pub(super) fn close(&mut self) {
         if let Some(open) = self.open.pop() {
             self.tree.nodes[open.index as usize].end = self.tree.nodes.len() as u32;

@@ -1,4 +1,4 @@
-//! What is left of a page when it is pruned: some of its elements, in document order.
+//! A pruned page: some of its elements, in document order.
 
 use super::tree::{Node, Tree};
 
@@ -7,13 +7,13 @@ use super::tree::{Node, Tree};
 pub(super) struct Entry {
     /// The element's number in the page.
     pub(super) node: u32,
-    /// The place behind its last descendant.
+    /// The index after its last descendant.
     pub(super) end: u32,
     /// Whether it keeps its id.
     pub(super) keeps_ident: bool,
 }
 
-/// Elements of a page, each in the place of the one it stands in; the root is the first.
+/// Elements of a page in document order; the root is the first.
 #[derive(Debug, Clone)]
 pub struct View<'t> {
     pub(super) tree: &'t Tree,
@@ -21,7 +21,7 @@ pub struct View<'t> {
 }
 
 impl<'t> View<'t> {
-    /// All of a page.
+    /// The whole page.
     pub(super) fn whole(tree: &'t Tree) -> Self {
         let entry =
             |(index, node): (usize, &Node)| Entry { node: index as u32, end: node.end, keeps_ident: true };
@@ -32,11 +32,12 @@ impl<'t> View<'t> {
         self.tree.node(self.entries[place].node)
     }
 
-    /// Puts elements into their places: `kept` are in document order with `end` unset; those that are `spliced` give
-    /// their place to their only child.
+    /// Builds a view. `kept` is in document order with `end` unset; elements marked as `spliced` are replaced
+    /// by their only child.
     pub(super) fn settle(tree: &'t Tree, kept: &[Entry], spliced: &[bool]) -> Self {
         let mut entries: Vec<Entry> = Vec::with_capacity(kept.len());
-        // The elements around the one at hand, outermost first: number and place, which those that are spliced lack.
+        // The ancestors of the current element, outermost first: number and index. Spliced elements have no
+        // index.
         let mut around: Vec<(u32, Option<usize>)> = Vec::new();
         let close = |entries: &mut Vec<Entry>, around: &mut Vec<(u32, Option<usize>)>, before: u32| {
             while let Some((_, place)) = around.pop_if(|(node, _)| before >= tree.node(*node).end) {
@@ -58,9 +59,10 @@ impl<'t> View<'t> {
     }
 }
 
-/// Which elements have nothing to say and give their place to their only child, if any: those `plain` ones without a
-/// `text` child and with at most one child. Decided from the last element to the first, as the original does, so that
-/// children have been decided before. `kept` are in document order; `parent` gives the place of a place's parent.
+/// Which elements have no information and are replaced by their only child, if any: `plain` ones without a
+/// `text` child and with at most one child. As in the original, elements are decided from last to first, so
+/// that children are decided before their parents. `kept` is in document order; `parent` returns the index of
+/// an element's parent.
 pub(super) fn spliced(
     kept: &[Entry],
     parent: impl Fn(usize) -> Option<usize>,

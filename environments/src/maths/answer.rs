@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-/// The plain text of the result: of a single subpod, or of several.
+/// The plain text of the result, with one or several subpods.
 ///
-/// Several are the real roots of an equation (`x = -3`, `x = 3`), the solutions of a system, or the
+/// Several subpods are the real roots of an equation (`x = -3`, `x = 3`), the solutions of a system, or the
 /// outer ranges of an inequality (`x<=-5`, `x>=5`), ascending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {

@@ -1,4 +1,7 @@
-//! Equality of answers by value.
+//! Compares answers by value.
+//!
+//! [`same_value`] accepts numbers, expressions with unknowns, equations and inequalities; anything else is
+//! compared as text.
 
 use super::error::MathsError;
 use super::evaluate::evaluate;
@@ -83,7 +86,8 @@ impl Part {
     }
 }
 
-/// The parts joined by `∧`; chains are taken apart, and inequalities point to the greater side.
+/// The parts joined by `∧`. Chained relations are split, and inequalities are oriented towards the greater
+/// side.
 fn parts(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Vec<Part>, MathsError> {
     let mut parts = Vec::new();
     for item in tokens.split(|token| *token == Token::And) {

@@ -1,28 +1,28 @@
-//! Why a query has no answer.
+//! [`MathsError`]: why a query has no answer.
 
 use thiserror::Error;
 
 /// Why a query has no answer. The messages are meant for people.
 ///
-/// The original service shows all four in the same way: it has no result pod.
+/// The original service shows all four in the same way: without a result pod.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum MathsError {
     /// The text is not a query of a known form.
     #[error("not understood: {reason}")]
     NotUnderstood {
-        /// What could not be read.
+        /// The part that could not be parsed.
         reason: String,
     },
-    /// The query was read, but there is no exact result to give.
+    /// The query is valid, but has no exact result.
     #[error("no result: {reason}")]
     NoResult {
         /// Why there is none.
         reason: String,
     },
-    /// The query, or something computed on the way, goes beyond a limit.
+    /// The query, or an intermediate result, exceeds a limit.
     #[error("too large: {what} (limit {limit})")]
     TooLarge {
-        /// What grew beyond its limit.
+        /// What exceeded its limit.
         what: &'static str,
         /// The limit, in the unit of the matching field of [`Limits`](super::Limits).
         limit: u64,

@@ -1,4 +1,4 @@
-//! Expression trees to exact values.
+//! Evaluates expression trees to exact values.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ use super::surd::Real;
 /// The highest index of a root such as `x^(1/5)`.
 const HIGHEST_ROOT: u32 = 64;
 
-/// Computes an expression; unknowns without a binding stay unknowns.
+/// Evaluates an expression; unknowns without a binding remain unknowns.
 pub(crate) fn evaluate(
     expression: &Expression,
     bindings: &[Option<Fraction>],
@@ -74,7 +74,7 @@ pub(crate) fn evaluate(
     }
 }
 
-/// Whatever an expression divides by, as far as it holds unknowns: none of it may be zero.
+/// All divisors in an expression that contain unknowns; none of them may be zero.
 pub(crate) fn divisors(expression: &Expression, meter: &mut Meter) -> Result<Vec<Polynomial>, MathsError> {
     let mut found = Vec::new();
     collect_divisors(expression, &mut found, meter)?;

@@ -1,6 +1,6 @@
 //! Metered arithmetic on rational numbers.
 //!
-//! Whole numbers take a path without greatest common divisors, which are what makes rationals slow.
+//! Integers use a path without greatest common divisors, which are the main cost of rationals.
 
 use num_bigint::BigInt;
 use num_integer::Integer;
@@ -72,7 +72,7 @@ pub(crate) fn divide(
     Ok(quotient)
 }
 
-/// A whole power; the exponent may be negative.
+/// An integer power; the exponent may be negative.
 pub(crate) fn power(
     base: &BigRational,
     exponent: &BigInt,
@@ -115,7 +115,7 @@ pub(crate) fn power(
     Ok(value)
 }
 
-/// The exact root of a non-negative number, or `None` when it is irrational.
+/// The exact root of a non-negative number, or `None` if it is irrational.
 pub(crate) fn root(
     value: &BigRational,
     index: u32,
@@ -151,7 +151,7 @@ pub(crate) fn factorial(value: &BigRational, meter: &mut Meter) -> Result<BigRat
     whole(product, meter)
 }
 
-/// A rational number from a small whole one.
+/// A rational number from a small integer.
 pub(crate) fn small(value: i64) -> BigRational {
     BigRational::from_integer(BigInt::from(value))
 }

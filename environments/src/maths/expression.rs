@@ -1,7 +1,6 @@
-//! Tokens to expression trees.
+//! Parses tokens to expression trees.
 //!
-//! Sums and products are flat lists, so that the depth of a tree is that of its parentheses and not
-//! of its length.
+//! Sums and products are flat lists, so the depth of a tree depends on its parentheses and not on its length.
 
 use num_rational::BigRational;
 
@@ -41,7 +40,7 @@ pub(crate) enum Mark {
     Factorial,
 }
 
-/// Reads all tokens as one expression.
+/// Parses all tokens as one expression.
 pub(crate) fn parse(
     tokens: &[Token],
     variables: &Variables,
@@ -79,7 +78,7 @@ impl Parser<'_> {
         found
     }
 
-    /// Reads signs; whether they make what follows negative.
+    /// Parses signs. Returns whether they negate the following operand.
     fn signs(&mut self) -> bool {
         let mut negative = false;
         loop {
@@ -144,8 +143,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether the next token begins a factor. A number does not after another number: in `10 % 3`
-    /// or `2 3` something is missing, and guessing what would give a wrong value.
+    /// Whether the next token starts a factor. A number after another number does not: in `10 % 3` or `2 3`
+    /// an operator is missing, and guessing it would give a wrong value.
     fn multiplies_by_standing_beside(&self) -> bool {
         let previous = self.position.checked_sub(1).and_then(|position| self.tokens.get(position));
         match self.peek() {
@@ -155,7 +154,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An operand with its exponent: right-associative, and tighter than a sign before it.
+    /// Parses an operand with its exponent: right-associative, and binding tighter than a sign before it.
     fn power(&mut self) -> Result<Expression, MathsError> {
         let base = self.marked()?;
         if !self.take(&Token::Power) {

@@ -28,7 +28,7 @@ impl From<Real> for Fraction {
 }
 
 impl Fraction {
-    /// A quotient with common factors removed as far as they are cheap to find.
+    /// A quotient without those common factors that are cheap to find.
     pub(crate) fn new(
         numerator: Polynomial,
         denominator: &Polynomial,
@@ -69,7 +69,7 @@ impl Fraction {
         &self.denominator
     }
 
-    /// The value without its denominator, when that is one.
+    /// The value as a polynomial, if the denominator is one.
     pub(crate) fn as_polynomial(&self) -> Option<&Polynomial> {
         self.denominator.as_constant().is_some().then_some(&self.numerator)
     }
@@ -111,7 +111,7 @@ impl Fraction {
         self.multiply(&other.inverse(meter)?, meter)
     }
 
-    /// A whole power; the exponent may be negative.
+    /// An integer power; the exponent may be negative.
     pub(crate) fn power(&self, exponent: &BigInt, meter: &mut Meter) -> Result<Self, MathsError> {
         if let Some(value) = self.as_constant() {
             return Ok(value.power(exponent, meter)?.into());
@@ -126,7 +126,7 @@ impl Fraction {
         Self::new(numerator, &denominator, meter)
     }
 
-    /// Equality of value, also where a common factor was left.
+    /// Equality of value, even if a common factor was not removed.
     pub(crate) fn same(&self, other: &Self, meter: &mut Meter) -> Result<bool, MathsError> {
         let left = self.numerator.multiply(&other.denominator, meter)?;
         let right = other.numerator.multiply(&self.denominator, meter)?;
@@ -150,7 +150,7 @@ fn without_common_monomial(
     Ok((divide(numerator, meter)?, divide(denominator, meter)?))
 }
 
-/// Divides both by their greatest common divisor when they hold one and the same unknown.
+/// Divides both by their greatest common divisor if they contain a single unknown, the same in both.
 fn without_common_divisor(
     numerator: Polynomial,
     denominator: Polynomial,

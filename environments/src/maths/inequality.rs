@@ -1,4 +1,4 @@
-//! Relations in one unknown: the real line is cut at every point where a sign can change, and each
+//! Solves relations in one unknown: the real line is split at every point where a sign can change, and each
 //! piece is tested.
 
 use std::cmp::Ordering;
@@ -27,7 +27,7 @@ pub(crate) struct End {
     pub(crate) included: bool,
 }
 
-/// A range of real numbers; an end that is missing is infinite.
+/// A range of real numbers; a missing end is infinite.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) lower: Option<End>,
@@ -35,7 +35,7 @@ pub(crate) struct Range {
 }
 
 impl Relation {
-    /// Whether a number that compares so with zero satisfies the relation.
+    /// Whether a number whose comparison with zero is `sign` satisfies the relation.
     pub(crate) fn admits(self, sign: Ordering) -> bool {
         match self {
             Self::Equal => sign == Ordering::Equal,

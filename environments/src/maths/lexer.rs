@@ -1,4 +1,4 @@
-//! Text to tokens.
+//! Splits text into tokens.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -82,8 +82,8 @@ pub(crate) enum Token {
     For,
 }
 
-/// How letters after digits are read. In an equation `2x1` holds the unknown `x1` and `3e+2` the
-/// unknown `e`; elsewhere they are a product written with an x and a number with an exponent.
+/// How letters after digits are parsed. In an equation `2x1` contains the unknown `x1` and `3e+2` the unknown
+/// `e`; elsewhere they are a product written with an x and a number with an exponent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reading {
     Equation,
@@ -165,7 +165,7 @@ impl Lexer {
         self.push(Token::Number(exact::small(exponent)), 1);
     }
 
-    /// Whether a number begins after white space from `ahead` on.
+    /// Whether a number starts after white space from `ahead` on.
     fn number_follows(&self, ahead: usize) -> bool {
         let mut ahead = ahead;
         while self.peek(ahead).is_some_and(char::is_whitespace) {
@@ -233,7 +233,7 @@ impl Lexer {
         Ok(if negative { -exponent } else { exponent })
     }
 
-    /// `13 x 17` and `13x17`: between two numbers, spaced alike on both sides, an x multiplies.
+    /// `13 x 17` and `13x17`: between two numbers, with the same spacing on both sides, an x multiplies.
     fn times_sign(&mut self) {
         let before = (0..).take_while(|ahead| self.peek(*ahead).is_some_and(char::is_whitespace)).count();
         if !matches!(self.peek(before), Some('x' | 'X')) {
@@ -291,7 +291,7 @@ impl Lexer {
     }
 }
 
-/// `xy`, `abc`: usual unknowns in alphabetical order, written without a sign between them.
+/// `xy`, `abc`: usual unknowns in alphabetical order, written without an operator between them.
 fn is_product_of_letters(word: &str) -> bool {
     ["abc", "xyz"].iter().any(|letters| {
         let mut rest = letters.chars();
@@ -306,7 +306,8 @@ pub(crate) fn decimal(
     exponent: i64,
     meter: &mut Meter,
 ) -> Result<BigRational, MathsError> {
-    // Every digit after the first holds more than three bits: what will be refused is not even read.
+    // Every digit after the first has more than three bits, so numbers beyond the limit are rejected without
+    // parsing them.
     let significant = digits.trim_start_matches('0').len() as u64;
     meter.check_bits(significant.saturating_sub(1).saturating_mul(3))?;
     meter.spend(10 + digits.len() as u64)?;

@@ -1,33 +1,34 @@
-//! The budget of one query: sizes and counted work, never wall-clock time, so that the same query
-//! is answered or refused alike on every machine.
+//! The budget of one query: sizes and counted work, never wall-clock time, so that every machine answers or
+//! rejects the same queries.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
 
 use super::error::MathsError;
 
-/// What one query may use. Whatever goes beyond is refused with [`MathsError::TooLarge`].
+/// Resources that one query may use. A query that exceeds a limit fails with [`MathsError::TooLarge`].
 ///
 /// The defaults keep every query within 50 milliseconds and a few megabytes, in debug builds too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Length of the query in bytes.
+    /// Maximum length of the query in bytes.
     pub input_bytes: usize,
-    /// Depth of nested parentheses, functions and exponents.
+    /// Maximum depth of nested parentheses, functions and exponents.
     pub nesting: usize,
-    /// Bits of the numerator and of the denominator of any number.
+    /// Maximum number of bits of the numerator and of the denominator of any number.
     pub bits: u64,
-    /// Terms of a polynomial; a number may hold a sixteenth as many different square roots.
+    /// Maximum number of terms of a polynomial; a number may contain a sixteenth as many different square
+    /// roots.
     pub terms: usize,
-    /// Total degree of a polynomial.
+    /// Maximum total degree of a polynomial.
     pub degree: u32,
-    /// Different variables in one query; at most 12 are ever allowed.
+    /// Maximum number of different variables in one query; values above 12 have no effect.
     pub unknowns: usize,
-    /// Equations and inequalities in one query.
+    /// Maximum number of equations and inequalities in one query.
     pub relations: usize,
-    /// Solutions that are followed at the same time.
+    /// Maximum number of solutions followed at the same time.
     pub branches: usize,
-    /// Units of arithmetic work, one unit being some tens of nanoseconds.
+    /// Maximum units of arithmetic work; one unit takes some tens of nanoseconds.
     pub work: u64,
 }
 
@@ -71,7 +72,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Refuses numbers of more bits than allowed.
+    /// Fails if a number has more bits than allowed.
     pub(crate) fn check(&self, value: &BigRational) -> Result<(), MathsError> {
         self.check_bits(value.numer().bits().max(value.denom().bits()))
     }
@@ -92,7 +93,7 @@ impl Meter {
     }
 }
 
-/// Refuses `amount` when it is beyond `limit`.
+/// Fails if `amount` exceeds `limit`.
 pub(crate) fn within<T: Copy + PartialOrd + TryInto<u64>>(
     what: &'static str,
     amount: T,
@@ -104,7 +105,7 @@ pub(crate) fn within<T: Copy + PartialOrd + TryInto<u64>>(
     Ok(())
 }
 
-/// Number of 64-bit words of a whole number.
+/// Number of 64-bit words of an integer.
 pub(crate) fn words(value: &BigInt) -> u64 {
     value.bits() / 64 + 1
 }

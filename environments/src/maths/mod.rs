@@ -1,39 +1,38 @@
-//! Exact mathematics in the place of WolframAlpha's first result pod.
+//! Exact mathematics as a replacement for WolframAlpha's first result pod.
 //!
-//! [`answer`] takes the queries of the agent's tools as they are sent to the service. It computes with
-//! exact numbers (rationals and square roots) within fixed [`Limits`], so that an answer never depends on
-//! the machine.
+//! [`answer`] accepts the queries that the agent's tools send to the service. It computes with exact numbers
+//! (rationals and square roots) within fixed [`Limits`], so that answers do not depend on the machine.
 //!
 //! # Queries
 //!
 //! | query | answer |
 //! |---|---|
 //! | an expression, also after `Calculate` or `Expand` | its value, expanded: `2*(3+4)` is `14`, `(x + 1)^2` is `x^2 + 2 x + 1` |
-//! | an expression and `, where x=2, y=3` | its value there |
+//! | an expression and `, where x=2, y=3` | its value with these bindings |
 //! | `Solve` and equations or inequalities, separated by commas or "and" | `x = 5`, `x = 2 ∧ y = 3`, `x>2`, … |
 //! | a number with one unit, without a keyword | `11 * 30 hours` is `330 hours` |
-//! | a relation between numbers, without a keyword | `True` where it holds; none where not |
+//! | a relation between numbers, without a keyword | `True` if it holds; otherwise no answer |
 //!
-//! `Solve` before an expression has no result, unless values follow (`Solve a + b, where a=1, b=2`);
-//! an equation with unknowns without `Solve` is not understood. `Solve` may name its unknowns
-//! (`Solve x + y = 3 for x`), and takes `where` as further equations.
+//! `Solve` before an expression has no result, unless values follow (`Solve a + b, where a=1, b=2`); an
+//! equation with unknowns but without `Solve` is not understood. `Solve` may name its unknowns (`Solve x + y
+//! = 3 for x`), and treats `where` as further equations.
 //!
 //! # Conventions of expressions
 //!
-//! - juxtaposition multiplies with the precedence of `*`, left to right: `1/2x` is half of x. A number does
-//!   not follow another that way: `2 3` and `10 % 3` are not understood;
+//! - juxtaposition multiplies with the precedence of `*`, left to right: `1/2x` is half of x. A number cannot
+//!   follow another number that way: `2 3` and `10 % 3` are not understood;
 //! - `^` (also `**`) is right-associative and binds tighter than a sign before it: `-2^2` is -4;
 //! - `5%` is 5/100, `of` multiplies, `,` groups thousands, `$` before a number is ignored, `13 x 17` is a
-//!   product, `5!` a factorial; `sqrt`, `abs`, `floor`, `ceil` are known;
-//! - an unknown is one letter with optional digits (`x`, `R2`, `x_1`), also `e` and `i`; of words only
-//!   `xy`, `abc` and the like are read, as products.
+//!   product, `5!` a factorial; `sqrt`, `abs`, `floor`, `ceil` are supported;
+//! - an unknown is one letter with optional digits (`x`, `R2`, `x_1`), also `e` and `i`; of words only `xy`,
+//!   `abc` and similar ones are accepted, as products.
 //!
 //! # Conventions of results
 //!
 //! - integers `24`, terminating decimals in full `3.5`, other rationals reduced `7/3`, roots `15 - sqrt(2)`;
 //! - polynomials by descending degree with fractions as coefficients: `x + 3/4`, `(2 x)/3`;
 //! - several real roots, solutions or ranges are [`Answer::Many`], ascending;
-//! - `(no solutions exist)` over the real numbers, `True` where every value is a solution;
+//! - `(no solutions exist)` over the real numbers, `True` if every value is a solution;
 //! - with more unknowns than equations a single equation is solved for its last unknown (`y = 27 - x`), a
 //!   system for its first ones (`x = 31 - y`).
 
@@ -72,7 +71,7 @@ use limits::Meter;
 ///
 /// # Errors
 ///
-/// [`MathsError`] wherever the service would have no result pod, and for what goes beyond the limits.
+/// [`MathsError`] if the service would have no result pod, or if a limit is exceeded.
 ///
 /// ```
 /// use lumos_environments::maths::{Answer, answer};

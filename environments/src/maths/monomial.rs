@@ -2,7 +2,7 @@
 
 use super::variables::Variable;
 
-/// As many unknowns as a product can hold.
+/// Maximum number of unknowns in a product.
 pub(crate) const MOST_UNKNOWNS: usize = 12;
 
 /// A product of powers, ordered by total degree, then alphabetically.
@@ -42,7 +42,7 @@ impl Monomial {
         self.zip(other, u32::saturating_add)
     }
 
-    /// The quotient, when no exponent becomes negative.
+    /// The quotient, if no exponent becomes negative.
     pub(crate) fn divide(&self, other: &Self) -> Option<Self> {
         let divides = self.exponents.iter().zip(&other.exponents).all(|(own, its)| own >= its);
         divides.then(|| self.zip(other, u32::saturating_sub))

@@ -1,4 +1,4 @@
-//! Answers as people write them.
+//! Parses numbers as people write them.
 
 use num_rational::BigRational;
 use num_traits::Zero;
@@ -6,12 +6,12 @@ use num_traits::Zero;
 use super::lexer;
 use super::limits::{Limits, Meter};
 
-/// Reads an answer as people write it as one exact number.
+/// Parses an answer as people write it to one exact number.
 ///
-/// Accepted are digits with an optional point (`18`, `18.0`, `.5`, `5.`), with commas between groups of
-/// three (`1,000`), a quotient of two such (`7/3`), a sign (`-`, `−` or `+`), a `$` before the digits, a
+/// Accepted are digits with an optional point (`18`, `18.0`, `.5`, `5.`), with commas between groups of three
+/// (`1,000`), a quotient of two such numbers (`7/3`), a sign (`-`, `−` or `+`), a `$` before the digits, a
 /// `%` after them (`25%` is 1/4), and white space around any of these. Everything else is `None`:
-/// expressions, equations (`x = 4`), words and units, wrong groups (`1,00`), a quotient over zero, and
+/// expressions, equations (`x = 4`), words and units, invalid groups (`1,00`), a quotient over zero, and
 /// numbers beyond the default [`Limits`].
 pub fn number(text: &str) -> Option<BigRational> {
     let limits = Limits::default();

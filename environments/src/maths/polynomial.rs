@@ -135,7 +135,7 @@ impl Polynomial {
         Ok(result)
     }
 
-    /// The coefficients of the powers of one unknown, from its zeroth power up.
+    /// The coefficients of the powers of one unknown, starting with power zero.
     pub(crate) fn coefficients_in(
         &self,
         variable: Variable,
@@ -155,7 +155,7 @@ impl Polynomial {
         Ok(coefficients)
     }
 
-    /// The coefficients from the zeroth power up, when no other unknown occurs.
+    /// The coefficients starting with power zero, if there is no other unknown.
     pub(crate) fn univariate(&self, variable: Variable) -> Option<Vec<Real>> {
         let mut coefficients = vec![Real::zero()];
         for (monomial, value) in &self.terms {
@@ -172,7 +172,7 @@ impl Polynomial {
         Some(coefficients)
     }
 
-    /// Puts a polynomial in the place of an unknown.
+    /// Replaces an unknown by a polynomial.
     pub(crate) fn substitute(
         &self,
         variable: Variable,
@@ -186,7 +186,7 @@ impl Polynomial {
         Ok(result)
     }
 
-    /// The quotient, when the division leaves no rest.
+    /// The quotient, if the division has no remainder.
     pub(crate) fn divide_exactly(
         &self,
         divisor: &Self,
@@ -208,7 +208,7 @@ impl Polynomial {
         Ok(Some(quotient))
     }
 
-    /// Charges for writing the coefficients out.
+    /// Charges the meter for printing the coefficients.
     pub(crate) fn spend_for_printing(&self, meter: &mut Meter) -> Result<(), MathsError> {
         for value in self.terms.values() {
             let factors = std::iter::once(value.rational()).chain(value.roots().values());

@@ -1,4 +1,4 @@
-//! Values to text, as the mathematics table writes them.
+//! Formats values as text, in the format of the mathematics table.
 
 use num_bigint::{BigInt, BigUint};
 use num_integer::Integer;
@@ -13,10 +13,10 @@ use super::solver::Solution;
 use super::surd::Real;
 use super::variables::Variables;
 
-/// What stands for an empty set of solutions.
+/// The text of an empty set of solutions.
 pub(crate) const NO_SOLUTIONS: &str = "(no solutions exist)";
 
-/// What stands for relations that always hold.
+/// The text of relations that always hold.
 pub(crate) const ALWAYS: &str = "True";
 
 /// `24`, `3.5`, `7/3`.
@@ -24,7 +24,7 @@ pub(crate) fn rational(value: &BigRational) -> String {
     terminating(value).unwrap_or_else(|| value.to_string())
 }
 
-/// The decimal form, when it ends.
+/// The decimal form, if it terminates.
 fn terminating(value: &BigRational) -> Option<String> {
     if value.denom().is_one() {
         return Some(value.numer().to_string());

@@ -1,4 +1,4 @@
-//! What a query asks for.
+//! Classifies a query and answers it: an expression, a statement, a quantity, or equations to solve.
 
 use super::answer::Answer;
 use super::error::MathsError;
@@ -33,7 +33,7 @@ pub(crate) fn answer(text: &str, meter: &mut Meter) -> Result<Answer, MathsError
     }
 }
 
-/// An expression, perhaps with values for its unknowns, or a relation between numbers.
+/// An expression, optionally with values for its unknowns, or a relation between numbers.
 fn value(tokens: &[Token], meter: &mut Meter) -> Result<Answer, MathsError> {
     let variables = Variables::of([tokens], meter)?;
     let (body, bindings) = with_bindings(tokens, &variables, meter)?;
@@ -47,7 +47,7 @@ fn value(tokens: &[Token], meter: &mut Meter) -> Result<Answer, MathsError> {
     Ok(Answer::One(printing::fraction(&value, &variables)))
 }
 
-/// `2 + 3 = 5`: numbers only. A wrong statement has no result, nor has an equation with unknowns.
+/// `2 + 3 = 5`: numbers only. A false statement has no result, and neither has an equation with unknowns.
 fn statement(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Answer, MathsError> {
     if variables.len() > 0 {
         return Err(MathsError::not_understood("an equation or inequality without \"Solve\""));
@@ -158,7 +158,7 @@ fn solve(tokens: &[Token], meter: &mut Meter) -> Result<Answer, MathsError> {
     }
 }
 
-/// Takes `for x, y` off the end.
+/// Removes `for x, y` from the end.
 fn split_targets<'a>(
     tokens: &'a [Token],
     variables: &Variables,
@@ -178,7 +178,7 @@ fn split_targets<'a>(
     }
 }
 
-/// `a < b <= c` as conditions on neighbours. The whole may stand in parentheses.
+/// `a < b <= c` as conditions on neighbours. The whole may be in parentheses.
 fn chain(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Vec<Condition>, MathsError> {
     let tokens = without_outer_parentheses(tokens);
     let relations = tokens.iter().filter_map(|token| match token {
@@ -205,7 +205,8 @@ fn chain(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<V
     Ok(conditions)
 }
 
-/// Only parentheses around a relation: those of `(x + 1)(y)` do not belong together.
+/// Removes parentheses only if they enclose the whole relation: those of `(x + 1)(y)` do not match each
+/// other.
 fn without_outer_parentheses(tokens: &[Token]) -> &[Token] {
     let mut tokens = tokens;
     while let [Token::Open, inner @ .., Token::Close] = tokens {

@@ -12,13 +12,13 @@ use super::exact;
 use super::limits::Meter;
 use super::surd::Real;
 
-/// Whole numbers up to here are factored to find rational roots.
+/// Integers up to this limit are factored to find rational roots.
 const LARGEST_FACTORED: u64 = 10_000_000_000;
 
-/// All real roots, ascending and each once.
+/// All real roots, ascending, without duplicates.
 ///
-/// The coefficients ascend from the constant; the last is not zero. Found are rational roots, roots
-/// of quadratic factors, and roots of those of polynomials in a power of the unknown.
+/// The coefficients are in ascending order of degree; the last is not zero. Finds rational roots, roots of
+/// quadratic factors, and roots of such polynomials in a power of the unknown.
 pub(crate) fn real_roots(coefficients: &[Real], meter: &mut Meter) -> Result<Vec<Real>, MathsError> {
     let mut roots = Vec::new();
     let leading_zeros = coefficients.iter().take_while(|coefficient| coefficient.is_zero()).count();
@@ -26,7 +26,7 @@ pub(crate) fn real_roots(coefficients: &[Real], meter: &mut Meter) -> Result<Vec
         roots.push(Real::zero());
     }
     let rest = coefficients.get(leading_zeros..).unwrap_or_default();
-    // What remains is a polynomial in x^step.
+    // The remaining polynomial is in x^step.
     let step = rest
         .iter()
         .enumerate()
@@ -103,7 +103,7 @@ fn quadratic_roots(
     }
 }
 
-/// Takes out rational roots until a quadratic is left.
+/// Divides by rational roots until a quadratic remains.
 fn higher_roots(coefficients: Vec<BigRational>, meter: &mut Meter) -> Result<Vec<Real>, MathsError> {
     let mut roots: Vec<Real> = Vec::new();
     let mut rest = coefficients;
@@ -158,7 +158,7 @@ fn rational_root(
     Ok(None)
 }
 
-/// Synthetic division by `x - root`, when it leaves no rest.
+/// Synthetic division by `x - root`, if it has no remainder.
 fn divided(
     coefficients: &[BigRational],
     root: &BigRational,
@@ -177,7 +177,7 @@ fn divided(
     Ok(Some(quotient))
 }
 
-/// The positive divisors of a whole number that is not zero.
+/// The positive divisors of a non-zero integer.
 fn divisors(number: &BigInt, meter: &mut Meter) -> Result<Vec<u64>, MathsError> {
     let Some(mut rest) = number.abs().to_u64().filter(|value| *value <= LARGEST_FACTORED) else {
         return Err(MathsError::no_result("coefficients too large to search for rational roots"));
@@ -203,7 +203,7 @@ fn divisors(number: &BigInt, meter: &mut Meter) -> Result<Vec<u64>, MathsError> 
     Ok(divisors)
 }
 
-/// Ascending, without repetitions.
+/// Ascending, without duplicates.
 pub(crate) fn sorted(numbers: Vec<Real>, meter: &mut Meter) -> Result<Vec<Real>, MathsError> {
     let mut sorted: Vec<Real> = Vec::with_capacity(numbers.len());
     for number in numbers {

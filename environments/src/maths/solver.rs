@@ -1,7 +1,7 @@
-//! Equations and systems of equations.
+//! Solves equations and systems of equations.
 //!
-//! Unknowns that occur linearly are eliminated by substitution; an equation left with one unknown is
-//! solved by its roots, and every root is followed on its own.
+//! Unknowns that occur linearly are eliminated by substitution; an equation with one remaining unknown is
+//! solved by its roots, and every root is followed separately.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -14,14 +14,14 @@ use super::roots;
 use super::surd::Real;
 use super::variables::Variable;
 
-/// Values of the solved unknowns, in terms of those that stay free.
+/// Values of the solved unknowns in terms of the free ones.
 pub(crate) type Solution = BTreeMap<Variable, Fraction>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Solutions {
     /// Every value satisfies the equations.
     Everything,
-    /// The solutions over the real numbers, ascending; empty when there are none.
+    /// The solutions over the real numbers, ascending; may be empty.
     These(Vec<Solution>),
 }
 
@@ -31,8 +31,8 @@ struct State {
     values: BTreeMap<Variable, Polynomial>,
 }
 
-/// Solves `difference = 0` for all differences together, eliminating unknowns in the given order.
-/// Solutions that make a divisor zero are none.
+/// Solves `difference = 0` for all differences together, eliminating unknowns in the given order. Solutions
+/// that make a divisor zero are excluded.
 pub(crate) fn solve(
     differences: &[Fraction],
     divisors: &[Polynomial],
@@ -92,7 +92,7 @@ fn as_fractions(values: BTreeMap<Variable, Polynomial>) -> Solution {
     values.into_iter().map(|(variable, value)| (variable, value.into())).collect()
 }
 
-/// The first unknown, in order, that occurs linearly with a number as its factor, and its value.
+/// The first unknown, in order, that occurs linearly with a number as its coefficient, and its value.
 fn linear(
     equations: &[Polynomial],
     order: &[Variable],
@@ -121,8 +121,8 @@ fn in_one_unknown(equations: &[Polynomial]) -> Option<(Variable, Vec<Real>)> {
     })
 }
 
-/// A single equation in several unknowns where one occurs linearly with other unknowns as its factor:
-/// `x*y = 12` gives `y = 12/x`.
+/// A single equation in several unknowns, one of which occurs linearly with other unknowns as its
+/// coefficient: `x*y = 12` gives `y = 12/x`.
 fn isolated(
     difference: &Fraction,
     order: &[Variable],
@@ -141,8 +141,8 @@ fn isolated(
     Ok(None)
 }
 
-/// Eliminates products of unknowns as if each were an unknown: the sum and the difference of
-/// `x^2 + y^2 = 25` and `x^2 - y^2 = 7` hold one unknown each. `None` when that changes nothing.
+/// Eliminates products of unknowns as if each were an unknown: the sum and the difference of `x^2 + y^2 = 25`
+/// and `x^2 - y^2 = 7` contain one unknown each. `None` if that changes nothing.
 fn combined(equations: &[Polynomial], meter: &mut Meter) -> Result<Option<Vec<Polynomial>>, MathsError> {
     let mut reduced: Vec<Polynomial> = Vec::with_capacity(equations.len());
     for equation in equations {
@@ -163,7 +163,7 @@ fn combined(equations: &[Polynomial], meter: &mut Meter) -> Result<Option<Vec<Po
     Ok(changed.then_some(reduced))
 }
 
-/// Subtracts a multiple of the pivot so that its leading product of unknowns disappears.
+/// Subtracts a multiple of the pivot so that its leading product of unknowns vanishes.
 fn without_leading(
     equation: &Polynomial,
     pivot: &Polynomial,
@@ -214,7 +214,7 @@ fn in_order(solutions: Vec<Values>, meter: &mut Meter) -> Result<Vec<Values>, Ma
     Ok(sorted)
 }
 
-/// By the value of the first unknown that differs; values that hold unknowns count as equal.
+/// Orders by the value of the first unknown that differs; values that contain unknowns count as equal.
 fn compare(left: &Values, right: &Values, meter: &mut Meter) -> Result<Ordering, MathsError> {
     for (left, right) in left.values().zip(right.values()) {
         if let (Some(left), Some(right)) = (left.as_constant(), right.as_constant()) {

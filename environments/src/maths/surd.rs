@@ -12,16 +12,17 @@ use super::error::MathsError;
 use super::exact;
 use super::limits::{Meter, words};
 
-/// Primes up to here are divided out of radicands.
+/// Primes up to this limit are divided out of radicands.
 const TRIAL_BOUND: u32 = 10_000;
 
-/// Radicands below the cube of [`TRIAL_BOUND`] are known to be free of squares.
+/// Radicands below the cube of [`TRIAL_BOUND`] are known to be square-free.
 const SURELY_SQUARE_FREE: u64 = 1_000_000_000_000;
 
 /// `rational + Σ coefficient · sqrt(radicand)`.
 ///
-/// Radicands are whole, greater than one and pairwise independent (their products are no squares),
-/// coefficients are never zero. The form is therefore unique up to squares of large primes left inside.
+/// Radicands are integers greater than one and pairwise independent (their products are not squares),
+/// coefficients are never zero. The form is therefore unique, except for squares of large primes that remain
+/// inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Real {
     rational: BigRational,
@@ -134,7 +135,7 @@ impl Real {
         self.multiply(&other.inverse(meter)?, meter)
     }
 
-    /// A whole power; the exponent may be negative.
+    /// An integer power; the exponent may be negative.
     pub(crate) fn power(&self, exponent: &BigInt, meter: &mut Meter) -> Result<Self, MathsError> {
         if let Some(rational) = self.as_rational() {
             return Ok(exact::power(rational, exponent, meter)?.into());
@@ -156,7 +157,7 @@ impl Real {
         Ok(result)
     }
 
-    /// The square root of a rational number that is not negative.
+    /// The square root of a non-negative rational number.
     pub(crate) fn square_root(&self, meter: &mut Meter) -> Result<Self, MathsError> {
         let Some(rational) = self.as_rational() else {
             return Err(MathsError::no_result("a square root inside a square root"));
@@ -218,7 +219,7 @@ impl Real {
         self.subtract(other, meter)?.sign(meter)
     }
 
-    /// Adds `factor · sqrt(radicand)`, keeping the form of the type.
+    /// Adds `factor · sqrt(radicand)`, keeping the invariants of the type.
     fn add_root(
         &mut self,
         radicand: BigUint,
@@ -254,7 +255,7 @@ impl Real {
         Ok(())
     }
 
-    /// A radicand already present (or one) whose root is a rational multiple of the given one's.
+    /// An existing radicand (or one) whose root is a rational multiple of the given one's.
     fn relative(
         &self,
         radicand: &BigUint,
@@ -281,7 +282,7 @@ impl Real {
     }
 }
 
-/// Writes a positive whole number as `outside² · inside`.
+/// Writes a positive integer as `outside² · inside`.
 fn take_squares_out(number: BigUint, meter: &mut Meter) -> Result<(BigUint, BigUint), MathsError> {
     let mut rest = number;
     let (mut outside, mut inside) = (BigUint::one(), BigUint::one());
@@ -297,7 +298,7 @@ fn take_squares_out(number: BigUint, meter: &mut Meter) -> Result<(BigUint, BigU
             outside *= BigUint::from(divisor).pow(exponent / 2);
             inside *= BigUint::from(divisor).pow(exponent % 2);
         }
-        // What has no factor up to its cube root is a prime, a product of two, or a square.
+        // A number without a factor up to its cube root is a prime, a product of two primes, or a square.
         if rest.to_u64().is_some_and(|rest| u64::from(divisor).pow(3) > rest) {
             break;
         }

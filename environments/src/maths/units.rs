@@ -1,4 +1,4 @@
-//! Quantities such as `11 * 30 hours`: one unit, carried through as if it were an unknown.
+//! Quantities such as `11 * 30 hours`: one unit, treated as an unknown during the computation.
 
 use num_rational::BigRational;
 use num_traits::{One, Zero};
@@ -12,7 +12,7 @@ use super::limits::Meter;
 use super::printing;
 use super::variables::Variables;
 
-/// A unit by its two English forms.
+/// A unit with its singular and plural form.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     singular: &'static str,
@@ -37,7 +37,7 @@ pub(crate) fn find(word: &str) -> Option<&'static Unit> {
     UNITS.iter().find(|unit| unit.singular == word || unit.plural == word)
 }
 
-/// Computes an expression that holds a unit; `None` when it holds none.
+/// Computes an expression that contains a unit; `None` if it contains none.
 pub(crate) fn quantity(tokens: &[Token], meter: &mut Meter) -> Result<Option<String>, MathsError> {
     let Some(unit) = tokens.iter().find_map(as_unit) else {
         return Ok(None);

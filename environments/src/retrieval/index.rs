@@ -1,5 +1,5 @@
-//! BM25 (Robertson and Zaragoza, *The Probabilistic Relevance Framework: BM25 and Beyond*, 2009) over an inverted
-//! index in memory.
+//! BM25 (Robertson and Zaragoza, *The Probabilistic Relevance Framework: BM25 and Beyond*, 2009) over an
+//! inverted index in memory.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,15 +7,15 @@ use std::collections::hash_map::Entry;
 use super::stem::stem;
 use super::words::{is_stop_word, words};
 
-/// Different words of a query that are looked at: queries are a model's output.
+/// Maximum number of distinct query words that are used, because queries are a model's output.
 const MOST_TERMS: usize = 256;
 
 /// The two parameters of BM25. The default is Lucene's: 1.2 and 0.75.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bm25 {
-    /// How soon more occurrences of a word stop to count for more.
+    /// Term frequency saturation: how quickly additional occurrences of a word stop adding to the score.
     pub k1: f64,
-    /// How much a text's length counts, from 0 to 1.
+    /// Length normalization, from 0 to 1.
     pub b: f64,
 }
 
@@ -26,13 +26,13 @@ impl Default for Bm25 {
 }
 
 impl Bm25 {
-    /// How rare a word is; never negative (Lucene's form).
+    /// Inverse document frequency of a word; never negative (Lucene's form).
     fn rarity(documents: usize, with_the_word: usize) -> f64 {
         let (all, with) = (documents as f64, with_the_word as f64);
         (1.0 + (all - with + 0.5) / (with + 0.5)).ln()
     }
 
-    /// What a word counts for that occurs so often in a text of so many times the average length.
+    /// The weight of a word that occurs `occurrences` times in a text of `length` times the average length.
     fn saturation(self, occurrences: f64, length: f64) -> f64 {
         occurrences * (self.k1 + 1.0) / (occurrences + self.k1 * (1.0 - self.b + self.b * length))
     }
@@ -41,20 +41,21 @@ impl Bm25 {
 /// A document that shares words with a query.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Hit {
-    /// The document's position, in the order in which documents were added.
+    /// The document's index, in the order in which documents were added.
     pub document: usize,
     /// Its score, above 0.
     pub score: f64,
 }
 
-/// An occurrence of a word: in which document, and at first how often, then what that counts for.
+/// An occurrence of a word: the document, and the number of occurrences (replaced by their weight when the
+/// index is built).
 #[derive(Debug, Clone, Copy)]
 struct Posting {
     document: u32,
     weight: f32,
 }
 
-/// Documents by their words.
+/// An index of documents by their words.
 #[derive(Debug)]
 pub struct Index {
     vocabulary: Vocabulary,
@@ -64,7 +65,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// The best documents for a query, the best first and among equals the one that was added first.
+    /// The best documents for a query, best first; among equals, the one that was added first comes first.
     pub fn search(&self, query: &str, most: usize) -> Vec<Hit> {
         let scores = self.scores(query).into_iter().enumerate();
         let mut hits: Vec<Hit> = scores
@@ -85,7 +86,7 @@ impl Index {
         hits
     }
 
-    /// The score of every document; 0 for those that share no word with the query.
+    /// The score of every document; 0 for documents without a word of the query.
     pub fn scores(&self, query: &str) -> Vec<f64> {
         let mut scores = vec![0.0; self.documents];
         for (term, count) in self.vocabulary.of_query(query) {
@@ -100,26 +101,26 @@ impl Index {
         scores
     }
 
-    /// How many documents there are.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.documents
     }
 
-    /// Whether there is none.
+    /// Whether there are no documents.
     pub fn is_empty(&self) -> bool {
         self.documents == 0
     }
 }
 
-/// An index that is being filled.
+/// Builds an [`Index`].
 #[derive(Debug, Default)]
 pub struct IndexBuilder {
     parameters: Bm25,
     vocabulary: Vocabulary,
     postings: Vec<Vec<Posting>>,
-    /// Words in each document.
+    /// Word count of each document, weighted by the texts' factors.
     lengths: Vec<f64>,
-    /// Terms of the document at hand.
+    /// Terms of the current document.
     terms: Vec<(u32, u32)>,
 }
 
@@ -129,7 +130,7 @@ impl IndexBuilder {
         Self { parameters, ..Self::default() }
     }
 
-    /// Adds a document: texts and how often each counts.
+    /// Adds a document: its texts, each with a factor for its word counts.
     pub fn add<'a>(&mut self, texts: impl IntoIterator<Item = (&'a str, u32)>) {
         let document = u32::try_from(self.lengths.len()).unwrap_or(u32::MAX);
         self.terms.clear();
@@ -152,7 +153,7 @@ impl IndexBuilder {
         }
     }
 
-    /// The index, once all documents are in.
+    /// Builds the index after all documents were added.
     pub fn build(self) -> Index {
         let Self { parameters, vocabulary, mut postings, lengths, .. } = self;
         let average = (lengths.iter().sum::<f64>() / lengths.len().max(1) as f64).max(1.0);
@@ -165,8 +166,8 @@ impl IndexBuilder {
     }
 }
 
-/// The score of each of a few passages for a question, with the passages as the whole collection. A passage is its
-/// texts and how often each counts.
+/// The score of each of a few passages for a question, with the passages as the whole collection. A passage
+/// consists of texts, each with a factor for its word counts.
 pub fn scores<'a, T>(question: &str, passages: impl IntoIterator<Item = T>) -> Vec<f64>
 where
     T: IntoIterator<Item = (&'a str, u32)>,
@@ -186,7 +187,7 @@ struct Vocabulary {
 }
 
 impl Vocabulary {
-    /// The number of a word's stem, a new one where it is new.
+    /// The number of a word's stem; assigns a new one to an unknown stem.
     fn learn(&mut self, word: &str) -> Option<u32> {
         let mut lower = std::mem::take(&mut self.lower);
         lower_case(word, &mut lower);
@@ -208,7 +209,7 @@ impl Vocabulary {
         term
     }
 
-    /// The known terms of a query in the order in which they first occur, and how often each does.
+    /// The known terms of a query in order of first occurrence, with their counts.
     fn of_query(&self, query: &str) -> Vec<(u32, f64)> {
         let mut terms: Vec<(u32, f64)> = Vec::new();
         let mut lower = String::new();

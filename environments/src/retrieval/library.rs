@@ -1,18 +1,18 @@
-//! Pages by title, and by their words where no title fits.
+//! [`Library`]: pages that can be found by title or, if no title matches, by their words.
 
 use std::collections::HashMap;
 
 use super::index::{Bm25, Hit, Index, IndexBuilder};
 
-/// A title's words count this many times.
+/// Weight of a title's words relative to the text.
 const TITLE: u32 = 2;
 
 /// A page of a library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed<'a> {
-    /// Its title.
+    /// The page's title.
     pub title: &'a str,
-    /// Its text, one paragraph a line.
+    /// The page's text, one paragraph per line.
     pub text: &'a str,
 }
 
@@ -22,35 +22,36 @@ struct Page {
     text: String,
 }
 
-/// Pages that can be looked up.
+/// Pages that can be found by title and by words.
 #[derive(Debug)]
 pub struct Library {
     pages: Vec<Page>,
     by_title: HashMap<String, usize>,
-    /// By title as [`normalised`]; of several pages the first.
+    /// By title as [`normalised`]; the first of several pages with the same title.
     by_normalised: HashMap<String, usize>,
     index: Index,
 }
 
 impl Library {
-    /// The page of a title: the title itself, or else one that differs from it in case and blanks only.
+    /// The page with a title: an exact match, or otherwise one that differs only in case and blanks.
     pub fn titled(&self, title: &str) -> Option<Listed<'_>> {
         let position = self.by_title.get(title).or_else(|| self.by_normalised.get(&normalised(title)))?;
         self.page(*position)
     }
 
-    /// The pages that fit some words best, the best first and among equals the one that was added first.
+    /// The pages that match some words best, best first; among equals, the one that was added first comes
+    /// first.
     pub fn search(&self, query: &str, most: usize) -> Vec<Listed<'_>> {
         let hits = self.index.search(query, most);
         hits.into_iter().filter_map(|Hit { document, .. }| self.page(document)).collect()
     }
 
-    /// How many pages there are.
+    /// Number of pages.
     pub fn len(&self) -> usize {
         self.pages.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no pages.
     pub fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
@@ -60,7 +61,7 @@ impl Library {
     }
 }
 
-/// A library that is being filled.
+/// Builds a [`Library`].
 #[derive(Debug, Default)]
 pub struct LibraryBuilder {
     pages: Vec<Page>,
@@ -68,8 +69,8 @@ pub struct LibraryBuilder {
 }
 
 impl LibraryBuilder {
-    /// Adds a paragraph. Those of one title become one page, in the order in which they are added; the same one again
-    /// is left out. Character references in the title (HotpotQA's have them) are resolved.
+    /// Adds a paragraph. Paragraphs with the same title form one page, in the order in which they are added;
+    /// duplicates are skipped. Character references in the title (HotpotQA's have them) are decoded.
     pub fn add(&mut self, title: &str, text: &str) {
         let title = plain(title);
         match self.by_title.get(&title).and_then(|position| self.pages.get_mut(*position)) {
@@ -85,7 +86,7 @@ impl LibraryBuilder {
         }
     }
 
-    /// The library, once all paragraphs are in. Takes as long as indexing does.
+    /// Builds the library after all paragraphs were added. This includes indexing.
     pub fn build(self) -> Library {
         let Self { pages, by_title } = self;
         let mut by_normalised = HashMap::with_capacity(pages.len());
@@ -98,7 +99,7 @@ impl LibraryBuilder {
     }
 }
 
-/// A title in lower case with single blanks; an underscore is one.
+/// A title in lower case with single blanks; underscores count as blanks.
 fn normalised(title: &str) -> String {
     let mut words = String::with_capacity(title.len());
     for word in title.split(|character: char| character.is_whitespace() || character == '_') {
@@ -112,7 +113,7 @@ fn normalised(title: &str) -> String {
     words
 }
 
-/// A title without the character references that HotpotQA's files write.
+/// A title with the character references in HotpotQA's files decoded.
 fn plain(title: &str) -> String {
     if !title.contains('&') {
         return title.to_owned();

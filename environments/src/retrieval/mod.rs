@@ -1,8 +1,8 @@
-//! Finding pages and ranking passages by their words: BM25, without a model and without I/O.
+//! Finds pages and ranks passages by their words with BM25, without a model and without I/O.
 //!
-//! [`Library`] holds pages by title and finds others by their words; [`Index`] is the ranking below it, for any
-//! texts; [`scores`] ranks a handful of passages among themselves. Equal input gives equal output: scores are summed
-//! in a fixed order and ties go to what was added first.
+//! [`Library`] finds pages by title and by words; [`Index`] is the underlying ranking, for any texts;
+//! [`scores`] ranks a few passages against each other. Equal input gives equal output: scores are summed in a
+//! fixed order, and ties are broken by insertion order.
 
 mod index;
 mod library;
@@ -14,11 +14,11 @@ pub use library::{Library, LibraryBuilder, Listed};
 pub use stem::{lucene_stem, stem};
 pub use words::{is_stop_word, words};
 
-/// The pages that HotpotQA's shipped samples can be answered from: JSON lines of `title` and `text`.
+/// Pages needed to answer HotpotQA's shipped samples: JSON lines of `title` and `text`.
 pub const HOTPOTQA_PAGES: &str = include_str!("../../samples/hotpotqa_pages.jsonl");
 
-/// The pages that StrategyQA's shipped samples can be answered from: JSON lines of `title` and `text`.
+/// Pages needed to answer StrategyQA's shipped samples: JSON lines of `title` and `text`.
 pub const STRATEGYQA_PAGES: &str = include_str!("../../samples/strategyqa_pages.jsonl");
 
-/// Raised when rankings change, so that results under old and new ones are not mixed.
+/// Incremented when rankings change, so that results with old and new rankings are not mixed.
 pub const VERSION: u32 = 1;

@@ -1,10 +1,10 @@
-//! Stems of English words: M. F. Porter, *An algorithm for suffix stripping*, Program 14 (3), 1980, which Lucene's
-//! English analyser uses as well.
+//! Stems of English words: M. F. Porter, *An algorithm for suffix stripping*, Program 14 (3), 1980, which
+//! Lucene's English analyser uses too.
 
-/// Words longer than this are left as they are; none of English is.
+/// Longer words are not stemmed; no English word is longer.
 const LONGEST: usize = 40;
 
-/// The stem of a word in lower case. Words with other letters than a to z are left as they are.
+/// The stem of a word in lower case. Words with other letters than a to z are returned unchanged.
 ///
 /// ```
 /// use lumos_environments::retrieval::stem;
@@ -20,8 +20,8 @@ pub fn stem(word: &str) -> String {
     word
 }
 
-/// The stem that Lucene's `PorterStemmer` gives: words with any letters and digits are stemmed, and two rules of
-/// step 2 are those of Porter's own later programs (`bli` and `logi`).
+/// The stem according to Lucene's `PorterStemmer`: words with any letters and digits are stemmed, and two
+/// rules of step 2 are those of Porter's own later programs (`bli` and `logi`).
 ///
 /// ```
 /// use lumos_environments::retrieval::lucene_stem;
@@ -49,7 +49,7 @@ fn steps(word: &mut String, step_2: &Rules) {
     last_e(word);
 }
 
-/// Suffixes and what stands for them; of those that a word may end in at once the longer come first.
+/// Suffixes with their replacements; if a word can end in several, the longer come first.
 type Rules = [(&'static str, &'static str)];
 
 const STEP_2: [(&str, &str); 19] = [
@@ -74,7 +74,8 @@ const STEP_2: [(&str, &str); 19] = [
     ("biliti", "ble"),
 ];
 
-/// What Porter wrote of step 2, and what his later programs have in its place. No word ends in two of all.
+/// Rules of step 2 in Porter's article, and those that replace them in his later programs. No word matches
+/// two of all rules.
 const STEP_2_ARTICLE: [(&str, &str); 1] = [("abli", "able")];
 const STEP_2_LATER: [(&str, &str); 2] = [("bli", "ble"), ("logi", "log")];
 
@@ -88,13 +89,13 @@ const STEP_3: [(&str, &str); 7] = [
     ("ness", ""),
 ];
 
-/// Endings that fall where enough is left. Of `ion` only what follows an `s` or a `t` falls.
+/// Endings that are removed if the measure is large enough. `ion` is removed only after an `s` or a `t`.
 const STEP_4: [&str; 19] = [
     "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism",
     "ate", "iti", "ous", "ive", "ize",
 ];
 
-/// Which letters are consonants: `y` is one at the beginning and after a vowel.
+/// Which letters are consonants: `y` is one at the start of a word and after a vowel.
 fn consonants(word: &str) -> impl Iterator<Item = bool> {
     word.chars().scan(false, |before, letter| {
         *before = match letter {
@@ -106,7 +107,7 @@ fn consonants(word: &str) -> impl Iterator<Item = bool> {
     })
 }
 
-/// How often vowels are followed by consonants: `m` in the article.
+/// The number of vowel-consonant sequences: `m` in the article.
 fn measure(stem: &str) -> usize {
     let mut vowel = false;
     consonants(stem).filter(|consonant| std::mem::replace(&mut vowel, !consonant) && *consonant).count()
@@ -116,25 +117,25 @@ fn has_vowel(stem: &str) -> bool {
     consonants(stem).any(|consonant| !consonant)
 }
 
-/// Whether it ends in the same consonant twice.
+/// Whether the stem ends in a double consonant.
 fn ends_doubled(stem: &str) -> bool {
     let mut letters = stem.chars().rev();
     letters.next().is_some_and(|last| letters.next() == Some(last)) && consonants(stem).last() == Some(true)
 }
 
-/// Whether it ends in consonant, vowel, consonant, the last of them not `w`, `x` or `y`: `hop`.
+/// Whether the stem ends in consonant, vowel, consonant, and the last is not `w`, `x` or `y`: `hop`.
 fn ends_short(stem: &str) -> bool {
     let kinds: Vec<bool> = consonants(stem).collect();
     kinds.ends_with(&[true, false, true]) && !stem.ends_with(['w', 'x', 'y'])
 }
 
-/// Cuts so many letters off and puts others in their place.
+/// Replaces the last `cut` letters.
 fn set(word: &mut String, cut: usize, replacement: &str) {
     word.truncate(word.len() - cut);
     word.push_str(replacement);
 }
 
-/// Applies the first rule whose suffix the word has, if what stands before it measures enough.
+/// Applies the first rule whose suffix matches, if the measure of the part before it is large enough.
 fn first_match<'a>(word: &mut String, mut rules: impl Iterator<Item = &'a (&'a str, &'a str)>, least: usize) {
     let rule = rules.find_map(|(suffix, by)| Some((suffix, by, word.strip_suffix(suffix)?)));
     if let Some((suffix, by, stem)) = rule
@@ -206,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// The article's own examples, each taken through all steps.
+    /// The article's own examples, each after all steps.
     #[test]
     fn examples_of_the_article() {
         for (word, expected) in [

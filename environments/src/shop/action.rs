@@ -1,17 +1,18 @@
-//! What a customer does, as text: `search[red lamp]`, `click[buy now]`.
+//! Parses a customer's actions: `search[red lamp]`, `click[buy now]`.
 
 /// An action, its argument in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Types into the search bar and searches; possible on every page.
+    /// Types into the search bar and searches; valid on every page.
     Search(String),
-    /// Clicks what carries this text.
+    /// Clicks the element with this text.
     Click(String),
 }
 
 impl Action {
-    /// Reads an action: a name, an opening bracket, an argument up to the last closing bracket, all on the first
-    /// line (upstream `parse_action`). What follows is ignored. `None` for anything else; the shop does nothing then.
+    /// Parses an action: a name, an opening bracket, an argument up to the last closing bracket, all on the
+    /// first line (upstream `parse_action`). The rest is ignored. `None` for anything else, on which the shop
+    /// does nothing.
     pub fn parse(text: &str) -> Option<Self> {
         let line = text.split('\n').next().unwrap_or_default();
         let close = line.rfind(']')?;

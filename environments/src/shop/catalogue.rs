@@ -1,4 +1,5 @@
-//! The published files of WebShop: products, attributes with instructions, instructions that people wrote.
+//! Reads the published files of WebShop: products, attributes with synthetic instructions, and human
+//! instructions.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, Read};
@@ -12,38 +13,38 @@ use super::price::Pricing;
 use super::product::Product;
 use crate::lines::LineReader;
 
-/// Longer ids are left out.
+/// Products with longer ids are skipped.
 const LONGEST_ASIN: usize = 10;
 
-/// A product with what goals are made of.
+/// A product with the data from which goals are made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     /// The product.
     pub product: Product,
-    /// What it costs.
+    /// Its price or price range.
     pub pricing: Pricing,
-    /// The instruction that was made for it, where there is one, with the attributes it asks for.
+    /// The synthetic instruction, if there is one, with the attributes that it asks for.
     pub instruction: Option<Instruction>,
-    /// The instructions that people wrote.
+    /// The human instructions.
     pub human_instructions: Vec<Instruction>,
 }
 
-/// What a customer asks for.
+/// A customer's instruction.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Instruction {
-    /// In words.
+    /// The text of the instruction.
     pub text: String,
-    /// The attributes asked for.
+    /// The requested attributes.
     pub attributes: Vec<String>,
-    /// The option values asked for; only people's instructions name them.
+    /// The requested option values; only human instructions contain them.
     pub options: Vec<String>,
 }
 
-/// A record that is no product.
+/// An invalid product record.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("product {asin}: {problem}")]
 pub struct BadProduct {
-    /// Its id, as far as it is known.
+    /// The product's id, if it is known.
     asin: String,
     /// What is wrong.
     problem: String,
@@ -57,7 +58,7 @@ pub struct Attributes {
     instruction_attributes: Option<Vec<String>>,
 }
 
-/// A record of the file of people's instructions, or of a document.
+/// A record of the file of human instructions, or of a document.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct HumanInstruction {
     instruction: String,
@@ -65,24 +66,24 @@ pub struct HumanInstruction {
     instruction_options: Vec<String>,
 }
 
-/// What the files beside the products say, by asin.
+/// Data from the other files, by ASIN.
 #[derive(Debug, Clone, Default)]
 pub struct Beside {
     /// Attributes and instructions (`items_ins_v2.json`).
     pub attributes: HashMap<String, Attributes>,
-    /// People's instructions (`items_human_ins.json`), where wanted.
+    /// Human instructions (`items_human_ins.json`), if they are used.
     pub human: HashMap<String, Vec<HumanInstruction>>,
 }
 
-/// Reads products one by one, leaving out what the original leaves out: ids that are too long, `nan`, and those
-/// seen before.
+/// Reads products one by one and skips those that the original skips: ids that are too long, `nan`, and
+/// duplicates.
 #[derive(Debug, Default)]
 pub struct Reader {
     beside: Beside,
     seen: HashSet<String>,
 }
 
-/// A product's record, of the raw file or of a document.
+/// A product's record, from the raw file or from a document.
 #[derive(Deserialize)]
 struct Record {
     name: String,
@@ -95,7 +96,7 @@ struct Record {
     #[serde(default)]
     images: Vec<Option<String>>,
     customization_options: Option<Value>,
-    /// Only documents have these three.
+    /// Only documents contain these three fields.
     options: Option<Map<String, Value>>,
     #[serde(rename = "Attributes")]
     attributes: Option<Vec<String>>,
@@ -103,16 +104,16 @@ struct Record {
 }
 
 impl Reader {
-    /// A reader with what the files beside the products say.
+    /// A reader that adds the data of the other files.
     pub fn new(beside: Beside) -> Self {
         Self { beside, seen: HashSet::new() }
     }
 
-    /// The product of a record: of the raw file (`items_shuffle.json`), or a line of the documents that the original
-    /// indexes. `None` where the original leaves it out.
+    /// The product of a record from the raw file (`items_shuffle.json`) or from a line of the documents that
+    /// the original indexes. `None` if the original skips it.
     ///
     /// # Errors
-    /// If the record is no product, or states a price that the original cannot read.
+    /// Fails if the record is not a valid product, or has a price that the original cannot parse.
     pub fn read(&mut self, record: Value) -> Result<Option<Entry>, BadProduct> {
         let record = match record {
             Value::Object(mut document) => match document.remove("product") {
@@ -194,40 +195,40 @@ pub enum CatalogueError {
     /// The products cannot be read.
     #[error("failed to read: {0}")]
     Unreadable(io::Error),
-    /// The file of attributes or of instructions is not one.
+    /// The file of attributes or of instructions is invalid.
     #[error("file of attributes or instructions: {0}")]
     Attributes(serde_json::Error),
-    /// A record is no product.
+    /// A record is not a valid product.
     #[error("line {line}: {problem}")]
     Product {
-        /// Its line, from 1.
+        /// Its line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 }
 
-/// The products of the small catalogue that ships with the project, one record a line.
+/// The products of the sample catalogue that ships with the project, one record per line.
 pub const SAMPLE_ITEMS: &str = include_str!("../../samples/webshop_items.jsonl");
 
-/// The attributes and instructions of the small catalogue.
+/// The attributes and instructions of the sample catalogue.
 pub const SAMPLE_ATTRIBUTES: &str = include_str!("../../samples/webshop_attributes.json");
 
-/// Products of a catalogue with what goals are made of.
+/// The products of a catalogue with the data from which goals are made.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stock {
-    /// The products that are found, in order.
+    /// The products that search can find, in order.
     pub entries: Vec<Entry>,
-    /// How many of them are for sale: the first ones.
+    /// Number of products for sale, which come first.
     pub on_sale: usize,
 }
 
 impl Stock {
-    /// The stock of some records, of which the original loads the first `limit` (all without a limit). It indexes
-    /// the first `limit` products of the whole file, which may be a few more.
+    /// Reads the stock from records. The original loads the first `limit` products (all without a limit), but
+    /// indexes the first `limit` products of the whole file, which may be a few more.
     ///
     /// # Errors
-    /// If a record is no product.
+    /// Fails if a record is not a valid product.
     pub fn read(
         records: impl IntoIterator<Item = Value>,
         beside: Beside,
@@ -248,10 +249,11 @@ impl Stock {
         Ok(stock)
     }
 
-    /// The stock of a catalogue's documents, one a line, with the file of attributes and instructions.
+    /// Reads the stock from a catalogue's documents, one per line, and the file of attributes and
+    /// instructions.
     ///
     /// # Errors
-    /// If they cannot be read, or a document is no product.
+    /// Fails if they cannot be read, or a document is not a valid product.
     pub fn from_documents(documents: impl BufRead, attributes: impl Read) -> Result<Self, CatalogueError> {
         let attributes = serde_json::from_reader(attributes).map_err(CatalogueError::Attributes)?;
         let beside = Beside { attributes, ..Beside::default() };
@@ -268,10 +270,11 @@ impl Stock {
         Ok(stock)
     }
 
-    /// The stock of a catalogue in the three raw files, of which the original loads the first `limit` products.
+    /// Reads the stock from the three raw files of a catalogue; the original loads the first `limit`
+    /// products.
     ///
     /// # Errors
-    /// If they cannot be read, or a record is no product.
+    /// Fails if they cannot be read, or a record is not a valid product.
     pub fn from_raw(
         products: impl Read,
         attributes: impl Read,
@@ -286,15 +289,15 @@ impl Stock {
             .map_err(|error| CatalogueError::Product { line: 1, problem: error.to_string() })
     }
 
-    /// The small catalogue that ships with the project.
+    /// The sample catalogue that ships with the project.
     ///
     /// # Errors
-    /// None: a test reads it.
+    /// Never fails in practice: a test reads it.
     pub fn sample() -> Result<Self, CatalogueError> {
         Self::from_documents(SAMPLE_ITEMS.as_bytes(), SAMPLE_ATTRIBUTES.as_bytes())
     }
 
-    /// What goals are made of, and what they may be for.
+    /// The products for sale, from which goals are made.
     pub fn for_sale(&self) -> &[Entry] {
         self.entries.get(..self.on_sale).unwrap_or_default()
     }
@@ -302,7 +305,7 @@ impl Stock {
 
 type Options = Vec<(String, Vec<String>)>;
 
-/// Options as a document has them.
+/// Options in the format of a document.
 fn plain_options(options: &Map<String, Value>) -> Option<Options> {
     let group = |(name, values): (&String, &Value)| {
         let values = values.as_array()?.iter().map(|value| value.as_str().map(str::to_owned));
@@ -311,7 +314,8 @@ fn plain_options(options: &Map<String, Value>) -> Option<Options> {
     options.iter().map(group).collect()
 }
 
-/// Options as the raw file has them. Groups whose names differ in case only are one: the last values count.
+/// Options in the format of the raw file. Groups whose names differ only in case are merged: the last values
+/// count.
 fn raw_options(options: &Map<String, Value>) -> Option<Options> {
     let mut groups: Options = Vec::new();
     for (name, values) in options {

@@ -1,4 +1,4 @@
-//! Colours: option values are compared by the first of a list that occurs in them.
+//! Colours: option values are compared by the first colour of a list that they contain.
 
 /// The list, in its order (upstream `COLOR_SET` in `web_agent_site/engine/normalize.py`).
 const COLOURS: [&str; 102] = [
@@ -106,7 +106,7 @@ const COLOURS: [&str; 102] = [
     "yellow",
 ];
 
-/// The first colour that occurs in a text, else the text itself.
+/// The first colour that occurs in a text, otherwise the text itself.
 ///
 /// ```
 /// use lumos_environments::shop::colour_of;
@@ -119,7 +119,7 @@ pub fn colour_of(text: &str) -> &str {
     COLOURS.iter().find(|colour| text.contains(**colour)).copied().unwrap_or(text)
 }
 
-/// The first colour that the name or the value of an option is, if there is one.
+/// The first colour that equals the name or the value of an option, if there is one.
 pub fn colour_of_pair(name: &str, value: &str) -> Option<&'static str> {
     COLOURS.iter().find(|colour| **colour == name || **colour == value).copied()
 }

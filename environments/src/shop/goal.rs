@@ -1,4 +1,8 @@
-//! Goals: what a customer is sent out for (upstream `web_agent_site/engine/goal.py`).
+//! Goals of shopping tasks (upstream `web_agent_site/engine/goal.py`).
+//!
+//! [`draw`] generates the prices of all products and the goals in the original's order, with the original's
+//! random numbers. A [`Goal`] contains the instruction, the requested attributes and options, and a price
+//! limit.
 
 use std::collections::HashMap;
 
@@ -7,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::catalogue::{Entry, Instruction};
 use super::python_random::PythonRandom;
 
-/// Seed of the prices and of their bounds: importing the original's policies sets it.
+/// Seed of the prices and of the price limits, which the original sets when its policies are imported.
 pub const DRAWING_SEED: u64 = 4;
 
 /// Seed of the goals' order.
 pub const SHUFFLING_SEED: u64 = 233;
 
-/// The bound of those who did not name one, in dollars.
+/// The price limit of goals that state none, in dollars.
 const NO_BOUND: f64 = 1_000_000.0;
 
 /// A goal. Prices are in dollars.
@@ -23,37 +27,37 @@ pub struct Goal {
     pub asin: String,
     /// Its department.
     pub category: String,
-    /// The words it was once found by.
+    /// The search query by which it was originally found.
     pub query: String,
     /// Its title.
     pub name: String,
-    /// Its path of categories.
+    /// Its category path.
     pub product_category: String,
-    /// What the customer says.
+    /// The customer's instruction.
     pub instruction_text: String,
-    /// The attributes wanted; never empty.
+    /// The requested attributes; never empty.
     pub attributes: Vec<String>,
-    /// The most it may cost.
+    /// The price limit.
     pub price_upper: f64,
-    /// The options wanted.
+    /// The requested options.
     pub goal_options: GoalOptions,
-    /// How often the goal would be drawn.
+    /// The weight of the goal in random selection.
     pub weight: f64,
 }
 
-/// The options that are wanted.
+/// The requested options.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum GoalOptions {
-    /// Values, as people's instructions name them.
+    /// Values, as in human instructions.
     Values(Vec<String>),
-    /// Values by group, as made instructions name them.
+    /// Values by group, as in synthetic instructions.
     #[serde(with = "pairs")]
     Pairs(Vec<(String, String)>),
 }
 
 impl GoalOptions {
-    /// How many there are.
+    /// Number of options.
     pub fn len(&self) -> usize {
         match self {
             Self::Values(values) => values.len(),
@@ -61,13 +65,13 @@ impl GoalOptions {
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no options.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Pairs as a JSON object that keeps its order.
+/// Serialises pairs as a JSON object that keeps its order.
 mod pairs {
     use serde::ser::SerializeMap;
     use serde::{Deserialize, Deserializer, Serializer, de};
@@ -95,16 +99,17 @@ mod pairs {
     }
 }
 
-/// Where goals come from.
+/// The source of goals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GoalMode {
-    /// Instructions made from attributes, one goal for each combination of options. Lumos evaluates these.
+    /// Synthetic instructions made from attributes, one goal for each combination of options. Lumos evaluates
+    /// these.
     Synthetic,
-    /// Instructions that people wrote.
+    /// Human instructions.
     Human,
 }
 
-/// The price of every product and the goals, as the original draws them at its start.
+/// The price of every product, and the goals, as the original generates them at startup.
 pub fn draw(entries: &[Entry], mode: GoalMode) -> (Vec<f64>, Vec<Goal>) {
     let mut random = PythonRandom::new(DRAWING_SEED);
     let prices: Vec<f64> = entries.iter().map(|entry| entry.pricing.draw(&mut random)).collect();
@@ -178,8 +183,8 @@ fn goal(
     }
 }
 
-/// The most a product of this price may cost and how the instruction says so: the larger of two of the first four
-/// tens above the price, nothing where there are not two below 1,000.
+/// The price limit for a product of this price, and the text of the instruction for it: the larger of two of
+/// the first four multiples of ten above the price; none if there are not two below 1,000.
 fn bound(price: f64, random: &mut PythonRandom) -> (f64, String) {
     let tens: Vec<u32> =
         (1..100).map(|tens| tens * 10).filter(|ten| f64::from(*ten) > price).take(4).collect();
@@ -190,7 +195,7 @@ fn bound(price: f64, random: &mut PythonRandom) -> (f64, String) {
     (upper, format!(", and price lower than {upper:.2} dollars"))
 }
 
-/// Every combination of a value of each group, groups in the order of their names, the last one varying fastest.
+/// Every combination of one value per group, groups ordered by name, the last one varying fastest.
 fn combinations(options: &[(String, Vec<String>)]) -> Vec<Vec<(String, String)>> {
     let mut groups: Vec<&(String, Vec<String>)> = options.iter().collect();
     groups.sort_by(|left, right| left.0.cmp(&right.0));

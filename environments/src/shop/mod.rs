@@ -1,8 +1,8 @@
-//! The shop of WebShop (Yao et al., *WebShop: Towards Scalable Real-World Web Interaction with Grounded Language
-//! Agents*, 2022; princeton-nlp/WebShop, `web_agent_site`): products, goals, search, pages, rewards.
+//! The shop of WebShop (Yao et al., *WebShop: Towards Scalable Real-World Web Interaction with Grounded
+//! Language Agents*, 2022; princeton-nlp/WebShop, `web_agent_site`): products, goals, search, pages, rewards.
 //!
-//! Nothing here does I/O. [`Shop`] is products and an index as bytes, in memory or mapped from a file; many visits
-//! share one. A [`Visit`] is one customer's way through the pages.
+//! This module does no I/O. [`Shop`] consists of products and an index as bytes, in memory or mapped from a
+//! file; many visits share one. A [`Visit`] is one customer's session on the pages.
 
 mod action;
 mod catalogue;

@@ -1,9 +1,9 @@
 //! An approximation of a part-of-speech tagger for product titles.
 //!
-//! spaCy's models are not available here, and the taggers of the ecosystem bring a neural network's runtime with
-//! them. In titles nearly every word is a noun or part of a name, so what is left out is listed: closed classes of
-//! words, numbers with their units, adverbs, and the adjectives and participles that titles are full of. The reward
-//! tells how far other nouns could have moved it ([`Reward`](super::Reward)).
+//! spaCy's models are not available here, and other taggers need a neural network's runtime. In titles
+//! nearly every word is a noun or part of a name, so this module lists the words to exclude: closed word
+//! classes, numbers with their units, adverbs, and the adjectives and participles that are common in titles.
+//! The reward states how far other nouns could have changed it ([`Reward`](super::Reward)).
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use super::reward::Tagger;
 
-/// The approximation: everything but listed words.
+/// The approximation: everything except listed words.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Approximation;
 
-/// Raised when the approximation changes, so that results under old and new ones are not mixed.
+/// Incremented when the approximation changes, so that results with the old and new ones are not mixed.
 pub const VERSION: u32 = 1;
 
-/// Words that are no nouns: determiners, pronouns, prepositions, conjunctions, auxiliaries, adverbs, and the
+/// Words that are not nouns: determiners, pronouns, prepositions, conjunctions, auxiliaries, adverbs, and the
 /// adjectives and verbs that are common in titles. Sorted.
 const OTHERS: [&str; 302] = [
     "a",
@@ -325,11 +325,11 @@ const OTHERS: [&str; 302] = [
     "your",
 ];
 
-/// Endings of words that are no nouns.
+/// Endings of words that are not nouns.
 const ENDINGS: [&str; 12] =
     ["able", "ible", "ful", "less", "ous", "ive", "proof", "resistant", "friendly", "ly", "est", "ish"];
 
-/// Words with such an ending that are nouns all the same.
+/// Nouns with such an ending.
 const EXCEPTIONS: [&str; 22] = [
     "adhesive",
     "belly",
@@ -377,7 +377,7 @@ fn is_noun(word: &str) -> bool {
     letters > 0 && !starts_as_number && !listed && !by_ending
 }
 
-/// Nouns that somebody else found: titles with their nouns, and another tagger for those that are not among them.
+/// Known nouns by title, and another tagger for all other titles.
 #[derive(Debug, Clone, Default)]
 pub struct KnownNouns<T> {
     known: HashMap<String, Vec<String>>,
@@ -385,17 +385,18 @@ pub struct KnownNouns<T> {
 }
 
 impl<T> KnownNouns<T> {
-    /// Nouns by title, and who is asked about other titles. Nouns are taken in lower case.
+    /// Creates a tagger from nouns by title, and a fallback for other titles. Nouns are converted to lower
+    /// case.
     pub fn new(known: HashMap<String, Vec<String>>, otherwise: T) -> Self {
         Self { known, otherwise }
     }
 
-    /// How many titles are known.
+    /// Number of known titles.
     pub fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// Whether none is.
+    /// Whether no titles are known.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

@@ -1,11 +1,14 @@
-//! Pages: what they show and what can be clicked.
+//! Pages of the shop: their elements, observation and clickable texts.
+//!
+//! A [`Page`] is a list of [`Element`]s. The observation is the visible texts joined by [`SEPARATOR`];
+//! clickable texts are buttons, product links and option values.
 
 use lumos_tasks::python::strip;
 use serde_json::{Map, Value};
 
 use super::price::written;
 
-/// What joins the fields of an observation.
+/// Separator between the texts of an observation.
 pub const SEPARATOR: &str = " [SEP] ";
 
 /// The labels of the shop's buttons.
@@ -22,31 +25,31 @@ pub const SEARCH: &str = "Search";
 /// A page of the shop.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Page {
-    /// The start, with the search bar.
+    /// The start page with the search bar.
     Start,
     /// Results of a search.
     Results {
-        /// The page's number, from 1.
+        /// The page number, counted from 1.
         number: u64,
-        /// How many products were found.
+        /// Number of products found.
         total: usize,
-        /// At most ten of them.
+        /// The products on this page, at most ten.
         items: Vec<Item>,
     },
     /// A product.
     Product(Box<ProductPage>),
-    /// More about a product.
+    /// Details of a product.
     Details {
-        /// What about it.
+        /// The kind of details.
         about: About,
         /// The texts in order.
         texts: Vec<String>,
     },
-    /// The end, after a purchase.
+    /// The final page, after a purchase.
     Done {
-        /// What was bought.
+        /// The purchased product.
         asin: String,
-        /// With which options, by group.
+        /// The chosen options, by group.
         options: Vec<(String, String)>,
         /// The reward.
         reward: f64,
@@ -56,43 +59,43 @@ pub enum Page {
 /// A product in a list of results.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// Its id.
+    /// The product's ASIN.
     pub asin: String,
-    /// Its title.
+    /// The product's title.
     pub title: String,
-    /// Its price as shown.
+    /// The price as shown.
     pub price_tag: String,
-    /// Its picture; not part of the observation.
+    /// URL of the picture; not part of the observation.
     pub image: String,
 }
 
-/// What a product's own page shows.
+/// The contents of a product's page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProductPage {
-    /// Its id, which is not shown.
+    /// The product's ASIN, which is not shown.
     pub asin: String,
     /// Groups of options.
     pub options: Vec<(String, Vec<String>)>,
-    /// What is chosen so far, by group.
+    /// The options chosen so far, by group.
     pub chosen: Vec<(String, String)>,
-    /// Its title.
+    /// The product's title.
     pub title: String,
-    /// Its price as shown.
+    /// The price as shown.
     pub price_tag: String,
-    /// Its picture; not part of the observation.
+    /// URL of the picture; not part of the observation.
     pub image: String,
 }
 
-/// What a page of details is about.
+/// The kind of a details page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
     /// The description.
     Description,
     /// The features.
     Features,
-    /// What others say; nobody does.
+    /// The reviews, which are always empty.
     Reviews,
-    /// What the product is praised for. No button leads there, but an option of that name does.
+    /// The attributes. No button leads there, but an option of that name does.
     Attributes,
 }
 
@@ -114,10 +117,10 @@ impl About {
 /// The buttons of a product's page that lead to details.
 pub const DETAILS: [About; 3] = [About::Description, About::Features, About::Reviews];
 
-/// What clicking a text means.
+/// The effect of a click on a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Clickable {
-    /// A button; its text says which.
+    /// A button, identified by its text.
     Button,
     /// The link to a product.
     Product,
@@ -125,10 +128,10 @@ pub enum Clickable {
     Choice(String),
 }
 
-/// What an element of a page is.
+/// The role of an element on a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
-    /// A text to be read.
+    /// Plain text.
     Text,
     /// A heading.
     Heading,
@@ -136,21 +139,21 @@ pub enum Role {
     Button,
     /// A link to a product.
     Link,
-    /// A value that can be chosen.
+    /// An option value.
     Choice {
-        /// The group it is one of.
+        /// The group that it belongs to.
         group: String,
-        /// Whether it is the one that is chosen.
+        /// Whether it is chosen.
         chosen: bool,
     },
 }
 
-/// A text on a page. Blanks around it are part of it, for they decide whether it shows.
+/// A text on a page. Blanks around it are part of it, because they decide whether it is visible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Element {
-    /// What it is.
+    /// Its role.
     pub role: Role,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
@@ -173,7 +176,7 @@ impl Element {
 }
 
 impl Page {
-    /// Everything on the page, in order.
+    /// All elements of the page, in order.
     pub fn elements(&self, instruction: &str) -> Vec<Element> {
         let mut elements = Vec::new();
         if matches!(self, Self::Start) {
@@ -219,19 +222,19 @@ impl Page {
         observation_of(self.elements(instruction).iter().map(|element| element.text.as_str()))
     }
 
-    /// Whether there is a search bar.
+    /// Whether the page has a search bar.
     pub fn has_search_bar(&self) -> bool {
         matches!(self, Self::Start)
     }
 
-    /// The texts that can be clicked, in lower case, with what a click means: buttons and links in order, then options.
-    /// Equal texts are one: the first one's place, the last one's meaning.
+    /// The clickable texts in lower case, with the effect of a click: buttons and links in order, then
+    /// options. Equal texts are merged: they keep the position of the first and the effect of the last.
     pub fn clickables(&self) -> Vec<(String, Clickable)> {
         clickables_of(self.elements(""))
     }
 }
 
-/// The observation of texts in the order of their page: those that show, joined by ` [SEP] `.
+/// The observation of texts in page order: the visible ones, joined by ` [SEP] `.
 pub fn observation_of<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let mut observation = String::new();
     let mut fields = texts.into_iter().filter(|text| shows(text));
@@ -245,7 +248,7 @@ pub fn observation_of<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     observation
 }
 
-/// What of some elements can be clicked; see [`Page::clickables`].
+/// The clickable texts of some elements; see [`Page::clickables`].
 pub fn clickables_of(elements: impl IntoIterator<Item = Element>) -> Vec<(String, Clickable)> {
     let (mut clickables, mut choices) = (Vec::new(), Vec::new());
     for Element { role, text } in elements {
@@ -272,8 +275,8 @@ impl ProductPage {
     }
 }
 
-/// Whether a text shows: not where it is empty or only blanks with a newline among them. Where it is only other blanks
-/// it is an empty field.
+/// Whether a text is visible. Empty texts, and texts of only blanks with a newline among them, are not; other
+/// texts of only blanks are visible as empty fields.
 fn shows(text: &str) -> bool {
     let blank = text.chars().all(|character| matches!(character, ' ' | '\n' | '\t' | '\u{c}' | '\r'));
     !(text.is_empty() || (blank && text.contains('\n')))
@@ -292,7 +295,7 @@ fn merged(clickables: Vec<(String, Clickable)>) -> Vec<(String, Clickable)> {
     merged
 }
 
-/// The page after a purchase. Most of what it once showed is empty by now, but its headings are there.
+/// The page after a purchase. Most of its fields are now empty, but its headings remain.
 fn done(asin: &str, options: &[(String, String)], reward: f64) -> Vec<Element> {
     const BEFORE: [&str; 6] = [
         "Thank you for shopping with us!",
@@ -332,7 +335,7 @@ fn done(asin: &str, options: &[(String, String)], reward: f64) -> Vec<Element> {
     texts.map(Element::text).collect()
 }
 
-/// Options as the original's template writes them: JSON in ASCII with sorted keys, safe within HTML.
+/// Options in the format of the original's template: JSON in ASCII with sorted keys, escaped for HTML.
 fn options_as_json(options: &[(String, String)]) -> String {
     let mut sorted: Vec<&(String, String)> = options.iter().collect();
     sorted.sort();

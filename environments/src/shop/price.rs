@@ -1,11 +1,11 @@
-//! Prices: what is asked and how it is written.
+//! Prices: parsing, random selection within a range, and formatting.
 
 use super::python_random::PythonRandom;
 
-/// What is asked for a product without a price, in dollars.
+/// Price of a product without a price, in dollars.
 const DEFAULT: f64 = 100.0;
 
-/// What a product costs: one number, or a range from which the price is drawn. In dollars.
+/// The price of a product: one number, or a range from which it is drawn. In dollars.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Pricing {
     /// One price.
@@ -15,7 +15,7 @@ pub enum Pricing {
 }
 
 impl Pricing {
-    /// The price that a text states: digits and dots of each piece after a `$`. `None` where the original raises.
+    /// Parses a price: digits and dots of each piece after a `$`. `None` if the original raises.
     pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
             return Some(Self::One(DEFAULT));
@@ -24,7 +24,7 @@ impl Pricing {
         Self::of(&numbers)
     }
 
-    /// The price that a list of numbers states: only the first two count, an empty one is the default.
+    /// The price of a list of numbers: only the first two count; an empty list gives the default.
     pub fn of_numbers(numbers: &[f64]) -> Self {
         Self::of(numbers).unwrap_or(Self::One(DEFAULT))
     }
@@ -45,7 +45,7 @@ impl Pricing {
         }
     }
 
-    /// The price itself. A range takes one draw, one number none (upstream `generate_product_prices`).
+    /// The price. A range takes one random number, a fixed price none (upstream `generate_product_prices`).
     pub fn draw(self, random: &mut PythonRandom) -> f64 {
         match self {
             Self::One(price) => price,
@@ -60,7 +60,7 @@ fn number(piece: &str) -> Option<f64> {
     digits.parse().ok()
 }
 
-/// A number as Python writes a float, for those between 0.0001 and 10 to the 16th.
+/// A number formatted like a Python float, for values between 0.0001 and 10 to the 16th.
 pub(super) fn written(number: f64) -> String {
     format!("{number:?}")
 }

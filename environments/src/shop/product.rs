@@ -1,13 +1,13 @@
-//! Products, as the shop shows them and as it keeps them.
+//! Products, owned ([`Product`]) and borrowed from a shelf ([`ProductView`], [`Listing`]).
 
 use serde::{Deserialize, Serialize};
 
-/// A product as the shop shows it (upstream `load_products` in `web_agent_site/engine/engine.py`).
+/// A product as shown by the shop (upstream `load_products` in `web_agent_site/engine/engine.py`).
 ///
-/// It is kept in the order of these fields, so that the first three can be read alone.
+/// Records store the fields in this order, so that the first three can be read without the rest.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Product {
-    /// Its id, at most ten characters.
+    /// The product's ASIN, at most ten characters.
     pub asin: String,
     /// Its name.
     pub title: String,
@@ -15,23 +15,23 @@ pub struct Product {
     pub price_tag: String,
     /// The department: `beauty`, `electronics`.
     pub category: String,
-    /// The words it was once found by, in lower case.
+    /// The search query by which it was originally found, in lower case.
     pub query: String,
     /// The path of categories, separated by `›`.
     pub product_category: String,
     /// The description.
     pub description: String,
-    /// The features, one text each.
+    /// The features, one text per feature.
     pub bullet_points: Vec<String>,
-    /// What it is praised for; not shown.
+    /// The attributes; not shown.
     pub attributes: Vec<String>,
     /// Groups of options with their values, in lower case; a group may be empty.
     pub options: Vec<(String, Vec<String>)>,
-    /// Where its picture is.
+    /// URL of the picture.
     pub image: String,
 }
 
-/// A product as it lies on the shelf, borrowed.
+/// A product borrowed from a shelf.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct ProductView<'a> {
     /// See [`Product::asin`].
@@ -61,7 +61,7 @@ pub struct ProductView<'a> {
     pub image: &'a str,
 }
 
-/// What a page of results shows of a product.
+/// The part of a product that a page of results shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct Listing<'a> {
     /// See [`Product::asin`].
@@ -73,7 +73,7 @@ pub struct Listing<'a> {
 }
 
 impl Product {
-    /// The product, borrowed.
+    /// A borrowed view of the product.
     pub fn view(&self) -> ProductView<'_> {
         ProductView {
             asin: &self.asin,
@@ -90,7 +90,7 @@ impl Product {
         }
     }
 
-    /// The text it is found by: title, description, first feature and options in lower case (upstream
+    /// The indexed text: title, description, first feature and options in lower case (upstream
     /// `search_engine/convert_product_file_format.py`).
     pub fn indexed_text(&self) -> String {
         let options: Vec<String> =

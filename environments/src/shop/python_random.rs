@@ -1,8 +1,9 @@
-//! Python's `random`: the Mersenne Twister and what is drawn with it.
+//! Python's `random` module: the Mersenne Twister and the functions that the shop uses.
 
 use rand_mt::Mt;
 
-/// Python's `random.Random`, as far as the shop draws from it (CPython 3.11, `Lib/random.py` and `_randommodule.c`).
+/// Python's `random.Random`, as far as the shop uses it (CPython 3.11, `Lib/random.py` and
+/// `_randommodule.c`).
 #[derive(Debug, Clone)]
 pub struct PythonRandom(Mt);
 
@@ -14,7 +15,7 @@ impl PythonRandom {
         Self(Mt::new_with_key(key.iter().copied()))
     }
 
-    /// `random.random()`: from 0 up to 1, 53 bits.
+    /// `random.random()`: at least 0 and below 1, 53 bits.
     pub fn random(&mut self) -> f64 {
         let high = f64::from(self.0.next_u32() >> 5);
         let low = f64::from(self.0.next_u32() >> 6);
@@ -26,7 +27,7 @@ impl PythonRandom {
         low + (high - low) * self.random()
     }
 
-    /// A number below `end`, by drawing bits until one fits; 0 where `end` is 0.
+    /// A number below `end`: draws bits until one fits; 0 if `end` is 0.
     pub fn below(&mut self, end: u32) -> u32 {
         if end == 0 {
             return 0;
@@ -40,7 +41,8 @@ impl PythonRandom {
         }
     }
 
-    /// `random.sample(entries, count)`: so many different entries, in the order of drawing; all where there are fewer.
+    /// `random.sample(entries, count)`: `count` different entries, in random order; all of them if there are
+    /// fewer.
     pub fn sample<T: Clone>(&mut self, entries: &[T], count: usize) -> Vec<T> {
         let count = count.min(entries.len());
         if entries.len() <= pool_limit(count) {
@@ -70,8 +72,8 @@ impl PythonRandom {
     }
 }
 
-/// The longest list that `sample` copies instead of remembering what was drawn: 21, and for more than five entries
-/// the power of four above three times their count on top.
+/// The length up to which `sample` copies the list instead of remembering the drawn indices: 21, plus, for
+/// more than five entries, the power of four above three times their count.
 fn pool_limit(count: usize) -> usize {
     let mut set = 1;
     while count > 5 && set < count * 3 {
@@ -84,7 +86,7 @@ fn pool_limit(count: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// Values of CPython 3.11.
+    /// Values from CPython 3.11.
     #[test]
     fn draws_what_python_draws() {
         let mut random = PythonRandom::new(4);

@@ -1,4 +1,4 @@
-//! How alike two texts are: thefuzz 0.19's token set ratio on Python's difflib, which the reward rests on.
+//! Text similarity for the reward: thefuzz 0.19's token set ratio on Python's difflib.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -30,8 +30,8 @@ pub fn token_set_ratio(left: &str, right: &str) -> u32 {
     ratio(&both, &left_all).max(ratio(&both, &right_all)).max(ratio(&left_all, &right_all))
 }
 
-/// A text as it is compared: without the characters from U+0080 to U+00FF, others than letters, digits and the low
-/// line as blanks, in lower case.
+/// A text prepared for comparison: characters from U+0080 to U+00FF are removed, all characters other than
+/// letters, digits and underscores become blanks, and the rest is in lower case.
 fn processed(text: &str) -> String {
     text.chars()
         .filter(|character| !matches!(character, '\u{80}'..='\u{ff}'))
@@ -44,7 +44,7 @@ fn tokens(text: &str) -> BTreeSet<&str> {
     text.split(is_space).filter(|token| !token.is_empty()).collect()
 }
 
-/// difflib's ratio in percent, rounded, halves to even; equal texts are 100.
+/// difflib's ratio in percent, rounded, with ties to even; equal texts give 100.
 fn ratio(left: &str, right: &str) -> u32 {
     if left == right {
         return 100;
@@ -54,14 +54,14 @@ fn ratio(left: &str, right: &str) -> u32 {
     (100.0 * (2.0 * matches / (left.len() + right.len()) as f64)).round_ties_even() as u32
 }
 
-/// Sequences of at least so many characters lose their popular ones (difflib's `autojunk`).
+/// In sequences of at least this length, popular characters are ignored (difflib's `autojunk`).
 const LONG: usize = 200;
 
 /// `difflib.SequenceMatcher(None, left, right)`.
 struct Matcher<'a> {
     left: &'a [char],
     right: &'a [char],
-    /// Where each character of the right text stands.
+    /// The positions of each character in the right text.
     positions: HashMap<char, Vec<usize>>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Matcher<'a> {
         Self { left, right, positions }
     }
 
-    /// How many characters are in matching blocks.
+    /// Number of characters in matching blocks.
     fn matching(&self) -> usize {
         let mut matched = 0;
         let mut waiting = vec![(0, self.left.len(), 0, self.right.len())];
@@ -97,7 +97,8 @@ impl<'a> Matcher<'a> {
         matched
     }
 
-    /// The longest block of equal characters, the first of the longest, then widened by what is popular.
+    /// The longest block of equal characters, the first if there are several, then extended by popular
+    /// characters.
     fn longest(&self, left: usize, left_end: usize, right: usize, right_end: usize) -> (usize, usize, usize) {
         let mut best = (left, right, 0);
         let mut lengths: HashMap<usize, usize> = HashMap::new();

@@ -1,4 +1,8 @@
 //! The reward of a purchase (upstream `get_reward` in `web_agent_site/engine/goal.py`).
+//!
+//! [`reward`] compares the product, its price and the chosen options with the goal. The original finds nouns
+//! in titles with spaCy; here a [`Tagger`] does, and [`Reward`] contains the bounds that other nouns could
+//! give.
 
 use std::collections::BTreeSet;
 
@@ -10,42 +14,42 @@ use super::goal::{Goal, GoalOptions};
 use super::product::ProductView;
 use super::ratio::token_set_ratio;
 
-/// Texts that are more alike than this are the same, in percent.
+/// Texts with a higher similarity than this percentage count as equal.
 const ALIKE: u32 = 85;
 
-/// Finds the nouns of a product's title, proper ones included, in lower case and as often as they occur. The
-/// original asks spaCy.
+/// Finds the nouns of a product's title, including proper nouns, in lower case and with repetitions. The
+/// original uses spaCy.
 pub trait Tagger: Send + Sync {
     /// The nouns of a title.
     fn nouns(&self, title: &str) -> Vec<String>;
 }
 
-/// The reward of a purchase and what it is made of.
+/// The reward of a purchase with its components.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Reward {
-    /// The part of attributes, options and price that is as wanted, from 0 to 1.
+    /// The share of attributes, options and price that matches the goal, from 0 to 1.
     pub met: f64,
-    /// The same, with an option compared with the one chosen in its own group.
+    /// The same share, with options compared only within their own group.
     pub met_by_group: f64,
-    /// The factor for the kind of product: 0, 0.1, 0.5 or 1.
+    /// The factor for the product type: 0, 0.1, 0.5 or 1.
     pub r_type: f64,
-    /// The least that the factor could be with other nouns: they are not the original's.
+    /// The lowest possible factor with other nouns, because the tagger differs from the original's.
     pub r_type_lowest: f64,
-    /// The most that it could be.
+    /// The highest possible factor.
     pub r_type_highest: f64,
-    /// Whether both were once found by the same words.
+    /// Whether both products have the same query.
     pub query_match: bool,
-    /// Whether two or more categories are the same.
+    /// Whether two or more categories are equal.
     pub category_match: bool,
-    /// Which part of the nouns of the goal's title the title has.
+    /// The share of the nouns in the goal's title that the product's title contains.
     pub title_score: f64,
-    /// How many attributes it has.
+    /// Number of matching attributes.
     pub attributes_met: u32,
-    /// How many options were chosen as wanted.
+    /// Number of matching options.
     pub options_met: u32,
-    /// How many were chosen as wanted in their own groups.
+    /// Number of matching options within their own groups.
     pub options_met_by_group: u32,
-    /// Whether the price is within the bound.
+    /// Whether the price is within the limit.
     pub price_met: bool,
 }
 
@@ -56,13 +60,13 @@ impl Reward {
     }
 }
 
-/// The factor for the kind of product, and what it rests on.
+/// The factor for the product type, and its basis.
 struct Kind {
     factor: f64,
     query_match: bool,
     category_match: bool,
     title_score: f64,
-    /// The least and the most that the factor could be with other nouns.
+    /// The lowest and the highest possible factor with other nouns.
     bounds: (f64, f64),
 }
 
@@ -117,19 +121,19 @@ fn kind(bought: &ProductView<'_>, goal: &Goal, tagger: &dyn Tagger) -> Kind {
     let matches = query_match || category_match;
     let factor = |title_score| type_factor(matches, title_score);
     let bounds = if bought.title == goal.name {
-        // The nouns of equal titles are the same: all, or none, which counts as 0.2. Repeated ones count once each
-        // on one side only, but titles that repeat nine nouns in ten are not to be found.
+        // Equal titles have the same nouns: all, or none, which counts as 0.2. Repeated nouns count once each
+        // on one side only, but titles in which nine of ten nouns are repeated do not occur.
         (factor(0.2), factor(1.0))
     } else if share_a_word(bought.title, &goal.name) {
         (0.0, factor(1.0))
     } else {
-        // Without a word in common only a title without nouns, which counts as 0.2, is no zero.
+        // Without a common word, only a title without nouns, which counts as 0.2, has a non-zero score.
         (0.0, factor(0.2))
     };
     Kind { factor: factor(title_score), query_match, category_match, title_score, bounds }
 }
 
-/// The factor for the kind of product, by whether words or categories match and by the part of nouns that titles share.
+/// The factor for the product type, by whether query or categories match and by the share of common nouns.
 pub fn type_factor(matches: bool, title_score: f64) -> f64 {
     if title_score == 0.0 {
         0.0
@@ -142,7 +146,7 @@ pub fn type_factor(matches: bool, title_score: f64) -> f64 {
     }
 }
 
-/// Whether two titles have a word in common, in lower case: without one they have no noun in common.
+/// Whether two titles have a common word in lower case; without one they have no common noun.
 fn share_a_word(left: &str, right: &str) -> bool {
     let words = |title: &str| -> BTreeSet<String> {
         crate::retrieval::words(&title.to_lowercase()).map(str::to_owned).collect()
@@ -166,7 +170,7 @@ fn alike(chosen: &str, wanted: &str) -> bool {
     token_set_ratio(chosen, wanted) > ALIKE
 }
 
-/// As published: a chosen value against the printed pair of name and value, groups not compared.
+/// As published: compares a chosen value with the printed pair of name and value, and ignores groups.
 fn options_met(chosen: &[(String, String)], wanted: &GoalOptions) -> usize {
     let met = |wanted: &str| chosen.iter().any(|(_, value)| alike(colour_of(value), wanted));
     match wanted {
@@ -181,7 +185,7 @@ fn options_met(chosen: &[(String, String)], wanted: &GoalOptions) -> usize {
     }
 }
 
-/// Value with value where the groups are the same. People's instructions name no groups.
+/// Compares values within the same group. Human instructions contain no groups.
 fn options_met_by_group(chosen: &[(String, String)], wanted: &GoalOptions) -> usize {
     let GoalOptions::Pairs(pairs) = wanted else { return options_met(chosen, wanted) };
     let met = |(name, value): &&(String, String)| {

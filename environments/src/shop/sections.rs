@@ -1,19 +1,19 @@
-//! Bytes in sections: a small container for what is built once and then read in place, from memory or from a mapped
-//! file. All numbers are little-endian.
+//! A small container format of byte sections for data that is built once and then read in place, from memory
+//! or from a mapped file. All numbers are little-endian.
 
 use std::sync::Arc;
 
 use thiserror::Error;
 
-/// Bytes that somebody holds: a vector, a mapped file.
+/// Shared bytes: a vector, a mapped file.
 pub type Bytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Bytes that are not what they should be.
+/// Corrupt or truncated bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the index is damaged, or was made by another version: build it again")]
 pub struct Damaged;
 
-/// Bytes of a number.
+/// Size of a number in bytes.
 const WIDE: usize = 8;
 const NARROW: usize = 4;
 
@@ -47,7 +47,7 @@ impl Writer {
         self.lengths.push((self.body.len() - start) as u64);
     }
 
-    /// Magic, how many sections, their lengths, the sections.
+    /// Writes the magic, the number of sections, their lengths, and the sections.
     pub(super) fn finish(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.body.len() + WIDE * (self.lengths.len() + 2));
         bytes.extend_from_slice(&self.magic);
@@ -58,12 +58,12 @@ impl Writer {
     }
 }
 
-/// Where the sections lie.
+/// The byte ranges of the sections.
 #[derive(Debug, Clone)]
 pub(super) struct Sections(Vec<std::ops::Range<usize>>);
 
 impl Sections {
-    /// Reads the table of sections; all of them must be there.
+    /// Reads the table of sections; all of them must be complete.
     pub(super) fn read(bytes: &[u8], magic: [u8; 8], count: usize) -> Result<Self, Damaged> {
         if bytes.get(..WIDE) != Some(&magic[..]) || wide(bytes, 1) != Some(count as u64) {
             return Err(Damaged);
@@ -108,7 +108,7 @@ impl<'a> Numbers<'a> {
         wide(self.0, position)
     }
 
-    /// What lies between the end before a position and its own, where these numbers are ends.
+    /// The bytes between the end before a position and its own end, if these numbers are ends.
     pub(super) fn range<'b>(&self, position: usize, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let start = match position.checked_sub(1) {
             None => 0,

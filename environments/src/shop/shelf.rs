@@ -1,14 +1,17 @@
-//! The products of a shop as bytes: records one after the other, and tables that find them.
+//! The products of a shop as bytes: consecutive records, and tables to find them.
+//!
+//! [`ShelfBuilder`] writes both; [`Shelf`] reads products in place by index, ASIN, department or query. The
+//! first products are for sale; the others can only be found by search.
 
 use std::io::{self, Write};
 
 use super::product::{Listing, Product, ProductView};
 use super::sections::{Bytes, Damaged, Sections, Writer};
 
-/// What the tables begin with.
+/// The first bytes of the tables.
 const MAGIC: [u8; 8] = *b"lumoshf1";
 
-/// Products by their position and by their id.
+/// Products by index and by ASIN.
 pub struct Shelf {
     records: Bytes,
     tables: Bytes,
@@ -32,10 +35,10 @@ const CATEGORIES: usize = 4;
 const QUERIES: usize = 5;
 
 impl Shelf {
-    /// The shelf in some bytes; nothing is read but the table of what lies where.
+    /// Opens a shelf; reads only the table of its sections.
     ///
     /// # Errors
-    /// If the bytes are no shelf, or are cut off.
+    /// Fails if the bytes are not a shelf, or are truncated.
     pub fn open(records: Bytes, tables: Bytes) -> Result<Self, Damaged> {
         let held = (*tables).as_ref();
         let sections = Sections::read(held, MAGIC, 6)?;
@@ -54,43 +57,43 @@ impl Shelf {
         Ok(Self { records, tables, sections, len, on_sale })
     }
 
-    /// How many products there are, those that are only found included.
+    /// Number of products, including those that are only searchable.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there are no products.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many products are for sale: the first ones. The original's index knows more.
+    /// Number of products for sale, which come first. The original's index contains more.
     pub fn on_sale(&self) -> usize {
         self.on_sale
     }
 
-    /// The product at a position.
+    /// The product at an index.
     pub fn product(&self, position: u32) -> Option<ProductView<'_>> {
         postcard::from_bytes(self.record(position)?).ok()
     }
 
-    /// What results show of the product at a position.
+    /// The listing of the product at an index.
     pub fn listing(&self, position: u32) -> Option<Listing<'_>> {
         postcard::take_from_bytes(self.record(position)?).ok().map(|(listing, _)| listing)
     }
 
-    /// The id of the product at a position.
+    /// The ASIN of the product at an index.
     pub fn asin(&self, position: u32) -> Option<&str> {
         postcard::take_from_bytes(self.record(position)?).ok().map(|(asin, _)| asin)
     }
 
-    /// What the product at a position costs, in dollars.
+    /// The price of the product at an index, in dollars.
     pub fn price(&self, position: u32) -> Option<f64> {
         let prices = self.sections.numbers((*self.tables).as_ref(), PRICES);
         prices.get(position as usize).map(f64::from_bits)
     }
 
-    /// Where the product of an id is, if it is for sale.
+    /// The index of the product with an ASIN, if it is for sale.
     pub fn find(&self, asin: &str) -> Option<u32> {
         let by_asin = self.sections.small_numbers((*self.tables).as_ref(), BY_ASIN);
         let (mut low, mut high) = (0, by_asin.len());
@@ -106,12 +109,12 @@ impl Shelf {
         None
     }
 
-    /// The products for sale of a department.
+    /// The products for sale in a department.
     pub fn of_category(&self, category: &str) -> Vec<u32> {
         self.having(CATEGORIES, category, |product| product.category)
     }
 
-    /// The products for sale that were once found by these words.
+    /// The products for sale with this query.
     pub fn of_query(&self, query: &str) -> Vec<u32> {
         self.having(QUERIES, query, |product| product.query)
     }
@@ -132,7 +135,7 @@ impl Shelf {
     }
 }
 
-/// A shelf that is being filled.
+/// Builds a [`Shelf`].
 #[derive(Debug)]
 pub struct ShelfBuilder<W> {
     records: W,
@@ -158,10 +161,10 @@ impl<W: Write> ShelfBuilder<W> {
         }
     }
 
-    /// Adds the next product at its price in dollars.
+    /// Adds the next product with its price in dollars.
     ///
     /// # Errors
-    /// If its record cannot be written.
+    /// Fails if its record cannot be written.
     pub fn add(&mut self, product: &Product, price: f64) -> io::Result<()> {
         let record = postcard::to_stdvec(product).map_err(io::Error::other)?;
         self.records.write_all(&record)?;
@@ -174,10 +177,11 @@ impl<W: Write> ShelfBuilder<W> {
         Ok(())
     }
 
-    /// The records' writer and the tables, once all products are in; the first `on_sale` are for sale.
+    /// Returns the records' writer and the tables after all products were added; the first `on_sale` are for
+    /// sale.
     ///
     /// # Errors
-    /// If the records cannot be written.
+    /// Fails if the records cannot be written.
     pub fn build(mut self, on_sale: usize) -> io::Result<(W, Vec<u8>)> {
         self.records.flush()?;
         let mut by_asin: Vec<u32> = (0..u32::try_from(self.asins.len()).unwrap_or(u32::MAX)).collect();
@@ -193,7 +197,7 @@ impl<W: Write> ShelfBuilder<W> {
     }
 }
 
-/// A number that texts are told apart by at a glance (FNV-1a).
+/// A hash for fast comparison of texts (FNV-1a).
 fn code(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |code, byte| (code ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,4 +1,7 @@
-//! The shop: products on a shelf and the index they are found by.
+//! [`Shop`]: the products on a shelf with their search index.
+//!
+//! [`ShopBuilder`] builds a shop product by product, for catalogues that do not fit in memory.
+//! [`SearchEngine`] is the interface through which visits search.
 
 use std::io;
 use std::sync::Arc;
@@ -12,32 +15,33 @@ use super::search::{Index, IndexBuilder};
 use super::sections::{Bytes, Damaged};
 use super::shelf::{Shelf, ShelfBuilder};
 
-/// The most products a search finds.
+/// Maximum number of products that a search finds.
 pub const MOST_FOUND: usize = 50;
 
-/// Raised when the shop changes what it shows or pays, so that results under old and new ones are not mixed.
+/// Incremented when the shop's pages or rewards change, so that results with the old and new ones are not
+/// mixed.
 pub const VERSION: u32 = 2;
 
-/// What the original raises where it does not go on; an episode ends there.
+/// An exception with which the original stops; the episode ends there.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{exception}: {message}")]
 pub struct Raised {
     /// The exception's class.
     pub exception: &'static str,
-    /// What is wrong.
+    /// The exception's message.
     pub message: String,
 }
 
 /// Finds products.
 pub trait SearchEngine: Send + Sync {
-    /// Positions of the products found for keywords, the best first.
+    /// Indices of the products found for keywords, best first.
     ///
     /// # Errors
-    /// Where the original raises.
+    /// Fails where the original raises.
     fn search(&self, keywords: &[&str]) -> Result<Vec<u32>, Raised>;
 }
 
-/// Products and the index they are found by.
+/// Products and their search index.
 #[derive(Debug)]
 pub struct Shop {
     shelf: Shelf,
@@ -45,7 +49,7 @@ pub struct Shop {
 }
 
 impl Shop {
-    /// The shop of some products at their prices, in dollars.
+    /// Creates a shop from products and their prices in dollars.
     pub fn new(stock: &Stock, prices: &[f64]) -> Self {
         let mut shelf = ShelfBuilder::new(Vec::new());
         let mut index = IndexBuilder::default();
@@ -59,10 +63,10 @@ impl Shop {
             .expect("what was just built can be opened")
     }
 
-    /// The shop in some bytes, as [`ShopBuilder`] wrote them.
+    /// Opens a shop from the bytes that [`ShopBuilder`] wrote.
     ///
     /// # Errors
-    /// If the bytes are not those of a shop.
+    /// Fails if the bytes are not a shop's.
     pub fn open(records: Bytes, tables: Bytes, index: Bytes) -> Result<Self, Damaged> {
         let (shelf, index) = (Shelf::open(records, tables)?, Index::open(index)?);
         if shelf.len() != index.len() {
@@ -76,7 +80,7 @@ impl Shop {
         &self.shelf
     }
 
-    /// The products found for a text, the best first: the 50 best of the index, then of those what is for sale.
+    /// The products found for a text, best first: the 50 best of the index, restricted to those for sale.
     fn found(&self, text: &str) -> Result<Vec<u32>, Raised> {
         let by_asin = |left, right| self.shelf.asin(left).cmp(&self.shelf.asin(right));
         let found = self
@@ -87,10 +91,10 @@ impl Shop {
         Ok(positions.filter(|position| (*position as usize) < self.shelf.on_sale()).collect())
     }
 
-    /// The best products for a text with their scores, those not for sale among them.
+    /// The best products for a text with their scores, including those not for sale.
     ///
     /// # Errors
-    /// If the text has too many different words.
+    /// Fails if the text has too many distinct words.
     pub fn ranking(&self, text: &str) -> Result<Vec<(&str, f32)>, super::search::TooManyTerms> {
         let by_asin = |left, right| self.shelf.asin(left).cmp(&self.shelf.asin(right));
         let found = self.index.search(text, MOST_FOUND, by_asin)?;
@@ -102,8 +106,8 @@ impl Shop {
 }
 
 impl SearchEngine for Shop {
-    /// As upstream `get_top_n_product_from_keywords`. Where that draws 50 products at random, these are the same ones
-    /// for the same keywords.
+    /// As upstream `get_top_n_product_from_keywords`. Where that draws 50 products at random, this returns
+    /// the same ones for the same keywords.
     fn search(&self, keywords: &[&str]) -> Result<Vec<u32>, Raised> {
         let rest = || keywords.get(1..).unwrap_or_default().join(" ");
         match keywords.first().copied() {
@@ -126,7 +130,8 @@ impl SearchEngine for Shop {
     }
 }
 
-/// Builds a shop product by product, its records going to a writer, for catalogues that do not fit into memory.
+/// Builds a shop product by product and streams its records to a writer, for catalogues that do not fit in
+/// memory.
 #[derive(Debug)]
 pub struct ShopBuilder<W> {
     shelf: ShelfBuilder<W>,
@@ -135,7 +140,7 @@ pub struct ShopBuilder<W> {
 }
 
 impl<W: io::Write> ShopBuilder<W> {
-    /// An empty shop whose records are written to `records`. Prices are drawn as the original draws them.
+    /// An empty shop whose records are written to `records`. Prices are drawn as in the original.
     pub fn new(records: W) -> Self {
         Self {
             shelf: ShelfBuilder::new(records),
@@ -147,17 +152,17 @@ impl<W: io::Write> ShopBuilder<W> {
     /// Adds the next product.
     ///
     /// # Errors
-    /// If its record cannot be written.
+    /// Fails if its record cannot be written.
     pub fn add(&mut self, entry: &Entry) -> io::Result<()> {
         let price = entry.pricing.draw(&mut self.random);
         self.index.add(&entry.product.indexed_text());
         self.shelf.add(&entry.product, price)
     }
 
-    /// The records' writer, the tables and the index, for [`Shop::open`].
+    /// Returns the records' writer, the tables and the index, for [`Shop::open`].
     ///
     /// # Errors
-    /// If the records cannot be written.
+    /// Fails if the records cannot be written.
     pub fn build(self) -> io::Result<(W, Vec<u8>, Vec<u8>)> {
         let count = self.index.len();
         let (records, tables) = self.shelf.build(count)?;

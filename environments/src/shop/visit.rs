@@ -1,4 +1,7 @@
-//! A customer's visit: one goal, from the start page to a purchase.
+//! [`Visit`]: a customer's session with one goal, from the start page to a purchase.
+//!
+//! A visit executes actions one at a time ([`Visit::step`]) or an episode's whole request ([`Visit::serve`]).
+//! It keeps the current page, the chosen options and the reward of the purchase.
 
 use std::sync::Arc;
 
@@ -11,30 +14,30 @@ use super::page::{About, BACK_TO_SEARCH, BUY_NOW, Clickable, Item, NEXT, PREVIOU
 use super::reward::{Reward, Tagger, reward};
 use super::shop::{Raised, SearchEngine, Shop};
 
-/// Products on a page of results.
+/// Products per page of results.
 const WINDOW: u64 = 10;
 
-/// What an action came to.
+/// The result of an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// What is to be seen.
+    /// The observation of the page.
     pub observation: String,
-    /// The reward: 0 until something is bought.
+    /// The reward: 0 until a purchase.
     pub reward: f64,
-    /// Whether this action bought something.
+    /// Whether this action was a purchase.
     pub done: bool,
-    /// What can be clicked, in lower case.
+    /// The clickable texts, in lower case.
     pub clickables: Vec<String>,
 }
 
-/// Who serves the customers.
+/// The shop and the services that visits use.
 #[derive(Clone)]
 pub struct Staff {
     /// The products.
     pub shop: Arc<Shop>,
-    /// Who finds them.
+    /// The search engine.
     pub search: Arc<dyn SearchEngine>,
-    /// Who finds nouns.
+    /// The noun tagger for rewards.
     pub tagger: Arc<dyn Tagger>,
 }
 
@@ -44,13 +47,13 @@ impl std::fmt::Debug for Staff {
     }
 }
 
-/// A visit and where it stands.
+/// The state of a session.
 #[derive(Debug)]
 pub struct Visit {
     staff: Staff,
     goal: Goal,
     page: Page,
-    /// What the page's address holds beside the visit's id: the original tells pages apart by names found in it.
+    /// The page's address without the session's id: the original identifies pages by names found in it.
     address: String,
     clickables: Vec<(String, Clickable)>,
     keywords: Vec<String>,
@@ -62,7 +65,7 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// A visit that stands on the start page.
+    /// A session on the start page.
     pub fn new(staff: Staff, goal: Goal) -> Self {
         let page = Page::Start;
         Self {
@@ -79,7 +82,7 @@ impl Visit {
         }
     }
 
-    /// Back to the start, as if nothing had happened.
+    /// Returns to the start page and discards all state.
     pub fn reset(&mut self) {
         self.show_start();
         self.bought = None;
@@ -90,30 +93,30 @@ impl Visit {
         &self.goal
     }
 
-    /// The page.
+    /// The current page.
     pub fn page(&self) -> &Page {
         &self.page
     }
 
-    /// What the last purchase was worth.
+    /// The reward of the last purchase.
     pub fn bought(&self) -> Option<&Reward> {
         self.bought.as_ref()
     }
 
-    /// What is to be seen.
+    /// The observation of the current page.
     pub fn observation(&self) -> String {
         self.page.observation(&self.goal.instruction_text)
     }
 
-    /// What can be clicked, in lower case, in order.
+    /// The clickable texts, in lower case, in order.
     pub fn clickables(&self) -> Vec<String> {
         self.clickables.iter().map(|(text, _)| text.clone()).collect()
     }
 
-    /// Carries an action out; what is no action, or cannot be clicked, does nothing.
+    /// Executes an action; an invalid action, or a click on something that is not clickable, has no effect.
     ///
     /// # Errors
-    /// Where the original raises. The visit stays as it was.
+    /// Fails where the original raises. The session is unchanged in that case.
     pub fn step(&mut self, action: &str) -> Result<Step, Raised> {
         let reward = self.act(action)?;
         Ok(Step {
@@ -124,7 +127,7 @@ impl Visit {
         })
     }
 
-    /// Carries an action out; the reward, where that buys something.
+    /// Executes an action. Returns the reward if it is a purchase.
     fn act(&mut self, action: &str) -> Result<Option<f64>, Raised> {
         match Action::parse(action) {
             Some(Action::Search(text)) => {
@@ -136,10 +139,10 @@ impl Visit {
         }
     }
 
-    /// Carries out what an episode asks for.
+    /// Executes an episode's request.
     ///
     /// # Errors
-    /// Where the original raises.
+    /// Fails where the original raises.
     pub fn serve(&mut self, request: &ShopRequest) -> Result<ShopReply, Raised> {
         if request.reset {
             self.reset();
@@ -155,7 +158,7 @@ impl Visit {
         })
     }
 
-    /// The purchase whose page is shown, with what other nouns would have made of it.
+    /// The purchase whose page is shown, with the bounds of its reward.
     pub fn purchase(&self) -> Option<Purchase> {
         let bought = self.bought?;
         let Page::Done { asin, .. } = &self.page else { return None };
@@ -170,7 +173,7 @@ impl Visit {
         })
     }
 
-    /// Clicks a text; the reward, where that buys something.
+    /// Clicks a text. Returns the reward if it is a purchase.
     fn click(&mut self, text: &str) -> Result<Option<f64>, Raised> {
         let Some((_, meaning)) = self.clickables.iter().find(|(clickable, _)| clickable == text) else {
             return Ok(None);
@@ -180,7 +183,8 @@ impl Visit {
         if text == "search" {
             return Ok(None);
         }
-        // What is clicked is told by its text alone, so that an option called like a button acts like it.
+        // Only the text identifies what is clicked, so an option with the name of a button acts like the
+        // button.
         if is(BUY_NOW) {
             return self.buy().map(Some);
         }
@@ -200,7 +204,8 @@ impl Visit {
         Ok(None)
     }
 
-    /// The original finds the first of these names anywhere in the page's address, keywords and options included.
+    /// The original searches for the first of these names anywhere in the page's address, including keywords
+    /// and options.
     fn page_name(&self) -> &'static str {
         let names = ["search_results", "item_page", "item_sub_page", "done"];
         names.into_iter().find(|name| self.address.contains(name)).unwrap_or("")

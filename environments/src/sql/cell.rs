@@ -1,19 +1,19 @@
-//! Cells of a result, printed as Python prints what the original's driver makes of them.
+//! Cells of a result, formatted as Python prints the values of the original's driver.
 
 use std::fmt::{self, Write};
 
 use lumos_tasks::python::{repr, repr_float};
 
-/// One cell. The driver of the original (mysql-connector) gives these Python types.
+/// One cell, with the Python type that the original's driver (mysql-connector) returns.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
     /// NULL: `None`.
     Null,
-    /// A whole number: `int`.
+    /// An integer: `int`.
     Integer(i128),
-    /// A binary fraction: `float`.
+    /// A floating-point number: `float`.
     Float(f64),
-    /// `Decimal`, by its digits as the server wrote them.
+    /// `Decimal`, with the digits that the server wrote.
     Decimal(String),
     /// `str`.
     Text(String),
@@ -40,16 +40,16 @@ pub enum Cell {
         day: u8,
         /// Seconds since midnight.
         second_of_day: u32,
-        /// Millionths of a second.
+        /// Microseconds.
         microsecond: u32,
     },
-    /// `datetime.timedelta` (the type of TIME), normalised as Python does: only the days are below zero.
+    /// `datetime.timedelta` (the type of TIME), normalized as in Python: only the days can be negative.
     Duration {
         /// Days.
         days: i64,
         /// Seconds, below 86,400.
         seconds: u32,
-        /// Millionths of a second.
+        /// Microseconds.
         microseconds: u32,
     },
 }
@@ -81,7 +81,7 @@ fn bytes_text(bytes: &[u8]) -> String {
     text
 }
 
-/// `datetime.timedelta(...)`: parts that are zero are left out.
+/// `datetime.timedelta(...)`, without parts that are zero.
 fn duration_text(days: i64, seconds: u32, microseconds: u32) -> String {
     let parts = [("days", days), ("seconds", i64::from(seconds)), ("microseconds", i64::from(microseconds))];
     let parts = parts.iter().filter(|(_, value)| *value != 0).map(|(name, value)| format!("{name}={value}"));
@@ -122,7 +122,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A row as Python prints a tuple: `('a', 1)`, `('a',)`.
+/// A row formatted as a Python tuple: `('a', 1)`, `('a',)`.
 pub fn row_text(row: &[Cell]) -> String {
     let cells: Vec<String> = row.iter().map(Cell::to_string).collect();
     match cells.as_slice() {

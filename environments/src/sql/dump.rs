@@ -1,18 +1,18 @@
-//! Reading a dump of MySQL databases, and writing it in SQLite's dialect.
+//! Reads a dump of MySQL databases and converts it to SQLite's dialect.
 //!
-//! Of a dump only what builds databases is taken: `CREATE DATABASE`, `USE`, `CREATE TABLE`, `INSERT`. The official dump
-//! also makes an account with all rights; that, and all else, is left out.
+//! Only statements that build databases are used: `CREATE DATABASE`, `USE`, `CREATE TABLE`, `INSERT`. The
+//! official dump also creates an account with all privileges; this and everything else is skipped.
 
 use super::lexer::{Token, located, tokens};
 
 /// A statement that builds a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Build<'a> {
-    /// The tables that follow are of this database.
+    /// Selects the database of the following tables.
     Database(String),
     /// A table.
     Table(Table<'a>),
-    /// Rows, as the dump writes them: `INSERT INTO … VALUES …`.
+    /// Rows as written in the dump: `INSERT INTO … VALUES …`.
     Rows(&'a str),
 }
 
@@ -23,11 +23,11 @@ pub struct Table<'a> {
     pub name: String,
     /// The whole statement, in MySQL's dialect.
     pub statement: &'a str,
-    /// Columns, keys and references, one each.
+    /// Columns, keys and references, one entry each.
     parts: Vec<&'a str>,
 }
 
-/// What builds databases, in order.
+/// The statements that build databases, in order.
 pub fn read(dump: &str) -> impl Iterator<Item = Build<'_>> {
     statements(dump).filter_map(|statement| {
         let mut pieces = tokens(statement);
@@ -48,7 +48,7 @@ pub fn read(dump: &str) -> impl Iterator<Item = Build<'_>> {
     })
 }
 
-/// The pieces of a text between semicolons outside of quotes and comments, from their first word on.
+/// Splits a text at semicolons outside of quotes and comments; each piece starts at its first word.
 fn statements(text: &str) -> impl Iterator<Item = &str> {
     let mut pieces = located(text);
     std::iter::from_fn(move || {
@@ -67,7 +67,7 @@ fn statements(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What stands in the parentheses of `CREATE TABLE`, between commas of their own level.
+/// The contents of the parentheses of `CREATE TABLE`, split at commas of the outermost level.
 fn parts(statement: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0, 0);
     for (at, piece) in located(statement) {
@@ -94,15 +94,15 @@ fn parts(statement: &str) -> Vec<&str> {
 }
 
 impl Table<'_> {
-    /// The definition in SQLite's dialect: columns with their types, texts compared without regard to case, primary keys,
-    /// uniqueness and references. Other keys, engines and counters are left out.
+    /// The definition in SQLite's dialect: columns with their types, case-insensitive texts, primary keys,
+    /// unique constraints and references. Other keys, engines and counters are omitted.
     pub fn to_sqlite(&self) -> String {
         let lines: Vec<String> = self.parts.iter().filter_map(|part| sqlite_part(part)).collect();
         format!("CREATE TABLE {} (\n  {}\n)", quoted(&self.name), lines.join(",\n  "))
     }
 }
 
-/// A name in backquotes, which both dialects read.
+/// A name in backquotes, which both dialects accept.
 pub fn quoted(name: &str) -> String {
     format!("`{}`", name.replace('`', "``"))
 }
@@ -128,7 +128,7 @@ fn sqlite_part(part: &str) -> Option<String> {
     }
 }
 
-/// The columns of a key, without the lengths that MySQL may index the beginnings of texts by.
+/// The columns of a key, without the prefix lengths of MySQL indexes.
 fn key_columns(pieces: &[(usize, Token<'_>)]) -> String {
     let listed = pieces.iter().skip_while(|(_, piece)| !matches!(piece, Token::Symbol('(')));
     let names = listed.filter_map(|(_, piece)| match piece {
@@ -138,10 +138,10 @@ fn key_columns(pieces: &[(usize, Token<'_>)]) -> String {
     names.collect::<Vec<_>>().join(",")
 }
 
-/// A column: its type, then `COLLATE NOCASE` for texts, then whether it may be empty and its default.
+/// A column: its type, `COLLATE NOCASE` for texts, then its nullability and default.
 fn sqlite_column(part: &str, name: &str, pieces: &[(usize, Token<'_>)]) -> String {
     let mut depth = 0;
-    // The type ends before the first word behind it.
+    // The type ends before the first word after it.
     let end = pieces.iter().skip(1).find(|(_, piece)| {
         match piece {
             Token::Symbol('(') => depth += 1,
@@ -192,7 +192,7 @@ pub fn rows_to_sqlite(statement: &str) -> String {
     written
 }
 
-/// A quoted text of MySQL as SQLite reads it.
+/// Converts a quoted text from MySQL to SQLite.
 fn sqlite_text(text: &str) -> String {
     let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
     let quote = text.chars().next().unwrap_or('\'');

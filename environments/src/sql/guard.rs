@@ -1,25 +1,27 @@
-//! What a model's statement may be. A first line only: accounts, limits and the database's own refusals stand behind it.
+//! Checks whether a model's statement is allowed. This is only a first line of defence: accounts, limits and
+//! the database's own permissions apply as well.
 //!
-//! One statement of the usual kinds passes; what reaches beyond the episode's database does not: files, other servers,
-//! the server itself, waiting, locks, code that is stored. A refusal is told to the model like an error of the server.
+//! A single statement of the usual kinds passes. Statements that reach beyond the episode's database are
+//! rejected: files, other servers, the server itself, waiting, locks, stored code. The model gets a rejection
+//! in the same form as an error of the server.
 
 use super::lexer::{Token, tokens};
 
-/// The longest statement, in bytes.
+/// Maximum length of a statement in bytes.
 pub const MOST_BYTES: usize = 100_000;
 
-/// What a statement does to the database.
+/// The effect of a statement on the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// It only reads.
     Read,
     /// It may change the database.
     Write,
-    /// It chooses this database.
+    /// It selects this database.
     Use(String),
     /// It is only a comment, and has no result.
     Comment,
-    /// It has no character: the original does not send it.
+    /// It is empty; the original does not send it.
     Nothing,
     /// It is only white space.
     Blank,
@@ -44,10 +46,10 @@ const WRITES: [&str; 13] = [
     "SAVEPOINT",
     "RELEASE",
 ];
-/// What may be created, dropped and altered.
+/// Objects that may be created, dropped and altered.
 const OBJECTS: [&str; 4] = ["TABLE", "INDEX", "UNIQUE", "TEMPORARY"];
 
-/// Functions that wait, burn time, lock, read files or tell of the server.
+/// Functions that wait, consume CPU time, lock, read files or reveal information about the server.
 const FUNCTIONS: [&str; 24] = [
     "SLEEP",
     "BENCHMARK",
@@ -75,7 +77,7 @@ const FUNCTIONS: [&str; 24] = [
     "UUID_SHORT",
 ];
 
-/// Words that have no place in a statement on one's own tables.
+/// Words that are not needed in statements on the episode's own tables.
 const WORDS: [&str; 12] = [
     "OUTFILE",
     "DUMPFILE",
@@ -111,8 +113,8 @@ const DESCRIPTIONS: [&str; 12] = [
     "VIEWS",
 ];
 
-/// What `SHOW` may describe, behind `FULL` and `EXTENDED`. The others describe the server: `VARIABLES`, `STATUS`,
-/// `PROCESSLIST`, `GRANTS`, `ENGINE` and their like.
+/// What `SHOW` may describe, after `FULL` and `EXTENDED`. The others describe the server: `VARIABLES`,
+/// `STATUS`, `PROCESSLIST`, `GRANTS`, `ENGINE` and similar.
 const SHOWN: [&str; 16] = [
     "TABLES",
     "TABLE",
@@ -132,10 +134,10 @@ const SHOWN: [&str; 16] = [
     "TRIGGERS",
 ];
 
-/// Looks at a statement.
+/// Checks a statement.
 ///
 /// # Errors
-/// Why it is refused, for the model.
+/// The reason for the rejection, as a message for the model.
 pub fn check(statement: &str) -> Result<Kind, String> {
     if statement.len() > MOST_BYTES {
         return Err(format!("Statements longer than {MOST_BYTES} bytes are refused"));
@@ -159,7 +161,7 @@ pub fn check(statement: &str) -> Result<Kind, String> {
         None if pieces.is_empty() => return Ok(Kind::Comment),
         None => return Ok(Kind::Read),
         Some(Token::Word(word)) => word.to_ascii_uppercase(),
-        // No statement starts so: the server says it best.
+        // Not the start of any statement; the server returns the best error message.
         Some(_) => return Ok(Kind::Read),
     };
     inner(&pieces)?;
@@ -194,7 +196,8 @@ pub fn check(statement: &str) -> Result<Kind, String> {
         "START" if word(1) != "TRANSACTION" => Err("START starts a transaction only".to_owned()),
         name if READS.contains(&name) => Ok(Kind::Read),
         name if WRITES.contains(&name) => Ok(Kind::Write),
-        // Known words of administration are refused; anything else is no SQL, and the server says so.
+        // Known administrative statements are rejected; anything else is not SQL, and the server returns an
+        // error.
         name if ADMINISTRATION.contains(&name) => Err(format!("{name} is not carried out here")),
         _ => Ok(Kind::Read),
     }
@@ -249,7 +252,7 @@ const ADMINISTRATION: [&str; 45] = [
     "XA",
 ];
 
-/// Words and functions that are refused anywhere.
+/// Checks for words and functions that are rejected anywhere.
 fn inner(pieces: &[Token<'_>]) -> Result<(), String> {
     for (at, piece) in pieces.iter().enumerate() {
         let text = match piece {
@@ -285,8 +288,8 @@ fn inner(pieces: &[Token<'_>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether what follows `SET` is one assignment to a user's variable. A second one could be of any kind: `SET @x = 1,
-/// PASSWORD = …`, `SET @x = 1, sql_mode = …`.
+/// Whether the text after `SET` is one assignment to a user variable. A second assignment could be of any
+/// kind: `SET @x = 1, PASSWORD = …`, `SET @x = 1, sql_mode = …`.
 fn sets_one_variable(pieces: &[Token<'_>]) -> bool {
     let [Token::Word(name), rest @ ..] = pieces else { return false };
     let is_own = name.strip_prefix('@').is_some_and(|name| !name.is_empty() && !name.contains('@'));
@@ -297,7 +300,7 @@ fn sets_one_variable(pieces: &[Token<'_>]) -> bool {
     is_own && at_depth_0(value).all(|piece| *piece != Token::Symbol(','))
 }
 
-/// Whether a table's definition divides it into partitions, each a file of its own. The word is allowed within
+/// Whether a table's definition has partitions, each of which is a separate file. The word is allowed within
 /// parentheses, where it belongs to a window: `OVER (PARTITION BY a)`.
 fn has_partitions(pieces: &[Token<'_>]) -> bool {
     at_depth_0(pieces).any(|piece| {
@@ -305,7 +308,7 @@ fn has_partitions(pieces: &[Token<'_>]) -> bool {
     })
 }
 
-/// The pieces outside of parentheses. A closing one too many counts as outside.
+/// The tokens outside of parentheses. An unmatched closing parenthesis counts as outside.
 fn at_depth_0<'p, 'a>(pieces: &'p [Token<'a>]) -> impl Iterator<Item = &'p Token<'a>> {
     let mut depth = 0u32;
     pieces.iter().filter(move |piece| {
@@ -318,7 +321,7 @@ fn at_depth_0<'p, 'a>(pieces: &'p [Token<'a>]) -> impl Iterator<Item = &'p Token
     })
 }
 
-/// Whether a word that is refused stands where a column's name would: between the likes of `SELECT`, `,` and `FROM`.
+/// Whether a rejected word is in the position of a column name: for example between `SELECT`, `,` and `FROM`.
 fn is_column(pieces: &[Token<'_>], at: usize) -> bool {
     let before = at.checked_sub(1).and_then(|at| pieces.get(at));
     let opens = before.is_some_and(|piece| {
@@ -342,7 +345,7 @@ fn is_word_at(pieces: &[Token<'_>], at: usize, word: &str) -> bool {
     pieces.get(at).is_some_and(|piece| is_word(piece, word))
 }
 
-/// The name that a piece is.
+/// The name that a token represents.
 fn named(piece: Option<Token<'_>>) -> String {
     match piece {
         Some(Token::Word(word)) => word.to_owned(),

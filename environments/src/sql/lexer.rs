@@ -1,28 +1,30 @@
-//! Words, quotes and comments of a SQL text, in the dialect of MySQL: as much as is needed to tell what a statement is.
-//! Reads any text in one pass and never fails.
+//! Splits SQL text into words, quotes and comments in MySQL's dialect, as far as needed to classify a
+//! statement. Accepts any text in one pass and never fails.
 
-/// A piece of a statement.
+/// A token of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token<'a> {
-    /// A bare word or a number: letters, digits, `_`, `$`, and what is not ASCII. Variables start with `@`.
+    /// A bare word or a number: letters, digits, `_`, `$`, and non-ASCII characters. Variables start with
+    /// `@`.
     Word(&'a str),
-    /// A text in single or double quotes, with its quotes.
+    /// A string in single or double quotes, including the quotes.
     Quoted(&'a str),
-    /// A name in backquotes, with its quotes.
+    /// A name in backquotes, including the quotes.
     Name(&'a str),
     /// Any other character.
     Symbol(char),
-    /// A comment that the server carries out: `/*! … */`, and one with hints, which set variables: `/*+ … */`.
+    /// A comment that the server executes: `/*! … */`, and one with optimizer hints, which set variables:
+    /// `/*+ … */`.
     Executable,
 }
 
-/// The pieces of a text; plain comments and white space are left out. A quote or comment that is not closed reaches to
-/// the end.
+/// The tokens of a text; plain comments and white space are skipped. An unterminated quote or comment extends
+/// to the end.
 pub fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
     located(text).map(|(_, token)| token)
 }
 
-/// The pieces of a text, each with the byte it starts at.
+/// The tokens of a text, each with its offset in bytes.
 pub fn located(text: &str) -> impl Iterator<Item = (usize, Token<'_>)> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -62,9 +64,10 @@ fn is_word(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '$' | '@') || !character.is_ascii()
 }
 
-/// The length of the comment a text starts with.
+/// The length of the comment at the start of a text.
 fn comment(text: &str) -> Option<usize> {
-    // The server knows the white space of ASCII only: two dashes before any other are two minus signs.
+    // The server recognizes ASCII white space only: two dashes before any other character are two minus
+    // signs.
     let dashes = text.strip_prefix("--").is_some_and(|rest| {
         rest.bytes().next().is_none_or(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control())
     });
@@ -75,7 +78,8 @@ fn comment(text: &str) -> Option<usize> {
     Some(inner.find("*/").map_or(text.len(), |at| at + 4))
 }
 
-/// The length of the quoted piece a text starts with. A quote within is doubled, or escaped by `\` (not in names).
+/// The length of the quoted token at the start of a text. A quote within it is doubled, or escaped by `\`
+/// (not in names).
 fn quoted(text: &str, quote: char) -> usize {
     let mut characters = text.char_indices().skip(1).peekable();
     while let Some((at, character)) = characters.next() {

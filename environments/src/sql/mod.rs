@@ -1,8 +1,8 @@
-//! The world of InterCode's SQL environment (Yang et al. 2023; upstream `intercode/envs/sql/sql_env.py`), without a
-//! database: how rows are printed, what a statement leaves behind, what a result is worth.
+//! InterCode's SQL environment (Yang et al. 2023; upstream `intercode/envs/sql/sql_env.py`) without a
+//! database: how rows are printed, the state that a statement leaves, and the reward of a result.
 //!
-//! Whoever holds a database runs a statement, hands what came of it in as a [`Fetched`], and takes [`Observation`]s and
-//! [`Grade`]s out. Recorded results do as well.
+//! The caller runs a statement on a database, or looks up a recorded result, and passes the result as a
+//! [`Fetched`]. [`World`] returns [`Observation`]s and [`Grade`]s.
 
 mod cell;
 pub mod dump;

@@ -1,22 +1,22 @@
-//! What a result is worth beside the gold result (upstream `get_reward`): the share of rows both have, scaled by how
-//! alike their order is. Rows are compared as printed.
+//! The reward of a result compared with the gold result (upstream `get_reward`): the share of common rows,
+//! scaled by the similarity of their order. Rows are compared as printed.
 
 use std::collections::BTreeMap;
 
-/// A reward and what it was made of.
+/// A reward with its components.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reward {
-    /// The reward: from -1 to 1.
+    /// The reward, from -1 to 1.
     pub value: f64,
-    /// Rows that both have, each as often as both have it.
+    /// Size of the multiset intersection of the rows.
     pub intersection: u64,
-    /// Rows that one of them has, each as often as either has it.
+    /// Size of the multiset union of the rows.
     pub union: u64,
-    /// Kendall's tau-b of the common rows; `None` where it is no number or there are none.
+    /// Kendall's tau-b of the common rows; `None` if it is not a number or there are no common rows.
     pub tau: Option<f64>,
 }
 
-/// How often each row is there.
+/// The count of each row.
 fn counts(rows: &[String]) -> BTreeMap<&str, u64> {
     let mut counts = BTreeMap::new();
     for row in rows {
@@ -43,7 +43,7 @@ pub fn reward(agent: &[String], gold: &[String]) -> Reward {
     Reward { value, intersection, union, tau }
 }
 
-/// The first rows that make up the common ones, in order, each as its rank by code points.
+/// The first rows that form the multiset of common rows, in order, each as its rank by code points.
 fn ranks(rows: &[String], common: &BTreeMap<&str, u64>) -> Vec<usize> {
     let mut left: BTreeMap<&str, (usize, u64)> =
         common.iter().enumerate().map(|(rank, (row, count))| (*row, (rank, *count))).collect();
@@ -59,12 +59,12 @@ fn ranks(rows: &[String], common: &BTreeMap<&str, u64>) -> Vec<usize> {
     ranks
 }
 
-/// `round(value, 2)` of numpy's floats: times a hundred, to the nearest whole number, ties to even.
+/// `round(value, 2)` of numpy's floats: times a hundred, rounded to the nearest integer, ties to even.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round_ties_even() / 100.0
 }
 
-/// Kendall's tau-b with scipy's order of operations; `None` where one side is constant.
+/// Kendall's tau-b with scipy's order of operations; `None` if one side is constant.
 fn tau_b(left: &[usize], right: &[usize]) -> Option<f64> {
     let pairs = |count: u64| count * count.saturating_sub(1) / 2;
     let total = pairs(left.len() as u64);
@@ -97,7 +97,7 @@ fn tau_b(left: &[usize], right: &[usize]) -> Option<f64> {
     Some(tau.clamp(-1.0, 1.0))
 }
 
-/// Pairs that stand in the wrong order; sorts on the way.
+/// Number of pairs in the wrong order; sorts the values.
 fn inversions(values: &mut [usize]) -> u64 {
     if values.len() < 2 {
         return 0;
@@ -120,7 +120,7 @@ fn inversions(values: &mut [usize]) -> u64 {
     count
 }
 
-/// Corrected comparison: the same rows as often, and in the same order where it counts.
+/// Corrected comparison: the same rows with the same counts, and in the same order if `ordered`.
 pub fn is_same(agent: &[String], gold: &[String], ordered: bool) -> bool {
     if ordered { agent == gold } else { counts(agent) == counts(gold) }
 }

@@ -1,25 +1,26 @@
-//! The environment's state between statements: one observation (upstream `SqlEnv`, `IntercodeEnv.step`).
+//! [`World`]: the environment's state between statements, which is one observation (upstream `SqlEnv`,
+//! `IntercodeEnv.step`).
 
 use lumos_tasks::{SqlGrade, SqlReply};
 
 use super::cell::{Row, row_text};
 use super::reward::{Reward, is_same, reward};
 
-/// What a statement gave.
+/// The result of a statement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fetched {
-    /// A result; it may have no rows.
+    /// Result rows; may be empty.
     Rows(Vec<Row>),
-    /// It was carried out and has no result (`USE`, `UPDATE`, `CREATE`, a comment).
+    /// The statement was executed and has no result (`USE`, `UPDATE`, `CREATE`, a comment).
     Nothing,
-    /// It was not carried out.
+    /// The statement failed.
     Failed {
-        /// The server's message, without code and state.
+        /// The server's message, without error code and SQL state.
         message: String,
     },
 }
 
-/// What the environment shows.
+/// The environment's observation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Observation {
     /// Python's `None`.
@@ -27,7 +28,7 @@ pub enum Observation {
     None,
     /// Rows, each as printed.
     Rows(Vec<String>),
-    /// An error's text.
+    /// The text of an error.
     Text(String),
 }
 
@@ -41,7 +42,7 @@ impl Observation {
         }
     }
 
-    /// Reads what was printed: rows where it is a list of tuples, `None`, any other text.
+    /// Parses a printed observation: a list of tuples as rows, `None`, or any other text.
     pub fn of_printed(text: &str) -> Self {
         match printed_rows(text) {
             Some(rows) => Self::Rows(rows),
@@ -50,7 +51,7 @@ impl Observation {
         }
     }
 
-    /// What an episode is told of it.
+    /// The reply that an episode gets.
     pub fn reply(&self) -> SqlReply {
         match self {
             Self::None => SqlReply::Nothing,
@@ -92,19 +93,19 @@ fn printed_rows(text: &str) -> Option<Vec<String>> {
     is_whole.then_some(rows)
 }
 
-/// What an action asks of the environment.
+/// The kind of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// `skip`: ends without touching anything; the step shows `skipped`.
+    /// `skip`: ends the episode without any change; the step shows `skipped`.
     Skip,
-    /// Starts with `submit`: the reward of the present observation.
+    /// Starts with `submit`: requests the reward of the current observation.
     Submit,
     /// Anything else: a statement.
     Execute,
 }
 
 impl Action {
-    /// Reads an action; upper and lower case differ.
+    /// Parses an action; case-sensitive.
     pub fn of(text: &str) -> Self {
         match text {
             "skip" => Self::Skip,
@@ -114,25 +115,25 @@ impl Action {
     }
 }
 
-/// What the present observation is worth.
+/// The grade of the current observation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Grade {
-    /// The original's reward: from -1 to 1.
+    /// The original's reward, from -1 to 1.
     pub reward: f64,
-    /// Its parts, where the observation is a result.
+    /// Its components, if the observation is a result.
     pub parts: Option<Reward>,
-    /// Corrected: the same rows as the gold query's, in its order where it asks for one.
+    /// Corrected scoring: whether the rows equal the gold query's, in its order if it specifies one.
     pub is_same: bool,
-    /// The gold query failed; it counts as empty then.
+    /// The gold query failed; its result counts as empty in that case.
     pub corrupt_gold: bool,
-    /// The gold query gives no rows, so that any empty result earns 1.
+    /// The gold query returns no rows, so that any empty result gets a reward of 1.
     pub empty_gold: bool,
     /// The gold rows as printed.
     pub gold: Vec<String>,
 }
 
 impl Grade {
-    /// What an episode is told of it.
+    /// The reply that an episode gets.
     pub fn reply(&self) -> SqlGrade {
         SqlGrade {
             reward: self.reward,
@@ -150,12 +151,13 @@ pub struct World {
 }
 
 impl World {
-    /// What is shown now. After a reset: `None`, because choosing the database overwrites the question.
+    /// The current observation. After a reset it is `None`, because selecting the database overwrites the
+    /// question.
     pub fn observation(&self) -> &Observation {
         &self.observation
     }
 
-    /// Takes what a statement gave; whether it was carried out.
+    /// Records the result of a statement. Returns whether it was executed.
     pub fn executed(&mut self, fetched: Fetched) -> bool {
         self.observation = match fetched {
             Fetched::Rows(rows) => Observation::Rows(rows.iter().map(|row| row_text(row)).collect()),
@@ -165,12 +167,12 @@ impl World {
         !matches!(self.observation, Observation::Text(_))
     }
 
-    /// A world that shows this.
+    /// A world with this observation.
     pub fn showing(observation: Observation) -> Self {
         Self { observation }
     }
 
-    /// Grades the present observation by what the gold query gave.
+    /// Grades the current observation by the result of the gold query.
     pub fn grade(&self, gold_query: &str, gold: &Fetched) -> Grade {
         let corrupt_gold = matches!(gold, Fetched::Failed { .. });
         let gold = match gold {
@@ -180,7 +182,7 @@ impl World {
         self.grade_printed(gold_query, gold, corrupt_gold)
     }
 
-    /// Grades the present observation by the gold rows as printed.
+    /// Grades the current observation by the printed gold rows.
     pub fn grade_printed(&self, gold_query: &str, gold: Vec<String>, corrupt_gold: bool) -> Grade {
         let (parts, is_same) = match &self.observation {
             Observation::Rows(rows) => {
@@ -193,7 +195,7 @@ impl World {
     }
 }
 
-/// Whether a query asks for an order of its whole result: `ORDER BY` outside of parentheses, quotes and comments.
+/// Whether a query orders its whole result: `ORDER BY` outside of parentheses, quotes and comments.
 pub fn has_order(query: &str) -> bool {
     let words = super::lexer::tokens(query);
     let mut depth = 0i64;

@@ -1,5 +1,5 @@
-//! A judge's question, as an episode of one call: what is judged goes the way of everything else, so that it is
-//! recorded, tried again and spread over workers like it.
+//! A judge's question as an episode with a single call, so that judgements are recorded, retried and
+//! distributed like all other units.
 
 use crate::call::{ToolCall, ToolReply};
 use crate::episode::Want;
@@ -16,7 +16,7 @@ impl Machine {
         (Self, Want::Call(call))
     }
 
-    /// Takes the reply; `None` where it is none, which says nothing about what is judged.
+    /// Processes the reply; `None` if it is of a different kind. The verdict is not parsed here.
     pub(crate) fn called(&self, reply: ToolReply) -> Option<Want> {
         let ToolReply::Chat(reply) = reply else { return None };
         Some(Want::Done { ending: Ending::Answered, evidence: Evidence::Judge { reply: reply.text } })

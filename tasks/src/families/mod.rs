@@ -1,4 +1,4 @@
-//! Families of benchmarks: each with its prompts, its actions and its loop.
+//! Families of benchmarks, each with its prompts, its actions and its episode loop.
 
 pub(crate) mod judge;
 pub mod maths;
@@ -9,17 +9,17 @@ pub mod web;
 
 use crate::outcome::Stage;
 
-/// Why an action, or an episode, came to nothing.
+/// Why an action or an episode failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Whose doing it was.
+    /// The stage that caused the failure.
     pub stage: Stage,
-    /// What happened, for people.
+    /// Details for people.
     pub detail: String,
 }
 
 impl Failure {
-    /// The action has an argument it cannot be carried out with.
+    /// The action has an invalid argument.
     pub(crate) fn argument(detail: impl Into<String>) -> Self {
         Self { stage: Stage::GrounderBadArgument, detail: detail.into() }
     }

@@ -1,8 +1,9 @@
-//! Recorded tool calls.
+//! Recorded tool calls: lookup of replies by call, and conversion of live calls to recordings.
 //!
-//! The original's recordings hold a page's HTML (`http_get`), logits of ten passages at a time (`dpr`) and addresses of
-//! a search (`google`); ours hold the page as it was read (`wiki`), the scores of all passages (`rank`: a passage's may
-//! depend on the others) and addresses (`search`). Both are read.
+//! The original's recordings contain a page's HTML (`http_get`), logits of ten passages at a time (`dpr`) and
+//! addresses of a search (`google`). Recordings of lumos contain the parsed page (`wiki`), the scores of all
+//! passages (`rank`; a passage's score may depend on the others) and addresses (`search`). Both are
+//! supported.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,45 +17,45 @@ use crate::formulation::Behaviour;
 use crate::identity::ContentHash;
 use crate::request::{Message, Role};
 
-/// How many passages a ranking of the original's holds at most.
+/// Maximum number of passages in one ranking of the original.
 const PASSAGES: usize = 10;
 
-/// A recorded tool call: its input and what came back, or what it raised.
+/// A recorded tool call: its input, and its output or exception.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedCall {
-    /// The tool's name in the recording: `wolfram`, `http_get` or `wiki`, `google` or `search`, `dpr` or `rank`, `chat`,
-    /// `carry`, `sql`, `sql_submit`.
+    /// The tool's name in the recording: `wolfram`, `http_get` or `wiki`, `google` or `search`, `dpr` or
+    /// `rank`, `chat`, `carry`, `sql`, `sql_submit`.
     pub tool: String,
-    /// What it was given.
+    /// The input.
     pub input: Value,
-    /// What it gave, where it did not raise.
+    /// The output, unless the call raised.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub output: Option<Value>,
-    /// `Name: message` of what it raised.
+    /// The exception as `Name: message`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raises: Option<String>,
 }
 
-/// Keeps `"output": null` apart from a missing `output`.
+/// Distinguishes `"output": null` from a missing `output`.
 fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
-/// What the original's client raises when the service has no result pod.
+/// The exception that the original's client raises if the service has no result pod.
 const NO_RESULT: &str = "StopIteration";
 
-/// The models that the original asks: as the QA tool, and as the judge.
+/// The original's models for the QA tool and for the judge.
 const CHAT_MODEL: &str = "gpt-3.5-turbo";
 const JUDGE_MODEL: &str = "gpt-4";
 
-/// What a call is found by: the tool and what it was given, where that matters to the reply.
+/// The lookup key of a call: the tool and the parts of the input that influence the reply.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallKey {
     /// `maths`, `page`, `search`, `rank`, `chat` or `shop`.
     pub tool: &'static str,
-    /// The query, the address, the question or the last message, for people.
+    /// The query, the address, the question or the last message, for display.
     pub text: String,
-    /// Hash of what more there is: passages, messages.
+    /// Hash of the remaining input: passages, messages.
     more: Option<ContentHash>,
 }
 
@@ -81,7 +82,7 @@ impl CallKey {
         Self { tool: RecordedCall::CARRY, text, more: Some(ContentHash::of_json(attempt)) }
     }
 
-    /// What a call is recorded under.
+    /// The key under which a call is recorded.
     pub fn of(call: &ToolCall) -> Self {
         match call {
             ToolCall::Maths { query } => Self::plain("maths", query),
@@ -100,7 +101,7 @@ impl CallKey {
         }
     }
 
-    /// What the original's recordings hold of a ranking: one key for every ten passages.
+    /// The keys of a ranking in the original's recordings: one for every ten passages.
     fn parts(call: &ToolCall) -> Vec<Self> {
         match call {
             ToolCall::Rank { question, passages } => {
@@ -114,16 +115,17 @@ impl CallKey {
 /// Why a call has no recorded reply.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotRecorded {
-    /// It is not among the recorded calls.
+    /// The call was not recorded.
     #[error("no recorded answer to {} `{}`", .0.tool, .0.text)]
     Missing(CallKey),
-    /// It is, but what is recorded is no reply of that tool.
+    /// The call was recorded, but the output is not a reply of that tool.
     #[error("the record for {} `{}` is not a reply of that tool", .0.tool, .0.text)]
     Malformed(CallKey),
 }
 
-/// The recorded reply to a call; `find` gives the recordings by key, in order. A recorded exception is the reply
-/// [`ToolReply::Raised`] (of the mathematics service: no result), because the original goes on with it.
+/// The recorded reply to a call; `find` returns the recordings by key, in order. A recorded exception becomes
+/// the reply [`ToolReply::Raised`] (for the mathematics service: no result), because the original continues
+/// with it.
 ///
 /// # Errors
 /// See [`NotRecorded`].
@@ -152,10 +154,10 @@ pub fn answer<'a>(
 }
 
 impl RecordedCall {
-    /// The tool of actions that were carried out in a browser.
+    /// The tool name of actions executed in a browser.
     pub const CARRY: &'static str = "carry";
 
-    /// Writes a call and its reply down.
+    /// Records a call and its reply.
     pub fn of(call: &ToolCall, reply: &ToolReply) -> Self {
         let (tool, input) = match call {
             ToolCall::Maths { query } => ("wolfram", json!(query)),
@@ -197,7 +199,7 @@ impl RecordedCall {
         Self { tool: tool.to_owned(), input, output, raises }
     }
 
-    /// What it is found by; `None` where its input is not one of a known tool.
+    /// The lookup key; `None` if the input is not valid for a known tool.
     pub fn key(&self) -> Option<CallKey> {
         let field = |name: &str| self.input.get(name);
         match self.tool.as_str() {
@@ -226,9 +228,9 @@ impl RecordedCall {
         }
     }
 
-    /// The first part of the input that is not as the original has it for this call, among those that do not matter to
-    /// the reply: the chat model, temperature and limit of tokens; how many addresses a search asks for, and where. Parts
-    /// that the recording lacks are passed over.
+    /// The first part of the input that differs from the original's for this call, among the parts that do
+    /// not influence the reply: the chat model, temperature and token limit; the number of addresses of a
+    /// search, and the site. Parts that are missing in the recording are skipped.
     pub fn differing_setting(&self, call: &ToolCall) -> Option<String> {
         let settings = match call {
             ToolCall::Chat { role, max_new_tokens, .. } => vec![
@@ -252,12 +254,13 @@ impl RecordedCall {
         })
     }
 
-    /// The reply to a call that this is the recording of (or a part of it); `None` where it is none of that tool.
+    /// The reply to a call of which this is a recording (or a part); `None` if it is not a reply of that
+    /// tool.
     fn reply(&self, call: &ToolCall) -> Option<ToolReply> {
         if let Some(raised) = &self.raises {
             let message = raised.clone();
             return Some(match call {
-                // The original swallows both alike.
+                // The original catches both in the same way.
                 ToolCall::Maths { .. } => ToolReply::Maths(MathsReply::NoResult { message }),
                 _ => ToolReply::Raised { message },
             });
@@ -366,7 +369,7 @@ mod tests {
             passages: (0..count).map(passage).collect(),
         };
         let scores = |count: usize, base: f64| ToolReply::Rank((0..count).map(|_| base).collect());
-        // The first ten passages are the same and their scores are not.
+        // The first ten passages are equal, but their scores differ.
         let recorded =
             [RecordedCall::of(&call(10), &scores(10, 1.0)), RecordedCall::of(&call(12), &scores(12, 2.0))];
         let find = |key: &CallKey| recorded.iter().find(|one| one.key().as_ref() == Some(key));

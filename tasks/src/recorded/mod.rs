@@ -1,7 +1,7 @@
-//! Recorded cases: one item's completions, tool calls and outcome, one JSON object a line.
+//! Recorded cases: one item's completions, tool calls and outcome, one JSON object per line.
 //!
-//! The schema is the one the original's recorded behaviour comes in; `lumos run --record` writes it and
-//! `lumos replay` reads it.
+//! The schema is that of the original's recorded behaviour. `lumos run --record` writes it and `lumos replay`
+//! reads it.
 
 mod call;
 
@@ -22,12 +22,12 @@ pub struct Case {
     pub benchmark: String,
     /// How the modules took turns.
     pub formulation: Formulation,
-    /// What the case shows: `plain`, or `mut:<kind>` for what was disturbed.
+    /// The kind of case: `plain`, or `mut:<kind>` for a mutated recording.
     #[serde(default)]
     pub tags: Vec<String>,
     /// The raw data record.
     pub item: serde_json::Value,
-    /// Completions in the order they were handed out.
+    /// Completions in the order in which they were used.
     pub script: Script,
     /// The exact prompts, in the same order.
     pub prompts: Script,
@@ -37,9 +37,9 @@ pub struct Case {
     /// Planner turns that can influence the outcome.
     #[serde(default)]
     pub effective_turns: Option<u32>,
-    /// What came of it.
+    /// The expected result.
     pub expected: Expected,
-    /// Mind2Web: the verbs that were drawn, each with the bounds it was drawn between.
+    /// Mind2Web: the random verbs, each with the bounds of the draw.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub randint: Vec<[u32; 3]>,
 }
@@ -66,14 +66,15 @@ impl Script {
             Role::Planner => &self.plan,
             Role::Grounder => &self.ground,
             Role::Answerer => &self.answer,
-            // What these are asked is a tool call.
+            // Requests to these roles are tool calls.
             Role::Qa | Role::Judge => &None,
         }
         .as_deref()
         .unwrap_or_default()
     }
 
-    /// Appends a text of one module. What the QA tool and the judge are asked are tool calls and not kept here.
+    /// Appends a text of one module. Requests to the QA tool's model and the judge are tool calls and are not
+    /// stored here.
     pub fn push(&mut self, role: Role, text: &str) {
         let texts = match role {
             Role::Planner => &mut self.plan,
@@ -85,10 +86,10 @@ impl Script {
     }
 }
 
-/// What came of a recorded case.
+/// The result of a recorded case.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
-    /// The exception that left the original's run.
+    /// The exception that ended the original's run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raises: Option<String>,
     /// The record's subgoals.
@@ -100,61 +101,61 @@ pub struct Expected {
     /// The record's variables; `Some(None)` after a failure.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "nullable")]
     pub results: Option<Option<std::collections::BTreeMap<String, Value>>>,
-    /// What was compared with the gold answer.
+    /// The value compared with the gold answer.
     #[serde(default)]
     pub pred: Option<Value>,
     /// The gold answer as compared.
     #[serde(default)]
     pub answer: serde_json::Value,
-    /// Whether it counted as correct.
+    /// Whether it was scored as correct.
     #[serde(default)]
     pub correct: Option<bool>,
-    /// StrategyQA: what the prediction was taken for, `true` or `false`; `Some(None)` where there was none.
+    /// StrategyQA: how the prediction was interpreted, `true` or `false`; `Some(None)` if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "nullable")]
     pub final_pred: Option<Option<String>>,
     /// The whole record of a family without predictions (shopping).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<serde_json::Value>,
-    /// HotpotQA: 1 where the prediction is the gold answer.
+    /// HotpotQA: 1 if the prediction equals the gold answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub em: Option<u8>,
     /// HotpotQA: F1 of the prediction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub f1: Option<f64>,
-    /// HotpotQA: 1 where the judge took the prediction for correct.
+    /// HotpotQA: 1 if the judge accepted the prediction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llm_acc: Option<u8>,
     /// The last line that the original printed: `Acc: 1.0`, `EM: 1 LLM_Acc: 0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printed: Option<String>,
-    /// Mind2Web: the actions that were carried out.
+    /// Mind2Web: the chosen actions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<WebAction>>,
-    /// Mind2Web: how many of them counted as a success.
+    /// Mind2Web: number of actions scored as a success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub corr_em: Option<u32>,
-    /// Mind2Web: how many of them were counted.
+    /// Mind2Web: number of actions counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tot_tags: Option<u32>,
     /// Mind2Web: the exception that ended the original's run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Mind2Web: the step it ended in, counted from 0.
+    /// Mind2Web: the step in which it ended, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_step: Option<u32>,
-    /// Mind2Web: how many steps the run went through.
+    /// Mind2Web: number of steps in the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iterations: Option<u32>,
 }
 
-/// One recorded action on a web page. What is optional is in the original's recordings only.
+/// One recorded action on a web page. Optional fields occur only in the original's recordings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WebAction {
     /// The gold step, counted from 0.
     pub step: u32,
     /// `CLICK`, `TYPE` or `SELECT`.
     pub action: String,
-    /// The element asked for.
+    /// The query for the element.
     pub query: String,
     /// The text typed or selected.
     #[serde(default)]
@@ -162,48 +163,48 @@ pub struct WebAction {
     /// The gold actions that the ranker received.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_actions: Option<String>,
-    /// The gold operation, as the data set has it.
+    /// The gold operation as in the data set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<serde_json::Value>,
-    /// The elements looked at.
+    /// The candidates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_ids: Vec<String>,
-    /// What the ranker was asked.
+    /// The ranker's question.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub scorer_query: String,
-    /// The distinct texts it was asked about.
+    /// The distinct texts that it ranked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unique_tags: Vec<String>,
     /// Its scores, in the same order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<f64>,
-    /// The text that won.
+    /// The text with the highest score.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_tag: Option<String>,
-    /// The text of the first element looked at, which counts as the right one.
+    /// The text of the first candidate, which counts as the correct one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reference_tag: Option<String>,
-    /// Whether these two are equal.
+    /// Whether these two texts are equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub element_match: Option<bool>,
-    /// Whether the action is the gold operation.
+    /// Whether the action equals the gold operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op_match: Option<bool>,
-    /// Whether the text is the gold value; of a click it always is.
+    /// Whether the text equals the gold value; always true for a click.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_match: Option<bool>,
-    /// How many actions it counted as: 1.
+    /// The number of actions that it counted as: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted_total: Option<u32>,
-    /// The elements with the text that won.
+    /// The candidates with the highest-ranked text.
     pub chosen_ids: Vec<String>,
     /// The text of the tenth in the ranking, or of the last.
     pub returned_tag: String,
-    /// Whether it counted as a success.
+    /// Whether it was scored as a success.
     pub counted_success: u32,
 }
 
-/// Keeps `null` apart from a missing field.
+/// Distinguishes `null` from a missing field.
 fn nullable<'de, D, T>(deserializer: D) -> Result<Option<Option<T>>, D::Error>
 where
     D: serde::Deserializer<'de>,

@@ -1,9 +1,13 @@
-//! What a test needs from the machine it runs on: servers, a browser, data that does not ship.
+//! Capabilities that a test needs from its machine: servers, a browser, data that does not ship with the
+//! project.
 //!
-//! A test that lacks a [`Capability`] calls [`skip`] and returns. Two environment variables decide what that means:
+//! A test without a required [`Capability`] calls [`skip`] and returns. Two environment variables control the
+//! effect:
 //!
-//! - `LUMOS_REQUIRE=nats,browser,…`: the test fails if the capability is in the list. `test.sh` lists what it installed.
-//! - `LUMOS_SKIPPED=<PATH>`: the test is appended to this file, so that `test.sh` counts it as skipped, not as passed.
+//! - `LUMOS_REQUIRE=nats,browser,…`: the test fails if the capability is in the list. `test.sh` lists the
+//!   capabilities that it installed.
+//! - `LUMOS_SKIPPED=<PATH>`: the test is appended to this file, so that `test.sh` counts it as skipped, not
+//!   as passed.
 //!
 //! ```no_run
 //! use lumos_capabilities::{Capability, shared};
@@ -17,7 +21,7 @@ use std::io::Write;
 use std::panic::Location;
 use std::path::PathBuf;
 
-/// Something that a machine may lack.
+/// A resource that a machine may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
     /// `nats-server`, on the path or named by `LUMOS_NATS_SERVER`.
@@ -34,7 +38,7 @@ pub enum Capability {
     Cxx,
     /// `openssl` on the path.
     OpenSsl,
-    /// The right to mount small file systems.
+    /// Permission to mount small file systems.
     Mount,
     /// `libfaketime`, to set the clock of a process.
     Faketime,
@@ -66,10 +70,10 @@ impl Capability {
     }
 }
 
-/// Records that the current test is skipped for lack of a capability. The test returns afterwards.
+/// Records that the current test is skipped because a capability is missing. The test returns afterwards.
 ///
 /// # Panics
-/// If `LUMOS_REQUIRE` lists the capability, or if the file in `LUMOS_SKIPPED` cannot be written.
+/// Panics if `LUMOS_REQUIRE` lists the capability, or if the file in `LUMOS_SKIPPED` cannot be written.
 #[track_caller]
 pub fn skip(lacking: Capability, reason: &str) {
     record("skipped", lacking, reason);
@@ -78,7 +82,7 @@ pub fn skip(lacking: Capability, reason: &str) {
 /// Records that a part of the current test is skipped; the test continues with the rest and counts as passed.
 ///
 /// # Panics
-/// As [`skip`] does.
+/// As for [`skip`].
 #[track_caller]
 pub fn skip_part(lacking: Capability, reason: &str) {
     record("partly", lacking, reason);
@@ -96,7 +100,7 @@ fn record(kind: &str, lacking: Capability, reason: &str) {
     eprintln!("{kind}: {test}: {reason}");
     if let Some(path) = std::env::var_os("LUMOS_SKIPPED").filter(|path| !path.is_empty()) {
         let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
-        // One write, so that lines of concurrent processes do not mix.
+        // A single write, so that lines of concurrent processes are not interleaved.
         file.write_all(format!("{kind}\t{test}\t{name}\t{reason}\n").as_bytes()).unwrap();
     }
 }
@@ -105,10 +109,10 @@ fn is_listed(list: &str, name: &str) -> bool {
     list.split(',').any(|one| one.trim() == name)
 }
 
-/// A file or folder of the shared material, `None` (and the test is skipped) if `LUMOS_SHARED` is not set.
+/// A file or folder of the shared material; `None` (and the test is skipped) if `LUMOS_SHARED` is not set.
 ///
 /// # Panics
-/// As [`skip`] does.
+/// As for [`skip`].
 #[track_caller]
 pub fn shared(path: &str) -> Option<PathBuf> {
     let folder = std::env::var_os("LUMOS_SHARED").filter(|folder| !folder.is_empty());
@@ -121,7 +125,7 @@ pub fn shared(path: &str) -> Option<PathBuf> {
 /// Whether Chromium and its driver are installed; if not, the test is skipped.
 ///
 /// # Panics
-/// As [`skip`] does.
+/// As for [`skip`].
 #[track_caller]
 pub fn has_browser() -> bool {
     let found = on_path("chromium").is_some() && on_path("chromedriver").is_some();
@@ -131,7 +135,7 @@ pub fn has_browser() -> bool {
     found
 }
 
-/// The file of a program on the path.
+/// The path of a program found on `PATH`.
 pub fn on_path(name: impl AsRef<OsStr>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name.as_ref())).find(|file| file.is_file())
@@ -147,7 +151,7 @@ mod tests {
         assert!(!is_listed("nats-current", "nats") && !is_listed("", "nats"));
     }
 
-    /// In a process of its own: environment variables are the process's.
+    /// Runs in a separate process, because environment variables belong to the process.
     #[test]
     fn skipped_tests_are_recorded_or_fail() {
         if std::env::var_os("LUMOS_SKIP_NOW").is_some() {

@@ -25,10 +25,10 @@ mod reference;
 
 const CONTEXT: usize = 512;
 const PAGE: usize = 4;
-/// Too few for all sequences of a test at once.
+/// Too few pages for all sequences of a test at once.
 const PAGES: usize = 40;
 
-/// What a scheduler made of requests, and how often the device was started and waited for.
+/// The results of all requests, and how often kernels were launched and the device was waited for.
 struct Outcome {
     completions: Vec<Completion>,
     counters: Arc<Counters>,
@@ -73,7 +73,7 @@ fn on_device(
     let model = DeviceLlama::load(device, &opened.config, &opened.weights, dtype, failed).unwrap();
     let storage = Storage::Device { width: width_of(dtype) };
     let layout = PageLayout { shape: model.key_values(), positions: PAGE, storage };
-    // Smaller than what is needed: buffers grow.
+    // Smaller than needed, so that buffers grow.
     let model = DeviceModel::new(model, &opened.config, (pages, PAGE), (3, 1)).unwrap();
     (Box::new(model), layout)
 }
@@ -98,7 +98,7 @@ fn order(prompt: Vec<u32>, max_new_tokens: usize, first_logits: usize, sampling:
     }
 }
 
-/// Prompts with a common beginning, greedy and random, some with their first logits.
+/// Prompts with a common prefix, greedy and random, some with their first logits.
 fn orders(vocabulary: usize) -> Vec<Order> {
     let mut random = Uniform::new(17);
     let mut tokens =
@@ -152,14 +152,14 @@ fn generates_what_the_processor_does() {
         assert_eq!((steps.steps, steps.reused_tokens), (reused.steps, reused.reused_tokens));
         assert_eq!((steps.preemptions, steps.evictions), (reused.preemptions, reused.evictions));
         assert!(steps.reused_tokens > 0 && steps.evictions > 0, "{steps:?}");
-        // Once a step at most, however many layers there are.
+        // At most one wait per step, independent of the number of layers.
         let Counts { launches, downloads, .. } = counts.counts();
         assert!(downloads as u64 <= steps.steps, "{downloads} downloads in {} steps", steps.steps);
         assert!(launches as u64 <= steps.steps * (9 * shape.layers as u64 + 4));
     }
 }
 
-/// Sequences that draw, in every way, together with one that does not.
+/// Sequences that sample, in every way, together with a greedy one.
 #[test]
 fn draws_need_no_logits_and_are_those_of_the_logits() {
     let shape = Shape::tiny();
@@ -182,11 +182,11 @@ fn draws_need_no_logits_and_are_those_of_the_logits() {
         Some((run(model, layout, PAGES, orders), counts.counts()))
     };
     let Some((found, counts)) = on_emulator(orders(4, 0)) else { return };
-    // An id for each token, and nothing else.
+    // One id per token, and nothing else.
     let generated: usize = found.completions.iter().map(|completion| completion.generated).sum();
     assert_eq!((generated, counts.downloaded), (9 * 4, 9 * 4 * size_of::<u32>()));
 
-    // Where logits are sent, the processor draws from them: the same to the bit.
+    // Where logits are downloaded, the CPU samples from them; the results are bit-identical.
     let (sent, counts) = on_emulator(orders(1, 1)).unwrap();
     assert!(counts.downloaded > 9 * shape.vocabulary * size_of::<f32>());
     for (found, sent) in found.completions.iter().zip(&sent.completions) {

@@ -1,4 +1,4 @@
-//! Storing and attention on random tables of pages, and the small kernels.
+//! Key-value storage and attention on random page tables, and the small kernels.
 
 use super::{buffer, bytes_of, floats, rounded};
 use crate::cache::{KeyValueShape, KvCache, PageLayout, Pool, Storage};
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const DTYPES: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
 
-/// What rounding to a type may change of numbers up to one.
+/// Rounding error of a type for numbers up to one.
 fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F32 => 1e-5,
@@ -24,7 +24,7 @@ fn tolerance(dtype: DType) -> f64 {
     }
 }
 
-/// Turned by a position, as the rotary embedding does it, in double precision; `angles` has cosines, then sines.
+/// The rotary embedding of a head at a position, in double precision; `angles` has cosines, then sines.
 fn turned(head: &[f32], angles: &[f32]) -> Vec<f64> {
     let half = head.len() / 2;
     (0..head.len())
@@ -37,7 +37,7 @@ fn turned(head: &[f32], angles: &[f32]) -> Vec<f64> {
         .collect()
 }
 
-/// Attention by the book over rows of (key, value).
+/// Textbook attention over rows of (key, value).
 fn plain(query: &[f64], seen: &[(&[f64], &[f64])]) -> Vec<f64> {
     let scale = 1.0 / (query.len() as f64).sqrt();
     let dot = |key: &[f64]| key.iter().zip(query).map(|(key, query)| key * query).sum::<f64>() * scale;
@@ -63,7 +63,7 @@ struct Case {
 }
 
 impl Case {
-    /// Runs all steps, and says where the device and the plain version part.
+    /// Runs all steps, and returns the first difference between the device and the plain implementation.
     fn check(&self) -> Result<(), String> {
         let Some(device) = Emulator::start(self.dtype) else { return Ok(()) };
         let Heads { query_heads, key_value_heads, head_size } = self.heads;
@@ -77,7 +77,7 @@ impl Case {
         let layout = PageLayout { shape, positions: self.page_size, storage: Storage::Device { width } };
         let count = lengths.iter().map(|length| layout.pages(*length)).sum::<usize>() + 3;
         let mut pool = Pool::new(layout, count, false, 0);
-        // Pages come in another order than they are counted.
+        // Pages are handed out in an order different from their numbering.
         let mut decoys: Vec<KvCache> = (0..count).map(|_| KvCache::new(layout)).collect();
         for decoy in &mut decoys {
             assert!(pool.reserve(decoy, 1));
@@ -99,7 +99,7 @@ impl Case {
             .collect();
         let rotary = buffer(&device, &bytes_of(&angles, DType::F32));
         let mut caches: Vec<KvCache> = (0..sequences).map(|_| KvCache::new(layout)).collect();
-        // What each sequence was told, layer by layer: rows of queries, keys and values.
+        // The input rows of each sequence, layer by layer: queries, keys and values.
         let mut known: Vec<Vec<Vec<f32>>> = vec![vec![Vec::new(); sequences]; self.layers];
         let stride = self.heads.stride();
         let output_width = query_heads * head_size;
@@ -181,7 +181,7 @@ impl Case {
         Ok(())
     }
 
-    /// One row of the output against all that its sequence was told.
+    /// Compares one row of the output with attention over all inputs of its sequence.
     fn compare(&self, known: &[f32], angles: &[f32], position: usize, found: &[f32]) -> Result<(), String> {
         let Heads { query_heads, key_value_heads, head_size } = self.heads;
         let stride = self.heads.stride();
@@ -209,7 +209,7 @@ impl Case {
                 let found = &found[query_head * head_size..][..head_size];
                 for (at, (expected, found)) in expected.iter().zip(found).enumerate() {
                     let difference = (expected - f64::from(*found)).abs();
-                    // What is no number is not near enough either.
+                    // NaN differs too.
                     if difference.is_nan() || difference > tolerance(self.dtype) {
                         return Err(format!(
                             "position {position}, head {query_head}, number {at}: {found} instead of {expected}"
@@ -239,7 +239,7 @@ proptest! {
     }
 }
 
-/// The largest head, and groups of more heads than a block takes.
+/// The largest head, and groups with more heads than one block handles.
 #[test]
 fn attention_at_its_limits_equals_the_plain_version() {
     let growth = vec![vec![37, 1, 0], vec![1, 1, 2]];
@@ -251,7 +251,7 @@ fn attention_at_its_limits_equals_the_plain_version() {
     }
 }
 
-/// What is beyond a buffer is noticed: without that the other tests would say less.
+/// Accesses beyond a buffer are detected; the other tests rely on this.
 #[test]
 fn the_emulator_notices_a_page_that_is_not_there() {
     let Some(device) = Emulator::start(DType::F32).filter(Emulator::is_sanitized) else { return };
@@ -319,7 +319,7 @@ fn rows_are_embedded_scaled_and_gated() {
             })
             .collect();
         close(&floats(&device, &output, 2 * width, dtype), &expected);
-        // The row that was not picked is as it was.
+        // The row that was not selected is unchanged.
         let after = floats(&device, &hidden, rows * width, DType::F32);
         assert_eq!(after[width..2 * width], embedded[width..2 * width]);
         assert_eq!(after[5], embedded[5] + update[5]);
@@ -338,7 +338,7 @@ fn rows_are_embedded_scaled_and_gated() {
     }
 }
 
-/// Every bit pattern of both short types that stands for a number.
+/// Every bit pattern of both 16-bit types that is a number.
 #[test]
 fn short_types_are_rounded_as_the_library_does() {
     for dtype in [DType::Bf16, DType::F16] {
@@ -350,12 +350,12 @@ fn short_types_are_rounded_as_the_library_does() {
             .collect();
         let exact = (0..=u16::MAX).flat_map(|bits| {
             let value = super::values_of(&bits.to_le_bytes(), dtype)[0];
-            // And what lies half way to the next one.
+            // Also the value half way to the next one.
             let next = super::values_of(&bits.wrapping_add(1).to_le_bytes(), dtype)[0];
             [value, value / 2.0 + next / 2.0]
         });
         values.extend(exact.filter(|value| value.is_finite()));
-        // A gate of 32 multiplies by 32 exactly: what it undoes is copied and rounded.
+        // A gate of 32 multiplies by 32 exactly; values that survive the round trip are copied and rounded.
         values.retain(|value| value / 32.0 * 32.0 == *value);
         let count = values.len();
         let parts = values.iter().map(|value| value / 32.0);

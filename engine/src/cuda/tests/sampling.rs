@@ -1,4 +1,4 @@
-//! Tokens that the device chooses against those that the processor does: the same, to the bit.
+//! Compares the tokens that the device chooses with those that the CPU chooses: they are bit-identical.
 
 use super::{buffer, bytes_of};
 use crate::cuda::accelerator::Accelerator;
@@ -31,7 +31,8 @@ fn check(logits: &[Vec<f32>], choosing: &[Choosing]) -> Result<(), String> {
     Ok(())
 }
 
-/// The highest number draws the last token that stays: where logits fall, the one that the cuts end at.
+/// The highest random number selects the last token that remains: with descending logits, the one at which
+/// the cuts end.
 fn last(logits: &mut [f32], choosing: Choosing) -> Choosing {
     logits.sort_by(|one, other| other.total_cmp(one));
     match choosing {
@@ -40,19 +41,19 @@ fn last(logits: &mut [f32], choosing: Choosing) -> Choosing {
     }
 }
 
-/// Rows as models have them and as they do not.
+/// Typical and extreme rows of logits.
 fn row(kind: usize, vocabulary: usize, random: &mut Uniform) -> Vec<f32> {
     let mut value = |width: f32| random.values(1, width)[0];
     let mut logits: Vec<f32> = match kind {
         0 => (0..vocabulary).map(|_| value(12.0)).collect(),
-        // Few different ones.
+        // Few distinct values.
         1 => (0..vocabulary).map(|_| (value(3.0)).round()).collect(),
         2 => vec![value(5.0); vocabulary],
         // Both zeros.
         3 => (0..vocabulary).map(|_| if value(1.0) < 0.0 { -0.0 } else { 0.0 }).collect(),
-        // Nearly everything is out of reach.
+        // Nearly all tokens are out of reach.
         4 => (0..vocabulary).map(|id| if id % 37 == 5 { value(2.0) } else { f32::MIN }).collect(),
-        // All sizes that floats have.
+        // All magnitudes of floats.
         _ => (0..vocabulary).map(|_| value(1.0) * 2f32.powf(value(126.0))).collect(),
     };
     if random.below(12) == 0 {
@@ -96,7 +97,7 @@ proptest! {
     }
 }
 
-/// Each kind of rows with a cut, at vocabularies of Llama's size and the smallest.
+/// Each kind of row with a cut, at vocabularies of Llama's size and the smallest.
 #[test]
 fn every_cut_of_every_kind_is_the_processors() {
     let mut random = Uniform::new(23);
@@ -116,7 +117,8 @@ fn every_cut_of_every_kind_is_the_processors() {
     }
 }
 
-/// The first cut ends among equals; where the second one ends before them, it has nothing to do with their ids.
+/// The first cut ends among equal logits; where the second one ends before them, it does not depend on their
+/// ids.
 #[test]
 fn the_second_cut_forgets_where_the_first_ended() {
     let logits = vec![5.0, 1.0, 1.0, 5.0, 5.0];
@@ -126,7 +128,7 @@ fn the_second_cut_forgets_where_the_first_ended() {
     assert_eq!(check(&[logits], &[choosing]), Ok(()));
 }
 
-/// A part of a weight that is no integer needs the next one: of these two the lower is needed for less than a unit.
+/// A non-integer part of a weight rounds up: of these two, less than one unit of the lower is needed.
 #[test]
 fn parts_are_rounded_up() {
     let draw = |part: u32| {

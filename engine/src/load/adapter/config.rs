@@ -1,4 +1,4 @@
-//! adapter_config.json of peft, checked
+//! Parses and validates peft's `adapter_config.json`
 //! (<https://huggingface.co/docs/peft/package_reference/lora#peft.LoraConfig>).
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::error::LoadError;
 
-/// Fields that make of an adapter something else than a product of two matrices that is added to a third.
+/// Fields that, when set, make an adapter more than an added product of two matrices.
 const FOREIGN: [&str; 11] = [
     "use_dora",
     "fan_in_fan_out",
@@ -24,10 +24,10 @@ const FOREIGN: [&str; 11] = [
     "kasa_config",
 ];
 
-/// Initialisations that leave the base's weights as they were; others move a part of them into the adapter.
+/// Initialisations that leave the base's weights unchanged; others move a part of them into the adapter.
 const INITIALISATIONS: [&str; 3] = ["gaussian", "eva", "orthogonal"];
 
-/// The model that an adapter was trained on, as its configuration names it.
+/// The model that an adapter was trained on, as named in its configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdapterBase {
     /// `base_model_name_or_path`: a folder, or an id of the Hugging Face hub.
@@ -45,7 +45,7 @@ pub(super) struct AdapterConfig {
     rank_stabilised: bool,
     ranks: Vec<(Regex, usize)>,
     alphas: Vec<(Regex, f64)>,
-    /// Modules that were trained as a whole.
+    /// Modules that were fully trained.
     pub(super) replaced: Vec<String>,
 }
 
@@ -68,12 +68,12 @@ struct RawBase {
 }
 
 impl AdapterConfig {
-    /// Reads and checks a configuration.
+    /// Parses and validates a configuration.
     pub(super) fn parse(bytes: &[u8], file: &Path) -> Result<Self, LoadError> {
         let json = |error: serde_json::Error| invalid_json(file, &error);
         let unsupported = |reason: String| LoadError::UnsupportedAdapter { file: file.to_owned(), reason };
         let invalid = |reason: String| LoadError::InvalidAdapter { file: file.to_owned(), reason };
-        // The kind first: the rest of another kind's configuration has other fields.
+        // Checks the adapter type first, because other types have different fields.
         let fields: Map<String, Value> = serde_json::from_slice(bytes).map_err(json)?;
         match fields.get("peft_type").and_then(Value::as_str) {
             Some("LORA") => {}
@@ -115,7 +115,7 @@ impl AdapterConfig {
         })
     }
 
-    /// The file.
+    /// The path of the file.
     pub(super) fn file(&self) -> &Path {
         &self.file
     }
@@ -125,7 +125,7 @@ impl AdapterConfig {
         first_match(&self.ranks, module).unwrap_or(self.rank)
     }
 
-    /// What a module's product is multiplied with: `alpha / r`, or `alpha / √r` where it is rank stabilised
+    /// The factor of a module's product: `alpha / r`, or `alpha / √r` with rank stabilisation
     /// (<https://arxiv.org/abs/2312.03732>).
     pub(super) fn scale(&self, module: &str) -> f32 {
         let rank = self.rank(module) as f64;
@@ -134,7 +134,7 @@ impl AdapterConfig {
     }
 }
 
-/// Reads which model an adapter was trained on.
+/// Parses the model that an adapter was trained on.
 pub(super) fn base(bytes: &[u8], file: &Path) -> Result<AdapterBase, LoadError> {
     let raw: RawBase = serde_json::from_slice(bytes).map_err(|error| invalid_json(file, &error))?;
     let named = raw.base_model_name_or_path.filter(|name| !name.trim().is_empty());
@@ -159,8 +159,8 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// Patterns of module names in their order. As in peft a pattern is a regular expression for all of the name, or for what
-/// follows one of its dots.
+/// Patterns of module names, in file order. As in peft, a pattern is a regular expression that matches the
+/// whole name or the part after one of its dots.
 fn patterns<T>(
     map: Option<Map<String, Value>>,
     read: impl Fn(&Value) -> Option<T>,
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(scale(json!({"rank_pattern": {"q_proj": 4}})), 4.0);
         assert_eq!(scale(json!({"alpha_pattern": {"layers.1.self_attn.q_proj": 4}})), 0.5);
         assert_eq!(scale(json!({"alpha_pattern": {r"layers\.[12]\..*_proj": 8, "q_proj": 4}})), 1.0);
-        // Not what merely ends alike, and not the beginning alone.
+        // A suffix that does not start at a dot does not match, and neither does a prefix.
         assert_eq!(scale(json!({"rank_pattern": {"proj": 4, "layers.1": 4, "_proj": 2}})), 2.0);
         let config =
             parse(&json!({"rank_pattern": {"a|q_proj": 4}, "modules_to_save": ["lm_head"]})).unwrap();

@@ -1,15 +1,16 @@
-//! The product of two thin matrices, added to a third.
+//! Adds the product of two low-rank matrices to a weight matrix.
 
 use pulp::Arch;
 use rayon::prelude::*;
 
-/// Columns added up at a time: as many as registers hold.
+/// Columns summed at a time: as many as fit in registers.
 const COLUMNS: usize = 64;
 
-/// `weight += scale · up · down`, where `up` has `rank` columns and `down` as many rows, all row by row.
+/// `weight += scale · up · down`, where `up` has `rank` columns and `down` has `rank` rows; all are
+/// row-major.
 ///
-/// Every product is summed up over the rank in ascending order, scaled, and added; each step rounds to float32. So the
-/// result is the same to the bit on every processor and any number of threads.
+/// Every product is summed over the rank in ascending order, scaled, and added; each step rounds to float32.
+/// The result is therefore bit-identical on every processor and with any number of threads.
 pub(super) fn add_product(weight: &mut [f32], up: &[f32], down: &[f32], rank: usize, scale: f32) {
     let columns = down.len() / rank;
     let arch = Arch::new();

@@ -1,5 +1,7 @@
-//! LoRA adapters as peft saves them (<https://huggingface.co/docs/peft/developer_guides/checkpoint>), merged into the
-//! base's matrices while these are read: `W' = W + scale · B · A`, in float32.
+//! LoRA adapters as saved by peft (<https://huggingface.co/docs/peft/developer_guides/checkpoint>). They are
+//! merged into the base's matrices while these are loaded: `W' = W + scale · B · A`, in float32.
+//!
+//! [`Adapter`] lists the changes to each tensor of its base; [`adapter_base`] reads the name of that base.
 
 mod config;
 mod merge;
@@ -24,19 +26,19 @@ const CONFIG: &str = "adapter_config.json";
 const EMBEDDING: &str = "model.embed_tokens.weight";
 const HEAD: &str = "lm_head.weight";
 
-/// An opened adapter: what it does to which tensor of its base.
+/// An opened adapter: the change to each tensor of its base.
 pub(crate) struct Adapter {
     files: Vec<PathBuf>,
     weights: Weights,
     changes: HashMap<String, Change>,
 }
 
-/// What happens to one tensor of the base.
+/// The change to one tensor of the base.
 #[derive(Debug)]
 enum Change {
-    /// The product of two tensors of the adapter is added.
+    /// The product of two of the adapter's tensors is added.
     Product { down: String, up: String, rank: usize, scale: f32 },
-    /// A tensor of the adapter takes its place.
+    /// A tensor of the adapter replaces it.
     Whole(String),
 }
 
@@ -47,10 +49,10 @@ struct Pair {
     up: Option<String>,
 }
 
-/// The model that an adapter's folder says it was trained on.
+/// Reads the model that an adapter was trained on from the adapter's folder.
 ///
 /// # Errors
-/// [`LoadError`] if there is no `adapter_config.json`, or if it names no model.
+/// [`LoadError`] if `adapter_config.json` is missing or names no model.
 pub fn adapter_base(folder: &Path) -> Result<AdapterBase, LoadError> {
     let file = required_config(&ModelFolder::open(folder)?)?;
     config::base(&super::read(&file)?, &file)
@@ -61,7 +63,8 @@ fn required_config(folder: &ModelFolder) -> Result<PathBuf, LoadError> {
 }
 
 impl Adapter {
-    /// Opens an adapter for a base of this shape, whose embedding has so many rows, and checks that all it holds fits.
+    /// Opens an adapter for a base of this shape with `rows` rows of embeddings, and checks that all its
+    /// tensors match.
     pub(super) fn open(folder: &ModelFolder, base: &ModelConfig, rows: usize) -> Result<Self, LoadError> {
         let file = required_config(folder)?;
         let config = AdapterConfig::parse(&super::read(&file)?, &file)?;
@@ -73,12 +76,12 @@ impl Adapter {
         Ok(Self { files, weights, changes })
     }
 
-    /// Its configuration and its weights.
+    /// Paths of the configuration and the weights.
     pub(super) fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// The adapter's own tensor, where one takes the place of the base's.
+    /// The adapter's tensor that replaces the base's tensor, if any.
     pub(super) fn instead(&self, name: &str) -> Option<(&Weights, &str)> {
         match self.changes.get(name)? {
             Change::Whole(own) => Some((&self.weights, own)),
@@ -86,7 +89,7 @@ impl Adapter {
         }
     }
 
-    /// A tensor of the base with what the adapter adds to it.
+    /// A tensor of the base with the adapter's change applied.
     pub(super) fn merged(&self, name: &str, tensor: Tensor) -> Result<Tensor, LoadError> {
         let Some(Change::Product { down, up, rank, scale }) = self.changes.get(name) else {
             return Ok(tensor);
@@ -103,7 +106,7 @@ impl Adapter {
     }
 }
 
-/// What the tensors of an adapter do to those of the base, or the first that does not fit.
+/// Maps the adapter's tensors to changes of the base's tensors, or returns the first mismatch.
 fn changes(
     config: &AdapterConfig,
     weights: &Weights,
@@ -132,7 +135,7 @@ fn changes(
         None => rows,
     };
     let expected = names::tensors(base, rows);
-    // Of two that are one in the base, one would have changed in training and the other not.
+    // Two tensors that are tied in the base would diverge if only one of them were trained.
     let changed =
         |tensor: &str| whole.contains_key(tensor) || pairs.contains_key(tensor.trim_end_matches(".weight"));
     if base.tied_embeddings && (changed(EMBEDDING) || changed(HEAD)) {

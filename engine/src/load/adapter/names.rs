@@ -1,25 +1,25 @@
-//! What the tensors of an adapter's file are for, by their names.
+//! Maps tensor names in an adapter's file to their function.
 
 use std::collections::HashMap;
 
 use crate::load::config::ModelConfig;
 
-/// What peft puts before the names of the model that it wraps.
+/// The prefix that peft adds to the names of the model that it wraps.
 const PREFIX: &str = "base_model.model.";
 
-/// What one tensor of an adapter does.
+/// The function of one tensor of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The right factor of a module's product, `rank` × inputs.
     Down { module: String },
     /// The left factor, outputs × `rank`.
     Up { module: String },
-    /// Takes the place of the base's tensor.
+    /// Replaces the base's tensor.
     Whole { tensor: String },
 }
 
 impl Part {
-    /// Reads a name in peft's layout; nothing where it is of another kind.
+    /// Parses a name in peft's layout; `None` for other names.
     pub(super) fn of(name: &str) -> Option<Self> {
         let name = name.strip_prefix(PREFIX)?;
         if let Some(module) = name.strip_suffix(".lora_A.weight") {
@@ -34,8 +34,8 @@ impl Part {
     }
 }
 
-/// The tensors that a model of this shape reads, with the sizes they must have. The rows of the embedding and of the head
-/// are given, as a configuration does not bind them.
+/// The tensors that a model of this shape reads, with the required sizes. The rows of the embedding and of
+/// the head are a parameter, because a configuration does not fix them.
 pub(super) fn tensors(config: &ModelConfig, rows: usize) -> HashMap<String, Vec<usize>> {
     let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
     let (queries, keys) = (config.heads * config.head_size, config.key_value_heads * config.head_size);

@@ -1,4 +1,4 @@
-//! How a file says that conversations are laid out.
+//! Reads the chat template of a GGUF file.
 
 use std::path::Path;
 
@@ -7,22 +7,22 @@ use super::read;
 use crate::error::LoadError;
 use crate::load::mapped;
 
-/// The chat template that a GGUF file carries, and the texts that it may use.
+/// The chat template of a GGUF file, and the special tokens that it may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredChat {
-    /// `tokenizer.chat_template`: a Jinja template as Hugging Face's tokenizers have them.
+    /// `tokenizer.chat_template`: a Jinja template as in Hugging Face's tokenizers.
     pub template: String,
-    /// Text of the token that begins a sequence; empty where there is none.
+    /// Text of the beginning-of-sequence token; empty if there is none.
     pub bos_token: String,
-    /// Text of the token that ends a sequence; empty where there is none.
+    /// Text of the end-of-sequence token; empty if there is none.
     pub eos_token: String,
 }
 
 impl StoredChat {
-    /// Reads it; nothing where the file has no template.
+    /// Reads the chat template; `None` if the file has no template.
     ///
     /// # Errors
-    /// When the file cannot be read or is damaged.
+    /// Fails if the file cannot be read or is corrupt.
     pub fn read(file: &Path) -> Result<Option<Self>, LoadError> {
         let bytes = mapped::map(file)
             .map_err(|source| LoadError::FileUnreadable { file: file.to_owned(), source })?;

@@ -1,15 +1,17 @@
-//! The shape of a model out of the metadata (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md#llm>).
+//! Reads the shape of a model from GGUF metadata
+//! (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md#llm>).
 
 use super::metadata::Metadata;
 use super::{invalid, unsupported};
 use crate::error::LoadError;
 use crate::load::config::{ModelConfig, RopeScaling};
 
-/// The only architecture that is computed here: llama.cpp's name for Llama and Mistral.
+/// The only supported architecture: llama.cpp's name for Llama and Mistral.
 const ARCHITECTURE: &str = "llama";
-/// What Hugging Face calls it.
+/// Its name in Hugging Face's config.json.
 const HUGGING_FACE: &str = "LlamaForCausalLM";
-/// Texts of tokens that end a reply, whether or not the metadata say so: llama.cpp goes by them too (`llama-vocab.cpp`).
+/// Texts of tokens that end a reply even if the metadata do not list them; llama.cpp uses them too
+/// (`llama-vocab.cpp`).
 const ENDS: [&str; 7] = [
     "<|eot_id|>",
     "<|eom_id|>",
@@ -22,7 +24,7 @@ const ENDS: [&str; 7] = [
 /// The type of control tokens in `tokenizer.ggml.token_type`.
 pub(super) const CONTROL: usize = 3;
 
-/// Refuses what is no model of the Llama family in one file.
+/// Rejects files that do not contain a whole Llama-family model.
 pub(super) fn check_kind(metadata: &Metadata<'_>) -> Result<(), LoadError> {
     let refuse = |reason: String| Err(unsupported(metadata.file, reason));
     let architecture =
@@ -48,9 +50,10 @@ pub(super) fn check_kind(metadata: &Metadata<'_>) -> Result<(), LoadError> {
     Ok(())
 }
 
-/// Reads the shape. `factors` are divisors of the rotary frequencies, one a pair.
+/// Reads the shape. `factors` are divisors of the rotary frequencies, one per pair.
 ///
-/// As in llama.cpp, a Mistral's window of attention does not count: the files of this architecture do not carry it.
+/// As in llama.cpp, a Mistral's attention window is ignored, because files of this architecture do not
+/// contain it.
 pub(super) fn config(
     metadata: &Metadata<'_>,
     tied_embeddings: bool,
@@ -101,7 +104,7 @@ fn scaling(
 ) -> Result<RopeScaling, LoadError> {
     let factor = match metadata.float("llama.rope.scaling.factor")? {
         Some(factor) => Some(factor),
-        // Before August 2023.
+        // Files from before August 2023.
         None => metadata.float("llama.rope.scale_linear")?,
     };
     let factor = factor.filter(|factor| *factor != 0.0).unwrap_or(1.0);
@@ -132,7 +135,7 @@ fn scaling(
     }
 }
 
-/// The ids that end a reply: those that the metadata name, and control tokens that are known to.
+/// The ids that end a reply: those in the metadata, and known control tokens.
 fn ends(metadata: &Metadata<'_>) -> Result<Vec<u32>, LoadError> {
     let mut ids = Vec::new();
     for key in ["eos", "eot", "eom"] {

@@ -1,4 +1,4 @@
-//! Values of the metadata by key and type.
+//! Typed access to GGUF metadata by key.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,14 +8,14 @@ use candle_core::quantized::gguf_file::Value;
 use super::invalid;
 use crate::error::LoadError;
 
-/// The metadata of a file, which errors name.
+/// The metadata of a file, with its path for error messages.
 pub(super) struct Metadata<'a> {
     pub(super) file: &'a Path,
     pub(super) values: &'a HashMap<String, Value>,
 }
 
 impl<'a> Metadata<'a> {
-    /// A text, if the key is there.
+    /// A string, if the key exists.
     pub(super) fn text(&self, key: &str) -> Result<Option<&'a str>, LoadError> {
         self.get(key, "a text", |value| match value {
             Value::String(text) => Some(text.as_str()),
@@ -23,27 +23,27 @@ impl<'a> Metadata<'a> {
         })
     }
 
-    /// A whole number that is not negative, if the key is there.
+    /// A non-negative integer, if the key exists.
     pub(super) fn number(&self, key: &str) -> Result<Option<usize>, LoadError> {
         self.get(key, "a whole number", whole)
     }
 
-    /// The same for a key that must be there.
+    /// A non-negative integer; fails if the key is missing.
     pub(super) fn required(&self, key: &str) -> Result<usize, LoadError> {
         self.number(key)?.ok_or_else(|| self.missing(key))
     }
 
-    /// A number, if the key is there.
+    /// A number, if the key exists.
     pub(super) fn float(&self, key: &str) -> Result<Option<f64>, LoadError> {
         self.get(key, "a number", |value| float(value).filter(|value| value.is_finite()))
     }
 
-    /// A truth value, if the key is there.
+    /// A boolean, if the key exists.
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, LoadError> {
         self.get(key, "true or false", |value| value.to_bool().ok())
     }
 
-    /// A list of texts, if the key is there.
+    /// A list of strings, if the key exists.
     pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, LoadError> {
         self.list(key, "a list of texts", |value| match value {
             Value::String(text) => Some(text.as_str()),
@@ -51,17 +51,17 @@ impl<'a> Metadata<'a> {
         })
     }
 
-    /// A list of numbers, if the key is there.
+    /// A list of numbers, if the key exists.
     pub(super) fn floats(&self, key: &str) -> Result<Option<Vec<f32>>, LoadError> {
         self.list(key, "a list of numbers", |value| float(value).map(|value| value as f32))
     }
 
-    /// A list of whole numbers, if the key is there.
+    /// A list of integers, if the key exists.
     pub(super) fn numbers(&self, key: &str) -> Result<Option<Vec<usize>>, LoadError> {
         self.list(key, "a list of whole numbers", whole)
     }
 
-    /// The error that a key is missing.
+    /// The error for a missing key.
     pub(super) fn missing(&self, key: &str) -> LoadError {
         invalid(self.file, &format!("missing metadata {key}"))
     }
@@ -90,7 +90,7 @@ impl<'a> Metadata<'a> {
     }
 }
 
-/// A number of any integer type that is not negative.
+/// A non-negative integer of any integer type.
 fn whole(value: &Value) -> Option<usize> {
     let signed = |value: i64| usize::try_from(value).ok();
     match value {

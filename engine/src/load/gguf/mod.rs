@@ -1,5 +1,8 @@
-//! GGUF files of the Llama family, as llama.cpp's `convert_hf_to_gguf.py` writes them: one file with shape, tokenizer and
-//! weights. The format is <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>; candle reads it.
+//! GGUF files of the Llama family, as written by llama.cpp's `convert_hf_to_gguf.py`: one file with shape,
+//! tokenizer and weights. Candle parses the format
+//! (<https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
+//!
+//! [`GgufFile`] validates the file and provides the model's configuration, tokenizer and tensors.
 
 mod chat;
 mod config;
@@ -25,11 +28,11 @@ use super::mapped;
 use crate::error::LoadError;
 use crate::tokenizer::Tokenizer;
 
-/// Most bytes of everything before the tensors. A vocabulary of 128,000 with its merges has 8 MiB; what a damaged length
-/// can make the reader allocate is bounded by it.
+/// Maximum size of everything before the tensors. A vocabulary of 128,000 with its merges has 8 MiB. The
+/// limit bounds the allocation that a corrupt length can cause.
 const LARGEST_HEADER: usize = 32 << 20;
 
-/// An opened file: its metadata and its table of tensors are read.
+/// An opened file, with its metadata and tensor table read.
 pub(super) struct GgufFile {
     path: PathBuf,
     bytes: Mmap,
@@ -37,7 +40,7 @@ pub(super) struct GgufFile {
 }
 
 impl GgufFile {
-    /// Opens a file and checks that it is one model of the Llama family, and whole.
+    /// Opens a file and checks that it contains one complete Llama-family model.
     pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
         let bytes = mapped::map(path)
             .map_err(|source| LoadError::FileUnreadable { file: path.to_owned(), source })?;
@@ -47,18 +50,18 @@ impl GgufFile {
         Ok(file)
     }
 
-    /// The shape that the metadata describe.
+    /// The shape from the metadata.
     pub(super) fn config(&self) -> Result<ModelConfig, LoadError> {
         let factors = tensors::frequency_factors(&self.content, &self.bytes, &self.path)?;
         config::config(&self.metadata(), tensors::is_tied(&self.content), factors)
     }
 
-    /// The tokenizer that the metadata hold.
+    /// The tokenizer from the metadata.
     pub(super) fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
         vocabulary::tokenizer(&self.metadata())
     }
 
-    /// The tensors, under the names that Hugging Face's Llama has for them.
+    /// The tensors under Hugging Face's Llama names.
     pub(super) fn into_tensors(self, config: &ModelConfig) -> Result<GgufTensors, LoadError> {
         GgufTensors::new(self.path, self.bytes, &self.content, config)
     }
@@ -68,7 +71,7 @@ impl GgufFile {
     }
 }
 
-/// Reads metadata and table of tensors.
+/// Reads the metadata and the tensor table.
 fn read(bytes: &[u8], path: &Path) -> Result<Content, LoadError> {
     let head = &bytes[..bytes.len().min(LARGEST_HEADER)];
     if has_no_alignment(head) {
@@ -88,7 +91,7 @@ fn read(bytes: &[u8], path: &Path) -> Result<Content, LoadError> {
     })
 }
 
-/// Whether some metadata set the alignment to 0, by which candle would divide.
+/// Whether the metadata set the alignment to 0, which would make candle divide by zero.
 fn has_no_alignment(head: &[u8]) -> bool {
     const KEY: &[u8] = b"general.alignment";
     head.windows(KEY.len()).enumerate().filter(|(_, window)| *window == KEY).any(|(start, _)| {
@@ -102,14 +105,14 @@ fn has_no_alignment(head: &[u8]) -> bool {
     })
 }
 
-/// The error that a file is damaged.
+/// The error for a corrupt file.
 fn invalid(file: &Path, reason: &str) -> LoadError {
-    // Candle's errors may have a backtrace behind their first line.
+    // Candle's errors may have a backtrace after the first line.
     let reason = reason.lines().next().unwrap_or_default().to_owned();
     LoadError::InvalidWeights { file: file.to_owned(), reason }
 }
 
-/// The error that a file is of a kind that is not computed here.
+/// The error for an unsupported file.
 fn unsupported(file: &Path, reason: String) -> LoadError {
     LoadError::Unsupported { file: file.to_owned(), reason }
 }

@@ -1,17 +1,17 @@
-//! Names of tensors.
+//! Maps GGUF tensor names to Hugging Face's, including the different row order of attention matrices.
 
-/// Which of its rows a matrix has in another order than Hugging Face's.
+/// Which rows of a matrix are in a different order from Hugging Face's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turned {
     /// None.
     No,
-    /// Those of each query head: the converter puts the two halves that are turned together next to each other.
+    /// Rows of each query head: the converter interleaves the two halves that are rotated together.
     Queries,
-    /// The same for the heads of keys.
+    /// Rows of each key head.
     Keys,
 }
 
-/// The name that Hugging Face's Llama has for a tensor, and how its rows lie; nothing for what the model does not have.
+/// Hugging Face's name of a Llama tensor, and its row order; `None` for tensors that the model does not have.
 pub(super) fn hugging_face(name: &str) -> Option<(String, Turned)> {
     let whole = match name {
         "token_embd.weight" => Some("model.embed_tokens.weight"),
@@ -39,8 +39,8 @@ pub(super) fn hugging_face(name: &str) -> Option<(String, Turned)> {
     Some((format!("model.layers.{layer}.{part}.weight"), turned))
 }
 
-/// The row of the file that is a row of Hugging Face's order, for heads of `size` rows: there the first half of a head's
-/// rows is turned with the second half, in the file each row with its neighbour.
+/// The row in the file for a row in Hugging Face's order, for heads of `size` rows. Hugging Face rotates the
+/// first half of a head's rows with the second half; the file stores each pair of rows adjacently.
 pub(super) fn stored_row(row: usize, size: usize) -> usize {
     let (head, within) = (row / size, row % size);
     let (half, pair) = (within / (size / 2), within % (size / 2));
@@ -64,7 +64,7 @@ mod tests {
         }
     }
 
-    /// The converter's `reshape(heads, 2, size / 2).swapaxes(1, 2)`, undone.
+    /// Reverts the converter's `reshape(heads, 2, size / 2).swapaxes(1, 2)`.
     #[test]
     fn rows_go_back_to_their_halves() {
         let (heads, size) = (3, 8);

@@ -1,4 +1,4 @@
-//! The tensors of a file, under Hugging Face's names and with its order of rows.
+//! The tensors of a GGUF file, under Hugging Face's names and in its row order.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::model::QuantizedFormat;
 
 /// Divisors of the rotary frequencies (Llama 3).
 const FREQUENCY_FACTORS: &str = "rope_freqs.weight";
-/// What every tensor's place is a multiple of, at the least.
+/// Minimum alignment of a tensor's offset in bytes.
 const ALIGNMENT: usize = 8;
 
 /// All tensors of a file.
@@ -35,12 +35,12 @@ struct Stored {
     /// Rows and columns, or the length.
     shape: Vec<usize>,
     place: Range<usize>,
-    /// Rows of a head, where they lie as the converter puts them.
+    /// Rows per head, if they are stored in the converter's order.
     head: Option<usize>,
 }
 
 impl GgufTensors {
-    /// Checks the table of tensors: each lies within the file, in whole blocks.
+    /// Checks the tensor table: each tensor is within the file and consists of whole blocks.
     pub(super) fn new(
         path: PathBuf,
         bytes: Mmap,
@@ -70,7 +70,7 @@ impl GgufTensors {
         &self.path
     }
 
-    /// The names that Hugging Face's model has for them.
+    /// The Hugging Face names of the tensors.
     pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
         self.tensors.keys()
     }
@@ -79,8 +79,8 @@ impl GgufTensors {
         self.tensors.get(name).map(|tensor| &tensor.shape[..])
     }
 
-    /// The values of a tensor, rows in Hugging Face's order: of the type that they are stored in, or as float32 where
-    /// they are quantized.
+    /// The values of a tensor, rows in Hugging Face's order. The type is the stored one, or float32 if the
+    /// tensor is quantized.
     pub(crate) fn tensor(&self, name: &str) -> candle_core::Result<Option<Tensor>> {
         let Some(stored) = self.tensors.get(name) else { return Ok(None) };
         let bytes = &self.bytes[stored.place.clone()];
@@ -100,7 +100,7 @@ impl GgufTensors {
         }
     }
 
-    /// The blocks of a matrix in a format that is kept as it is stored.
+    /// The blocks of a matrix whose quantized format is kept as stored.
     pub(crate) fn quantized(&self, name: &str) -> Option<QuantizedMatrix<'_>> {
         let stored = self.tensors.get(name)?;
         let format = QuantizedFormat::of(stored.dtype)?;
@@ -116,8 +116,8 @@ impl GgufTensors {
         Some(QuantizedMatrix { format, columns, blocks })
     }
 
-    /// Bytes that a tensor's values take in memory as a matrix of `width` bytes a value: as many as in the file where
-    /// its format is kept.
+    /// Size in memory of a tensor's values as a matrix of `width` bytes per value, in bytes. A tensor whose
+    /// format is kept has its size in the file.
     pub(crate) fn matrix_bytes(&self, name: &str, width: usize) -> usize {
         let bytes = |stored: &Stored| match QuantizedFormat::of(stored.dtype) {
             Some(_) => stored.place.len(),
@@ -126,7 +126,7 @@ impl GgufTensors {
         self.tensors.get(name).map_or(0, bytes)
     }
 
-    /// The format that most values of those have that are kept as they are stored.
+    /// The most common format, by number of values, among the tensors that are kept as stored.
     pub(crate) fn most_common_format(&self) -> Option<QuantizedFormat> {
         let mut values: HashMap<QuantizedFormat, usize> = HashMap::new();
         for stored in self.tensors.values() {
@@ -137,7 +137,7 @@ impl GgufTensors {
         values.into_iter().max_by_key(|(_, count)| *count).map(|(format, _)| format)
     }
 
-    /// The types of the matrices if any is quantized, the one of most values first: `Q4_K + Q6_K`.
+    /// The types of the matrices if any is quantized, the type of most values first: `Q4_K + Q6_K`.
     pub(crate) fn quantization(&self) -> Option<String> {
         let mut values: Vec<(usize, String)> = Vec::new();
         let matrices = self.tensors.values().filter(|stored| stored.shape.len() == 2);
@@ -157,14 +157,14 @@ impl GgufTensors {
 }
 
 impl Stored {
-    /// The rows of the file in Hugging Face's order, where they lie in another.
+    /// Indices of the file's rows in Hugging Face's order, if the file's order differs.
     fn rows(&self) -> Option<impl Iterator<Item = usize>> {
         let (size, rows) = (self.head?, self.shape[0]);
         Some((0..rows).map(move |row| stored_row(row, size)))
     }
 }
 
-/// The type of values that are not quantized.
+/// The candle type of values that are not quantized.
 fn float(dtype: GgmlDType) -> Option<CandleType> {
     match dtype {
         GgmlDType::F32 => Some(CandleType::F32),
@@ -174,7 +174,7 @@ fn float(dtype: GgmlDType) -> Option<CandleType> {
     }
 }
 
-/// What ggml calls a type: `Q4_K` for `Q4K`.
+/// ggml's name of a type: `Q4_K` for `Q4K`.
 fn label(dtype: GgmlDType) -> String {
     let name = format!("{dtype:?}");
     match name.strip_suffix('K') {
@@ -183,7 +183,7 @@ fn label(dtype: GgmlDType) -> String {
     }
 }
 
-/// Where a tensor's bytes are, if they are there.
+/// The byte range of a tensor, if it is within the file.
 fn place(
     name: &str,
     info: &TensorInfo,
@@ -215,12 +215,12 @@ fn place(
     Ok(start..end)
 }
 
-/// Whether the embedding gives the logits too: there is no matrix of their own.
+/// Whether the embedding is also the output matrix, because the file has none of its own.
 pub(super) fn is_tied(content: &Content) -> bool {
     !content.tensor_infos.contains_key("output.weight")
 }
 
-/// What the rotary frequencies are divided by, one number a pair, where the file says so.
+/// The divisors of the rotary frequencies, one number per pair, if the file contains them.
 pub(super) fn frequency_factors(
     content: &Content,
     bytes: &[u8],

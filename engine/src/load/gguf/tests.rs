@@ -1,4 +1,4 @@
-//! What is read is what was written, whatever the type, and damage is found.
+//! Values read equal the values written, for every type, and corrupt files are detected.
 
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,8 @@ fn widened(matrix: &QuantizedMatrix<'_>) -> Vec<f32> {
     to_f32(&tensor.dequantize(&Device::Cpu).unwrap()).unwrap()
 }
 
-/// Every tensor in Hugging Face's order of rows; rows are quantized one by one, so that order and type do not mix.
+/// Every tensor in Hugging Face's order of rows; rows are quantized one by one, so that order and type do not
+/// interfere.
 #[test]
 fn tensors_are_those_of_the_folder_in_every_type() {
     for dtype in KINDS {
@@ -120,11 +121,11 @@ fn kept_blocks_count_as_they_are_stored() {
     assert_eq!(bytes(GgmlDType::Q8_0, None), Some(values / 32 * 34));
     let unread = Some("model.embed_tokens.weight");
     assert_eq!(bytes(GgmlDType::Q4K, unread), Some((values - embedding) / 256 * 144));
-    // Widened to halves.
+    // Widened to float16.
     assert_eq!(bytes(GgmlDType::Q5K, unread), Some((values - embedding) * 2));
 }
 
-/// As far as a file can be read, it is one; nothing panics and nothing is read that is not there.
+/// Reads as much as possible of the file. Corrupt input must not cause a panic or an access out of bounds.
 fn outcome(bytes: &[u8]) -> Result<(), LoadError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.gguf");
@@ -160,7 +161,7 @@ proptest! {
     #[test]
     fn flipped_bits_never_panic(flips in prop::collection::vec((0.0..1.0f64, 0..8u32), 1..4), early in any::<bool>()) {
         let mut bytes = good();
-        // Most of what matters stands before the tensors.
+        // Most of the relevant fields are before the tensors.
         let length = if early { 2_000 } else { bytes.len() };
         for (place, bit) in flips {
             bytes[(length as f64 * place) as usize] ^= 1 << bit;

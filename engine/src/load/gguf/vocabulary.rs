@@ -1,12 +1,12 @@
-//! The tokenizer out of the metadata.
+//! Builds the tokenizer from GGUF metadata.
 
 use super::metadata::Metadata;
 use super::unsupported;
 use crate::error::LoadError;
 use crate::tokenizer::{BytePairs, Splitting, StoredPiece, Tokenizer};
 
-/// Builds the tokenizer: `llama` is SentencePiece's byte pairs, `gpt2` byte pairs over bytes, cut by what
-/// `tokenizer.ggml.pre` names.
+/// Builds the tokenizer: `llama` is SentencePiece byte-pair encoding, `gpt2` is byte-level byte-pair encoding
+/// with the pre-tokenizer that `tokenizer.ggml.pre` names.
 pub(super) fn tokenizer(metadata: &Metadata<'_>) -> Result<Tokenizer, LoadError> {
     let key = "tokenizer.ggml.model";
     let model = metadata.text(key)?.ok_or_else(|| metadata.missing(key))?;
@@ -45,7 +45,7 @@ fn pieces<'a>(metadata: &Metadata<'a>) -> Result<Vec<StoredPiece<'a>>, LoadError
     let found = metadata.numbers(kinds)?;
     let kind = match &found {
         Some(found) if found.len() != texts.len() => return as_many(kinds, found.len()),
-        // Normal pieces.
+        // All pieces are normal.
         found => |index: usize| found.as_ref().map_or(1, |kinds| kinds[index]),
     };
     let piece = |(index, text): (usize, &&'a str)| StoredPiece {
@@ -56,7 +56,7 @@ fn pieces<'a>(metadata: &Metadata<'a>) -> Result<Vec<StoredPiece<'a>>, LoadError
     Ok(texts.iter().enumerate().map(piece).collect())
 }
 
-/// How texts are cut before pairs are merged, by llama.cpp's names (`llama-vocab.cpp`).
+/// The pre-tokenizer, by llama.cpp's names (`llama-vocab.cpp`).
 fn splitting(metadata: &Metadata<'_>) -> Result<Splitting, LoadError> {
     let key = "tokenizer.ggml.pre";
     match metadata.text(key)?.ok_or_else(|| metadata.missing(key))? {

@@ -1,4 +1,4 @@
-//! The inner loops of attention: some queries against a stretch of one head's pages.
+//! The inner loops of attention: several queries against a range of positions in one head's pages.
 
 use pulp::Simd;
 
@@ -20,8 +20,8 @@ impl Span<'_> {
         (self.end - self.base).next_multiple_of(TILE)
     }
 
-    /// Products of each query (`head_size` floats) with each key, query after query; what follows the last position
-    /// is unspecified. `VECTORS`: vectors in a tile; `WIDE`: tiles in work at a time.
+    /// Dot products of each query (`head_size` floats) with each key, in query order. Floats after the last
+    /// position are unspecified. `VECTORS`: vectors per tile; `WIDE`: tiles processed at a time.
     #[inline(always)]
     pub(super) fn scores<S: Simd, const VECTORS: usize, const COUNT: usize, const WIDE: usize>(
         &self,
@@ -98,8 +98,8 @@ impl Span<'_> {
         }
     }
 
-    /// The values weighted by each query's weights (as [`scores`](Self::scores) lays them out), written to `output`
-    /// from each of `starts` on: summed per tile of positions, then tile after tile.
+    /// Sums of the values weighted by each query's weights (in the layout of [`scores`](Self::scores)),
+    /// written to `output` at each of `starts`: summed per tile of positions, then tile after tile.
     #[inline(always)]
     pub(super) fn weighted_sums<S: Simd, const VECTORS: usize, const COUNT: usize, const WIDE: usize>(
         &self,
@@ -120,7 +120,7 @@ impl Span<'_> {
         }
     }
 
-    /// `WIDE` chunks of [`TILE`] dimensions each.
+    /// Sums `WIDE` chunks of [`TILE`] dimensions each.
     #[inline(always)]
     fn sum_chunks<S: Simd, const VECTORS: usize, const COUNT: usize, const WIDE: usize>(
         &self,

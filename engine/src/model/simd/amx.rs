@@ -1,7 +1,7 @@
 //! Advanced matrix extensions: tiles of 16 rows × 32 bfloat16, multiplied into tiles of 16 × 16 float32.
 //!
-//! Stable Rust has no intrinsics for them, so every instruction is one line of assembly. The compiler never uses the
-//! tile registers itself; they keep what they hold from one line to the next.
+//! Stable Rust has no intrinsics for them, so every instruction is one line of assembly. The compiler never
+//! uses the tile registers itself; they keep their contents from one line to the next.
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid, __cpuid_count};
@@ -20,7 +20,8 @@ const TILE_OUTPUTS: usize = 16;
 /// Bytes of one tile row.
 const ROW_BYTES: usize = 64;
 
-/// Whether the processor has the instructions and Linux lets this process use them; asks it the first time.
+/// Whether the processor has the instructions and Linux allows this process to use them. The first call
+/// requests permission.
 pub(super) fn available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| {
@@ -31,14 +32,14 @@ pub(super) fn available() -> bool {
         if __cpuid(0).eax < 7 || __cpuid_count(7, 0).edx & (AMX_BF16 | AMX_TILE) != AMX_BF16 | AMX_TILE {
             return false;
         }
-        // SAFETY: this request takes two integers and touches no memory of the process. Linux grants it to all
-        // threads, those that start later too, or refuses it.
+        // SAFETY: this request takes two integers and touches no memory of the process. Linux grants it to
+        // all threads, including those that start later, or rejects it.
         let status = unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) };
         status == 0
     })
 }
 
-/// What LDTILECFG reads.
+/// The operand of LDTILECFG.
 #[repr(C, align(64))]
 struct Configuration {
     palette: u8,
@@ -49,20 +50,20 @@ struct Configuration {
 }
 
 thread_local! {
-    /// How many guards live on this thread.
+    /// Number of guards on this thread.
     static GUARDS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// This thread's tile registers, all of 16 rows × 64 bytes: 0 and 1 are sums of the upper rows, 2 and 3 of the lower
-/// rows, 4 and 5 activations of the upper and lower rows, 6 and 7 weights. The last guard of a thread to be dropped
-/// gives them back, so that switching threads saves nothing for them.
+/// This thread's tile registers, all of 16 rows × 64 bytes: 0 and 1 are sums of the upper rows, 2 and 3 of
+/// the lower rows, 4 and 5 activations of the upper and lower rows, 6 and 7 weights. Dropping the last guard
+/// of a thread releases them, so that context switches do not save them.
 pub(super) struct Tiles {
     /// A guard belongs to its thread.
     thread: PhantomData<*const ()>,
 }
 
 impl Tiles {
-    /// Configures the registers. Panics where they are not [`available`].
+    /// Configures the registers. Panics if they are not [`available`].
     pub(super) fn new() -> Self {
         assert!(available());
         let mut configuration =
@@ -87,7 +88,7 @@ impl Tiles {
 impl Drop for Tiles {
     fn drop(&mut self) {
         if GUARDS.replace(GUARDS.get() - 1) == 1 {
-            // SAFETY: a guard only exists where the instructions do.
+            // SAFETY: a guard only exists on processors with the instructions.
             unsafe { asm!("tilerelease", options(nostack, preserves_flags, nomem)) };
         }
     }
@@ -133,14 +134,14 @@ macro_rules! multiply {
 }
 
 impl Tiles {
-    /// One panel times all rows, 32 rows at a time.
+    /// Multiplies one panel with all rows, 32 rows at a time.
     ///
     /// # Safety
-    /// See [`RawUnit`] for the pointers; every block has [`TILE_ROWS`] rows, the last one filled up.
+    /// See [`RawUnit`] for the pointers; every block has [`TILE_ROWS`] rows, the last one padded.
     pub(super) unsafe fn multiply(&self, mut unit: RawUnit<'_, f32>) {
         let rows = unit.output.rows();
         for first in (0..rows).step_by(2 * TILE_ROWS) {
-            // SAFETY: the caller's promise; there is a second block where more rows than one block's are left.
+            // SAFETY: the caller's promise; there is a second block if more rows remain than one block has.
             unsafe {
                 if rows - first > TILE_ROWS {
                     self.block::<true>(&mut unit, first);
@@ -151,7 +152,7 @@ impl Tiles {
         }
     }
 
-    /// One block of rows from `first` on or, if `BOTH`, two.
+    /// Multiplies one block of rows starting with `first` or, if `BOTH`, two.
     ///
     /// # Safety
     /// As for [`Self::multiply`]; the unit has that many blocks.
@@ -170,9 +171,9 @@ impl Tiles {
             }
             (partial.as_mut_ptr(), PANEL)
         };
-        // SAFETY: the caller's promise. Tiles of weights are 16 rows of `PANEL` words, of which they take 16; tiles of
-        // activations are the rows of one block, `LINE` words each, which lie one after the other; tiles of sums are
-        // 16 floats of as many rows of the output or of `partial`, which have `PANEL` floats each.
+        // SAFETY: the caller's promise. Tiles of weights are 16 rows of `PANEL` words, of which they take 16;
+        // tiles of activations are the rows of one block, `LINE` words each, which are contiguous; tiles of
+        // sums are 16 floats of as many rows of the output or of `partial`, which have `PANEL` floats each.
         unsafe {
             let output_bytes = stride * size_of::<f32>();
             let lower = output.wrapping_add(TILE_ROWS * stride);

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::PANEL;
 
-/// Exclusive access to `width` neighbouring columns of a row-major matrix of floats.
+/// Exclusive access to `width` adjacent columns of a row-major matrix of floats.
 pub(crate) struct Columns<'a> {
     pointer: *mut f32,
     stride: usize,
@@ -35,14 +35,14 @@ impl Columns<'_> {
         self.stride
     }
 
-    /// First float of a row; `width` floats from it may be read and written.
+    /// Pointer to the first float of a row; `width` floats from it may be read and written.
     pub(super) fn row(&mut self, row: usize) -> *mut f32 {
         assert!(row < self.rows);
         // SAFETY: the row is inside the matrix by the line above.
         unsafe { self.pointer.add(row * self.stride) }
     }
 
-    /// Copies rows from `first` on; what is beyond the window's width stays as it is.
+    /// Copies rows starting with `first`; elements beyond the window's width are unchanged.
     pub(super) fn read(&mut self, first: usize, rows: &mut [[f32; PANEL]]) {
         for (index, row) in rows.iter_mut().enumerate() {
             let width = self.width.min(PANEL);
@@ -52,7 +52,7 @@ impl Columns<'_> {
         }
     }
 
-    /// Overwrites rows from `first` on, up to the window's width.
+    /// Overwrites rows starting with `first`, up to the window's width.
     pub(super) fn write(&mut self, first: usize, rows: &[[f32; PANEL]]) {
         for (index, row) in rows.iter().enumerate() {
             let width = self.width.min(PANEL);
@@ -70,7 +70,7 @@ impl Columns<'_> {
         }
     }
 
-    /// At most `width` columns from `first` on.
+    /// At most `width` columns starting with `first`.
     pub(crate) fn narrow(&mut self, first: usize, width: usize) -> Columns<'_> {
         assert!(first < self.width);
         Columns {
@@ -84,7 +84,7 @@ impl Columns<'_> {
     }
 }
 
-/// Neighbouring columns of a row-major matrix that a product writes.
+/// Adjacent columns of a row-major matrix that a product writes.
 pub(crate) struct Target<'a> {
     /// Whole rows.
     pub(crate) matrix: &'a mut [f32],
@@ -107,11 +107,11 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Pieces of work of each thread, so that one that is held up does not hold up the others.
+/// Work items per thread, so that one slow thread does not delay the others.
 const PIECES_OF_A_THREAD: usize = 8;
 
-/// Cuts `target` into windows of `width` columns, the last one perhaps narrower, and hands each with its index to `work`:
-/// on the current rayon pool if `parallel`.
+/// Splits `target` into windows of `width` columns (the last one may be narrower) and calls `work` with each
+/// and its index: on the current rayon pool if `parallel`.
 pub(crate) fn for_each_window(
     target: Target<'_>,
     width: usize,
@@ -137,8 +137,9 @@ pub(crate) fn for_each_window(
     let run = |index: usize| {
         let first = columns.start + index * width;
         let window = Columns {
-            // SAFETY: `first` is below `columns.end` for every index of the loops below, and there is at least one row.
-            // Every index comes up once while `matrix` is borrowed, so no two windows share a float.
+            // SAFETY: `first` is below `columns.end` for every index of the loops below, and there is at
+            // least one row. Every index comes up once while `matrix` is borrowed, so no two windows share a
+            // float.
             pointer: unsafe { shared.get().add(first) },
             stride,
             width: width.min(columns.end - first),
@@ -149,7 +150,7 @@ pub(crate) fn for_each_window(
     };
     let windows = columns.len().div_ceil(width);
     if parallel {
-        // A window of few rows is a microsecond's work, so a thread takes several in a row.
+        // A window of few rows takes about a microsecond, so a thread takes several in a row.
         let run_length = windows / (PIECES_OF_A_THREAD * rayon::current_num_threads());
         (0..windows).into_par_iter().with_min_len(run_length.max(1)).for_each(run);
     } else {

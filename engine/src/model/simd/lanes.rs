@@ -1,4 +1,4 @@
-//! What a tile needs of an instruction set, and the version without one.
+//! The vector operations that a tile needs from an instruction set, and a portable implementation.
 
 use half::f16;
 
@@ -8,14 +8,14 @@ use half::f16;
 /// Every function may only be called where the processor has the instruction set, from code compiled for it;
 /// pointers need to be valid for one vector (one float for [`Lanes::splat`]) and need no alignment.
 pub(super) trait Lanes {
-    /// Sums of neighbouring outputs.
+    /// Sums of adjacent outputs.
     type Vector: Copy;
 
     /// All zeros.
     unsafe fn zero() -> Self::Vector;
     /// One activation word in all lanes.
     unsafe fn splat(word: *const f32) -> Self::Vector;
-    /// Neighbouring words of weights.
+    /// Adjacent words of weights.
     unsafe fn load(words: *const f32) -> Self::Vector;
     /// Writes sums.
     unsafe fn store(words: *mut f32, vector: Self::Vector);
@@ -24,7 +24,7 @@ pub(super) trait Lanes {
     /// `activation × weight + sum`.
     unsafe fn multiply_add(activation: Self::Vector, weight: Self::Vector, sum: Self::Vector)
     -> Self::Vector;
-    /// Asks for a cache line that is needed soon; any address will do.
+    /// Prefetches a cache line; any address is valid.
     unsafe fn prefetch(line: *const u8);
 }
 
@@ -41,14 +41,14 @@ pub(super) trait Widen: Lanes {
     unsafe fn load_odd(pairs: *const u16) -> Self::Vector;
 }
 
-/// How weights of a panel are stored.
+/// The storage of weights in a panel.
 ///
 /// # Safety
 /// As for [`Lanes`].
 pub(super) trait Weight<L: Lanes> {
     /// One stored number.
     type Element;
-    /// Activation words that one step uses up.
+    /// Activation words consumed per step.
     const STEP: usize;
     /// Stored numbers per output and step.
     const ELEMENTS: usize;
@@ -57,7 +57,7 @@ pub(super) trait Weight<L: Lanes> {
     unsafe fn load(first: *const Self::Element, word: usize) -> L::Vector;
 }
 
-/// Words taken as they are: float32 weights, or pairs of bfloat16 for instructions that multiply pairs.
+/// Words used as stored: float32 weights, or pairs of bfloat16 for instructions that multiply pairs.
 pub(super) struct Words;
 
 impl<L: Lanes> Weight<L> for Words {

@@ -1,16 +1,17 @@
-//! Vector kernels under the linear layers, chosen at run time by what the processor has.
+//! Vector kernels of the linear layers, chosen at run time by the processor's features.
 //!
-//! Weights lie in panels of [`PANEL`] outputs, activations in lines of [`LINE`] words of 32 bits: a word is one float32
-//! or, on the paths that multiply bfloat16 ([`Path::rounds`]), a pair of them. Every output of every row is reduced on
-//! its own in an order that depends on the path alone:
+//! Weights are stored in panels of [`PANEL`] outputs, activations in lines of [`LINE`] words of 32 bits: a
+//! word is one float32 or, on the paths that multiply bfloat16 ([`Path::rounds`]), a pair of them. Every
+//! output of every row is reduced separately, in an order that depends on the path alone:
 //!
-//! - `portable`, `avx2`, `avx512`: weights are widened to float32 exactly and activations stay float32. One chain of
-//!   fused multiply-adds over the inputs of a stretch in ascending order from zero; the sums of the stretches are added
-//!   in order. The three agree to the bit.
-//! - `avx512bf16`: activations are rounded to bfloat16 (nearest, ties to even, subnormal numbers to zero). The same
-//!   chain over pairs of inputs, the second of a pair before the first, subnormal numbers being zero.
-//! - `amx`: the same rounding. For each 32 inputs, one chain over the even and one over the odd ones; their sum is added
-//!   to the output's. All inputs are one such series.
+//! - `portable`, `avx2`, `avx512`: weights are widened to float32 exactly and activations stay float32. One
+//!   chain of fused multiply-adds over the inputs of a stretch in ascending order from zero; the sums of the
+//!   stretches are added in order. The three paths are bit-identical.
+//! - `avx512bf16`: activations are rounded to bfloat16 (nearest, ties to even, subnormal numbers to zero).
+//!   The same chain over pairs of inputs, the second of a pair before the first, subnormal numbers being
+//!   zero.
+//! - `amx`: the same rounding. For each 32 inputs, one chain over the even and one over the odd ones; their
+//!   sum is added to the output's. All inputs are one such series.
 //!
 //! All unsafe code of the kernels is below this module.
 #![allow(unsafe_code)]
@@ -54,21 +55,21 @@ pub(crate) enum Weights<'a> {
 pub(crate) struct Unit<'a> {
     /// Weights of the stretch.
     pub(crate) weights: Weights<'a>,
-    /// Activations of all rows and inputs, [`Path::packed_rows`] in blocks of [`Path::block_rows`]; each block is
-    /// [line][row][word].
+    /// Activations of all rows and inputs: [`Path::packed_rows`] rows in blocks of [`Path::block_rows`]. Each
+    /// block is [line][row][word].
     pub(crate) activations: &'a [f32],
     /// First line of the stretch.
     pub(crate) first_line: usize,
     /// Lines of the stretch.
     pub(crate) lines: usize,
-    /// At most [`PANEL`] outputs of all rows. The first stretch overwrites them, later ones are added.
+    /// At most [`PANEL`] outputs of all rows. The first stretch overwrites them, later ones add to them.
     pub(crate) output: Columns<'a>,
 }
 
-/// A path made ready on this thread.
+/// A path that is initialised on this thread.
 pub(crate) struct Kernel(Ready);
 
-/// Paths that the processor has.
+/// Paths that the processor supports.
 enum Ready {
     Portable,
     #[cfg(target_arch = "x86_64")]
@@ -82,7 +83,7 @@ enum Ready {
 }
 
 impl Kernel {
-    /// Makes `path` ready. Panics where the processor lacks it.
+    /// Initialises `path` on this thread. Panics if the processor does not support it.
     pub(crate) fn new(path: Path) -> Self {
         assert!(path.available(Element::Bf16), "the processor lacks {path}");
         Self(match path {
@@ -112,7 +113,7 @@ impl Kernel {
         }
     }
 
-    /// Computes a unit. Panics if the path is not one for the weights or a length does not fit.
+    /// Computes a unit. Panics if the path does not support the weights or a length does not match.
     pub(crate) fn multiply(&self, unit: Unit<'_>) {
         let (path, weights) = (self.path(), unit.weights);
         let length = match weights {
@@ -124,8 +125,8 @@ impl Kernel {
         assert_eq!(length, unit.lines * path.line_inputs() * PANEL);
         assert_eq!(unit.activations.len(), rows * row_lines * LINE);
         assert!(unit.first_line + unit.lines <= row_lines && unit.output.width() <= PANEL);
-        // SAFETY: the lengths are right by the lines above, and a kernel is only made where the processor has the
-        // instructions. A pair of bfloat16 is a word; no kernel needs alignment.
+        // SAFETY: the lengths are right by the lines above, and a kernel is only made where the processor has
+        // the instructions. A pair of bfloat16 is a word; no kernel needs alignment.
         unsafe {
             match (&self.0, weights) {
                 (Ready::Portable, Weights::F32(weights)) => {
@@ -174,8 +175,8 @@ fn raw<'a, S, E>(weights: &[S], row_lines: usize, unit: Unit<'a>) -> RawUnit<'a,
     }
 }
 
-/// Rounds 32 activations to bfloat16 as the paths that round want it: to nearest, ties to even, subnormal numbers to
-/// zero. Panics where the processor has no such path.
+/// Rounds 32 activations to bfloat16 as the rounding paths require: to nearest, ties to even, subnormal
+/// numbers to zero. Panics if the processor supports no such path.
 pub(crate) fn round_line(values: &[f32; 2 * LINE], rounded: &mut [u16; 2 * LINE]) {
     assert!(Path::Avx512Bf16.available(Element::Bf16));
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! Which instructions compute a product.
+//! [`Path`]: the instruction sets that can compute a product, and how to select one.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub(crate) enum Element {
     F16,
 }
 
-/// Instructions that compute a product.
+/// The instructions that compute a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Path {
     /// Plain Rust.
@@ -31,17 +31,17 @@ pub(crate) enum Path {
 }
 
 impl Path {
-    /// All paths, those that are usually faster last.
+    /// All paths; usually each is faster than those before it.
     pub(crate) const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
-    /// The fastest path of this processor for such weights.
+    /// The fastest path of this processor for weights of this type.
     pub(crate) fn best(element: Element) -> Self {
         let best = Self::ALL.into_iter().rev().find(|path| path.available(element)).unwrap_or(Self::Portable);
         // Intel's cores take two cycles for a dot product of pairs and half a cycle for a fused multiply-add.
         if best == Self::Avx512Bf16 && intel() { Self::Avx512 } else { best }
     }
 
-    /// Whether this processor has the path, and it is one for such weights.
+    /// Whether this processor supports the path, and the path supports weights of this type.
     pub(crate) fn available(self, element: Element) -> bool {
         (element == Element::Bf16 || !self.rounds()) && self.detected()
     }
@@ -51,12 +51,12 @@ impl Path {
         matches!(self, Self::Avx512Bf16 | Self::Amx)
     }
 
-    /// Inputs in one line of activations.
+    /// Inputs per line of activations.
     pub(crate) fn line_inputs(self) -> usize {
         if self.rounds() { 2 * LINE } else { LINE }
     }
 
-    /// Rows in one block of activations.
+    /// Rows per block of activations.
     pub(crate) fn block_rows(self) -> usize {
         match self {
             Self::Portable | Self::Avx2 => 3,
@@ -65,13 +65,13 @@ impl Path {
         }
     }
 
-    /// Rows of activations that are packed for `rows`.
+    /// Number of packed rows of activations for `rows` rows.
     pub(crate) fn packed_rows(self, rows: usize) -> usize {
         if self == Self::Amx { rows.next_multiple_of(self.block_rows()) } else { rows }
     }
 
-    /// Lines of activations in one stretch of the inputs. Either a panel's weights of one stretch stay in the
-    /// first-level cache, or reading sums again would cost more than that is worth.
+    /// Lines of activations per stretch of the inputs. Either a panel's weights of one stretch stay in the
+    /// first-level cache, or reading sums again would cost more than that saves.
     pub(crate) fn stretch_lines(self) -> usize {
         if self == Self::Amx { 64 } else { 16 }
     }

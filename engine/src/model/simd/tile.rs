@@ -4,24 +4,24 @@ use super::columns::Columns;
 use super::lanes::{Lanes, Weight};
 use super::{LINE, PANEL};
 
-/// The most rows of one tile.
+/// The maximum number of rows per tile.
 const MOST_ROWS: usize = 12;
 
-/// One panel over one stretch of the inputs, as the kernels take it.
+/// One panel over one stretch of the inputs, in the form that the kernels take.
 pub(super) struct RawUnit<'a, E> {
     /// First of the weights: `lines` × [`LINE`] words' worth for each output of the panel.
     pub(super) weights: *const E,
     /// Packed activations of all rows, block by block, each [line][row][word].
     pub(super) activations: *const f32,
-    /// Lines of a whole row.
+    /// Lines in a whole row.
     pub(super) row_lines: usize,
     /// First line of this stretch.
     pub(super) first_line: usize,
     /// Lines of this stretch.
     pub(super) lines: usize,
-    /// Whether the sums are added to what `output` holds.
+    /// Whether the sums are added to the contents of `output`.
     pub(super) add: bool,
-    /// Where the sums go; at most [`PANEL`] wide.
+    /// Destination of the sums; at most [`PANEL`] wide.
     pub(super) output: Columns<'a>,
 }
 
@@ -36,16 +36,17 @@ struct Tile<E> {
     prefetch: bool,
 }
 
-/// Streams in which the weights that follow are asked for, one page apart: memory gives more to several streams
-/// than to one.
+/// Number of streams, one page apart, in which the following weights are prefetched: several streams get more
+/// memory bandwidth than one.
 const STREAMS: usize = 8;
 /// Bytes from one stream to the next.
 const STREAM_BYTES: usize = 4096;
 /// Bytes of one cache line.
 const LINE_BYTES: usize = 64;
 
-/// Asks for `lines` cache lines of the window of `STREAMS` × `STREAM_BYTES` that follows the one in which `weights`
-/// lies, in another order: while a window is read from start to end, the next one is fetched in [`STREAMS`] streams.
+/// Prefetches `lines` cache lines of the window of `STREAMS` × `STREAM_BYTES` after the one that contains
+/// `weights`, in a different order: while a window is read from start to end, the next one is fetched in
+/// [`STREAMS`] streams.
 ///
 /// # Safety
 /// As for [`Lanes`]; the addresses need not be valid.
@@ -63,7 +64,7 @@ pub(super) unsafe fn prefetch_next<L: Lanes>(weights: *const u8, lines: usize) {
     }
 }
 
-/// All rows of a unit, in tiles of at most `MOST` rows × [`PANEL`] outputs (`VECTORS` vectors).
+/// Computes all rows of a unit, in tiles of at most `MOST` rows × [`PANEL`] outputs (`VECTORS` vectors).
 ///
 /// # Safety
 /// As for [`Lanes`]; the pointers of the unit are valid for what their descriptions say.

@@ -1,17 +1,18 @@
-//! Texts as Lucene's English analyser sees them (Anserini 0.14.3, Lucene 8).
+//! Tokenizes texts like Lucene's English analyser (Anserini 0.14.3, Lucene 8).
 
 use lumos_tasks::python::Integer;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::retrieval::{is_stop_word, lucene_stem};
 
-/// Longer words are cut into pieces of this many characters, as Lucene's tokenizer does.
+/// Longer words are split into pieces of this many characters, as in Lucene's tokenizer.
 const LONGEST: usize = 255;
 
-/// Calls back with every term of a text, in order: words by Unicode's rules, without a possessive `'s`, in lower
-/// case, without the 33 stop words, stemmed.
+/// Calls `with` for every term of a text, in order: words by Unicode's rules, without a possessive `'s`, in
+/// lower case, without the 33 stop words, stemmed.
 pub(in crate::shop) fn terms(text: &str, mut with: impl FnMut(&str)) {
-    // Lucene 8 follows an older Unicode, in which a colon between letters joins them as a middle dot does.
+    // Lucene 8 follows an older Unicode version, in which a colon between letters joins them as a middle dot
+    // does.
     let joined = if text.contains(':') { text.replace(':', "\u{b7}") } else { String::new() };
     let text = if joined.is_empty() { text } else { &joined };
     for word in text.split_word_bounds().filter(|word| is_term(word)) {
@@ -28,8 +29,9 @@ pub(in crate::shop) fn terms(text: &str, mut with: impl FnMut(&str)) {
     }
 }
 
-/// Whether a segment is a term: one with a letter or a digit, or an emoji. Characters that only extend the one before, such as
-/// the half-width voiced sound marks, are alphabetic to Unicode and make no term of a segment of brackets.
+/// Whether a segment is a term: one with a letter or a digit, or an emoji. Characters that only extend the
+/// preceding one, such as the half-width voiced sound marks, are alphabetic in Unicode but do not make a
+/// segment of brackets a term.
 fn is_term(segment: &str) -> bool {
     let is_letter = |character: char| character.is_alphabetic() && !is_extending(character);
     segment.chars().any(|character| is_letter(character) || is_digit(character))
@@ -45,13 +47,13 @@ fn is_extending(character: char) -> bool {
     !character.is_ascii() && text.split_word_bound_indices().nth(1).is_none()
 }
 
-/// Whether a character is a decimal digit; other numbers (`½`, `²`) are no part of words.
+/// Whether a character is a decimal digit; other numbers (`½`, `²`) are not part of words.
 fn is_digit(character: char) -> bool {
     character.is_ascii_digit()
         || character.is_numeric() && Integer::parse(character.encode_utf8(&mut [0; 4])).is_some()
 }
 
-/// Characters that Lucene 8 takes for emoji (`Extended_Pictographic` of Unicode 11), from and to.
+/// Ranges of characters that Lucene 8 treats as emoji (`Extended_Pictographic` of Unicode 11).
 const EMOJI: [(u32, u32); 57] = [
     (0xa9, 0xa9),
     (0xae, 0xae),
@@ -123,7 +125,7 @@ fn without_possessive(word: &str) -> &str {
     owner.strip_suffix(['\'', '\u{2019}', '\u{ff07}']).unwrap_or(word)
 }
 
-/// The 33 of Lucene, which knows no single `s` and `t` among them.
+/// Lucene's 33 stop words, which do not include single `s` and `t`.
 fn stop_word(word: &str) -> bool {
     is_stop_word(word) && word != "s" && word != "t"
 }
@@ -148,7 +150,7 @@ mod tests {
         assert_eq!(all(text), expected);
     }
 
-    /// U+FF9F extends what it follows, and is alphabetic.
+    /// U+FF9F extends the preceding character and is alphabetic.
     #[test]
     fn extending_characters_alone_are_no_terms() {
         assert_eq!(all("(\u{ff9f} )\u{ff9e} \u{ff9f} (\u{93e} *\u{ff9f}* a\u{ff9f}"), ["a\u{ff9f}"]);

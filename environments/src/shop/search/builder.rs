@@ -1,4 +1,7 @@
-//! An index that is being filled.
+//! Builds a search index.
+//!
+//! [`IndexBuilder`] tokenizes documents, counts their terms and writes the bytes that [`Index`](super::Index)
+//! searches.
 
 use std::collections::HashMap;
 
@@ -6,22 +9,22 @@ use super::super::sections::Writer;
 use super::analysis::terms;
 use super::norm::encode;
 
-/// Takes documents in order and writes the index of them.
+/// Adds documents in order and writes their index.
 #[derive(Debug, Default)]
 pub struct IndexBuilder {
     numbers: HashMap<Box<str>, u32>,
     postings: Vec<Postings>,
     /// The length of each document in one byte.
     lengths: Vec<u8>,
-    /// Words of all documents.
+    /// Total number of words.
     words: u64,
     /// Documents with at least one word.
     with_words: u64,
-    /// Terms of the document at hand.
+    /// Terms of the current document.
     terms: Vec<u32>,
 }
 
-/// Where a term occurs: how many documents after the one before, and how often.
+/// The occurrences of a term, each as the distance from the previous document and a count.
 #[derive(Debug, Default)]
 struct Postings {
     bytes: Vec<u8>,
@@ -60,17 +63,17 @@ impl IndexBuilder {
         self.with_words += u64::from(length > 0);
     }
 
-    /// How many documents there are.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no documents.
     pub fn is_empty(&self) -> bool {
         self.lengths.is_empty()
     }
 
-    /// The index, as bytes for [`Index::open`](super::Index::open).
+    /// Writes the index as bytes for [`Index::open`](super::Index::open).
     pub fn build(self) -> Vec<u8> {
         let mut terms: Vec<(&str, u32)> =
             self.numbers.iter().map(|(term, number)| (&**term, *number)).collect();
@@ -99,7 +102,7 @@ impl IndexBuilder {
     }
 }
 
-/// Seven bits a byte, the last one marked by its highest bit being clear.
+/// Variable-length encoding: seven bits per byte; the highest bit is clear in the last byte.
 fn write_number(mut number: u32, bytes: &mut Vec<u8>) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);

@@ -1,4 +1,7 @@
-//! An index that is searched.
+//! Reads and searches an index.
+//!
+//! [`Index`] opens the bytes that the builder wrote and ranks documents with BM25. Scores are computed in the
+//! same precision as in Lucene.
 
 use std::cmp::Ordering;
 
@@ -8,17 +11,17 @@ use super::super::sections::{Bytes, Damaged, Numbers, Sections, SmallNumbers};
 use super::analysis::terms;
 use super::norm::decode;
 
-/// What an index begins with.
+/// The first bytes of an index.
 pub(super) const MAGIC: [u8; 8] = *b"lumosix2";
 
-/// Anserini's settings of BM25.
+/// Anserini's BM25 parameters.
 const K1: f32 = 0.9;
 const B: f32 = 0.4;
 
-/// Different terms that Lucene takes in a query.
+/// Maximum number of distinct terms per query in Lucene.
 const MOST_TERMS: usize = 1024;
 
-/// A query with more different terms than Lucene takes: the original raises `TooManyClauses`.
+/// A query with more distinct terms than Lucene allows; the original raises `TooManyClauses`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("a query of more than {MOST_TERMS} different terms")]
 pub struct TooManyTerms;
@@ -29,7 +32,7 @@ pub struct Index {
     sections: Sections,
     documents: usize,
     with_words: u64,
-    /// By the code of a length: what the count of a term is multiplied with.
+    /// By the code of a length: the factor for a term's count.
     by_length: Vec<f32>,
 }
 
@@ -40,10 +43,10 @@ impl std::fmt::Debug for Index {
 }
 
 impl Index {
-    /// The index in some bytes; nothing is read but the table of what lies where.
+    /// Opens an index; reads only the table of its sections.
     ///
     /// # Errors
-    /// If the bytes are no index, or are cut off.
+    /// Fails if the bytes are not an index, or are truncated.
     pub fn open(bytes: Bytes) -> Result<Self, Damaged> {
         let sections = Sections::read((*bytes).as_ref(), MAGIC, 7)?;
         let held = (*bytes).as_ref();
@@ -57,20 +60,21 @@ impl Index {
         Ok(Self { sections, documents, with_words, by_length, bytes })
     }
 
-    /// How many documents there are.
+    /// Number of documents.
     pub fn len(&self) -> usize {
         self.documents
     }
 
-    /// Whether there is none.
+    /// Whether there are no documents.
     pub fn is_empty(&self) -> bool {
         self.documents == 0
     }
 
-    /// The best documents for a query with their scores, the best first. Equal ones are ordered by `among_equals`.
+    /// The best documents for a query with their scores, best first. Equal scores are ordered by
+    /// `among_equals`.
     ///
     /// # Errors
-    /// If the query has too many different terms.
+    /// Fails if the query has too many distinct terms.
     pub fn search(
         &self,
         query: &str,
@@ -111,7 +115,7 @@ impl Index {
         Ok(best(&scores, most, among_equals))
     }
 
-    /// Where a term occurs, and in how many documents.
+    /// The occurrences of a term, and the number of documents that contain it.
     fn postings<'a>(&self, held: &'a [u8], term: &[u8]) -> Option<(&'a [u8], u32)> {
         let text = self.sections.bytes(held, 2);
         let text_ends = self.sections.numbers(held, 3);
@@ -123,7 +127,7 @@ impl Index {
     }
 }
 
-/// The position of a term among sorted ones.
+/// The index of a term in a sorted list.
 fn find(ends: &Numbers<'_>, text: &[u8], term: &[u8]) -> Option<usize> {
     let (mut low, mut high) = (0, ends.len());
     while low < high {
@@ -137,7 +141,7 @@ fn find(ends: &Numbers<'_>, text: &[u8], term: &[u8]) -> Option<usize> {
     None
 }
 
-/// Documents with a score, the best so many. Scores are compared in single precision, as Lucene gives them.
+/// The `most` best documents with a score. Scores are compared in single precision, as in Lucene.
 fn best(scores: &[f64], most: usize, among_equals: impl Fn(u32, u32) -> Ordering) -> Vec<(u32, f32)> {
     let found = scores.iter().enumerate().filter(|(_, score)| **score > 0.0);
     let mut hits: Vec<(u32, f32)> =
@@ -146,7 +150,7 @@ fn best(scores: &[f64], most: usize, among_equals: impl Fn(u32, u32) -> Ordering
         return Vec::new();
     }
     if hits.len() > most {
-        // First by score alone: telling equals apart may cost a look at each of them.
+        // First by score alone: breaking ties may require access to each document.
         let by_score = |left: &(u32, f32), right: &(u32, f32)| right.1.total_cmp(&left.1);
         let (_, last, _) = hits.select_nth_unstable_by(most - 1, by_score);
         let least = last.1;
@@ -159,7 +163,7 @@ fn best(scores: &[f64], most: usize, among_equals: impl Fn(u32, u32) -> Ordering
     hits
 }
 
-/// Documents and how often a term occurs in each.
+/// Documents, each with the count of a term.
 struct Postings<'a> {
     bytes: std::slice::Iter<'a, u8>,
     document: u32,

@@ -1,6 +1,7 @@
 //! Search with Lucene's scores: BM25 with k1 0.9 and b 0.4 over texts in Lucene's English analysis.
 //!
-//! An index is bytes, in memory or in a file that is mapped: [`IndexBuilder`] writes them, [`Index`] reads them.
+//! An index is a sequence of bytes, in memory or in a mapped file: [`IndexBuilder`] writes it, [`Index`]
+//! reads it.
 
 mod analysis;
 mod builder;

@@ -1,7 +1,7 @@
-//! Lengths of documents in one byte, as Lucene keeps them (`SmallFloat.intToByte4`): exact below 40, then four
+//! Document lengths in one byte, in Lucene's encoding (`SmallFloat.intToByte4`): exact below 40, then four
 //! significant bits.
 
-/// Values that are kept exactly.
+/// Lengths below this value are their own code.
 const EXACT: u32 = 24;
 
 /// The code of a length.

@@ -1,8 +1,8 @@
-//! Carrying an action out (upstream `execute` in `eval/gsm/run_eval.py`, `eval/gsm/math_tool.py`).
+//! Executes an action (upstream `execute` in `eval/gsm/run_eval.py`, `eval/gsm/math_tool.py`).
 //!
-//! An action is a pure function of the variables and of the answers the mathematics service has given so far:
-//! [`execute`] either finishes or names the query it needs next. The caller fetches that answer, appends it and
-//! calls again; an action asks seven queries at most, so starting over costs nothing.
+//! An action is a pure function of the variables and of the mathematics service's answers so far: [`execute`]
+//! either finishes or returns the query it needs next. The caller gets that answer, appends it and calls
+//! again. An action needs at most seven queries, so starting over is cheap.
 
 use std::collections::BTreeMap;
 
@@ -18,31 +18,31 @@ use crate::python::{Characters, is_digit, strip};
 /// Values by variable.
 pub type Results = BTreeMap<String, Value>;
 
-/// What [`execute`] came to.
+/// The progress of [`execute`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
-    /// The service is to be asked this.
+    /// The next query to the service.
     Ask(String),
-    /// The action was carried out.
+    /// The action was executed.
     Finished(Executed),
 }
 
-/// What an action gave: the original's return value, with the reason where that is none.
+/// The result of an action: the original's return value, or the reason if there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Executed {
-    /// One value for the first variable; `None` where the service had none.
+    /// One value for the first variable; `None` if the service had none.
     Single(String, Option<Value>),
     /// A value for each variable (`SolveEquation`).
     Each(Vec<String>, Vec<String>),
     /// A variable in the arguments has no value (the original returns `None, None`).
     UndefinedVariable(String),
-    /// Something raised on the way (the original returns `"", ""`).
+    /// An exception was raised (the original returns `"", ""`).
     Raised(Failure),
-    /// The name is not one that is carried out (the original returns nothing).
+    /// The name is not an executable action (the original returns nothing).
     NotDispatched(String),
 }
 
-/// What stops a computation: the next query, or a failure.
+/// Stops a computation: the next query, or a failure.
 enum Interrupt {
     Ask(String),
     Failed(Failure),
@@ -54,7 +54,8 @@ impl From<Failure> for Interrupt {
     }
 }
 
-/// The mathematics service as recorded so far. `NoResult` is the exception the original's client raises.
+/// The mathematics service as recorded so far. `NoResult` corresponds to the exception that the original's
+/// client raises.
 struct Service<'a> {
     answers: std::slice::Iter<'a, MathsReply>,
     behaviour: Behaviour,
@@ -77,7 +78,7 @@ impl Service<'_> {
     }
 }
 
-/// The actions a behaviour carries out. The original's list in the prompt is longer than what it executes.
+/// Whether a behaviour executes the action. The original's prompt lists more actions than it executes.
 pub fn is_executed(name: &str, behaviour: Behaviour) -> bool {
     match name {
         "" | "Calculator" | "SetEquation" | "SolveEquation" | "Define" => true,
@@ -86,8 +87,8 @@ pub fn is_executed(name: &str, behaviour: Behaviour) -> bool {
     }
 }
 
-/// Carries one action out as far as the answers reach. `results` is what the variables hold; `None` after an
-/// earlier failure.
+/// Executes one action as far as the answers allow. `results` holds the variables; `None` after an earlier
+/// failure.
 pub fn execute(
     action: &str,
     results: Option<&Results>,
@@ -106,8 +107,8 @@ pub fn execute(
     perform(&parsed.name, &parsed.variables, &arguments, function, behaviour, answers)
 }
 
-/// Carries an action out whose variables stand in its arguments already. `function` says whether the arguments
-/// were in function style before that. What is no action's name is a plain assignment.
+/// Executes an action whose variables are already substituted in its arguments. `function` is whether the
+/// arguments were in function style before substitution. A name that is not an action is a plain assignment.
 pub fn perform(
     name: &str,
     variables: &[String],
@@ -139,12 +140,13 @@ pub fn perform(
     }
 }
 
-/// The longest text, in bytes, that putting values for variables may make. Values hold earlier values, so a reply
-/// could double them again and again; no action of a real episode comes near this.
+/// Maximum length in bytes of a text after substitution. Values contain earlier values, so a reply could
+/// double them repeatedly; no action of a real episode comes close.
 const MAX_TEXT: usize = 1 << 16;
 
-/// Puts values for variables. In paper behaviour the replacement is textual, one variable after the other, so
-/// that `R1` is replaced inside `R10` as well; in corrected behaviour each mention is replaced once, whole.
+/// Substitutes variables by their values. In paper behaviour the replacement is textual, one variable after
+/// the other, so that `R1` is replaced inside `R10` as well; in corrected behaviour each whole mention is
+/// replaced once.
 fn substitute(arguments: &str, results: Option<&Results>, behaviour: Behaviour) -> Result<String, Executed> {
     let bare = is_function(arguments) || !has_operator(arguments);
     let written = |variable: &str| {
@@ -187,7 +189,7 @@ fn substitute(arguments: &str, results: Option<&Results>, behaviour: Behaviour) 
     }
 }
 
-/// How often equations may nest in equations before the original's recursion would overflow.
+/// Maximum nesting of equations; the original's recursion would overflow.
 const MAX_DEPTH: u32 = 16;
 
 fn calculator(
@@ -216,7 +218,7 @@ fn calculator(
     for verb in ["Expand", "Calculate", ""] {
         match service.ask(format!("{verb} {expression}")) {
             Ok(Some(Value::Text(text))) => return Ok(Some(Value::Text(without_factors(text)))),
-            // The original takes the lower case of the answer, which raises for anything but a text.
+            // The original lowercases the answer, which raises for anything but a string.
             Ok(_) | Err(Interrupt::Failed(_)) => {}
             Err(ask) => return Err(ask),
         }
@@ -224,7 +226,7 @@ fn calculator(
     Ok(None)
 }
 
-/// Cuts the remark off that the service adds to whole numbers: ` (2 prime factors, 2 distinct)`.
+/// Removes the remark that the service adds to whole numbers: ` (2 prime factors, 2 distinct)`.
 fn without_factors(text: String) -> String {
     if !text.to_lowercase().contains("factor") {
         return text;
@@ -235,8 +237,8 @@ fn without_factors(text: String) -> String {
 
 fn combine_equations(expression: &str, service: &mut Service<'_>, depth: u32) -> Result<Value, Interrupt> {
     if service.behaviour == Behaviour::Paper {
-        // Upstream's modules import each other in a circle: the function that combines equations never sees the
-        // calculator it calls, and each use of it raises `NameError`.
+        // Upstream's modules import each other circularly: the function that combines equations never gets
+        // the calculator it calls, so each use raises `NameError`.
         return Err(Failure::argument("the original cannot calculate with equations").into());
     }
     if depth == MAX_DEPTH {
@@ -261,7 +263,7 @@ fn combine_equations(expression: &str, service: &mut Service<'_>, depth: u32) ->
         Some(Value::Text(text)) => Ok(text),
         _ => Err(Interrupt::from(Failure::tool(format!("no single value for `{side}`")))),
     };
-    // Both sides are asked for before they are joined, as in the original.
+    // As in the original, both sides are queried before they are joined.
     let left = evaluate(&left)?;
     let right = evaluate(&right)?;
     Ok(Value::Text(format!("{left} = {right}")))
@@ -315,7 +317,7 @@ mod tests {
         entries.iter().map(|(name, value)| ((*name).to_owned(), Value::from(*value))).collect()
     }
 
-    /// Runs an action to its end; `service` answers the queries.
+    /// Runs an action to completion; `service` answers the queries.
     fn run(
         action: &str,
         variables: &Results,

@@ -1,4 +1,8 @@
-//! The loop of a mathematics episode.
+//! The loop of a mathematics episode: plan, ground, execute, or a single answer.
+//!
+//! [`Machine`] is driven by [`Episode`](crate::Episode): it requests a model's reply or a query to the
+//! mathematics service and processes the answer. Its state is a [`Phase`]; an [`Execution`] holds the actions
+//! of one turn.
 
 use crate::call::{MathsReply, ToolCall};
 use crate::configuration::Configuration;
@@ -12,33 +16,33 @@ use super::execution::{Executed, Failure, Progress, Results, execute};
 use super::results::NoPrediction;
 use super::{answer, prompts, results};
 
-/// Where an episode stands.
+/// The state of an episode.
 #[derive(Debug)]
 enum Phase {
     /// Waiting for subgoals.
     Planning,
     /// Waiting for actions; holds the planner's reply.
     Grounding { plan: String },
-    /// Carrying the actions of a turn out.
+    /// Executing the actions of a turn.
     Executing(Execution),
     /// Waiting for the single model's answer.
     Answering,
-    /// Over.
+    /// Ended.
     Ended,
 }
 
-/// The actions of one turn and how far they have been carried out.
+/// The actions of one turn and the progress of their execution.
 #[derive(Debug)]
 struct Execution {
     plan: String,
     ground: String,
     actions: Vec<String>,
     at: usize,
-    /// What the service answered to the action at hand.
+    /// The service's answers for the current action.
     answers: Vec<MathsReply>,
 }
 
-/// State of one mathematics episode.
+/// The state machine of one mathematics episode.
 #[derive(Debug)]
 pub(crate) struct Machine {
     formulation: Formulation,
@@ -86,14 +90,14 @@ impl Machine {
         self.turn
     }
 
-    /// Takes a model's reply.
+    /// Processes a model's reply.
     pub(crate) fn completed(&mut self, reply: &str, steps: &mut Vec<Step>) -> Want {
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Planning => self.planned(reply),
             Phase::Grounding { plan } => {
                 let pieces = strip(reply).split("; ");
                 let actions = match self.formulation {
-                    // Lumos-O carries the pieces out as they are, Lumos-I strips each.
+                    // Lumos-O executes the pieces unchanged, Lumos-I strips each.
                     Formulation::OneTime => pieces.map(str::to_owned).collect(),
                     _ => pieces.map(|piece| strip(piece).to_owned()).collect(),
                 };
@@ -112,7 +116,7 @@ impl Machine {
         }
     }
 
-    /// Takes the mathematics service's reply.
+    /// Processes the mathematics service's reply.
     pub(crate) fn called(&mut self, reply: MathsReply, steps: &mut Vec<Step>) -> Want {
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Executing(mut execution) => {
@@ -132,7 +136,7 @@ impl Machine {
         Want::Generate { role: Role::Grounder, prompt: self.ground_prompt.clone() }
     }
 
-    /// Carries actions out until an answer is missing or all are done.
+    /// Executes actions until an answer is missing or all are done.
     fn advance(&mut self, mut execution: Execution, steps: &mut Vec<Step>) -> Want {
         while let Some(action) = execution.actions.get(execution.at) {
             if self.failure.is_none() {
@@ -147,7 +151,7 @@ impl Machine {
                     }
                 }
             } else if self.formulation != Formulation::OneTime {
-                // After a failure the original still lists the turn's other actions, without a value.
+                // After a failure the original still lists the turn's other actions, without values.
                 self.actions.push(action.clone());
             }
             execution.at += 1;
@@ -156,7 +160,7 @@ impl Machine {
         self.next_turn(&execution.plan, &execution.ground)
     }
 
-    /// Writes an action's value down.
+    /// Records an action's value.
     fn observe(&mut self, action: &str, executed: Executed) -> Observation {
         let (observation, shown) =
             match results::assign(&mut self.results, executed, self.formulation, self.behaviour) {

@@ -1,7 +1,7 @@
-//! Reading an action, as the original's mathematics parser does (upstream `eval/gsm/utils.py`).
+//! Parses an action as the original's mathematics parser does (upstream `eval/gsm/utils.py`).
 //!
-//! The parser never fails: on text that is no action it gives some odd triple, and execution refuses that.
-//! Indices run over characters and may come from the end, as in Python.
+//! The parser never fails: for text that is not an action it returns an arbitrary triple, which execution
+//! rejects. Indices count characters and may be relative to the end, as in Python.
 
 use std::sync::LazyLock;
 
@@ -9,14 +9,14 @@ use regex::Regex;
 
 use crate::python::{Characters, strip};
 
-/// An action's three parts.
+/// The three parts of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedAction {
     /// The variables before ` = `.
     pub variables: Vec<String>,
     /// The action's name; empty for a plain assignment.
     pub name: String,
-    /// The text between its parentheses.
+    /// The text in its parentheses.
     pub arguments: String,
 }
 
@@ -27,7 +27,7 @@ pub fn parse_action(text: &str) -> ParsedAction {
     let (variables_end, name_start) = (assign, assign + 3);
     let open = action.find("(");
 
-    // The parenthesis that closes the one at `open`; the last character where none does.
+    // The parenthesis that matches the one at `open`; the last character if there is none.
     let scan_start = if open < 0 { (open + action.len()).max(0) } else { open };
     let mut close = open - 1;
     let mut depth = 0i32;
@@ -62,7 +62,7 @@ pub fn parse_action(text: &str) -> ParsedAction {
     }
 }
 
-/// All mentions of variables, in order, repeated as often as they occur.
+/// All mentions of variables, in order, including duplicates.
 pub fn find_variables(text: &str) -> Vec<&str> {
     static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new("R[0-9]+").expect("a valid pattern"));
     VARIABLE.find_iter(text).map(|found| found.as_str()).collect()
@@ -74,18 +74,18 @@ pub fn is_function(text: &str) -> bool {
     FUNCTION.is_match(text)
 }
 
-/// Whether the text holds a letter of the Latin alphabet.
+/// Whether the text contains a Latin letter.
 pub fn has_letter(text: &str) -> bool {
     text.chars().any(|character| character.is_ascii_alphabetic())
 }
 
-/// Whether the arguments hold an operator, so that values are put in parentheses.
+/// Whether the arguments contain an operator, so that values are put in parentheses.
 pub fn has_operator(text: &str) -> bool {
     text.contains(['*', '/', '+', '-', '^'])
 }
 
-/// Splits `expression(arguments)` at the parenthesis that the last `)` closes; `None` where the original raises
-/// because there is no such parenthesis (its search stops short of the first character).
+/// Splits `expression(arguments)` at the parenthesis that matches the last `)`; `None` if the original raises
+/// because there is none (its search stops before the first character).
 pub fn split_function(text: &str) -> Option<(String, String)> {
     let characters = Characters::new(text);
     let close = characters.rfind(")");
@@ -101,7 +101,7 @@ pub fn split_function(text: &str) -> Option<(String, String)> {
     Some((characters.slice(open + 1, close), characters.slice(0, open)))
 }
 
-/// Equations in `:(left = right):` and what stands between them.
+/// Equations in `:(left = right):` and the operations between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Equations {
     /// The left sides.
@@ -112,7 +112,7 @@ pub struct Equations {
     pub operations: Vec<String>,
 }
 
-/// Takes equations in `:(…):` apart; `None` where the original raises because one has no `=`.
+/// Parses equations in `:(…):`; `None` if the original raises because one has no `=`.
 pub fn parse_equations(text: &str) -> Option<Equations> {
     static EQUATION: LazyLock<Regex> = LazyLock::new(|| Regex::new(r":\((.*?)\):").expect("a valid pattern"));
     let matches: Vec<&str> = EQUATION

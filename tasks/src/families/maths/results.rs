@@ -1,15 +1,15 @@
-//! The variables of an episode and the prediction they hold at its end.
+//! The variables of a mathematics episode, and the prediction taken from them at its end.
 
 use super::execution::{Executed, Failure, Results};
 use crate::formulation::{Behaviour, Formulation};
 use crate::outcome::{Observation, Stage, Value};
 use crate::python::{Integer, strip};
 
-/// What an action's value is to a reader and to the episode's record.
+/// An action's value for readers and for the episode's record.
 #[derive(Debug)]
 pub(super) struct Assigned {
     pub(super) observation: Observation,
-    /// As the original appends it to the action; `None` where joining a list raises there.
+    /// The text that the original appends to the action; `None` if joining a list raises there.
     pub(super) shown: Option<String>,
 }
 
@@ -23,10 +23,10 @@ impl Assigned {
     }
 }
 
-/// Writes what an action gave into the variables. The error says why the episode's results are lost.
+/// Assigns an action's result to the variables. The error is the reason why the episode's results are lost.
 ///
-/// Two habits of the original are kept in paper behaviour: an empty value counts as a failure, and Lumos-O
-/// strips values (and fails on lists) where Lumos-I keeps them as they are.
+/// Paper behaviour keeps two quirks of the original: an empty value counts as a failure, and Lumos-O strips
+/// values (and fails on lists) while Lumos-I keeps them unchanged.
 pub(super) fn assign(
     results: &mut Results,
     executed: Executed,
@@ -83,7 +83,7 @@ pub(super) fn assign(
     }
 }
 
-/// The actions the grounder's prompt lists; what it names beside them is unknown or no action at all.
+/// The actions that the grounder's prompt lists; any other name is unknown or not an action.
 const LISTED: [&str; 7] =
     ["Calculator", "SetEquation", "SolveEquation", "Count", "SolveInequality", "Code", "Define"];
 
@@ -100,7 +100,7 @@ fn not_dispatched(name: &str) -> Failure {
     }
 }
 
-/// An episode without a prediction, and the exception that it is in the original.
+/// An episode without a prediction, with the corresponding exception of the original.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct NoPrediction {
     pub(super) failure: Failure,
@@ -109,7 +109,7 @@ pub(super) struct NoPrediction {
 
 /// The prediction of an episode: the value of `Output` (Lumos-O, and both in corrected behaviour) or of the
 /// variable with the highest number. The error is what the original raises for a variable of another form;
-/// corrected behaviour passes over such variables.
+/// corrected behaviour skips such variables.
 pub(super) fn prediction(
     results: &Results,
     formulation: Formulation,

@@ -1,35 +1,35 @@
-//! Cutting answers out of replies (upstream `run_eval.py` of HotpotQA and StrategyQA).
+//! Extracts answers from replies (upstream `run_eval.py` of HotpotQA and StrategyQA).
 
 use super::prompts::ANSWER;
 use crate::formulation::Formulation;
 use crate::item::AnswerForm;
 use crate::python::{Characters, strip};
 
-/// What follows `Answer: ` (up to the next one); the whole text where there is none.
+/// The text after `Answer: ` (up to the next one); the whole text without the marker.
 pub fn of_value(value: &str) -> &str {
     value.split(ANSWER).nth(1).unwrap_or(value)
 }
 
-/// The answer of a single model's reply; `None` where the original finds none and passes over the item.
+/// The answer in a single model's reply; `None` if the original finds none and skips the item.
 pub fn of_reply(reply: &str, form: AnswerForm, formulation: Formulation) -> Option<String> {
     use crate::families::maths::answer::{of_chain, of_direct};
     match (form, formulation) {
         (AnswerForm::Entity, Formulation::Cot) => entity_of_chain(reply),
         (AnswerForm::Entity, _) => Some(as_yes_or_no(strip(reply))),
-        // StrategyQA's script cuts replies as the mathematics ones do.
+        // StrategyQA's script parses replies as the mathematics ones do.
         (AnswerForm::YesNo, Formulation::Cot) => Some(of_chain(reply)),
         (AnswerForm::YesNo, _) => Some(of_direct(reply)),
     }
 }
 
-/// What follows the marker, without its last character (the full stop).
+/// The text after the marker, without its last character (the full stop).
 fn entity_of_chain(reply: &str) -> Option<String> {
     const MARKER: &str = "decomposed questions, the answer is";
     let answer = Characters::new(strip(reply.split(MARKER).nth(1)?)).slice(0, -1);
     Some(as_yes_or_no(&answer))
 }
 
-/// HotpotQA's gold answers say yes and no where the checkpoints were trained to say true and false.
+/// HotpotQA's gold answers are yes and no; the checkpoints were trained to answer true and false.
 fn as_yes_or_no(answer: &str) -> String {
     match answer.to_lowercase().as_str() {
         "false" | "false." => "no".to_owned(),

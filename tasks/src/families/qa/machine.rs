@@ -1,4 +1,7 @@
-//! The loop of a question-answering episode.
+//! The loop of a question-answering episode: plan, ground, execute, conclude, or a single answer.
+//!
+//! [`Machine`] is driven by [`Episode`](crate::Episode): it requests a model's reply or a tool call and
+//! processes the answer. Its state is a [`Phase`]; an [`Execution`] holds the actions of one turn.
 
 use crate::call::{ToolCall, ToolReply};
 use crate::configuration::Configuration;
@@ -17,35 +20,35 @@ use super::{answer, prompts};
 /// The variable that holds the answer of an iterative episode.
 const FINAL_ANSWER: &str = "final_ans";
 
-/// Where an episode stands.
+/// The state of an episode.
 #[derive(Debug)]
 enum Phase {
     /// Waiting for subgoals.
     Planning,
     /// Waiting for actions; holds the planner's reply.
     Grounding { plan: String },
-    /// Carrying the actions of a turn out.
+    /// Executing the actions of a turn.
     Executing(Execution),
-    /// Asking for the answer to the whole question; holds what was answered so far.
+    /// Asking for the answer to the whole question; holds the replies so far.
     Concluding { answers: Vec<ToolReply> },
     /// Waiting for the single model's answer.
     Answering,
-    /// Over.
+    /// Ended.
     Ended,
 }
 
-/// The actions of one turn and how far they have been carried out.
+/// The actions of one turn and the progress of their execution.
 #[derive(Debug)]
 struct Execution {
     plan: String,
     ground: String,
     actions: Vec<String>,
     at: usize,
-    /// What the tools answered to the action at hand.
+    /// The tools' replies for the current action.
     answers: Vec<ToolReply>,
 }
 
-/// State of one question-answering episode.
+/// The state machine of one question-answering episode.
 #[derive(Debug)]
 pub(crate) struct Machine {
     question: String,
@@ -60,11 +63,11 @@ pub(crate) struct Machine {
     subgoals: Vec<String>,
     actions: Vec<String>,
     variables: Variables,
-    /// The value that was last computed; it outlives its turn.
+    /// The last computed value; kept across turns.
     last_value: Option<Value>,
-    /// Each subgoal's last value by its name, sorted.
+    /// Each subgoal's last value by the subgoal's name, sorted.
     subgoal_values: std::collections::BTreeMap<String, String>,
-    /// Why the variables are lost.
+    /// Why the variables were lost.
     failure: Option<Failure>,
     rounds_exhausted: bool,
 }
@@ -104,7 +107,7 @@ impl Machine {
         self.turn
     }
 
-    /// Takes a model's reply.
+    /// Processes a model's reply.
     pub(crate) fn completed(&mut self, reply: &str, steps: &mut Vec<Step>) -> Want {
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Planning => self.planned(reply),
@@ -121,7 +124,7 @@ impl Machine {
         }
     }
 
-    /// Takes a tool's reply.
+    /// Processes a tool's reply.
     pub(crate) fn called(&mut self, reply: ToolReply, steps: &mut Vec<Step>) -> Want {
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Executing(mut execution) => {
@@ -160,7 +163,7 @@ impl Machine {
         Want::Generate { role: Role::Grounder, prompt: self.ground_prompt.clone() }
     }
 
-    /// Carries actions out until an answer is missing or all are done.
+    /// Executes actions until a reply is missing or all are done.
     fn advance(&mut self, mut execution: Execution, steps: &mut Vec<Step>) -> Want {
         while let Some(action) = execution.actions.get(execution.at) {
             let is_last = execution.at + 1 == execution.actions.len();
@@ -171,7 +174,7 @@ impl Machine {
                 plan: &execution.plan,
                 last_of_all: (self.is_one_time() && is_last).then_some(execution.at),
             };
-            // After a failure the original carries the turn's other actions out without any variables.
+            // After a failure the original executes the turn's other actions without any variables.
             let variables = self.failure.is_none().then_some(&self.variables);
             match execute(action, variables, &setting, &execution.answers) {
                 Progress::Ask(call) => {
@@ -193,11 +196,11 @@ impl Machine {
         self.next_turn(&execution.plan, &execution.ground, &last)
     }
 
-    /// Writes an action's value down.
+    /// Records an action's value.
     ///
-    /// What raises gives an empty variable an empty value in the original, and the episode goes on; what is carried out
-    /// by nobody takes all variables away. In corrected behaviour neither leaves a value and the episode goes on,
-    /// unless it was the last action of all.
+    /// In the original, an exception assigns an empty value to an empty variable and the episode continues;
+    /// an action that is not executed discards all variables. In corrected behaviour neither assigns a value,
+    /// and the episode continues unless it was the last action of all.
     fn observe(&mut self, executed: Executed, is_last: bool) -> Observation {
         match (executed, self.behaviour) {
             (Executed::Value(variable, value), _) => {
@@ -245,7 +248,7 @@ impl Machine {
                 let failure = failure.unwrap_or_else(|| Failure::argument(detail));
                 return self.raise("UnboundLocalError", failure);
             }
-            // HotpotQA's script appends the value to the action as text and ends with an exception on a list.
+            // HotpotQA's script appends the value to the action as text and raises on a list.
             Some(Value::List(_)) if self.form == AnswerForm::Entity && self.behaviour == Behaviour::Paper => {
                 let detail = "the turn's last action gives passages, not a text";
                 return self.raise("TypeError", Failure::argument(detail));
@@ -278,7 +281,7 @@ impl Machine {
         Want::Generate { role: Role::Planner, prompt: self.plan_prompt.clone() }
     }
 
-    /// Asks the whole question over what was answered on the way.
+    /// Asks the whole question with the answers found on the way.
     fn conclude(&mut self, answers: Vec<ToolReply>) -> Want {
         let mut context = String::new();
         for value in self.variables.in_order() {
@@ -298,7 +301,7 @@ impl Machine {
                 self.end()
             }
             Err(Interrupt::Ask(call)) => self.ask_to_conclude(call, answers),
-            // Outside of an action the original catches nothing: the chat model's exception leaves its run.
+            // Outside of an action the original catches nothing: an exception of the chat model ends its run.
             Err(Interrupt::Failed(failure)) => {
                 let exception = failure.detail.split(':').next().unwrap_or_default().to_owned();
                 self.raise(&exception, failure)
@@ -357,14 +360,14 @@ impl Machine {
                 done(Ending::Answered, evidence)
             }
             Err(failure) => {
-                // StrategyQA's one-time script takes the missing result of such an action apart.
+                // StrategyQA's one-time script unpacks the missing result of such an action.
                 let unpacked = lost && self.is_one_time() && self.form == AnswerForm::YesNo;
                 self.give_up(failure, unpacked.then_some("TypeError"), lost)
             }
         }
     }
 
-    /// The record; without variables where they are lost.
+    /// Builds the record; without variables if they were lost.
     fn evidence(&mut self, prediction: Option<Value>, lost: bool) -> PlanEvidence {
         self.phase = Phase::Ended;
         let has_modules = self.formulation.has_modules();

@@ -1,7 +1,7 @@
-//! Reading an action, as the original's QA parser does (upstream `parse_actions` in `eval/hotpotqa/utils.py`).
+//! Parses an action as the original's QA parser does (upstream `parse_actions` in `eval/hotpotqa/utils.py`).
 //!
-//! Unlike the mathematics parser it knows no trailing ` = value` and cuts the arguments at the parenthesis that closes
-//! the first one, or before the last character where none does. It never fails.
+//! Unlike the mathematics parser it does not support a trailing ` = value`. It cuts the arguments at the
+//! parenthesis that matches the first one, or before the last character if there is none. It never fails.
 
 use crate::families::maths::parse::ParsedAction;
 use crate::python::Characters;

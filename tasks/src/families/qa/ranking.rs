@@ -1,16 +1,16 @@
-//! Choosing passages by their scores (upstream `get_max_idx` in `eval/hotpotqa/utils.py` and `ParagraphRetrieve` in
-//! `qa_tool.py`).
+//! Selects passages by their scores (upstream `get_max_idx` in `eval/hotpotqa/utils.py` and
+//! `ParagraphRetrieve` in `qa_tool.py`).
 
 use crate::call::Passage;
 use crate::formulation::Behaviour;
 
-/// How many passages are kept.
+/// Number of passages kept.
 pub(crate) const KEPT: usize = 5;
 
-/// Positions of the `most` highest scores, the highest first.
+/// Indices of the `most` highest scores, the highest first.
 ///
-/// Among equal scores the original takes the last first (it sorts upwards and reads from the end); corrected behaviour
-/// takes the first, which is the more likely one to matter on a page.
+/// Among equal scores the original prefers the last (it sorts in ascending order and reads from the end);
+/// corrected behaviour prefers the first, which is more likely to be relevant on a page.
 pub fn highest(scores: &[f64], most: usize, behaviour: Behaviour) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     let score = |index: &usize| scores.get(*index).copied().unwrap_or(f64::NEG_INFINITY);
@@ -25,7 +25,7 @@ pub fn highest(scores: &[f64], most: usize, behaviour: Behaviour) -> Vec<usize> 
     order
 }
 
-/// The best passages, written as evidence, one a line.
+/// The best passages, formatted as evidence, one per line.
 pub(crate) fn evidence(passages: &[Passage], scores: &[f64], behaviour: Behaviour) -> String {
     let best = highest(scores, KEPT, behaviour);
     let texts = best.iter().filter_map(|index| passages.get(*index)).map(|passage| &passage.text);

@@ -1,4 +1,4 @@
-//! The variables of an episode and the prediction they hold at the end of a one-time one.
+//! The variables of a question-answering episode, and the prediction of a one-time one.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::item::AnswerForm;
 use crate::outcome::{Stage, Value};
 use crate::python::Integer;
 
-/// Values by variable, in the order in which the variables first got one.
+/// Values by variable, in the order in which the variables were first assigned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Variables {
     values: BTreeMap<String, (usize, Value)>,
@@ -21,13 +21,13 @@ impl Variables {
         self.values.get(variable).map(|(_, value)| value)
     }
 
-    /// Gives a variable a value; one that has a value already keeps its place.
+    /// Assigns a value; a variable that has a value already keeps its position.
     pub fn insert(&mut self, variable: String, value: Value) {
         let place = self.values.len();
         self.values.entry(variable).or_insert((place, Value::Text(String::new()))).1 = value;
     }
 
-    /// Whether there are none.
+    /// Whether there are no variables.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -49,9 +49,9 @@ impl Variables {
     }
 }
 
-/// The prediction of a one-time episode: the value of the variable with the highest number; in StrategyQA (and in
-/// corrected behaviour) that of `Output` where there is one. The error is what the original raises for a variable of
-/// another form, and passes over the item for; corrected behaviour passes over such variables.
+/// The prediction of a one-time episode: the value of the variable with the highest number; in StrategyQA
+/// (and in corrected behaviour) that of `Output` if it exists. The error is what the original raises for a
+/// variable of another form, in which case it skips the item; corrected behaviour skips such variables.
 pub(super) fn prediction(
     variables: &Variables,
     form: AnswerForm,

@@ -1,45 +1,46 @@
-//! What the shop is asked and what it replies.
+//! Requests to the shop and its replies.
 
 use serde::{Deserialize, Serialize};
 
-/// What is done in the shop.
+/// A request to the shop.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ShopRequest {
-    /// Whether the visit starts anew before.
+    /// Whether to reset the session first.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reset: bool,
-    /// Actions that are repeated before; nobody looks at what they come to.
+    /// Actions to repeat first; their results are ignored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replay: Vec<String>,
-    /// The action: `search[red lamp]`, `click[buy now]`. What is no action, or cannot be clicked, does nothing.
+    /// The action: `search[red lamp]`, `click[buy now]`. An invalid action, or a click on something that is
+    /// not clickable, has no effect.
     pub action: String,
 }
 
-/// What the last action came to.
+/// The result of the last action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ShopReply {
     /// The page's visible texts, joined by ` [SEP] `.
     pub observation: String,
-    /// What can be clicked, in lower case, in order.
+    /// The clickable elements, in lower case, in order.
     pub clickables: Vec<String>,
-    /// What was bought by this very action.
+    /// The purchase made by this action, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purchase: Option<Purchase>,
 }
 
-/// A purchase and what it is worth. Rewards are from 0 to 1.
+/// A purchase with its rewards, which are between 0 and 1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Purchase {
-    /// The product.
+    /// The product's ASIN.
     pub asin: String,
     /// The reward.
     pub reward: f64,
-    /// The reward if the nouns in titles spoke most against the product: the original's tagger is not here.
+    /// The lowest possible reward, because the original's noun tagger for titles is not reproduced here.
     pub lowest: f64,
-    /// The reward if they spoke most for it.
+    /// The highest possible reward.
     pub highest: f64,
-    /// The same three where an option only counts in its own group.
+    /// The same three rewards if an option counts only in its own group.
     pub by_group: [f64; 3],
-    /// The factor for the kind of product.
+    /// The factor for the product type.
     pub r_type: f64,
 }

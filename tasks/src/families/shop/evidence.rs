@@ -1,4 +1,4 @@
-//! What an episode of shopping ended with.
+//! The result of a shopping episode.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::python::repr_list;
 pub enum ShopValue {
     /// A text.
     Text(String),
-    /// What could be clicked.
+    /// The clickable elements.
     Clickables(Vec<String>),
     /// The reward of a purchase.
     Reward(f64),
 }
 
 impl ShopValue {
-    /// `str(value)` of the original.
+    /// The result of `str(value)` in the original.
     pub fn to_python_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -47,13 +47,13 @@ pub enum End {
 pub struct ShopEvidence {
     /// How it ended.
     pub end: End,
-    /// The purchase that counts, where one does.
+    /// The purchase that counts, if there is one.
     pub credited: Option<Purchase>,
     /// The first purchase, whether it counts or not.
     pub first: Option<Purchase>,
-    /// Subgoals that were grounded, stripped.
+    /// Grounded subgoals, stripped.
     pub subgoals: Vec<String>,
-    /// Searches and clicks in order: what the original repeats at every click.
+    /// Searches and clicks in order; the original repeats them at every click.
     pub actions: Vec<String>,
     /// Variables.
     pub results: BTreeMap<String, ShopValue>,

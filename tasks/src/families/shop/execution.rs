@@ -1,6 +1,6 @@
-//! Carrying actions out (upstream `execute` in `run_eval.py` and `ShopActions` in `shop_tool.py`).
+//! Executes actions (upstream `execute` in `run_eval.py` and `ShopActions` in `shop_tool.py`).
 //!
-//! Each action asks the world at most once: the shop, or a ranking.
+//! Each action makes at most one call: to the shop, or to the ranker.
 
 use std::collections::BTreeMap;
 
@@ -14,44 +14,44 @@ use crate::formulation::Behaviour;
 use crate::outcome::Stage;
 use crate::python::{Characters, Integer, strip};
 
-/// How many features are kept.
+/// Number of features kept.
 const FEATURES: usize = 3;
 
-/// Where the options begin among an item's clickables, behind its buttons.
+/// Index of the first option among an item's clickables, after its buttons.
 const FIRST_OPTION: usize = 6;
 
-/// What an action was worth that stands for nothing.
+/// The value of an action that does nothing.
 const NOTHING: &str = "buy now";
 
-/// Where the visit stands, as far as the episode knows.
+/// The state of the shop session as far as the episode knows it.
 #[derive(Debug, Default)]
 pub(super) struct Visit {
-    /// Whether the shop starts anew at the next action.
+    /// Whether the session is reset before the next action.
     pub(super) reset: bool,
     /// Searches and clicks so far.
     pub(super) actions: Vec<String>,
 }
 
-/// How far an action is.
+/// The progress of an action.
 #[derive(Debug)]
 pub(super) enum Progress {
-    /// It asks this.
+    /// The call it needs.
     Ask(ToolCall),
-    /// It is done.
+    /// The action is done.
     Done {
-        /// The variable.
+        /// The variable that it assigns.
         variable: String,
         /// Its value.
         value: ShopValue,
-        /// What it bought.
+        /// The purchase it made, if any.
         purchase: Option<Purchase>,
     },
 }
 
-/// What an action asks of the world, or its value where it asks nothing.
+/// The call that an action needs, or its value if it needs none.
 ///
 /// # Errors
-/// Where the original raises.
+/// Fails where the original raises.
 pub(super) fn begin(
     action: &str,
     results: &BTreeMap<String, ShopValue>,
@@ -66,7 +66,7 @@ pub(super) fn begin(
                 None => arguments,
                 Some(_) => value(results, &arguments)?.to_python_text(),
             };
-            // The original repeats everything at every click; what has to be repeated is what a reset undid.
+            // The original repeats everything at every click; only what a reset undid has to be repeated.
             let replays = behaviour == Behaviour::Paper || visit.reset;
             Ok(Progress::Ask(shop(visit, format!("click[{clicked}]"), replays)))
         }
@@ -92,10 +92,10 @@ pub(super) fn begin(
     }
 }
 
-/// An action's value, once the world has replied.
+/// An action's value, given the reply to its call.
 ///
 /// # Errors
-/// Where the original raises.
+/// Fails where the original raises.
 pub(super) fn finish(
     action: &str,
     results: &BTreeMap<String, ShopValue>,
@@ -132,7 +132,7 @@ fn done(variable: String, value: ShopValue) -> Progress {
     Progress::Done { variable, value, purchase: None }
 }
 
-/// A text; an empty one is something to click.
+/// A text value; an empty text becomes something to click.
 fn text(text: &str) -> ShopValue {
     ShopValue::Text(if text.is_empty() { NOTHING } else { text }.to_owned())
 }
@@ -153,31 +153,31 @@ fn value<'a>(results: &'a BTreeMap<String, ShopValue>, name: &str) -> Result<&'a
     results.get(name).ok_or_else(|| Failure::argument(format!("there is no variable `{name}`")))
 }
 
-/// The two items that can be clicked behind the first two buttons, with the titles that follow their ids.
+/// The two items that are clickable after the first two buttons, with the titles that follow their ids.
 fn items(page: &ShopReply) -> String {
     const FIELD: &str = " [SEP] ";
     let observation = Characters::new(&page.observation);
     let mut found = String::new();
     for item in page.clickables.iter().skip(2).take(2) {
         let mark = format!("{}{FIELD}", item.to_uppercase());
-        // `find` is -1 where there is no such field; the original goes on with that.
+        // `find` returns -1 if there is no such field; the original continues with that.
         let start = observation.find(&mark) + Characters::new(&mark).len();
         let rest = observation.from(start);
         let end = Characters::new(&rest).find(FIELD) + start;
         found.push_str(&format!("{item} - {} ** ", observation.slice(start, end)));
     }
-    // Two characters fall away, so that ` *` is left of the last ` ** `.
+    // Removes two characters, so that ` *` remains of the last ` ** `.
     found.truncate(found.len().saturating_sub(2));
     found
 }
 
-/// The word in front of a query.
+/// The word before a query.
 fn query_word(arguments: &str) -> &'static str {
     if arguments.contains("QUERY") { "QUERY: " } else { "Query: " }
 }
 
-/// What features are compared with: without its last character, which is a dot in the exemplars' other places. In
-/// corrected behaviour whole.
+/// The text that features are compared with, without its last character (a dot in the exemplars' other
+/// places). Corrected behaviour keeps the whole text.
 fn feature_query(arguments: &str, behaviour: Behaviour) -> String {
     let word = query_word(arguments);
     let arguments = Characters::new(arguments);
@@ -188,7 +188,7 @@ fn feature_query(arguments: &str, behaviour: Behaviour) -> String {
     }
 }
 
-/// The options of the item that the first variable holds. A text is taken letter by letter, as Python does.
+/// The options of the item in the first variable. A text is iterated by character, as in Python.
 fn features(results: &BTreeMap<String, ShopValue>, arguments: &str) -> Result<Vec<String>, Failure> {
     let name = parse::variable(arguments).ok_or_else(|| Failure::argument("no variable is named"))?;
     match value(results, name)? {
@@ -198,7 +198,7 @@ fn features(results: &BTreeMap<String, ShopValue>, arguments: &str) -> Result<Ve
     }
 }
 
-/// What is to be picked from.
+/// The input of a pick.
 struct Picking {
     query: String,
     /// The first item.

@@ -1,4 +1,7 @@
 //! The loop of an episode of shopping (upstream `lumos_iterative` in `eval/webshop/run_eval.py`).
+//!
+//! [`Machine`] is driven by [`Episode`](crate::Episode): it requests a model's reply or a tool call and
+//! processes the answer. Its state is a [`Phase`]; an [`Execution`] holds the actions of one turn.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +19,7 @@ use crate::outcome::{Ending, Evidence, Observation, Reason, Stage, Step};
 use crate::python::{Integer, strip};
 use crate::request::Role;
 
-/// Where an episode stands.
+/// The state of an episode.
 #[derive(Debug)]
 enum Phase {
     Planning,
@@ -25,18 +28,18 @@ enum Phase {
     Ended,
 }
 
-/// The actions of one turn and how far they have been carried out.
+/// The actions of one turn and the progress of their execution.
 #[derive(Debug)]
 struct Execution {
     plan: String,
     ground: String,
     actions: Vec<String>,
     at: usize,
-    /// The value of the last action that was carried out, and what it bought.
+    /// The value of the last executed action, and its purchase.
     last: Option<(ShopValue, Option<Purchase>)>,
 }
 
-/// State of one episode of shopping.
+/// The state machine of one shopping episode.
 #[derive(Debug)]
 pub(crate) struct Machine {
     task: String,
@@ -52,7 +55,7 @@ pub(crate) struct Machine {
     visit: Visit,
     subgoals: Vec<String>,
     results: BTreeMap<String, ShopValue>,
-    /// Each subgoal's value by its name.
+    /// Each subgoal's value by the subgoal's name.
     subgoal_values: BTreeMap<String, ShopValue>,
     first: Option<Purchase>,
 }
@@ -89,7 +92,7 @@ impl Machine {
         self.turn
     }
 
-    /// Takes a module's reply.
+    /// Processes a model's reply.
     pub(crate) fn completed(&mut self, reply: &str, steps: &mut Vec<Step>) -> Want {
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Planning => {
@@ -117,7 +120,7 @@ impl Machine {
         }
     }
 
-    /// Takes the reply to the action at hand.
+    /// Processes the reply to the current action.
     pub(crate) fn called(&mut self, reply: ToolReply, steps: &mut Vec<Step>) -> Want {
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Executing(execution) => self.advance(execution, Some(reply), steps),
@@ -125,7 +128,7 @@ impl Machine {
         }
     }
 
-    /// Carries actions out until an answer is missing or all are done.
+    /// Executes actions until a reply is missing or all are done.
     fn advance(&mut self, mut execution: Execution, reply: Option<ToolReply>, steps: &mut Vec<Step>) -> Want {
         let mut reply = reply;
         while let Some(action) = execution.actions.get(execution.at).cloned() {
@@ -183,8 +186,8 @@ impl Machine {
         Want::Generate { role: Role::Planner, prompt: self.plan_prompt.clone() }
     }
 
-    /// The value of the subgoal with the highest number, which is not always the last one. `None` where a name has no
-    /// number, or the number is written otherwise.
+    /// The value of the subgoal with the highest number, which is not always the last one. `None` if a name
+    /// has no number, or the number has a different format.
     fn last_subgoal_value(&self) -> Option<ShopValue> {
         let number = |name: &String| Integer::parse(name.rsplit("Subgoal ").next().unwrap_or_default());
         let numbers: Vec<Integer> = self.subgoal_values.keys().map(number).collect::<Option<_>>()?;

@@ -1,6 +1,7 @@
 //! Shopping: WebShop (upstream `eval/webshop`).
 //!
-//! The shop is a world with state: the episode sends it actions as texts and reads what can be clicked then.
+//! The shop is a stateful environment: the episode sends actions as text and reads the page with its
+//! clickable elements.
 
 mod call;
 mod evidence;

@@ -1,4 +1,4 @@
-//! Reading actions (upstream `parse_actions` and `findvariables` in `eval/webshop/utils.py`).
+//! Parses actions (upstream `parse_actions` and `findvariables` in `eval/webshop/utils.py`).
 
 use std::sync::LazyLock;
 
@@ -6,19 +6,19 @@ use regex::Regex;
 
 use crate::python::Characters;
 
-/// An action as the original takes it apart.
+/// An action as parsed by the original.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parsed {
     /// The first of the variables before ` = `.
     pub(super) variable: String,
-    /// What stands before the first parenthesis.
+    /// The text before the first parenthesis.
     pub(super) name: String,
-    /// What stands between it and the one that closes it.
+    /// The text between that parenthesis and the matching one.
     pub(super) arguments: String,
 }
 
-/// Takes an action apart. Nothing raises: where there is no ` = ` or no parenthesis, Python's slices go on counting
-/// from -1.
+/// Parses an action. Nothing raises: without ` = ` or a parenthesis, Python's slices continue with the index
+/// -1.
 pub(super) fn action(text: &str) -> Parsed {
     let characters = Characters::new(text);
     let assigned = characters.find(" = ");

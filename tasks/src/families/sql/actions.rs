@@ -1,4 +1,5 @@
-//! Reading the grounder's actions: `R2 = ExecuteSQL(SELECT name FROM author)`. Ours, so there is no accident to keep.
+//! Parses the grounder's actions, such as `R2 = ExecuteSQL(SELECT name FROM author)`. The format is specific
+//! to lumos, so no quirks of an original are reproduced.
 
 use std::sync::LazyLock;
 
@@ -7,7 +8,7 @@ use regex::Regex;
 use crate::families::Failure;
 use crate::outcome::Stage;
 
-/// Where an action starts: at the beginning, or behind a `;`.
+/// Where an action starts: at the beginning of the text, or after a `;`.
 static START: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?:^|;)\s*(R\d{1,3}\s*=\s*[A-Za-z]+\()").expect("a valid pattern"));
 static ACTION: LazyLock<Regex> = LazyLock::new(|| {
@@ -15,7 +16,7 @@ static ACTION: LazyLock<Regex> = LazyLock::new(|| {
 });
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^R\d{1,3}$").expect("a valid pattern"));
 
-/// What a grounder may ask for.
+/// An action of the grounder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SqlAction {
     /// `ListTables()`: the database's tables.
@@ -24,12 +25,12 @@ pub enum SqlAction {
     DescribeTable(String),
     /// `ExecuteSQL(statement)`.
     ExecuteSql(String),
-    /// `Submit(Rk)`: the result of an earlier statement is the answer.
+    /// `Submit(Rk)`: submits the result of an earlier statement as the answer.
     Submit(String),
 }
 
 impl SqlAction {
-    /// The statement it sends to the database.
+    /// The statement that the action sends to the database.
     pub fn statement(&self) -> Option<String> {
         match self {
             Self::ListTables => Some("SHOW TABLES".to_owned()),
@@ -40,7 +41,8 @@ impl SqlAction {
     }
 }
 
-/// The actions of a reply, in order. What is no action stays with the action before it, or is the only one.
+/// Splits a reply into actions, in order. Text that is not an action belongs to the preceding action, or is
+/// the only entry.
 pub fn split_actions(reply: &str) -> Vec<&str> {
     let mut starts: Vec<usize> =
         START.captures_iter(reply).filter_map(|found| found.get(1)).map(|found| found.start()).collect();
@@ -53,10 +55,10 @@ pub fn split_actions(reply: &str) -> Vec<&str> {
     pieces.map(|piece| piece.trim().trim_end_matches(';').trim_end()).collect()
 }
 
-/// Reads one action: its variable and what it asks for.
+/// Parses one action: its variable and the action itself.
 ///
 /// # Errors
-/// If it is none of the actions, or its argument cannot be used.
+/// Fails if the name is unknown or the argument is invalid.
 pub fn parse_action(text: &str) -> Result<(String, SqlAction), Failure> {
     let unparsable = || Failure {
         stage: Stage::GrounderUnparsable,
@@ -87,7 +89,7 @@ pub fn parse_action(text: &str) -> Result<(String, SqlAction), Failure> {
     Ok((part(1).to_owned(), action))
 }
 
-/// An argument without the quotes around all of it.
+/// An argument without the quotes that enclose it.
 fn unquoted(text: &str) -> &str {
     let text = text.trim();
     for quote in ['"', '\'', '`'] {

@@ -1,4 +1,4 @@
-//! The state machine of an episode on a database: one of two loops.
+//! The state machine of a SQL episode: the planned loop or the try-again loop.
 
 use crate::call::ToolReply;
 use crate::configuration::Configuration;
@@ -37,7 +37,7 @@ impl Machine {
         }
     }
 
-    /// Takes a module's reply; `None` where none was asked.
+    /// Processes a model's reply; `None` if none was requested.
     pub(crate) fn completed(&mut self, reply: &str, steps: &mut Vec<Step>) -> Option<Want> {
         match self {
             Self::Planned(machine) => machine.completed(reply, steps),
@@ -45,7 +45,7 @@ impl Machine {
         }
     }
 
-    /// Takes a tool's reply; `None` where it is not the one that was asked.
+    /// Processes a tool's reply; `None` if it does not match the request.
     pub(crate) fn called(&mut self, reply: ToolReply, steps: &mut Vec<Step>) -> Option<Want> {
         match self {
             Self::Planned(machine) => machine.called(reply, steps),

@@ -1,6 +1,6 @@
-//! Questions to databases (InterCode SQL): planned in the spirit of Lumos, or tried again until right as the benchmark's
-//! own runner does. The paper published no prompts or actions for this family: those of the planned form are ours
-//! (`docs/intercode_sql.md`).
+//! Questions to databases (InterCode SQL), with two loops: the planned form in the style of Lumos, and the
+//! benchmark's own try-again loop. The paper published no prompts or actions for this family; those of the
+//! planned form are specific to lumos (`docs/intercode_sql.md`).
 
 mod actions;
 mod machine;
@@ -15,10 +15,11 @@ pub use prompts::{DIALOGUE_LIMIT, MAX_REPLY_TOKENS, NO_CODE, hash as prompts_has
 
 use crate::call::SqlReply;
 
-/// The most characters of a text that a chat model is shown (upstream `response_limit`).
+/// Maximum number of characters of a text that a chat model is shown (upstream `response_limit`).
 const SHOWN_CHARACTERS: usize = 1000;
 
-/// A statement's reply as a model is shown it: texts cut after a thousand characters, results after fifty rows.
+/// A statement's reply in the form that a model is shown: texts are truncated after a thousand characters,
+/// results after fifty rows.
 pub fn shown(reply: &SqlReply) -> String {
     match reply {
         SqlReply::Rows { rows, .. } => {

@@ -1,5 +1,5 @@
-//! Reading a model's reply, as the benchmark's own runners do (upstream `sql_parser` and `sql_parser_react` in
-//! `experiments/utils/utils.py`), accidents included.
+//! Parses a model's reply as the benchmark's own runners do (upstream `sql_parser` and `sql_parser_react` in
+//! `experiments/utils/utils.py`), including their quirks.
 
 use std::sync::LazyLock;
 
@@ -7,9 +7,9 @@ use regex::Regex;
 
 use crate::python::is_space;
 
-/// Words a statement may start with, in the order they are looked for.
+/// Words that a statement may start with, in search order.
 const KEYWORDS: [&str; 4] = ["SHOW", "SELECT", "DESCRIBE", "DESC"];
-/// What a reply may start with before its statement.
+/// Optional prefix of a reply before its statement.
 const PREFIX: &str = "SQL: ";
 
 static FENCE: LazyLock<Regex> =
@@ -17,10 +17,10 @@ static FENCE: LazyLock<Regex> =
 static EXECUTE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?s)execute\[(.*)\]").expect("a valid pattern"));
 
-/// An action as read.
+/// A parsed action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parsed {
-    /// The statement, or the reply itself where none was found.
+    /// The statement, or the whole reply if none was found.
     pub action: String,
     /// Whether a statement was found.
     pub is_code: bool,
@@ -36,7 +36,7 @@ impl Parsed {
     }
 }
 
-/// A reply whose block of code is empty: an `IndexError` in the original, which ends its whole run.
+/// A reply with an empty code block: an `IndexError` in the original, which ends its whole run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the reply's block of code is empty")]
 pub struct EmptyBlock;
@@ -45,15 +45,15 @@ fn up_to_semicolon(text: &str) -> &str {
     text.split(';').next().unwrap_or_default()
 }
 
-/// The action of a reply in the try-again loop.
+/// Parses a reply in the try-again loop.
 ///
 /// # Errors
-/// If the reply's first block of code, or what follows `SQL: `, is empty.
+/// Fails if the reply's first code block, or the text after `SQL: `, is empty.
 pub fn sql_parser(reply: &str) -> Result<Parsed, EmptyBlock> {
     let reply = reply.replace("\\_", "_");
     if !reply.contains("```") {
         if let Some(rest) = reply.strip_prefix(PREFIX) {
-            // Meant was all that follows; taken is its first character.
+            // The original intends to use the whole rest but uses its first character.
             let first = rest.get(..rest.chars().next().ok_or(EmptyBlock)?.len_utf8());
             return Ok(Parsed::code(up_to_semicolon(first.unwrap_or_default())));
         }
@@ -73,7 +73,7 @@ pub fn sql_parser(reply: &str) -> Result<Parsed, EmptyBlock> {
     Ok(if is_statement { Parsed::code(action) } else { Parsed::none(action) })
 }
 
-/// The action of a reply in the ReAct runner.
+/// Parses a reply in the ReAct runner.
 pub fn sql_parser_react(reply: &str) -> Parsed {
     if reply == "submit" {
         return Parsed::code(reply);
@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    /// The recorded replies, where a folder with them is named by `LUMOS_SHARED`.
+    /// The recorded replies, if `LUMOS_SHARED` names a folder that contains them.
     #[test]
     fn recorded_replies() {
         let path = lumos_capabilities::shared("golden/intercode_sql/action_parser.jsonl.gz");

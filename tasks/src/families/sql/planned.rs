@@ -1,5 +1,6 @@
-//! The planned form, in the spirit of Lumos-I: a planner writes one subgoal at a time, a grounder turns it into actions,
-//! and what they gave goes back to both. The loop is that of the paper (section 3); the actions are ours.
+//! The planned form, in the style of Lumos-I: a planner writes one subgoal at a time, a grounder turns it
+//! into actions, and the results are appended to both prompts. The loop follows the paper (section 3); the
+//! actions are specific to lumos.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +15,10 @@ use crate::request::Role;
 use super::actions::{SqlAction, parse_action, split_actions};
 use super::{cut, prompts, shown};
 
-/// The most characters of a result that go into prompts.
+/// Maximum number of characters of a result in prompts.
 const RESULT_CHARACTERS: usize = 1000;
 
-/// The actions of one turn and how far they have been carried out.
+/// The actions of one turn and the progress of their execution.
 #[derive(Debug)]
 struct Execution {
     plan: String,
@@ -26,14 +27,14 @@ struct Execution {
     at: usize,
 }
 
-/// What is waited for.
+/// What the episode is waiting for.
 #[derive(Debug)]
 enum Phase {
     Planning,
     Grounding {
         plan: String,
     },
-    /// What a statement gives; it is bound to a variable, or sent once more so that it can be submitted.
+    /// A statement's result; it is assigned to a variable, or the statement is repeated for submission.
     Result {
         execution: Execution,
         variable: Option<String>,
@@ -45,7 +46,7 @@ enum Phase {
     Ended,
 }
 
-/// State of one episode.
+/// The state machine of one episode.
 #[derive(Debug)]
 pub(crate) struct Planned {
     max_rounds: u32,
@@ -56,9 +57,9 @@ pub(crate) struct Planned {
     subgoals: Vec<String>,
     actions: Vec<String>,
     results: BTreeMap<String, Value>,
-    /// The statements that can be submitted, by variable.
+    /// The statements whose results can be submitted, by variable.
     statements: BTreeMap<String, String>,
-    /// The statement whose result the database session holds.
+    /// The statement whose result the database session currently holds.
     last: Option<String>,
     rounds_exhausted: bool,
 }
@@ -86,7 +87,7 @@ impl Planned {
         self.turn
     }
 
-    /// Takes a module's reply; `None` where none was asked.
+    /// Processes a model's reply; `None` if none was requested.
     pub(crate) fn completed(&mut self, reply: &str, steps: &mut Vec<Step>) -> Option<Want> {
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Planning if reply.contains(prompts::STOP_PLANNING) => Some(self.conclude()),
@@ -104,7 +105,7 @@ impl Planned {
         }
     }
 
-    /// Takes a tool's reply; `None` where it is not the one that was asked.
+    /// Processes a tool's reply; `None` if it does not match the request.
     pub(crate) fn called(&mut self, reply: ToolReply, steps: &mut Vec<Step>) -> Option<Want> {
         match (std::mem::replace(&mut self.phase, Phase::Ended), reply) {
             (Phase::Result { mut execution, variable, statement }, ToolReply::Sql(reply)) => {
@@ -130,7 +131,7 @@ impl Planned {
         }
     }
 
-    /// Carries actions out until a result is missing or all are done.
+    /// Executes actions until a result is missing or all are done.
     fn advance(&mut self, mut execution: Execution, steps: &mut Vec<Step>) -> Want {
         while let Some(action) = execution.actions.get(execution.at) {
             let refused = match parse_action(action) {
@@ -157,7 +158,7 @@ impl Planned {
         self.next_turn(&execution)
     }
 
-    /// Submits a statement's result, which the session may no longer hold.
+    /// Submits a statement's result. The statement is repeated if the session no longer holds its result.
     fn answer(&mut self, execution: Execution, statement: String) -> Want {
         if self.last.as_deref() == Some(statement.as_str()) {
             return self.submit(statement);
@@ -185,7 +186,7 @@ impl Planned {
         Want::Generate { role: Role::Planner, prompt: self.plan_prompt.clone() }
     }
 
-    /// Planning has ended without a submission: the last result is submitted.
+    /// Planning ended without a submission: submits the last result.
     fn conclude(&mut self) -> Want {
         match self.last.clone().filter(|last| self.statements.values().any(|statement| statement == last)) {
             Some(statement) => self.submit(statement),

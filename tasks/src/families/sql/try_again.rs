@@ -1,5 +1,5 @@
-//! The benchmark's own loop (upstream `experiments/eval_n_turn.py`): a chat model writes a statement, sees what it gave
-//! and its reward, and tries again.
+//! The benchmark's own loop (upstream `experiments/eval_n_turn.py`): a chat model writes a statement, gets
+//! its result and reward, and tries again.
 
 use crate::call::{SqlGrade, SqlReply, ToolCall, ToolReply};
 use crate::configuration::Configuration;
@@ -11,7 +11,7 @@ use crate::request::{Message, Role};
 use super::parse::{Parsed, sql_parser};
 use super::{prompts, shown};
 
-/// What is waited for.
+/// What the episode is waiting for.
 #[derive(Debug)]
 enum Phase {
     Reply,
@@ -20,7 +20,7 @@ enum Phase {
     Ended,
 }
 
-/// State of one episode.
+/// The state machine of one episode.
 #[derive(Debug)]
 pub(crate) struct TryAgain {
     question: String,
@@ -68,7 +68,7 @@ impl TryAgain {
         })
     }
 
-    /// Takes a reply; `None` where it is not the one that was asked.
+    /// Processes a reply; `None` if it does not match the request.
     pub(crate) fn called(&mut self, reply: ToolReply) -> Option<Want> {
         match (std::mem::replace(&mut self.phase, Phase::Ended), reply) {
             (Phase::Reply, ToolReply::Chat(reply)) => Some(self.replied(&reply.text)),
@@ -88,7 +88,7 @@ impl TryAgain {
     fn replied(&mut self, reply: &str) -> Want {
         let parsed = match (sql_parser(reply), self.behaviour) {
             (Ok(parsed), _) => parsed,
-            // The original's whole run ends here; ours goes on with the other items.
+            // The original's whole run ends here; lumos continues with the other items.
             (Err(empty), Behaviour::Paper) => {
                 let detail = empty.to_string();
                 let reason = Reason { stage: Stage::GrounderUnparsable, turn: self.turn, detail };

@@ -1,18 +1,18 @@
-//! Reading the grounder's actions.
+//! Parses the grounder's actions on web pages.
 
 use serde::{Deserialize, Serialize};
 
 use crate::python::{Characters, strip};
 
-/// What can be done with an element.
+/// The kind of action on an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum ActionName {
-    /// It is clicked.
+    /// Clicks the element.
     Click,
-    /// A text is typed into it.
+    /// Types a text into the element.
     Type,
-    /// One of its options is selected.
+    /// Selects one of the element's options.
     Select,
 }
 
@@ -20,7 +20,7 @@ impl ActionName {
     /// All names.
     pub const ALL: [Self; 3] = [Self::Click, Self::Type, Self::Select];
 
-    /// The word in prompts and data.
+    /// The name in prompts and data.
     pub fn word(self) -> &'static str {
         match self {
             Self::Click => "CLICK",
@@ -29,7 +29,7 @@ impl ActionName {
         }
     }
 
-    /// The name of a word.
+    /// Parses a name.
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|name| name.word() == word)
     }
@@ -38,35 +38,35 @@ impl ActionName {
 const QUERY: &str = ", QUERY:";
 const TEXT: &str = ", TEXT:";
 
-/// One action, taken apart.
+/// A parsed action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parsed {
-    /// The variable the next page gets.
+    /// The variable that the next page is assigned to.
     pub variable: String,
     /// The variable of the page.
     pub page: String,
-    /// The action's name as it was written.
+    /// The action's name as written.
     pub written: String,
-    /// The action, where it is one of the three.
+    /// The kind of action, if it is one of the three.
     pub name: Option<ActionName>,
-    /// The element asked for.
+    /// The query for the element.
     pub query: String,
     /// The text of TYPE and SELECT.
     pub text: Option<String>,
 }
 
-/// Why an action is none, in corrected behaviour.
+/// Why corrected behaviour rejects an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// It is no action at all, or misses a part.
+    /// It is not an action, or a part is missing.
     Unparsable,
-    /// Its name is none of the three.
+    /// Its name is not one of the three.
     Unknown,
 }
 
 impl Parsed {
-    /// Takes an action apart as the original does: what is missing is searched for in vain, and Python's -1 taken for a
-    /// position.
+    /// Parses an action as the original does: a failed search returns -1 in Python, which is then used as an
+    /// index.
     pub fn as_published(action: &str) -> Self {
         let text = Characters::new(action);
         let name_starts = text.find(" = ") + 3;
@@ -93,10 +93,10 @@ impl Parsed {
         }
     }
 
-    /// Takes an action apart and refuses one that misses a part.
+    /// Parses an action and rejects it if a part is missing.
     ///
     /// # Errors
-    /// What it is not.
+    /// The reason for the rejection.
     pub fn strictly(action: &str) -> Result<Self, Refusal> {
         let (variable, call) = action.split_once(" = ").ok_or(Refusal::Unparsable)?;
         let (written, rest) = call.split_once('(').ok_or(Refusal::Unparsable)?;

@@ -1,43 +1,43 @@
-//! Carrying a step's action out in a browser, and what came of it.
+//! Requests to execute a step's action in a browser ([`Attempt`]) and their results ([`Carried`]).
 
 use serde::{Deserialize, Serialize};
 
 use super::action::ActionName;
 
-/// A step's action, to be carried out on its page.
+/// A step's action, to be executed on its page.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Attempt {
-    /// The gold step that the action was chosen in, counted from 0.
+    /// The gold step in which the action was chosen, counted from 0.
     pub step: u32,
-    /// The gold step whose page it was chosen on.
+    /// The gold step on whose page it was chosen.
     pub page: u32,
     /// The `backend_node_id` of the element.
     pub element: String,
-    /// What is done with it.
+    /// The kind of action.
     pub action: ActionName,
     /// The text typed or selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// What a browser made of a step's action. Says nothing about whether the action is right.
+/// The result of executing a step's action in a browser. It does not depend on whether the action is correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Carried {
-    /// What came of the action.
+    /// The result of the action.
     pub action: Executed,
-    /// What came of a click on the page's first right element: whether there is anything to be reached at all. `None`
-    /// where the page has no right element.
+    /// The result of a click on the page's first correct element, which shows whether anything on the page
+    /// can be reached. `None` if the page has no correct element.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub truth: Option<Executed>,
 }
 
-/// Whether something could be done on a page.
+/// Whether an action could be executed on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Executed {
-    /// It was done and took effect.
+    /// It was executed and had an effect.
     Done,
-    /// It could not be done, or nothing came of it.
+    /// It could not be executed, or had no effect.
     Refused(Obstacle),
 }
 
@@ -48,33 +48,33 @@ impl Executed {
     }
 }
 
-/// Why an action could not be carried out.
+/// Why an action could not be executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
     /// No element of the page has the id.
     NoElement,
-    /// The element is nowhere to be seen.
+    /// The element is not visible.
     Hidden,
-    /// Another element lies over it.
+    /// Another element covers it.
     Covered,
     /// It is disabled.
     Disabled,
     /// Text cannot be typed into it.
     NotEditable,
-    /// It is no list of options.
+    /// It is not a list of options.
     NoList,
     /// The list has no such option.
     NoOption,
-    /// The text is longer than what is typed.
+    /// The text exceeds the maximum length for typing.
     TextTooLong,
-    /// It was done, and nothing came of it.
+    /// It was executed, but had no effect.
     NoEffect,
-    /// The page led elsewhere.
+    /// The page navigated away.
     PageLeft,
-    /// The page is larger than what is shown.
+    /// The page exceeds the maximum size.
     PageTooLarge,
-    /// The page is no well-formed XML.
+    /// The page is not well-formed XML.
     PageUnreadable,
 }
 
@@ -95,7 +95,7 @@ impl Obstacle {
         Self::PageUnreadable,
     ];
 
-    /// What stood in the way, for people.
+    /// A description for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::NoElement => "there is no such element",

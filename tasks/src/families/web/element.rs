@@ -1,40 +1,40 @@
-//! Pages and their elements.
+//! Web pages and their candidate elements.
 
 use serde::{Deserialize, Serialize};
 
-/// One gold step's page, as the session sees it.
+/// One gold step's page, as given to the session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WebStep {
     /// The page: XML in which `backend_node_id` names the elements.
     pub page: String,
-    /// The ids of the elements that are right, in the data set's order. In paper behaviour they come first.
+    /// The ids of the correct elements, in the data set's order. In paper behaviour they come first.
     pub positives: Vec<String>,
     /// The ids of the other candidates, in the data set's order.
     pub negatives: Vec<String>,
 }
 
-/// Which of a page's candidates are looked at.
+/// Which of a page's candidates are considered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CandidateScope {
-    /// The first fifty of the positives followed by the negatives, as the original does: it ranks them and then hands
-    /// on the first fifty all the same.
+    /// The first fifty of the positives followed by the negatives. The original ranks the candidates, but then
+    /// uses the first fifty in their unranked order.
     Published,
-    /// All, in the order in which they stand on the page, so that nothing is given away.
+    /// All, in page order, so that the order does not reveal the correct elements.
     All,
 }
 
 impl CandidateScope {
-    /// How many candidates the original looks at.
+    /// Number of candidates that the original considers.
     pub const PUBLISHED: usize = 50;
 }
 
-/// A candidate as the ranker sees it.
+/// A candidate as shown to the ranker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Element {
     /// Its `backend_node_id`.
     pub id: String,
-    /// What it looks like; empty in a trajectory, where it would repeat what the ranking's call says.
+    /// Its text representation; empty in a trajectory, because the ranking call already contains it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
 }

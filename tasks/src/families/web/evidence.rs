@@ -1,4 +1,4 @@
-//! What an episode on web pages ends with.
+//! The record of an episode on web pages.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,44 +8,46 @@ use super::carried::Carried;
 /// The record of an episode on web pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WebEvidence {
-    /// What was chosen, in order. Paper behaviour may choose several times in a step, corrected behaviour at most once.
+    /// The chosen actions, in order. Paper behaviour may choose several times per step, corrected behaviour
+    /// at most once.
     pub chosen: Vec<Chosen>,
-    /// How many gold steps the episode went through.
+    /// Number of gold steps completed by the episode.
     pub steps: u32,
     /// The planner's subgoals, trimmed.
     pub subgoals: Vec<String>,
-    /// The verbs that were drawn for the gold actions: below which number, and which.
+    /// The random verbs of the gold actions: the upper limit, and the number drawn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drawn: Vec<[u32; 2]>,
-    /// The exception with which the original ends its whole run here: `KeyError`.
+    /// The exception with which the original ends its whole run at this point: `KeyError`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raised: Option<String>,
-    /// Whether the steps' predictions were carried out in a browser, as far as there were any.
+    /// Whether the steps' predictions, if any, were executed in a browser.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_browser: bool,
 }
 
-/// One action that was carried out: what a browser would do, and what it was chosen by.
+/// One action that was chosen: the action for a browser, and what it was chosen from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chosen {
     /// The gold step it belongs to, counted from 0.
     pub step: u32,
-    /// What is done with the element.
+    /// The kind of action.
     pub action: ActionName,
-    /// The element asked for.
+    /// The query for the element.
     pub query: String,
     /// The text typed or selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The step whose page was looked at: in paper behaviour that of the variable named.
+    /// The step whose page was searched; in paper behaviour that of the named variable.
     pub page: u32,
-    /// The `backend_node_id` of the element that won; of several with the same text, the first.
+    /// The `backend_node_id` of the best-ranked element; the first of several with the same text.
     pub element: String,
-    /// All elements looked at with that text.
+    /// All candidates with that text.
     pub alike: Vec<String>,
-    /// The text that the original's tool hands back: that of the tenth in the ranking, or of the last. Nothing uses it.
+    /// The text that the original's tool returns: that of the tenth in the ranking, or of the last. It is not
+    /// used.
     pub returned: String,
-    /// What a browser made of it, where it is its step's prediction (the last one chosen) and there was a browser.
+    /// The browser's result, if this is its step's prediction (the last one chosen) and there was a browser.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<Carried>,
 }

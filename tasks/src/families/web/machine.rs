@@ -1,4 +1,8 @@
-//! The loop of an episode on web pages.
+//! The loop of an episode on web pages: plan, ground, rank candidates and, with a browser, execute.
+//!
+//! [`Machine`] is driven by [`Episode`](crate::Episode): it requests a model's reply or a tool call and
+//! processes the answer. Its state is a [`Phase`]. The planner is teacher-forced, so every gold step starts
+//! with the gold actions before it.
 
 use super::action::{ActionName, Parsed, Refusal};
 use super::carried::{Attempt, Carried};
@@ -17,12 +21,12 @@ use crate::outcome::{Ending, Evidence, Observation, Reason, Stage, Step};
 use crate::python::strip;
 use crate::request::Role;
 
-/// How many gold actions the ranker is told of.
+/// Number of previous gold actions in the ranker's question.
 const TOLD: usize = 3;
-/// The most actions of one reply that are carried out; a reply of 512 tokens holds fewer.
+/// Maximum number of actions executed per reply; a reply of 512 tokens contains fewer.
 const MOST_ACTIONS: usize = 512;
 
-/// What an episode knows of its task.
+/// The episode's view of its task.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WebTask<'a> {
     pub(crate) task: &'a str,
@@ -31,26 +35,26 @@ pub(crate) struct WebTask<'a> {
     pub(crate) verbs: &'a [u32],
 }
 
-/// Where an episode stands.
+/// The state of an episode.
 #[derive(Debug)]
 enum Phase {
     /// Waiting for a subgoal.
     Planning,
     /// Waiting for actions; holds the planner's reply.
     Grounding { plan: String },
-    /// Waiting for a page's elements.
+    /// Waiting for a page's candidates.
     Looking(Action),
-    /// Waiting for the ranking of all elements by the whole task; holds them.
+    /// Waiting for the ranking of all candidates by the whole task; holds the candidates.
     Narrowing(Action, Vec<Element>),
-    /// Waiting for the ranking of the elements by the query; holds them.
+    /// Waiting for the ranking of the candidates by the query; holds the candidates.
     Choosing(Action, Vec<Element>),
-    /// Waiting for what a browser makes of the step's prediction.
+    /// Waiting for the browser's result of the step's prediction.
     Carrying,
-    /// Over.
+    /// Ended.
     Ended,
 }
 
-/// The action at hand.
+/// The current action.
 #[derive(Debug)]
 struct Action {
     written: String,
@@ -59,14 +63,14 @@ struct Action {
     page: u32,
 }
 
-/// State of one episode on web pages.
+/// The state machine of one episode on web pages.
 #[derive(Debug)]
 pub(crate) struct Machine {
     task: String,
     steps: u32,
     history: Vec<String>,
     verbs: Vec<u32>,
-    /// Draws verbs: the same for an item whatever models are asked.
+    /// Seeds the choice of verbs, which is the same for an item with any models.
     verb_seeds: UnitId,
     behaviour: Behaviour,
     max_rounds: u32,
@@ -76,7 +80,7 @@ pub(crate) struct Machine {
     plan_prompt: String,
     ground_prompt: String,
     last_reply: String,
-    /// Actions of this step that are still to be carried out, the next one last.
+    /// Remaining actions of this step, the next one last.
     waiting: Vec<String>,
     variables: Variables,
     evidence: WebEvidence,
@@ -119,7 +123,7 @@ impl Machine {
         Want::Generate { role: Role::Planner, prompt: self.plan_prompt.clone() }
     }
 
-    /// Takes a model's reply.
+    /// Processes a model's reply.
     pub(crate) fn completed(&mut self, reply: &str, steps: &mut Vec<Step>) -> Want {
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Planning => {
@@ -143,7 +147,7 @@ impl Machine {
         }
     }
 
-    /// Takes a tool's reply; `None` where it is not one to what was asked.
+    /// Processes a tool's reply; `None` if it does not match the request.
     pub(crate) fn called(&mut self, reply: ToolReply, steps: &mut Vec<Step>) -> Option<Want> {
         match (std::mem::replace(&mut self.phase, Phase::Ended), reply) {
             (Phase::Carrying, ToolReply::Carried(carried)) => Some(self.carried(carried)),
@@ -168,7 +172,7 @@ impl Machine {
         }
     }
 
-    /// Carries the next action out, or goes on to the next step.
+    /// Executes the next action, or continues with the next step.
     fn advance(&mut self, steps: &mut Vec<Step>) -> Want {
         while let Some(written) = self.waiting.pop() {
             let parsed = match (self.behaviour, Parsed::strictly(&written)) {
@@ -208,7 +212,7 @@ impl Machine {
         self.carry_out()
     }
 
-    /// The variable of an action holds the next step's page.
+    /// Assigns the next step's page to the variable of an action.
     fn hold_next(&mut self, variable: &str) {
         if self.step + 1 < self.steps {
             self.variables.set(variable, self.step + 1);
@@ -233,7 +237,7 @@ impl Machine {
         self.choose(action, elements)
     }
 
-    /// Asks for the ranking of the elements by the action's query.
+    /// Requests the ranking of the candidates by the action's query.
     fn choose(&mut self, action: Action, elements: Vec<Element>) -> Want {
         let mut query = action.parsed.query.clone();
         if action.name == ActionName::Select {
@@ -279,7 +283,8 @@ impl Machine {
         self.advance(steps)
     }
 
-    /// Has the step's prediction carried out where there is a browser, then goes on as if it had not.
+    /// Executes the step's prediction if there is a browser; the episode then continues independently of the
+    /// result.
     fn carry_out(&mut self) -> Want {
         let prediction = self.evidence.chosen.last().filter(|chosen| chosen.step == self.step);
         let Some(chosen) = prediction.filter(|_| self.evidence.in_browser) else { return self.next_step() };

@@ -1,9 +1,10 @@
-//! Acting on web pages (Mind2Web; upstream `eval/mind2web/run_eval.py` of Lumos).
+//! Web navigation (Mind2Web; upstream `eval/mind2web/run_eval.py` of Lumos).
 //!
-//! The planner is teacher forced: whatever it writes, its next prompt says that the *gold* action was done
-//! ([`sentence`]). The grounder's action names a page by a variable and an element by a query; the elements of that page
-//! are ranked by the query, and the best one is the prediction. Where the pages' backend is a browser, the step's prediction
-//! is then carried out there ([`Attempt`]), which changes nothing of what follows.
+//! The planner is teacher-forced: independent of its reply, its next prompt states that the *gold* action was
+//! executed ([`sentence`]). The grounder's action names a page by a variable and an element by a query; the
+//! candidates of that page are ranked by the query, and the best one is the prediction. If the pages' backend
+//! is a browser, the step's prediction is then executed there ([`Attempt`]), which does not influence the
+//! rest of the episode.
 
 mod action;
 mod carried;

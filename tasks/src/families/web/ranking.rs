@@ -1,4 +1,4 @@
-//! Elements as the ranker sees them, and in its order.
+//! Conversions between candidates and the ranker's passages and scores.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ pub(super) fn passage(text: &str) -> Passage {
     Passage { title: String::new(), text: text.to_owned() }
 }
 
-/// The distinct texts of elements in the order in which they come, and the place of each element's text among them.
+/// The distinct texts of elements in order of first occurrence, and for each element the index of its text.
 pub(super) fn distinct(elements: &[Element]) -> (Vec<&str>, Vec<usize>) {
     let mut texts = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
@@ -26,7 +26,7 @@ pub(super) fn distinct(elements: &[Element]) -> (Vec<&str>, Vec<usize>) {
     (texts, places)
 }
 
-/// Positions from the highest score to the lowest; of equal scores the first comes first.
+/// Indices from the highest score to the lowest; of equal scores the first comes first.
 pub(super) fn descending(scores: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|left, right| scores[*right].total_cmp(&scores[*left]));

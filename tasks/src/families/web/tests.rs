@@ -44,7 +44,8 @@ fn unit(behaviour: Behaviour, steps: u32, rounds: u32) -> EpisodeUnit {
     EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration))
 }
 
-/// Runs an episode whose pages have `elements` elements; the last one of those asked about scores best.
+/// Runs an episode whose pages have `elements` elements; the last candidate of each ranking gets the highest
+/// score.
 fn run(unit: &EpisodeUnit, elements: usize, ground: impl Fn(u32) -> String) -> (Outcome, Vec<ToolCall>) {
     let mut episode = Episode::start(unit);
     let mut calls = Vec::new();
@@ -100,7 +101,7 @@ fn the_ranker_is_told_of_the_gold_actions_before() {
          [select]  Colour -> SELECT: red; [a]  Buy -> CLICK"
     );
     assert_eq!(passages.len(), 3);
-    // A trajectory does not repeat what the pages say.
+    // A trajectory does not repeat the pages' contents.
     assert!(!serde_json::to_string(&outcome).unwrap().contains(r#"{"id":"2","text""#));
 }
 
@@ -159,7 +160,7 @@ fn a_browser_carries_the_prediction_of_each_step_out_and_changes_nothing_else() 
         let first = evidence(&outcome).chosen.iter().rfind(|chosen| chosen.step == 0).unwrap();
         let attempt = (&first.element, first.action, &first.text, first.page);
         assert_eq!((&carried[0].element, carried[0].action, &carried[0].text, carried[0].page), attempt);
-        // Taken away again, what the browser adds leaves the same record.
+        // Without the browser's steps, the record is the same.
         outcome.steps.retain(|step| !matches!(step, Step::Call { call: ToolCall::Carry(_), .. }));
         let Some(Evidence::Web(evidence)) = &mut outcome.evidence else { panic!() };
         assert!(std::mem::take(&mut evidence.in_browser));

@@ -1,26 +1,26 @@
-//! Activations rounded to 8 bits.
+//! Quantizes activations to 8 bits.
 
 use super::BLOCK;
 
-/// Words of 32 bits for each row and block: eight of four values each, then those below.
+/// Words of 32 bits per row and block: eight of four values each, then the words below.
 pub(crate) const ROW_WORDS: usize = 13;
-/// The block's scale (float32).
+/// Index of the block's scale (float32).
 pub(super) const SCALE: usize = 8;
-/// −128 times the sum of the block's values.
+/// Index of −128 times the sum of the block's values.
 pub(super) const START_Q8_0: usize = 9;
-/// The scale times the sum of the block's values, negated (float32).
+/// Index of the scale times the sum of the block's values, negated (float32).
 pub(super) const MINIMUM: usize = 10;
-/// −32 times the sums of the first and the second half of the block's values.
+/// Index of −32 times the sums of the first and the second half of the block's values.
 pub(super) const START_Q6K: usize = 11;
 
-/// Magnitudes below which a block counts as zero: the inverse of its scale would be infinite.
+/// Magnitudes below which a block counts as zero, because the inverse of its scale would be infinite.
 const SMALLEST: f32 = 1e-36;
 
-/// Rounds rows of activations (each `inputs` floats, a multiple of [`BLOCK`]), at most a path's block of rows, and
-/// writes them as `[block][word][row]`.
+/// Quantizes rows of activations (each `inputs` floats, a multiple of [`BLOCK`]), at most a path's block of
+/// rows, and writes them as `[block][word][row]`.
 ///
-/// A block's scale is its largest magnitude over 127; values are rounded to nearest, ties to even. A block with an
-/// infinity or something that is no number gets a scale that makes everything computed from it no number.
+/// A block's scale is its largest magnitude over 127; values are rounded to nearest, ties to even. A block
+/// with an infinity or NaN gets a scale that makes every result NaN.
 #[inline(always)]
 pub(crate) fn pack_rows(input: &[f32], inputs: usize, packed: &mut [i32]) {
     let rows = input.len() / inputs;
@@ -38,7 +38,7 @@ pub(crate) fn pack_rows(input: &[f32], inputs: usize, packed: &mut [i32]) {
 /// The words of one block of one row.
 #[inline(always)]
 fn round_block(values: &[f32; BLOCK]) -> [i32; ROW_WORDS] {
-    // As integers, magnitudes are in the same order, and what is no number is above infinity.
+    // As integers, magnitudes have the same order, and NaN is above infinity.
     let mut largest = 0;
     for value in values {
         largest = largest.max(value.to_bits() & 0x7fff_ffff);
@@ -48,7 +48,7 @@ fn round_block(values: &[f32; BLOCK]) -> [i32; ROW_WORDS] {
     let inverse = if largest < SMALLEST { 0.0 } else { 127.0 / largest };
     let mut rounded = [0i32; BLOCK];
     for (rounded, value) in rounded.iter_mut().zip(values) {
-        // Within ±127 where the scale is a number; otherwise whatever.
+        // Within ±127 if the scale is a number; otherwise arbitrary.
         *rounded = (value * inverse).round_ties_even() as i32;
     }
     let mut words = [0; ROW_WORDS];

@@ -1,4 +1,5 @@
-//! What a tile needs of an instruction set beside floats, and the version without one.
+//! The integer vector operations that a quantized tile needs from an instruction set, and a portable
+//! implementation.
 
 use super::super::lanes::{Portable, Widen};
 
@@ -8,18 +9,18 @@ use super::super::lanes::{Portable, Widen};
 /// Every function may only be called where the processor has the instruction set, from code compiled for it;
 /// pointers need to be valid for one number for each lane (one number for the splat) and need no alignment.
 pub(super) trait QuantizedLanes: Widen {
-    /// Lanes of a vector.
+    /// Lanes per vector.
     const LANES: usize;
-    /// Integers, or four bytes in each lane.
+    /// One integer, or four bytes, per lane.
     type Integers: Copy;
 
     /// All zeros.
     unsafe fn zero_integers() -> Self::Integers;
     /// One word in all lanes.
     unsafe fn splat_integer(word: *const i32) -> Self::Integers;
-    /// Four bytes a lane.
+    /// Loads four bytes per lane.
     unsafe fn load_bytes(bytes: *const u8) -> Self::Integers;
-    /// Adds the products of unsigned `weights` and signed `activations`, four a lane.
+    /// Adds the products of unsigned `weights` and signed `activations`, four per lane.
     unsafe fn dot(
         sum: Self::Integers,
         weights: Self::Integers,
@@ -29,17 +30,17 @@ pub(super) trait QuantizedLanes: Widen {
     unsafe fn low(bytes: Self::Integers) -> Self::Integers;
     /// The high half of every byte.
     unsafe fn high(bytes: Self::Integers) -> Self::Integers;
-    /// Pair `four` of the bits of every byte, shifted to the places of 16 and 32.
+    /// Bit pair number `four` of every byte, shifted to the bits with values 16 and 32.
     unsafe fn pair(bytes: Self::Integers, four: usize) -> Self::Integers;
     /// Bitwise or.
     unsafe fn or(left: Self::Integers, right: Self::Integers) -> Self::Integers;
-    /// Integers as floats.
+    /// Converts integers to floats.
     unsafe fn to_floats(integers: Self::Integers) -> Self::Vector;
-    /// One unsigned byte for each lane.
+    /// Loads one unsigned byte per lane.
     unsafe fn load_unsigned(bytes: *const u8) -> Self::Vector;
-    /// One signed byte for each lane.
+    /// Loads one signed byte per lane.
     unsafe fn load_signed(bytes: *const u8) -> Self::Vector;
-    /// Products.
+    /// Multiplies lane by lane.
     unsafe fn multiply(left: Self::Vector, right: Self::Vector) -> Self::Vector;
 }
 

@@ -1,7 +1,7 @@
-//! How blocks of [`PANEL`] outputs lie beside each other.
+//! The layout of the blocks of [`PANEL`] outputs in a panel.
 //!
-//! One block of a panel holds the same inputs of all its outputs. "Fours" are four neighbouring inputs of all outputs:
-//! `[output][input]` bytes, so that a 32-bit lane belongs to one output.
+//! One block of a panel holds the same inputs of all its outputs. "Fours" are four adjacent inputs of all
+//! outputs: `[output][input]` bytes, so that a 32-bit lane belongs to one output.
 //!
 //! | format | inputs | in this order, [`PANEL`] of each |
 //! |---|---|---|
@@ -12,34 +12,34 @@
 use super::super::PANEL;
 use super::format::QuantizedFormat;
 
-/// Bytes of one four.
+/// Bytes per four.
 pub(super) const FOUR: usize = 4 * PANEL;
-/// Where the scales of a block of Q8_0 start.
+/// Offset of the scales in a block of Q8_0.
 pub(super) const Q8_0_SCALES: usize = 8 * FOUR;
-/// Where the parts of a block of Q4_K start.
+/// Offsets of the parts of a block of Q4_K.
 pub(super) const Q4K_MINIMUM_SCALES: usize = 2 * PANEL;
 pub(super) const Q4K_BLOCK_SCALES: usize = Q4K_MINIMUM_SCALES + 2 * PANEL;
 pub(super) const Q4K_BLOCK_MINIMA: usize = Q4K_BLOCK_SCALES + 8 * PANEL;
 pub(super) const Q4K_VALUES: usize = Q4K_BLOCK_MINIMA + 8 * PANEL;
-/// Bytes of 32 inputs of Q4_K.
+/// Bytes per 32 inputs of Q4_K.
 pub(super) const Q4K_BLOCK_VALUES: usize = 4 * FOUR;
-/// Where the parts of a block of Q6_K start.
+/// Offsets of the parts of a block of Q6_K.
 pub(super) const Q6K_BLOCK_SCALES: usize = 2 * PANEL;
 pub(super) const Q6K_VALUES: usize = Q6K_BLOCK_SCALES + 16 * PANEL;
-/// Bytes of 16 inputs of Q6_K.
+/// Bytes per 16 inputs of Q6_K.
 pub(super) const Q6K_BLOCK_VALUES: usize = 3 * FOUR;
 
 /// The size of a panel's block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PanelLayout {
-    /// Inputs of one block.
+    /// Inputs per block.
     pub(crate) inputs: usize,
-    /// Bytes of one block.
+    /// Bytes per block.
     pub(crate) bytes: usize,
 }
 
 impl PanelLayout {
-    /// That of a format.
+    /// The block size of a format.
     pub(crate) fn of(format: QuantizedFormat) -> Self {
         let bytes = match format {
             QuantizedFormat::Q8_0 => Q8_0_SCALES + 2 * PANEL,
@@ -50,7 +50,8 @@ impl PanelLayout {
     }
 }
 
-/// Writes one block of one output, as ggml stores it, to its column of a panel's block that is zero there.
+/// Writes one block of one output, as stored by ggml, to its column of a panel's block. The column must be
+/// zero.
 pub(crate) fn pack_block(format: QuantizedFormat, block: &[u8], column: usize, panel: &mut [u8]) {
     assert_eq!(block.len(), format.block_bytes());
     assert!(column < PANEL && panel.len() == PanelLayout::of(format).bytes);
@@ -65,7 +66,7 @@ fn pack_q8_0(block: &[u8], column: usize, panel: &mut [u8]) {
     let (scale, values) = block.split_at(2);
     for (four, values) in values.chunks_exact(4).enumerate() {
         for (input, value) in values.iter().enumerate() {
-            // Two's complement to the value + 128.
+            // Converts two's complement to the value + 128.
             panel[four * FOUR + column * 4 + input] = value ^ 0x80;
         }
     }
@@ -106,8 +107,8 @@ fn pack_q6k(block: &[u8], column: usize, panel: &mut [u8]) {
         panel[Q6K_BLOCK_SCALES + part * PANEL + column] = *scale;
     }
     for input in 0..256 {
-        // Each half of 128 values: quarters of 32, two in the low and two in the high halves of 64 bytes, and all four
-        // in the pairs of bits of 32 bytes.
+        // Each half has 128 values in quarters of 32: two quarters are in the low and two in the high halves
+        // of 64 bytes, and the high bits of all four are in the bit pairs of 32 bytes.
         let (half, quarter, place) = (input / 128, input / 32 % 4, input % 32);
         let low = low[half * 64 + quarter % 2 * 32 + place] >> (quarter / 2 * 4) & 15;
         let high = high[half * 32 + place] >> (quarter * 2) & 3;

@@ -1,11 +1,11 @@
 //! Vector kernels on weights in ggml's block formats.
 //!
-//! Weights are repacked from rows of blocks into panels of [`PANEL`] outputs ([`layout`]) without changing a number.
-//! Activations are rounded to 8 bits in blocks of [`BLOCK`] inputs ([`activations`]). Products of a block (of half a
-//! block with 6 bits) are added up as integers, exactly; then, per output of every row and block by block in ascending
-//! order, `sum = fused(integer, weight scale · activation scale, sum)`, with 4 bits followed by
-//! `sum = fused(weight minimum, -(activation scale · sum of the block's activations), sum)`. All paths agree to the
-//! bit, and a row's result does not depend on the rows beside it.
+//! Weights are repacked from rows of blocks into panels of [`PANEL`] outputs ([`layout`]) without changing a
+//! number. Activations are rounded to 8 bits in blocks of [`BLOCK`] inputs ([`activations`]). Products of a
+//! block (of half a block with 6 bits) are added up as integers, exactly; then, per output of every row and
+//! block by block in ascending order, `sum = fused(integer, weight scale · activation scale, sum)`, with 4
+//! bits followed by `sum = fused(weight minimum, -(activation scale · sum of the block's activations), sum)`.
+//! All paths are bit-identical, and a row's result does not depend on the other rows of the batch.
 
 mod activations;
 mod format;
@@ -25,10 +25,10 @@ use super::lanes::Portable;
 use super::{Columns, PANEL};
 use tile::RawUnit;
 
-/// Inputs of one block of activations.
+/// Inputs per block of activations.
 pub(crate) const BLOCK: usize = 32;
 
-/// Instructions that compute a product with such weights.
+/// The instructions that compute a product with quantized weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuantizedPath {
     /// Plain Rust.
@@ -40,7 +40,7 @@ pub(crate) enum QuantizedPath {
 }
 
 impl QuantizedPath {
-    /// All paths, those that are usually faster last.
+    /// All paths; usually each is faster than those before it.
     pub(crate) const ALL: [Self; 3] = [Self::Portable, Self::Avx2, Self::Avx512Vnni];
 
     /// The fastest path of this processor.
@@ -48,7 +48,7 @@ impl QuantizedPath {
         Self::ALL.into_iter().rev().find(|path| path.available()).unwrap_or(Self::Portable)
     }
 
-    /// Whether this processor has the path.
+    /// Whether this processor supports the path.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn available(self) -> bool {
         match self {
@@ -62,13 +62,13 @@ impl QuantizedPath {
         }
     }
 
-    /// Whether this processor has the path.
+    /// Whether this processor supports the path.
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) fn available(self) -> bool {
         self == Self::Portable
     }
 
-    /// Rows in one block of activations.
+    /// Rows per block of activations.
     pub(crate) fn block_rows(self) -> usize {
         match self {
             Self::Portable | Self::Avx2 => 2,
@@ -93,16 +93,17 @@ pub(crate) struct QuantizedUnit<'a> {
     pub(crate) format: QuantizedFormat,
     /// The panel's blocks of the stretch, in ascending order of the inputs.
     pub(crate) weights: &'a [u8],
-    /// Activations of all rows and inputs as [`pack_rows`] writes them, in blocks of [`QuantizedPath::block_rows`].
+    /// Activations of all rows and inputs as written by [`pack_rows`], in blocks of
+    /// [`QuantizedPath::block_rows`].
     pub(crate) activations: &'a [i32],
     /// First block of activations of the stretch.
     pub(crate) first_block: usize,
-    /// At most [`PANEL`] outputs of all rows. The first stretch overwrites them, later ones are added.
+    /// At most [`PANEL`] outputs of all rows. The first stretch overwrites them, later ones add to them.
     pub(crate) output: Columns<'a>,
 }
 
 impl QuantizedPath {
-    /// Computes a unit. Panics if the processor lacks the path or a length does not fit.
+    /// Computes a unit. Panics if the processor does not support the path or a length does not match.
     pub(crate) fn multiply(self, unit: QuantizedUnit<'_>) {
         assert!(self.available(), "the processor lacks {self}");
         let layout = PanelLayout::of(unit.format);

@@ -10,14 +10,14 @@ use super::layout::{
     Q6K_BLOCK_SCALES, Q6K_BLOCK_VALUES, Q6K_VALUES, Q8_0_SCALES,
 };
 
-/// The most rows of one tile.
+/// The maximum number of rows per tile.
 const MOST_ROWS: usize = 6;
 /// Vectors of outputs that one tile computes at a time.
 const VECTORS: usize = 2;
-/// Bytes of one cache line.
+/// Size of a cache line in bytes.
 const LINE_BYTES: usize = 64;
 
-/// One panel over one stretch of the inputs, as the kernels take it.
+/// One panel over one stretch of the inputs, in the form that the kernels take.
 pub(super) struct RawUnit<'a> {
     pub(super) format: QuantizedFormat,
     /// The stretch's `panel_blocks` blocks of the panel.
@@ -25,11 +25,11 @@ pub(super) struct RawUnit<'a> {
     pub(super) panel_blocks: usize,
     /// Packed activations of all rows, in blocks of rows, each [block][word][row].
     pub(super) activations: *const i32,
-    /// Blocks of activations of a whole row.
+    /// Blocks of activations in a whole row.
     pub(super) row_blocks: usize,
     /// First block of activations of this stretch; sums are added to the output unless it is 0.
     pub(super) first_block: usize,
-    /// Where the sums go; at most [`PANEL`] wide.
+    /// Destination of the sums; at most [`PANEL`] wide.
     pub(super) output: Columns<'a>,
 }
 
@@ -44,7 +44,7 @@ struct Tile {
     prefetch: bool,
 }
 
-/// All rows of a unit, in tiles of at most `MOST` rows.
+/// Computes all rows of a unit, in tiles of at most `MOST` rows.
 ///
 /// # Safety
 /// As for [`QuantizedLanes`]; the pointers of the unit are valid for what their descriptions say.
@@ -120,7 +120,7 @@ impl Tile {
         }
     }
 
-    /// The outputs of [`VECTORS`] vectors from `column` on.
+    /// Computes the outputs of [`VECTORS`] vectors starting with `column`.
     ///
     /// # Safety
     /// As for [`run`], where the block has `ROWS` rows.
@@ -159,7 +159,7 @@ impl Tile {
 /// Float sums of a tile.
 type Sums<L, const ROWS: usize> = [[<L as Lanes>::Vector; VECTORS]; ROWS];
 
-/// How a panel's block is multiplied.
+/// How a panel's block is multiplied in one format.
 trait Format {
     const FORMAT: QuantizedFormat;
 
@@ -170,27 +170,27 @@ trait Format {
     unsafe fn multiply<L: QuantizedLanes, const ROWS: usize>(block: Block, sums: &mut Sums<L, ROWS>);
 }
 
-/// A block of a panel, and what it is multiplied with.
+/// A block of a panel with the activations that it is multiplied with.
 #[derive(Clone, Copy)]
 struct Block {
     /// The block.
     weights: *const u8,
-    /// First of the outputs, of which [`VECTORS`] vectors are computed.
+    /// First of the outputs; [`VECTORS`] vectors are computed.
     column: usize,
-    /// Blocks of activations of as many inputs.
+    /// Blocks of activations that cover the same inputs.
     activations: *const i32,
-    /// Whether to ask for what follows.
+    /// Whether to prefetch the following weights.
     prefetch: bool,
 }
 
-/// Cache lines that are asked for at a time.
+/// Cache lines prefetched at a time.
 const PREFETCHED: usize = 8;
-/// How far ahead of what is multiplied weights are asked for: of 1 to 16 KiB the best for one thread on Zen 5, a tenth
-/// faster than in several streams. Processors fetch what follows by themselves, but not across pages.
+/// Prefetch distance in bytes. Of 1 to 16 KiB this is the best for one thread on Zen 5, a tenth faster than
+/// several streams. Hardware prefetchers fetch the following lines too, but not across pages.
 const AHEAD_BYTES: usize = 8192;
 
 impl Block {
-    /// Asks for what lies ahead of the `part`th [`PREFETCHED`] lines of the block.
+    /// Prefetches the lines that are [`AHEAD_BYTES`] after the `part`th [`PREFETCHED`] lines of the block.
     ///
     /// # Safety
     /// As for [`QuantizedLanes`].
@@ -214,7 +214,7 @@ struct Dots<L: QuantizedLanes, const ROWS: usize> {
 }
 
 impl<L: QuantizedLanes, const ROWS: usize> Dots<L, ROWS> {
-    /// From zero, or from a word of the activations.
+    /// Starts with zero, or with a word of the activations.
     ///
     /// # Safety
     /// As for [`QuantizedLanes`]; `activations` is one block.
@@ -267,7 +267,8 @@ impl<L: QuantizedLanes, const ROWS: usize> Dots<L, ROWS> {
     }
 }
 
-/// One value for each of the tile's vectors; a closure might not be compiled for the instruction set.
+/// One value per vector of the tile. A macro, because a closure might not be compiled for the instruction
+/// set.
 macro_rules! vectors {
     ($vector:ident => $value:expr) => {
         [
@@ -283,7 +284,7 @@ macro_rules! vectors {
     };
 }
 
-/// The vectors' bytes of one four.
+/// Loads the vectors' bytes of one four.
 ///
 /// # Safety
 /// As for [`QuantizedLanes`]; `bytes` is what belongs to the first of the outputs.
@@ -293,7 +294,7 @@ unsafe fn load_four<L: QuantizedLanes>(bytes: *const u8) -> [L::Integers; VECTOR
     unsafe { vectors!(vector => L::load_bytes(bytes.add(vector * 4 * L::LANES))) }
 }
 
-/// The vectors' float16 scales.
+/// Loads the vectors' float16 scales.
 ///
 /// # Safety
 /// As for [`load_four`].
@@ -303,7 +304,7 @@ unsafe fn load_scales<L: QuantizedLanes>(bytes: *const u8) -> [L::Vector; VECTOR
     unsafe { vectors!(vector => L::load_f16(bytes.add(vector * 2 * L::LANES).cast())) }
 }
 
-/// Scales or minima out of unsigned bytes.
+/// Scales or minima from unsigned bytes.
 ///
 /// # Safety
 /// As for [`load_four`].
@@ -388,7 +389,7 @@ impl Format for Q6K {
             let scale_scales = load_scales::<L>(weights.add(2 * column));
             block.prefetch::<L>(0);
             for part in 0..16 {
-                // Four parts have as many lines as are asked for three times.
+                // Four parts have as many lines as three prefetches fetch.
                 if part % 4 < 3 {
                     block.prefetch::<L>(1 + part - part / 4);
                 }

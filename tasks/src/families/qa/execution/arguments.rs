@@ -1,4 +1,4 @@
-//! Values in the place of variables.
+//! Substitutes variables in arguments by their values.
 
 use super::world::Interrupt;
 use super::{Known, MAX_QUERY};
@@ -7,8 +7,9 @@ use crate::families::maths::parse::find_variables;
 use crate::formulation::Behaviour;
 use crate::outcome::Value;
 
-/// Puts values for variables. In paper behaviour the replacement is textual, one variable after the other, so that `R1`
-/// is replaced inside `R10` as well; in corrected behaviour each mention is replaced once, whole.
+/// Substitutes variables by their values. In paper behaviour the replacement is textual, one variable after
+/// the other, so that `R1` is replaced inside `R10` as well; in corrected behaviour each whole mention is
+/// replaced once.
 pub(super) fn substitute(
     arguments: &str,
     known: Known<'_>,
@@ -44,8 +45,8 @@ pub(super) fn substitute(
     }
 }
 
-/// A plain assignment. The original means to put values in and trips over a name it has not given one, so that every
-/// plain assignment raises there.
+/// A plain assignment. The original intends to substitute values but uses an undefined name, so every plain
+/// assignment raises there.
 pub(super) fn assign(arguments: &str, known: Known<'_>) -> Result<Value, Interrupt> {
     match known.behaviour {
         Behaviour::Paper => Err(Failure::argument("a plain assignment is not carried out").into()),

@@ -1,4 +1,4 @@
-//! `Calculator`: in this domain a question to the chat model about values, not a sum.
+//! `Calculator`: in this family a question to the chat model about values, not arithmetic.
 
 use super::arguments::substitute;
 use super::knowledge::in_a_question;
@@ -12,10 +12,10 @@ use crate::python::{Characters, strip};
 
 const OPERATORS: [char; 8] = ['*', '/', '+', '-', '^', '=', '<', '>'];
 
-/// `Calculator(formula)`: the values, with the operators taken out, are the context of the turn's last subgoal. `None`
-/// where HotpotQA's script falls through to no value at all.
+/// `Calculator(formula)`: asks the turn's last subgoal with the values as context, operators removed. `None`
+/// if HotpotQA's script returns no value.
 ///
-/// Corrected behaviour calculates what can be calculated first.
+/// Corrected behaviour first evaluates arithmetic expressions.
 pub(super) fn calculate(
     arguments: &str,
     known: Known<'_>,

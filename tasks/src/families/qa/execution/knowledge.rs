@@ -1,4 +1,4 @@
-//! `KnowledgeQuery` and `ParagraphRetrieve`: passages of pages, and the best of them.
+//! `KnowledgeQuery` and `ParagraphRetrieve`: fetch passages of pages and select the best ones.
 
 use super::arguments::substitute;
 use super::world::{Interrupt, World};
@@ -11,12 +11,12 @@ use crate::formulation::Behaviour;
 use crate::outcome::Value;
 use crate::python::strip;
 
-/// Separates a passage's title from its text.
+/// Separator between a passage's title and its text.
 const TITLE_MARK: &str = "***";
-/// The title of a passage that holds a page's tables.
+/// Title of a passage that contains a page's tables.
 const TABLE_TITLE: &str = "Reference Table:";
 
-/// `KnowledgeQuery(query)`: the passages of the page that is found, or of the pages of a list.
+/// `KnowledgeQuery(query)`: the passages of the page found, or of the pages of a list.
 pub(super) fn query(arguments: &str, known: Known<'_>, world: &mut World<'_>) -> Result<Value, Interrupt> {
     let query = substitute(arguments, known, Value::to_python_text)?;
     let page = world.page(&query)?;
@@ -24,7 +24,7 @@ pub(super) fn query(arguments: &str, known: Known<'_>, world: &mut World<'_>) ->
         Page::Listed(entries) => {
             let (mut all, mut bytes) = (Vec::new(), 0);
             for entry in entries {
-                // A list within a list is passed over.
+                // A list within a list is skipped.
                 if let Some(text) = world.page(entry)?.observation(LISTED_SENTENCES) {
                     let found = passages(entry, &text, &format!(" {TABLE_MARK} "));
                     bytes += found.iter().map(String::len).sum::<usize>();
@@ -41,7 +41,7 @@ pub(super) fn query(arguments: &str, known: Known<'_>, world: &mut World<'_>) ->
     Ok(Value::List(passages.into_iter().map(Some).collect()))
 }
 
-/// The passages of an observation, each `title *** text`; where it holds `mark` its tables come first.
+/// The passages of an observation, each `title *** text`; if it contains `mark`, its tables come first.
 pub(super) fn passages(title: &str, observation: &str, mark: &str) -> Vec<String> {
     let titled = |text: &str| format!("{title} {TITLE_MARK} {}", strip(text));
     if !observation.contains(mark) {
@@ -54,7 +54,7 @@ pub(super) fn passages(title: &str, observation: &str, mark: &str) -> Vec<String
     std::iter::once(table).chain(text.split(SENTENCE_MARK).map(titled)).collect()
 }
 
-/// Takes passages apart again. What holds the mark in its title, or a second one in its text, is cut short there.
+/// Splits passages into title and text. A mark in the title, or a second one in the text, truncates it there.
 pub(super) fn titled<'a>(passages: impl Iterator<Item = &'a str>) -> Result<Vec<Passage>, Failure> {
     passages
         .map(|passage| {
@@ -66,7 +66,8 @@ pub(super) fn titled<'a>(passages: impl Iterator<Item = &'a str>) -> Result<Vec<
         .collect()
 }
 
-/// `ParagraphRetrieve(context, Query: …)`: the passages of the first variable that are most relevant to the query.
+/// `ParagraphRetrieve(context, Query: …)`: the passages of the first variable that are most relevant to the
+/// query.
 pub(super) fn retrieve(arguments: &str, known: Known<'_>, world: &mut World<'_>) -> Result<Value, Interrupt> {
     let question =
         arguments.split(", Query: ").nth(1).ok_or_else(|| Failure::argument("there is no `, Query: `"))?;
@@ -80,7 +81,7 @@ pub(super) fn retrieve(arguments: &str, known: Known<'_>, world: &mut World<'_>)
     let first = passages.first().ok_or_else(no_passages)?;
     let question = match known.behaviour {
         Behaviour::Paper => question.to_owned(),
-        // The original leaves variables in the question as they are.
+        // The original does not substitute variables in the question.
         Behaviour::Corrected => substitute(question, known, in_a_question)?,
     };
     let evidence = world.evidence(&question, &passages)?;
@@ -91,7 +92,7 @@ pub(super) fn retrieve(arguments: &str, known: Known<'_>, world: &mut World<'_>)
     }))
 }
 
-/// A value as it is put into a question in corrected behaviour: the answer alone.
+/// A value as inserted into a question in corrected behaviour: the answer only.
 pub(super) fn in_a_question(value: &Value) -> String {
     match value {
         Value::Text(text) => {

@@ -1,7 +1,8 @@
-//! Carrying an action out (upstream `execute` in `eval/hotpotqa/run_eval.py` and `eval/strategyqa/run_eval.py`).
+//! Executes an action (upstream `execute` in `eval/hotpotqa/run_eval.py` and `eval/strategyqa/run_eval.py`).
 //!
-//! An action is a pure function of the variables and of what the tools have answered so far: [`execute`] either
-//! finishes or names the call it needs next. The caller makes it, appends the reply and calls again.
+//! An action is a pure function of the variables and of the tools' replies so far: [`execute`] either
+//! finishes or returns the call it needs next. The caller performs the call, appends the reply and calls
+//! again.
 
 mod arguments;
 mod calculator;
@@ -19,61 +20,62 @@ use crate::outcome::{Stage, Value};
 
 pub(crate) use world::{Interrupt, World};
 
-/// What an action sees beside its own text.
+/// The context of an action.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting<'a> {
     /// The item's question, stripped.
     pub question: &'a str,
-    /// The form its answer has: StrategyQA's actions differ a little from HotpotQA's.
+    /// The answer form; StrategyQA's actions differ slightly from HotpotQA's.
     pub form: AnswerForm,
-    /// Whose habits are followed.
+    /// Agent behaviour: `paper` or `corrected`.
     pub behaviour: Behaviour,
-    /// The planner's reply, which holds the subgoal.
+    /// The planner's reply, which contains the subgoal.
     pub plan: &'a str,
-    /// The position of this action, where it is the last of a one-time episode.
+    /// The index of this action if it is the last of a one-time episode.
     pub last_of_all: Option<usize>,
 }
 
 impl<'a> Setting<'a> {
-    /// HotpotQA's question itself, which the last action of a one-time episode is asked.
+    /// HotpotQA's question, which the last action of a one-time episode answers.
     fn whole_question(&self) -> Option<&'a str> {
         (self.form == AnswerForm::Entity && self.last_of_all.is_some() && !self.question.is_empty())
             .then_some(self.question)
     }
 
-    /// Whether StrategyQA wants yes or no from this action: the last of a one-time episode, unless it is the only one.
+    /// Whether StrategyQA requires yes or no from this action: the last of a one-time episode, unless it is
+    /// the only one.
     fn wants_yes_or_no(&self) -> bool {
         self.form == AnswerForm::YesNo && self.last_of_all.is_some_and(|position| position > 0)
     }
 }
 
-/// What [`execute`] came to.
+/// The progress of [`execute`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
-    /// This is to be called.
+    /// The next call.
     Ask(ToolCall),
-    /// The action was carried out.
+    /// The action was executed.
     Finished(Executed),
 }
 
-/// What an action gave: the original's return value, with the reason where that is none.
+/// The result of an action: the original's return value, or the reason if there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Executed {
     /// A value for the first variable.
     Value(String, Value),
-    /// Something raised on the way (the original returns `"", ""`).
+    /// An exception was raised (the original returns `"", ""`).
     Raised(Failure),
-    /// Nothing is carried out (the original returns nothing).
+    /// Nothing was executed (the original returns nothing).
     Nothing(Failure),
 }
 
-/// The most text, in bytes, of a query or a context and of one action's value. Values hold earlier values, so replies
-/// could make them longer and longer; no action of a real episode comes near these.
+/// Maximum size in bytes of a query or a context, and of one action's value. Values contain earlier values,
+/// so replies could grow without limit; no action of a real episode comes close.
 const MAX_QUERY: usize = 1 << 16;
 const MAX_CONTEXT: usize = 1 << 20;
 const MAX_VALUE: usize = 1 << 22;
 
-/// Carries one action out as far as the answers reach. `variables` is `None` after an earlier failure.
+/// Executes one action as far as the replies allow. `variables` is `None` after an earlier failure.
 pub fn execute(
     action: &str,
     variables: Option<&Variables>,
@@ -106,7 +108,7 @@ pub fn execute(
     }
 }
 
-/// The values that earlier actions gave.
+/// The values of earlier actions.
 #[derive(Debug, Clone, Copy)]
 struct Known<'a> {
     variables: Option<&'a Variables>,

@@ -1,4 +1,4 @@
-//! `QA`: the chat model answers a question out of passages; where it cannot, the pages a search finds are read.
+//! `QA`: the chat model answers a question from passages; if it cannot, pages found by a search are read.
 
 use super::arguments::substitute;
 use super::knowledge::{in_a_question, passages, titled};
@@ -14,7 +14,8 @@ use crate::python::{Characters, strip};
 const QUESTION: &str = ", Question: ";
 /// The site whose pages are read.
 const SITE: &str = "en.wikipedia.org/wiki";
-/// What is cut off an address to get a title; of other addresses as many characters are cut off.
+/// The prefix removed from an address to get a title; from other addresses the same number of characters is
+/// removed.
 const ADDRESS: &str = "https://en.wikipedia.org/wiki/";
 const MOST_ADDRESSES: u32 = 3;
 
@@ -73,7 +74,7 @@ pub(super) fn answer(
     Ok(NO_ANSWER.into())
 }
 
-/// The texts of the variables in brackets, one below the other.
+/// The texts of the variables in brackets, one per line.
 fn context(arguments: &str, known: Known<'_>) -> Result<String, Failure> {
     let named = Characters::new(arguments.split(QUESTION).next().unwrap_or_default()).slice(1, -1);
     let mut context = String::new();

@@ -26,7 +26,7 @@ fn article(sentences: &[&str]) -> Page {
     Page::Article { table: None, sentences: sentences.iter().map(|&text| text.to_owned()).collect() }
 }
 
-/// Answers a call: pages hold two sentences, chat models find nothing unless they are told the context `known`.
+/// Answers a call. Pages contain two sentences; chat models find an answer only in the context `known`.
 fn answer(call: &ToolCall) -> ToolReply {
     match call {
         ToolCall::Maths { .. } => ToolReply::Maths(MathsReply::One("5".to_owned())),
@@ -51,7 +51,7 @@ fn answer(call: &ToolCall) -> ToolReply {
     }
 }
 
-/// Runs an action to its end; gives the calls it made, by tool.
+/// Runs an action to completion; returns the calls it made, by tool.
 fn run(action: &str, variables: &Variables, setting: &Setting<'_>) -> (Executed, Vec<ToolCall>) {
     let (mut answers, mut calls) = (Vec::new(), Vec::new());
     loop {

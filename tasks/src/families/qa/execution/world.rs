@@ -1,4 +1,4 @@
-//! What the tools have answered so far, and what to ask next.
+//! The tools' replies so far, and the next call.
 
 use crate::call::{MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
 use crate::families::Failure;
@@ -7,7 +7,7 @@ use crate::families::qa::{prompts, ranking};
 use crate::formulation::Behaviour;
 use crate::request::{Message, Role};
 
-/// What stops an action: the next call, or a failure.
+/// Stops an action: the next call, or a failure.
 #[derive(Debug)]
 pub(crate) enum Interrupt {
     Ask(ToolCall),
@@ -20,7 +20,7 @@ impl From<Failure> for Interrupt {
     }
 }
 
-/// The tools as far as they have answered.
+/// The tools' replies so far, consumed in order.
 #[derive(Debug)]
 pub(crate) struct World<'a> {
     answers: std::slice::Iter<'a, ToolReply>,
@@ -40,7 +40,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A page of the encyclopaedia.
+    /// Fetches a page of the encyclopaedia.
     pub(super) fn page(&mut self, query: &str) -> Result<&'a Page, Interrupt> {
         let reading = self.behaviour;
         match self.ask(|| ToolCall::Wiki { request: WikiRequest::of(query), reading })? {
@@ -50,7 +50,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Addresses of pages.
+    /// Searches for addresses of pages.
     pub(super) fn search(&mut self, query: &str, most: u32) -> Result<&'a [String], Interrupt> {
         match self.ask(|| ToolCall::Search { query: query.to_owned(), most })? {
             ToolReply::Search(addresses) => Ok(addresses),
@@ -70,7 +70,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The QA tool: its model answers out of the context, and without one where it finds no answer there.
+    /// The QA tool: its model answers from the context, and without one if it finds no answer there.
     pub(crate) fn question_answering(&mut self, question: &str, context: &str) -> Result<String, Interrupt> {
         let mut reply = self.chat(prompts::ask_with_context(question, context))?;
         if reply.contains("No answer") {
@@ -87,7 +87,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The value of an arithmetic expression, where the mathematics service has one.
+    /// The value of an arithmetic expression, if the mathematics service has one.
     pub(super) fn arithmetic(&mut self, query: &str) -> Result<Option<&'a str>, Interrupt> {
         match self.ask(|| ToolCall::Maths { query: query.to_owned() })? {
             ToolReply::Maths(MathsReply::One(text)) => Ok(Some(text)),
@@ -97,7 +97,7 @@ impl<'a> World<'a> {
     }
 }
 
-/// A reply of another tool: the driver's mistake, which the action cannot go on with.
+/// A reply from another tool: a bug in the driver that the action cannot handle.
 fn unfit() -> Interrupt {
     Failure::tool("a reply of another tool came").into()
 }

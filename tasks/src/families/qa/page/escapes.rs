@@ -1,11 +1,11 @@
-//! The original's cleaning of a page's text (upstream `clean_str` in `eval/hotpotqa/utils.py`): it undoes backslash
-//! escapes as Python's `unicode-escape` does, which raises on some pages of mathematics.
+//! The original's cleaning of a page's text (upstream `clean_str` in `eval/hotpotqa/utils.py`): it decodes
+//! backslash escapes like Python's `unicode-escape`, which raises on some pages about mathematics.
 
-/// Undoes escapes as the original does; the error is the exception it ends with.
+/// Decodes escapes as the original does; the error is the exception that it ends with.
 ///
-/// The text's UTF-8 bytes are read as `unicode-escape`, written as Latin-1 and read as UTF-8. Where one of these steps
-/// fails the text is taken as it is, which fails in turn where it is not UTF-8 written in Latin-1. Of named escapes
-/// (`\N{…}`) only malformed ones are told from text: all of them fail here.
+/// The text's UTF-8 bytes are decoded as `unicode-escape`, encoded as Latin-1 and decoded as UTF-8. If one of
+/// these steps fails, the text is used unchanged, which fails in turn unless it is UTF-8 encoded in Latin-1.
+/// Named escapes (`\N{…}`) always fail here; Python fails only on malformed ones.
 pub fn clean(text: &str) -> Result<String, &'static str> {
     if text.is_ascii() && !text.contains('\\') {
         return Ok(text.to_owned());
@@ -18,7 +18,8 @@ pub fn clean(text: &str) -> Result<String, &'static str> {
     String::from_utf8(bytes.ok_or("UnicodeEncodeError")?).map_err(|_| "UnicodeDecodeError")
 }
 
-/// Bytes with their escapes undone; `None` where an escape is malformed or stands for what Latin-1 lacks.
+/// Bytes with their escapes decoded; `None` if an escape is malformed or stands for a character that Latin-1
+/// lacks.
 fn unescape(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut rest = bytes;

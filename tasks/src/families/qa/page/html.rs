@@ -1,8 +1,8 @@
-//! The text of a page's elements, as BeautifulSoup over Python's `html.parser` sees them.
+//! Extracts the text of a page's elements as BeautifulSoup does with Python's `html.parser`.
 //!
-//! The tokens come from html5ever. Elements nest as that tree builder nests them and not as a browser does: nothing is
-//! closed implicitly, an end tag closes everything up to its start tag, one without a start tag is passed over. An
-//! element's text is one stretch of the page's text, so that deep nesting costs nothing.
+//! html5ever provides the tokens. Elements nest as in that tree builder and not as in a browser: nothing is
+//! closed implicitly, an end tag closes everything up to its start tag, and an end tag without a start tag is
+//! ignored. An element's text is a range of the page's text, so that deep nesting costs nothing.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,20 +17,20 @@ use html5ever::tokenizer::{
 use super::references;
 use crate::python::is_space;
 
-/// Elements that are empty whether or not they say so.
+/// Void elements, which are empty even without a closing slash.
 const VOID: [&str; 24] = [
     "area", "base", "basefont", "bgsound", "br", "col", "command", "embed", "frame", "hr", "image", "img",
     "input", "isindex", "keygen", "link", "menuitem", "meta", "nextid", "param", "source", "spacer", "track",
     "wbr",
 ];
-/// Elements whose text is not text to a reader.
+/// Elements whose text is not visible text.
 const SILENT: [&str; 5] = ["rt", "rp", "style", "script", "template"];
-/// Elements that keep white space as it is.
+/// Elements that preserve white space.
 const VERBATIM: [&str; 2] = ["pre", "textarea"];
-/// The class of the headings in a list of search results.
+/// The class of headings in a list of search results.
 const RESULT_HEADING: &str = "mw-search-result-heading";
 
-/// A page's text and where its elements of interest stand in it, each in document order.
+/// A page's text and the ranges of its relevant elements, each kind in document order.
 #[derive(Debug, Default)]
 pub(super) struct Elements {
     text: String,
@@ -43,15 +43,15 @@ pub(super) struct Elements {
 }
 
 impl Elements {
-    /// Reads a page.
+    /// Parses a page.
     pub(super) fn read(html: &str) -> Self {
         let options = TokenizerOpts { discard_bom: false, ..TokenizerOpts::default() };
         let tokenizer = Tokenizer::new(Sink::default(), options);
         let input = BufferQueue::default();
-        // The tokenizer counts in 32 bits.
+        // The tokenizer uses 32-bit counts.
         for piece in pieces(&references::rewrite(html), 1 << 20) {
             input.push_back(StrTendril::from(piece));
-            // Nothing runs scripts here, so the tokenizer never waits for one.
+            // No scripts are run, so the tokenizer never waits for one.
             while !input.is_empty() {
                 let _ = tokenizer.feed(&input);
             }
@@ -70,7 +70,7 @@ impl Elements {
         self.texts(&self.rows)
     }
 
-    /// Texts of all paragraphs and then of all lists (with those inside them once more), as the original joins them.
+    /// Texts of all paragraphs, then of all lists (text of nested ones is repeated), in the original's order.
     pub(super) fn paragraphs_and_lists(&self) -> impl Iterator<Item = &str> {
         self.texts(&self.paragraphs).chain(self.texts(&self.lists))
     }
@@ -80,7 +80,7 @@ impl Elements {
     }
 }
 
-/// A text in pieces of at most about this many bytes.
+/// Splits a text into pieces of at most about `most` bytes.
 fn pieces(text: &str, most: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -93,12 +93,12 @@ fn pieces(text: &str, most: usize) -> impl Iterator<Item = &str> {
     })
 }
 
-/// An element that is not closed yet.
+/// An open element.
 #[derive(Debug)]
 struct Open {
     name: String,
     start: usize,
-    /// Its place in the list of its kind.
+    /// Its kind and index in the list of that kind.
     kept: Option<(Kind, usize)>,
 }
 
@@ -116,7 +116,7 @@ struct Tree {
     /// Text since the last tag.
     pending: String,
     open: Vec<Open>,
-    /// How many elements of each name are open.
+    /// Number of open elements by name.
     count: HashMap<String, usize>,
     silent: usize,
     verbatim: usize,
@@ -132,7 +132,7 @@ impl Tree {
         }
     }
 
-    /// Ends a run of text. One of blanks only becomes a single one.
+    /// Ends a run of text. A run of blanks becomes a single blank.
     fn flush(&mut self) {
         let pending = std::mem::take(&mut self.pending);
         if self.silent > 0 {
@@ -183,7 +183,7 @@ impl Tree {
         }
     }
 
-    /// Closes the innermost element and gives its name.
+    /// Closes the innermost element and returns its name.
     fn close(&mut self) -> Option<String> {
         let Open { name, start, kept } = self.open.pop()?;
         let end = self.elements.text.len();
@@ -214,7 +214,7 @@ fn has_class(tag: &Tag, class: &str) -> bool {
         .any(|attribute| attribute.value.split(is_space).any(|word| word == class))
 }
 
-/// The tokenizer's end: it hands out shared references only.
+/// The tokenizer's sink, which only gets shared references.
 #[derive(Debug, Default)]
 struct Sink {
     tree: RefCell<Tree>,
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(paragraphs("<p>never closed<br>at all"), ["never closedat all"]);
     }
 
-    /// As BeautifulSoup 4.12.2 reads it.
+    /// Expected values from BeautifulSoup 4.12.2.
     #[test]
     fn the_character_zero_is_kept() {
         assert_eq!(paragraphs("<p>a&#0;b\0c&#x00;</p>"), ["a\0b\0c\0"]);

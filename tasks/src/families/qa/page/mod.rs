@@ -1,4 +1,6 @@
-//! Reading a page of the encyclopaedia (upstream `search_step` and `get_page_obs` in `eval/hotpotqa/utils.py`).
+//! Parses pages of the encyclopaedia (upstream `search_step` and `get_page_obs` in `eval/hotpotqa/utils.py`).
+//!
+//! [`read`] converts HTML to a [`Page`]; [`Page::observation`] is the text that an episode sees.
 
 mod escapes;
 mod html;
@@ -15,58 +17,59 @@ use html::Elements;
 
 pub use escapes::clean;
 
-/// Separates the sentences of an observation.
+/// Separator between the sentences of an observation.
 pub const SENTENCE_MARK: &str = "*****";
-/// Separates an observation's table from its sentences.
+/// Separator between an observation's table and its sentences.
 pub const TABLE_MARK: &str = "+++++";
-/// Sentences of a page that was asked for by itself.
+/// Maximum number of sentences of a page that was requested directly.
 pub const MOST_SENTENCES: usize = 40;
-/// Sentences of a page that stood in a list.
+/// Maximum number of sentences of a page from a list.
 pub const LISTED_SENTENCES: usize = 15;
 
-/// Raised when pages are read otherwise, so that answers under old and new reading are not mixed.
+/// Incremented when the parsing of pages changes, so that answers from the old and new parser are not mixed.
 pub const READING_VERSION: u32 = 2;
 
 const MOST_ROWS: usize = 20;
-/// Titles kept of a list of search results.
+/// Maximum number of titles kept from a list of search results.
 pub const MOST_RESULTS: usize = 5;
 const MOST_MEANINGS: usize = 10;
-/// A paragraph counts from this many words on.
+/// Minimum number of words in a paragraph; shorter ones are skipped.
 const LEAST_WORDS: usize = 11;
-/// The most text, in bytes, that is read of a page; elements inside elements count again. No page comes near it.
+/// Maximum size of a page's text in bytes; nested elements count again. No real page comes close.
 const MOST_TEXT: usize = 64 << 20;
 
-/// A page as it was read.
+/// A parsed page.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Page {
-    /// A list of pages to ask for instead: titles of search results, or paths of a disambiguation page's meanings.
+    /// A list of pages to request instead: titles of search results, or paths of a disambiguation page's
+    /// meanings.
     Listed(Vec<String>),
     /// A page of text.
     Article {
-        /// The first rows of its tables, where it has any.
+        /// The first rows of its tables, if it has any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         table: Option<String>,
         /// Its first sentences, at most [`MOST_SENTENCES`].
         sentences: Vec<String>,
     },
-    /// The page's text cannot be read, which only paper reading comes to, or no page can be asked for at such an
-    /// address: the original raises.
+    /// The page's text cannot be read (paper behaviour only), or there is no page at such an address: the
+    /// original raises.
     Unreadable {
-        /// Why, for people.
+        /// The reason, for people.
         message: String,
     },
 }
 
 impl Page {
-    /// A page out of plain text, one paragraph a line: for corpora.
+    /// Creates a page from plain text, one paragraph per line, for corpora.
     pub fn of_text(text: &str) -> Self {
         let mut sentences = sentences(text);
         sentences.truncate(MOST_SENTENCES);
         Self::Article { table: None, sentences }
     }
 
-    /// What an episode sees of a page of text; `None` for a list.
+    /// The text that an episode sees; `None` for a list.
     pub fn observation(&self, most_sentences: usize) -> Option<String> {
         let Self::Article { table, sentences } = self else { return None };
         let shown = &sentences[..most_sentences.min(sentences.len())];
@@ -78,9 +81,10 @@ impl Page {
     }
 }
 
-/// Reads a page's HTML: a list of search results, a disambiguation page, or tables, paragraphs and lists.
+/// Parses a page's HTML: a list of search results, a disambiguation page, or tables, paragraphs and lists.
 ///
-/// Paper reading undoes backslash escapes ([`clean`]) and may fail at that; corrected reading leaves them.
+/// Paper behaviour decodes backslash escapes ([`clean`]), which may fail; corrected behaviour leaves them
+/// unchanged.
 pub fn read(html: &str, reading: Behaviour) -> Page {
     let read = |text: &str| match reading {
         Behaviour::Paper => clean(text),
@@ -116,7 +120,7 @@ fn read_with(html: &str, read: impl Fn(&str) -> Result<String, &'static str>) ->
     let mut found = Vec::new();
     for text in elements.paragraphs_and_lists().map(strip) {
         if text.split(' ').nth(LEAST_WORDS - 1).is_some() {
-            // All are cleaned, because any may fail at that; only the first sentences are kept.
+            // All are cleaned, because any may fail; only the first sentences are kept.
             let cleaned = read(text)?;
             if found.len() < MOST_SENTENCES {
                 found.extend(sentences(&cleaned));
@@ -127,7 +131,7 @@ fn read_with(html: &str, read: impl Fn(&str) -> Result<String, &'static str>) ->
     Ok(Page::Article { table: (!table.is_empty()).then_some(table), sentences: found })
 }
 
-/// Paths of the pages a disambiguation page lists, found in its HTML as text.
+/// Paths of the pages that a disambiguation page lists, found by searching its HTML as text.
 fn meanings(html: &str) -> Vec<String> {
     static MEANING: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r#"<li><a href="(.*?)" title="#).expect("a valid pattern"));
@@ -139,7 +143,7 @@ fn meanings(html: &str) -> Vec<String> {
         .collect()
 }
 
-/// The sentences of a text, cut at `. ` within its lines; each gets a full stop.
+/// Splits a text into sentences at `. ` within its lines; each gets a full stop.
 pub fn sentences(text: &str) -> Vec<String> {
     let lines = text.split('\n').map(strip).filter(|line| !line.is_empty());
     lines

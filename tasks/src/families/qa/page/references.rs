@@ -1,8 +1,10 @@
-//! Character references as Python's `html.parser` and BeautifulSoup read them.
+//! Rewrites character references to match Python's `html.parser` and BeautifulSoup.
 //!
-//! A browser knows some names by their beginnings (`&notit` holds `&not`) and leaves unknown ones as they stand. Here a
-//! name counts whole, with or without its semicolon, and an unknown one loses the semicolon; a number that runs into a
-//! hexadecimal letter is text (after a second such number the original takes the rest of the page for text; we do not). The page is rewritten so that the tokenizer, a browser's, comes to the same.
+//! A browser matches some names by prefix (`&notit` contains `&not`) and leaves unknown ones unchanged.
+//! Python matches whole names only, with or without a semicolon, and an unknown name loses its semicolon. A
+//! number followed by a hexadecimal letter is text (after a second such number the original treats the rest
+//! of the page as text; this code does not). The page is rewritten so that html5ever, which follows browsers,
+//! gives the same result.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -10,7 +12,7 @@ use std::sync::LazyLock;
 use html5ever::data::NAMED_ENTITIES;
 use regex::{Captures, Regex};
 
-/// Rewrites the references of a page.
+/// Rewrites the character references of a page.
 pub(super) fn rewrite(html: &str) -> Cow<'_, str> {
     static REFERENCE: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"&(?:([a-zA-Z][-.a-zA-Z0-9]*)|#((?:[xX][0-9a-fA-F]+|[0-9]+)?)([a-fA-F]?));?")
@@ -28,8 +30,8 @@ pub(super) fn rewrite(html: &str) -> Cow<'_, str> {
     })
 }
 
-/// Whether the digits of a number, with its `x` if it is hexadecimal, stand for U+0000. A browser replaces that character,
-/// the original keeps it.
+/// Whether the digits of a number, with its `x` if it is hexadecimal, encode U+0000. A browser replaces that
+/// character, the original keeps it.
 fn is_zero(number: &str) -> bool {
     let digits = number.trim_start_matches(['x', 'X']);
     !digits.is_empty() && digits.bytes().all(|digit| digit == b'0')
