@@ -79,7 +79,7 @@ impl ByHand {
         Ok((line, call))
     }
 
-    /// What a line asks for.
+    /// Returns the tool call for a line.
     fn call(self, line: &Line) -> Result<ToolCall, String> {
         let query = line.query.clone();
         match self {
