@@ -151,7 +151,7 @@ pub struct Download {
     pub url: &'static str,
     /// SHA-256 of its content.
     pub sha256: &'static str,
-    /// The licence it comes under.
+    /// Licence of the file.
     pub licence: &'static str,
 }
 

@@ -41,7 +41,7 @@ pub struct ShopCase {
     pub formulation: Formulation,
     /// The goal.
     pub item: Value,
-    /// Completions in the order they were handed out.
+    /// Model replies, in the order of the calls.
     pub script: Script,
     /// The exact prompts.
     pub prompts: Script,
@@ -58,7 +58,7 @@ pub struct ShopCase {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "tool", rename_all = "snake_case")]
 pub enum ShopTool {
-    /// A search: ids of the products, those not for sale among them.
+    /// A search: ids of the products, including those not for sale.
     Lucene {
         /// The query.
         input: String,
