@@ -1,4 +1,6 @@
-//! Cost limit for models.
+//! Cost limit for models (`--max-cost`).
+//!
+//! The session ends when the units in progress are expected to use up the rest of the limit.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,7 @@
-//! Estimates time and memory of a run from measured rates and tokens per item. Performs no I/O.
+//! Estimates time and memory of a run. Performs no I/O.
+//!
+//! [`predict`] uses rates measured by `lumos bench engine` and [`TokensPerItem`], which are recorded in a run
+//! or, for the published benchmarks, taken from the recorded cases of the original scripts.
 
 use lumos_engine::bench::{BenchCell, BenchReport};
 use lumos_tasks::Formulation;

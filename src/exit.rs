@@ -1,4 +1,7 @@
 //! Exit codes and error output of the process.
+//!
+//! Every command returns an [`Outcome`]: an [`Exit`] code, or a [`Failure`] with an error, an exit code and
+//! an optional hint.
 
 use std::io;
 use std::process::ExitCode;

@@ -1,4 +1,6 @@
-//! Downloads a file: resumes partial downloads, and verifies the file before moving it into place.
+//! Downloads a file, verifies its checksum and moves it into place.
+//!
+//! [`fetch`] resumes a partial download. Errors of local files ([`FetchError::Local`]) are not retried.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,7 @@
 //! Determines how the models of a run fit in limited memory, and the cost of each option. Performs no I/O.
+//!
+//! [`fit`] evaluates every [`Way`] for measured rates and returns a [`Fitting`] with the recommended one, for
+//! `lumos estimate`.
 
 use lumos_engine::bench::BenchReport;
 use lumos_tasks::Swap;

@@ -1,4 +1,8 @@
 //! Distributed batch evaluation of Lumos language agents: planning, grounding, execution.
+//!
+//! This crate is the command line. `cli` defines the arguments, `commands` contains one module per command,
+//! and `settings`, `planning` and `session` turn arguments into a specification, a manifest and a running
+//! session. `exit` determines the exit code.
 
 mod budget;
 mod cli;

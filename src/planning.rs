@@ -1,5 +1,7 @@
-//! Plans a run: creates the manifest and selects the items for a resolved specification. Reads models and
-//! data.
+//! Plans a run: creates the manifest and selects the items for a resolved specification.
+//!
+//! [`plan`] reads the data, hashes the models' files and resolves the tools' backends. It runs no model. The
+//! result is a [`Planned`] run, whose items are read again when they are stored in the checkpoint.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,7 @@
-//! Progress output of a run.
+//! Progress output of a run on standard error.
+//!
+//! [`Progress`] consumes the run's events and shows a progress bar on a terminal, or a line every 15 seconds
+//! otherwise. [`suspended`] hides the bar while a log line is written.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;

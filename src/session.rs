@@ -1,5 +1,8 @@
-//! A session of a run: starts the dispatch, the output of events, and the workers (one in this process, or
-//! those of a queue).
+//! A session of a run: starts the dispatch, the output of events, and the workers.
+//!
+//! [`Session::run`] executes the outstanding units with a worker in this process or with the workers of a
+//! queue ([`Means`]), writes the results and determines the exit code. The command modules `run` and `judge`
+//! create sessions.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,7 @@
 //! Resolves flags, environment and files into one specification.
+//!
+//! [`resolve`] merges the layers of `lumos run`. The other functions return the engine, device and
+//! concurrency settings of commands without a specification.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;

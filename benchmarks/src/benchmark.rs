@@ -1,4 +1,7 @@
-//! The [`Benchmark`] trait.
+//! The [`Benchmark`] trait and the published figures.
+//!
+//! A benchmark reads its items from a data file, lists the formulations, roles and tools of its episodes,
+//! scores outcomes and provides [`PublishedFigure`]s. The registry lists the implementations.
 
 use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Outcome, Role, Target};
 

@@ -1,4 +1,7 @@
 //! Errors of data files.
+//!
+//! A [`LoadError`] contains the file and the line. Only an error in a single record can be skipped
+//! ([`LoadError::is_skippable`]).
 
 use thiserror::Error;
 

@@ -1,4 +1,7 @@
 //! Scores of outcomes.
+//!
+//! A [`Scoring`] decides how predictions are compared with gold answers. [`ItemScore`] is the score of one
+//! item: a [`Share`] for every metric. The module `metrics` sums scores over items.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -65,7 +65,7 @@ pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> Outcome {
     Ok(Exit::Complete)
 }
 
-/// A local write error is not retried, so it gets its own hint.
+/// Converts the error. The hint for a local write error is a writable folder, because retrying does not help.
 fn failure(error: FetchError) -> Failure {
     match error {
         FetchError::Local { path, source } if source.kind() == ErrorKind::StorageFull => {

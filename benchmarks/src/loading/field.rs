@@ -13,7 +13,7 @@ pub struct Content {
     pub group: Option<String>,
     /// The task, visible to the episode.
     pub task: Task,
-    /// Setup of the tools' session, not visible to the models.
+    /// Data that the session of its tools may read.
     pub setup: Setup,
     /// The gold answer.
     pub target: Target,

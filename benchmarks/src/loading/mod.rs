@@ -1,4 +1,8 @@
 //! Reads data files record by record, without loading whole files.
+//!
+//! `source` opens a file or the built-in samples, `lines`, `array`, `member` and `many` split it into
+//! records, `field` reads the fields of a record, and `items` turns records into items with positions and
+//! identities. A malformed record is an error in the stream, which continues after it.
 
 mod array;
 mod field;

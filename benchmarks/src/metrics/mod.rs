@@ -1,4 +1,7 @@
 //! Metrics: definitions, per-item values, sums and intervals.
+//!
+//! A [`MetricDefinition`] describes a metric. A [`Tally`] sums the scores of items, in any order, and returns
+//! an [`Estimate`] with standard error and 95 % interval for each metric.
 
 mod definition;
 mod exact_match;

@@ -1,4 +1,7 @@
 //! Sums of scores.
+//!
+//! A [`Tally`] adds scores in any order with the same result, because it uses fixed-point sums, and returns
+//! an [`Estimate`] for each metric. [`GroupedTally`] also keeps a tally per group.
 
 use std::collections::BTreeMap;
 

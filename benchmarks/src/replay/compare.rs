@@ -1,4 +1,7 @@
 //! Comparison of a recorded case with its replay.
+//!
+//! [`case`] drives the episode (`drive`) and compares prompts, tool calls, evidence and scores with the
+//! recording. The error is the first difference.
 
 use lumos_tasks::outcome::Value as Prediction;
 use lumos_tasks::recorded::Case;

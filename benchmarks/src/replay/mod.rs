@@ -25,7 +25,8 @@ pub use shop::{ShopCase, ShopExpected, ShopTool};
 pub use sql::SqlRow;
 pub use unit::{UnitRow, replay_unit};
 
-/// Returns the data folder for recorded cases: `LUMOS_DATA`, or the folder relative to theirs.
+/// Returns the data folder for recorded cases: `LUMOS_DATA`, or `../../data` relative to their
+/// folder.
 fn data_folder(folder: &Path) -> PathBuf {
     std::env::var_os("LUMOS_DATA").map_or_else(|| folder.join("../../data"), PathBuf::from)
 }

@@ -147,7 +147,7 @@ mod tests {
         assert!(!is_listed("nats-current", "nats") && !is_listed("", "nats"));
     }
 
-    /// In a process of its own: environment variables are the process's.
+    /// Runs in a separate process, because environment variables are global to a process.
     #[test]
     fn skipped_tests_are_recorded_or_fail() {
         if std::env::var_os("LUMOS_SKIP_NOW").is_some() {
