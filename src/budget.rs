@@ -1,11 +1,13 @@
-//! A limit on what models cost.
+//! Cost limit for models (`--max-cost`).
+//!
+//! The session ends when the units in progress are expected to use up the rest of the limit.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lumos_tasks::NanoDollars;
 
-/// How many dollars may be spent, and how many have been.
+/// A limit in US dollars, and the amount spent.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: f64,
@@ -21,14 +23,14 @@ struct Spent {
 }
 
 impl Budget {
-    /// A limit in US dollars, and what earlier sessions spent of it.
+    /// Creates a budget with a limit in US dollars and the amount that earlier sessions spent.
     pub(crate) fn new(limit: f64, before: NanoDollars) -> Self {
         let reached = before.dollars() >= limit;
         Self { limit, spent: Mutex::new(Spent { before, reached, ..Spent::default() }) }
     }
 
-    /// Counts a unit. Whether no further ones are to be given out: those at hand would use up what is left, if they
-    /// cost what the others did on the average.
+    /// Adds the cost of a unit. Returns whether no more units may be given out, because the units in progress
+    /// would use up the rest of the budget at the average cost so far.
     pub(crate) fn spend(&self, cost: Option<NanoDollars>, at_hand: usize) -> bool {
         let mut spent = self.spent();
         spent.now += cost.unwrap_or_default();
@@ -39,7 +41,7 @@ impl Budget {
         spent.reached
     }
 
-    /// Whether the limit has stopped, or stops, the session.
+    /// Whether the budget is used up.
     pub(crate) fn is_reached(&self) -> bool {
         self.spent().reached
     }

@@ -1,4 +1,4 @@
-//! Data sets that lie in a folder of several files: their hash, and whether they are what they were.
+//! Data sets that consist of a folder of files: computes their hash and verifies their checksums.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,11 +8,11 @@ use lumos_worker::model::hash_file;
 
 use crate::exit::Failure;
 
-/// The file with the checksums of the folder's others, as `sha256sum *.json` writes them.
+/// File with the checksums of the other files, as written by `sha256sum *.json`.
 const SUMS: &str = "SHA256SUMS";
 
-/// The hash of a folder of data: of the names and contents of its JSON files. Where the folder holds `SHA256SUMS`, the
-/// files must be those listed there.
+/// Computes the hash of the names and contents of a folder's JSON files. If the folder contains `SHA256SUMS`,
+/// the files must match it.
 pub(crate) fn hash(folder: &Path) -> Result<ContentHash, Failure> {
     let failed = |error: std::io::Error| Failure::input(format!("{}: {error}", folder.display()));
     let mut hashes: BTreeMap<String, ContentHash> = BTreeMap::new();
@@ -32,7 +32,7 @@ pub(crate) fn hash(folder: &Path) -> Result<ContentHash, Failure> {
     Ok(ContentHash::of_json(&hashes))
 }
 
-/// Compares hashes with a list of checksums; the error says which file differs.
+/// Compares hashes with a list of checksums. The error names the file that differs.
 fn check(sums: &str, hashes: &BTreeMap<String, ContentHash>) -> Result<(), String> {
     let mut listed = 0;
     for line in sums.lines().filter(|line| !line.trim().is_empty()) {

@@ -1,27 +1,30 @@
-//! How long a run takes and how much memory it needs, from measured rates and tokens per item. Pure.
+//! Estimates time and memory of a run. Performs no I/O.
+//!
+//! [`predict`] uses rates measured by `lumos bench engine` and [`TokensPerItem`], which are recorded in a run
+//! or, for the published benchmarks, taken from the recorded cases of the original scripts.
 
 use lumos_engine::bench::{BenchCell, BenchReport};
 use lumos_tasks::Formulation;
 use serde::Serialize;
 
-/// Tokens that an item costs the models of its episode, on average.
+/// Average number of tokens that an item costs the models of its episode.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct TokensPerItem {
-    /// Tokens of all prompts that are computed, those taken from the cache left out.
+    /// Prompt tokens that are computed, without those from the prefix cache.
     pub(crate) computed: f64,
-    /// Tokens of all replies.
+    /// Generated tokens.
     pub(crate) written: f64,
-    /// Tokens of the longest prompt and its reply.
+    /// Tokens of the longest prompt with its reply.
     pub(crate) longest: u32,
-    /// Rounds in which its models take turns.
+    /// Average number of rounds in which its models take turns.
     pub(crate) rounds: f64,
-    /// Rounds of the longest item.
+    /// Number of rounds of the longest item.
     pub(crate) most_rounds: u32,
 }
 
-/// Means over the plain recorded cases of the original (40 or 66 for each), in tokens of Llama 2; a prompt's beginning
-/// counts as cached in pages of 16 tokens when an earlier turn or item began the same. Behind them the planner's turns: mean and
-/// most.
+/// Means over the recorded cases of the original scripts (40 or 66 per row), in tokens of Llama 2. The
+/// beginning of a prompt counts as cached, in pages of 16 tokens, if an earlier turn or item began with the
+/// same tokens. The last two columns are the planner's turns: mean and maximum.
 const RECORDED: [(&str, Formulation, f64, f64, u32, f64, u32); 16] = [
     ("gsm8k", Formulation::Iterative, 464.8, 110.8, 724, 3.35, 8),
     ("gsm8k", Formulation::OneTime, 237.7, 104.3, 517, 1.0, 1),
@@ -41,7 +44,7 @@ const RECORDED: [(&str, Formulation, f64, f64, u32, f64, u32); 16] = [
     ("strategyqa", Formulation::Direct, 29.4, 6.0, 50, 1.0, 1),
 ];
 
-/// Tokens per item as recorded from the original.
+/// Returns the tokens per item recorded from the original scripts.
 pub(crate) fn recorded(benchmark: &str, formulation: Formulation) -> Option<TokensPerItem> {
     let found = RECORDED.iter().find(|(name, one, ..)| *name == benchmark && *one == formulation);
     found.map(|&(_, _, computed, written, longest, rounds, most_rounds)| TokensPerItem {
@@ -53,19 +56,19 @@ pub(crate) fn recorded(benchmark: &str, formulation: Formulation) -> Option<Toke
     })
 }
 
-/// What a run, or a part of it, comes to.
+/// Estimate for a run or a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Prediction {
-    /// Seconds of one worker.
+    /// Time in seconds with one worker.
     pub(crate) seconds: f64,
-    /// Bytes of the weights.
+    /// Size of the weights in bytes.
     pub(crate) weight_bytes: u64,
-    /// Bytes of keys and values with all sequences of the batch at their longest.
+    /// Size of the KV cache in bytes if all sequences of the batch have their maximum length.
     pub(crate) cache_bytes: u64,
 }
 
-/// The measured cell that is nearest to a batch size: the largest that is not above it, or else the smallest there is.
-/// With reuse of prefixes where that was measured.
+/// Returns the measurement for the nearest batch size: the largest that is not above it, otherwise the
+/// smallest. Prefers measurements with prefix caching.
 pub(crate) fn nearest(report: &BenchReport, batch_size: Option<usize>) -> Option<&BenchCell> {
     let most = batch_size.unwrap_or(usize::MAX);
     let reuse = report.cells.iter().any(|cell| cell.reuse);
@@ -76,7 +79,8 @@ pub(crate) fn nearest(report: &BenchReport, batch_size: Option<usize>) -> Option
         .or_else(|| cells().min_by_key(|cell| cell.batch_size))
 }
 
-/// Time and memory of so many items. Prompts and replies take turns on the same processor, so their times add up.
+/// Estimates time and memory for a number of items. Prefill and decode alternate on the same processor, so
+/// their times are added.
 pub(crate) fn predict(
     report: &BenchReport,
     cell: &BenchCell,

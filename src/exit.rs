@@ -1,4 +1,7 @@
-//! How the process ends, decided in one place.
+//! Exit codes and error output of the process.
+//!
+//! Every command returns an [`Outcome`]: an [`Exit`] code, or a [`Failure`] with an error, an exit code and
+//! an optional hint.
 
 use std::io;
 use std::process::ExitCode;
@@ -7,22 +10,22 @@ use lumos_engine::LoadError;
 use lumos_worker::model::LoadModelError;
 use lumos_worker::tools::ToolSetError;
 
-/// What the process's exit code says.
+/// Exit code of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Everything asked for is done.
+    /// Everything requested is done.
     Complete = 0,
-    /// Lumos itself, or the machine below it, failed.
+    /// An error of lumos or of the machine.
     Fault = 1,
-    /// The command line or an input is wrong.
+    /// The command line or an input is invalid.
     Usage = 2,
-    /// The selection holds no item.
+    /// No items are selected.
     NothingSelected = 4,
-    /// Items are outstanding or faulted; the same command goes on with them.
+    /// Items are outstanding or faulted; the same command resumes the run.
     Outstanding = 5,
-    /// A check failed: a replay differs, a threshold was missed.
+    /// A check failed: a replay differs, or a threshold was missed.
     CheckFailed = 100,
-    /// Interrupted; what was recorded is safe.
+    /// Interrupted; recorded outcomes are safe.
     Interrupted = 130,
 }
 
@@ -32,14 +35,14 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What to do about a full disk.
+/// Hint for a full disk.
 const DISK_FULL: &str = "recorded outcomes are safe; free disk space and run the same command again";
 
-/// What to do about a lack of memory or threads.
+/// Hint for a lack of memory or threads.
 const EXHAUSTED: &str = "recorded outcomes are safe; raise the memory limit (`ulimit -v unlimited`, or the container's) and \
                          run the same command again";
 
-/// An error with the exit code it ends the process with and, where there is one, a way out.
+/// An error with its exit code and an optional hint.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -48,27 +51,27 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Wrong usage or bad input; a fault where the machine lacked memory or threads for it.
+    /// Creates an error for invalid usage or input; a fault if the cause is a lack of memory or threads.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
         let error = error.into();
         let exit = if is_exhaustion(&error) { Exit::Fault } else { Exit::Usage };
         Self { exit, error, hint: None }
     }
 
-    /// Wrong usage or bad input, in words.
+    /// Creates an error for invalid usage or input from a message.
     pub(crate) fn input(message: impl std::fmt::Display) -> Self {
         Self::usage(anyhow::anyhow!("{message}"))
     }
 
-    /// The same failure with a way out.
+    /// Adds a hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Tells a person, on standard error.
+    /// Prints the error to standard error.
     pub(crate) fn report(&self) {
-        // Whoever read the output has seen enough (`lumos ls | head`).
+        // The reader of the output has closed the pipe (`lumos ls | head`).
         if self.is_io(io::ErrorKind::BrokenPipe) {
             return;
         }
@@ -83,7 +86,7 @@ impl Failure {
         }
     }
 
-    /// The error with its causes; a cause that the error names already is not told twice.
+    /// Formats the error and its causes. A cause that is part of the message already is not repeated.
     fn message(&self) -> String {
         self.error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.as_str() {
             "" => cause,
@@ -102,7 +105,7 @@ impl Failure {
     }
 }
 
-/// Whether an error comes of a lack of memory or threads.
+/// Whether an error is caused by a lack of memory or threads.
 fn is_exhaustion(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let model = cause.downcast_ref::<LoadModelError>().is_some_and(|error| error.is_exhaustion);
@@ -112,21 +115,21 @@ fn is_exhaustion(error: &anyhow::Error) -> bool {
             Some(ToolSetError::Model { source, .. }) if source.is_exhaustion()
         );
         let system = cause.downcast_ref::<io::Error>().is_some_and(|error| {
-            // The second is what starting a thread fails with.
+            // The second kind is the error of starting a thread.
             matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock)
         });
         model || engine || tool || system
     })
 }
 
-/// Whatever else goes wrong is a fault of the harness.
+/// All other errors are faults.
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         Self { exit: Exit::Fault, error: error.into(), hint: None }
     }
 }
 
-/// What a command gives.
+/// Result of a command.
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
-//! Downloading a file: resumed where it broke off, verified before it takes its place.
+//! Downloads a file, verifies its checksum and moves it into place.
+//!
+//! [`fetch`] resumes a partial download. Errors of local files ([`FetchError::Local`]) are not retried.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +15,7 @@ use sha2::{Digest, Sha256};
 use tokio::fs::{self, OpenOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// A file to have, and what it must be.
+/// A file to download, and its checksum.
 #[derive(Debug, Clone)]
 pub(crate) struct Download {
     pub(crate) url: String,
@@ -22,26 +24,26 @@ pub(crate) struct Download {
     pub(crate) sha256: String,
 }
 
-/// What came of it.
+/// Result of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fetched {
-    /// It was there already, and right.
+    /// The file already existed with the right content.
     Present,
     /// It was downloaded.
     Downloaded {
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
     },
 }
 
-/// Why a file was not fetched.
+/// Error of a download.
 #[derive(Debug)]
 pub(crate) enum FetchError {
-    /// A file or folder of this machine cannot be read or written: downloading again does not help.
+    /// A local file or folder cannot be read or written; retrying does not help.
     Local {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
     /// The download failed.
@@ -54,7 +56,7 @@ impl FetchError {
     }
 }
 
-/// Why one attempt came to nothing.
+/// Error of a single attempt.
 #[derive(Debug)]
 struct Attempt {
     error: FetchError,
@@ -75,7 +77,7 @@ impl Attempt {
     }
 }
 
-/// A client for downloads.
+/// Creates an HTTP client for downloads.
 pub(crate) fn client() -> anyhow::Result<Client> {
     Ok(Client::builder()
         .user_agent(concat!("lumos-eval/", env!("CARGO_PKG_VERSION")))
@@ -84,7 +86,8 @@ pub(crate) fn client() -> anyhow::Result<Client> {
         .build()?)
 }
 
-/// Has a file in place, with the right content. `progress` is told the bytes there are and those there will be.
+/// Downloads a file unless it exists with the right content. Calls `progress` with the number of bytes
+/// present and the total.
 pub(crate) async fn fetch(
     client: &Client,
     download: &Download,
@@ -125,7 +128,7 @@ pub(crate) async fn fetch(
     Ok(Fetched::Downloaded { bytes })
 }
 
-/// Appends to the partial file what it lacks.
+/// Appends the missing bytes to the partial file.
 async fn continue_download(
     client: &Client,
     download: &Download,
@@ -146,7 +149,7 @@ async fn continue_download(
             .and_then(|range| range.to_str().ok())
             .is_some_and(|range| range.starts_with(&format!("bytes {have}-")));
     if status == StatusCode::RANGE_NOT_SATISFIABLE {
-        // The partial file is as long as the file, or longer: the hash tells which.
+        // The partial file has the full length or more; its hash is checked next.
         return Ok(());
     }
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
@@ -218,7 +221,7 @@ mod tests {
     struct Server {
         requests: Arc<AtomicU32>,
         resumed: Arc<AtomicU32>,
-        /// Requests that break off in the middle.
+        /// Number of requests that fail halfway.
         broken: u32,
         ranges: bool,
     }
@@ -242,7 +245,7 @@ mod tests {
         };
         if request < server.broken {
             let half = Bytes::from_static(&rest[..rest.len() / 2]);
-            // The half arrives before the line breaks.
+            // The first half arrives before the connection breaks.
             let broken = futures::stream::iter([Ok(half)]).chain(futures::stream::once(async {
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 Err(std::io::Error::other("the line broke"))

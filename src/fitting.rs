@@ -1,31 +1,37 @@
-//! Which way the models of a run fit into a limited memory, and what each way costs. Pure.
+//! Determines how the models of a run fit in limited memory, and the cost of each option. Performs no I/O.
+//!
+//! [`fit`] evaluates every [`Way`] for measured rates and returns a [`Fitting`] with the recommended one, for
+//! `lumos estimate`.
 
 use lumos_engine::bench::BenchReport;
 use lumos_tasks::Swap;
 use lumos_worker::model::{Arrangement, Need, arrange};
 use serde::Serialize;
 
-/// Swapping is recommended where loading takes at most this share of the time that models compute.
+/// Swapping is recommended if loading takes at most this fraction of the compute time.
 const LOADING_SHARE: f64 = 0.1;
 
-/// How models could be computed in a memory.
+/// Option for computing models in limited memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Way {
-    /// All of them loaded.
+    /// All models are loaded.
     Together,
-    /// One loaded at a time, all waiting turns of one and then all of the next: the same results.
+    /// One model is loaded at a time and computes all its waiting requests before the next is loaded. Same
+    /// results.
     InPhases,
-    /// All loaded, as GGUF with blocks of 8 bits: 8.5 bits a weight. Other weights, so other results.
+    /// All models are loaded, as GGUF with 8-bit blocks: 8.5 bits per weight. Different weights, so different
+    /// results.
     Q8_0,
-    /// All loaded, as GGUF with blocks of 4 bits: 4.5 bits a weight. Other weights, so other results.
+    /// All models are loaded, as GGUF with 4-bit blocks: 4.5 bits per weight. Different weights, so different
+    /// results.
     Q4K,
 }
 
 impl Way {
     const ALL: [Self; 4] = [Self::Together, Self::InPhases, Self::Q8_0, Self::Q4K];
 
-    /// What it is called.
+    /// Returns the name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Together => "together",
@@ -35,7 +41,7 @@ impl Way {
         }
     }
 
-    /// Bits that one weight takes; `None` for those of its own type.
+    /// Returns the bits per weight; `None` for the model's own data type.
     pub(crate) fn bits(self) -> Option<f64> {
         match self {
             Self::Together | Self::InPhases => None,
@@ -45,62 +51,62 @@ impl Way {
     }
 }
 
-/// One way, looked at.
+/// Evaluation of one option.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Candidate {
-    /// The way.
+    /// The option.
     pub(crate) way: Way,
     /// Whether it fits.
     pub(crate) fits: bool,
-    /// Bytes that are needed at once: weights, and keys and values of one sequence of full length for each model.
+    /// Required memory in bytes: weights, and the KV cache of one sequence of full length per model.
     pub(crate) bytes: u64,
-    /// How often models are loaded, where they take turns.
+    /// Number of model loads, if models take turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) loads: Option<u64>,
-    /// Seconds that this takes.
+    /// Seconds spent on loading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) load_seconds: Option<f64>,
 }
 
-/// What is known of the models and of their use.
+/// Properties of the models and the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Use {
-    /// Models that share the memory, all of one size.
+    /// Number of models that share the memory, all of the same size.
     pub(crate) models: u64,
-    /// Bytes of the memory.
+    /// Memory in bytes.
     pub(crate) memory: u64,
-    /// Times that a model of each kind has its turns while the run lasts.
+    /// Number of times that each model is loaded during the run.
     pub(crate) cycles: u64,
-    /// Bytes of weights loaded in a second.
+    /// Bytes of weights loaded per second.
     pub(crate) load_rate: u64,
-    /// Seconds that the models compute.
+    /// Compute time of the models in seconds.
     pub(crate) seconds: f64,
 }
 
-/// Every way and the one that is recommended.
+/// All options and the recommended one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Fitting {
-    /// Bytes of the memory.
+    /// Memory in bytes.
     pub(crate) memory: u64,
-    /// Tokens that the keys and values of each model have room for at least.
+    /// Minimum number of tokens for which each model's KV cache has room.
     pub(crate) context_length: usize,
-    /// Bytes loaded in a second.
+    /// Bytes loaded per second.
     pub(crate) load_rate: u64,
-    /// All ways.
+    /// All options.
     pub(crate) candidates: Vec<Candidate>,
-    /// The best of those that fit; `None` where none does.
+    /// The best option that fits; `None` if none fits.
     pub(crate) recommended: Option<Way>,
 }
 
-/// How often each model has its turns: every episode side by side goes one round in a cycle, and there are at least as
-/// many as the longest episode has rounds.
+/// Number of times that each model is loaded. In one cycle every concurrent episode completes one round, and
+/// there are at least as many cycles as the longest episode has rounds.
 pub(crate) fn cycles(rounds: f64, longest: u32, places: usize) -> u64 {
     let cycles = (rounds / places.max(1) as f64).ceil();
-    // Counts of rounds lie far below 2^53.
+    // Numbers of rounds are far below 2^53.
     (cycles as u64).max(u64::from(longest))
 }
 
-/// Looks at every way.
+/// Evaluates every option.
 pub(crate) fn fit(report: &BenchReport, case: Use) -> Fitting {
     let context_length = report.model.context_length;
     let cache_bytes = report.cache_bytes_per_token.saturating_mul(context_length as u64);
@@ -124,15 +130,15 @@ pub(crate) fn fit(report: &BenchReport, case: Use) -> Fitting {
                 .map(|loads| loads as f64 * weight_bytes as f64 / case.load_rate.max(1) as f64),
         }
     };
-    // One model has nobody to take turns with.
+    // A single model does not take turns.
     let ways = Way::ALL.into_iter().filter(|way| *way != Way::InPhases || case.models > 1);
     let candidates: Vec<Candidate> = ways.map(candidate).collect();
     let recommended = recommend(&candidates, case.seconds);
     Fitting { memory: case.memory, context_length, load_rate: case.load_rate, candidates, recommended }
 }
 
-/// All together where they fit; in phases where loading is cheap; else the larger of the quantised ones that fit; else in
-/// phases at whatever cost.
+/// Recommends, in this order: all models together if they fit; phases if loading is cheap; the larger
+/// quantization that fits; phases at any cost.
 fn recommend(candidates: &[Candidate], seconds: f64) -> Option<Way> {
     let fitting = |way: Way| candidates.iter().find(|one| one.way == way && one.fits);
     let cheap = |one: &&Candidate| one.load_seconds.is_some_and(|loading| loading <= LOADING_SHARE * seconds);
@@ -166,7 +172,7 @@ mod tests {
     }
 
     fn pair(memory: u64, seconds: f64) -> Use {
-        // GSM8K: 1,319 items of 3.35 rounds, the longest of 8, 256 at once.
+        // GSM8K: 1,319 items with 3.35 rounds on average and 8 at most; 256 concurrent episodes.
         let cycles = cycles(1319.0 * 3.35, 8, 256);
         Use { models: 2, memory, cycles, load_rate: 500_000_000, seconds }
     }
@@ -193,7 +199,7 @@ mod tests {
         assert_eq!(phases.loads, Some(36));
         assert!((phases.load_seconds.unwrap() - 989.28).abs() < 0.01, "{phases:?}");
         assert_eq!(fitting.recommended, Some(Way::InPhases));
-        // Where the models compute for a few minutes only, loading them over and over does not pay.
+        // If the models compute for only a few minutes, repeated loading is not worth its time.
         let hasty = fit(&seven_billion(), pair(24_000_000_000, 600.0));
         assert_eq!(hasty.recommended, Some(Way::Q8_0));
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first drains, the second stops at once. Both leave a run that resumes.
+//! Ctrl-C and SIGTERM: the first signal drains, the second stops at once. The run can be resumed after both.
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -9,18 +9,18 @@ use crate::exit::Exit;
 pub(crate) struct Interrupts {
     /// Cancelled at the first signal.
     pub(crate) drain: CancellationToken,
-    /// Cancelled at the second, by those who have something to give back before they end.
+    /// Cancelled at the second signal, for commands that must return leases before they end.
     pub(crate) stop: CancellationToken,
     watcher: JoinHandle<()>,
 }
 
 impl Interrupts {
-    /// The second signal ends the process.
+    /// Watches for signals. The second one ends the process.
     pub(crate) fn watch() -> Self {
         Self::watch_with(false)
     }
 
-    /// The second signal asks to stop at once, a third one ends the process.
+    /// Watches for signals. The second one requests an immediate stop; a third one ends the process.
     pub(crate) fn watch_releasing() -> Self {
         Self::watch_with(true)
     }
@@ -37,7 +37,7 @@ impl Interrupts {
                 signalled().await;
             }
             eprintln!("stopped; recorded outcomes are safe, and the same command continues the run");
-            // Everything recorded is flushed before it is acknowledged, so there is nothing to wait for.
+            // Everything recorded is flushed before it is acknowledged, so nothing must be awaited.
             std::process::exit(Exit::Interrupted as i32);
         });
         Self { drain, stop, watcher }

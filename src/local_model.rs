@@ -1,4 +1,4 @@
-//! Models that are computed in this process, by hand: which files a name means.
+//! Resolves the names of models that are computed in this process to their files.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use lumos_worker::model::{builtin_source, locate};
 
 use crate::exit::Failure;
 
-/// What a name means for a role.
+/// Returns the source of a model for a role.
 pub(crate) fn source(name: &str, role: Role, formulation: Formulation) -> Result<ModelSource, Failure> {
     let parsed = ModelName::given(name).map_err(Failure::usage)?;
     match parsed {
@@ -32,7 +32,7 @@ pub(crate) fn source(name: &str, role: Role, formulation: Formulation) -> Result
     }
 }
 
-/// What is there, or the hub's model of that name. Blocks while it is downloaded.
+/// Locates a local model or the hub's model of that name. Blocks during a download.
 fn at(path: &Path) -> Result<ModelSource, Failure> {
     locate(path, &Hub::default(), false, &AccessPolicy::default())
         .map(|located| located.source)

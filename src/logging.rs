@@ -1,4 +1,4 @@
-//! Logs: to standard error, quiet by default, as text or JSON lines.
+//! Logging to standard error, as text or JSON lines.
 
 use std::io::IsTerminal;
 
@@ -7,11 +7,11 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::cli::LogFormat;
 
-/// Starts logging. `LUMOS_LOG` takes tracing's filter syntax and wins over `-v`.
+/// Starts logging. `LUMOS_LOG` uses the filter syntax of tracing and takes precedence over `-v`.
 pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
     let default = match (quiet, verbosity) {
         (true, _) => "error",
-        // Downloads of models take long: it is said how far they are.
+        // Downloads of models take long, so their progress is logged.
         (false, 0) => "warn,lumos_worker::hub=info",
         (false, 1) => "warn,lumos=info,lumos_worker=info,lumos_coordinator=info,lumos_engine=info",
         (false, 2) => "warn,lumos=debug,lumos_worker=debug,lumos_coordinator=debug,lumos_engine=debug",
@@ -22,17 +22,17 @@ pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
         .with_env_filter(filter)
         .with_writer(AroundProgress)
         .with_ansi(std::io::stderr().is_terminal());
-    // A second start (tests within one process) keeps the first.
+    // A second call (tests in one process) keeps the first logger.
     let _ = match format {
         LogFormat::Text => builder.with_target(false).try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
-    // The checkpoint's store still writes such records while the main thread's own storage is being destroyed, where
-    // filters need it and would abort the process.
+    // sled still logs while the main thread's thread-local storage is being destroyed. Filters need that
+    // storage and would abort the process.
     log::set_max_level(log::max_level().min(log::LevelFilter::Info));
 }
 
-/// Writes log lines to standard error without tearing a progress bar apart.
+/// Writes log lines to standard error without disturbing the progress bar.
 #[derive(Clone, Copy)]
 struct AroundProgress;
 
@@ -44,7 +44,7 @@ impl<'a> MakeWriter<'a> for AroundProgress {
     }
 }
 
-/// Collects one event and writes it when dropped.
+/// Collects the output of one log event and writes it when dropped.
 struct LineWriter(Vec<u8>);
 
 impl std::io::Write for LineWriter {
@@ -61,7 +61,7 @@ impl std::io::Write for LineWriter {
 impl Drop for LineWriter {
     fn drop(&mut self) {
         crate::progress::suspended(|| {
-            // There is nobody left to tell when standard error is gone.
+            // The error cannot be reported if standard error is closed.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), &self.0);
         });
     }

@@ -1,4 +1,8 @@
 //! Distributed batch evaluation of Lumos language agents: planning, grounding, execution.
+//!
+//! This crate is the command line. `cli` defines the arguments, `commands` contains one module per command,
+//! and `settings`, `planning` and `session` turn arguments into a specification, a manifest and a running
+//! session. `exit` determines the exit code.
 
 mod budget;
 mod cli;
@@ -34,7 +38,7 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(cli::normalised(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => {
-            // clap's own codes: 0 for help and version, 2 for usage.
+            // clap's exit codes: 0 for help and version, 2 for usage errors.
             let code = if error.use_stderr() { Exit::Usage } else { Exit::Complete };
             let _ = error.print();
             return code.into();
@@ -45,7 +49,7 @@ fn main() -> ExitCode {
     let outcome = match runtime(&cli.command) {
         Ok(runtime) => {
             let outcome = runtime.block_on(run(cli));
-            // A blocking read of standard input must not hold the exit up.
+            // A blocking read of standard input must not delay the exit.
             runtime.shutdown_background();
             outcome
         }
@@ -60,11 +64,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// A worker's own part is small and waits for others nearly all the time: on one thread it costs no hand-overs between
+/// Creates the async runtime for a command.
+///
+/// A worker's own work is small and waits for I/O most of the time; one thread avoids hand-overs between
 /// threads. Models compute on threads of their own.
 ///
-/// The coordinator of a fleet has one thread beside its own: what comes from the queue passes through tasks that would
-/// wake each other across threads otherwise, and interrupts are heeded while its own thread opens or reports a large run.
+/// The coordinator of a fleet has one worker thread in addition to the main thread: messages from the queue
+/// pass through several tasks that would otherwise wake each other across threads, and interrupts are handled
+/// while the main thread opens or reports a large run.
 fn runtime(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
     use tokio::runtime::Builder;
     let fleet = match command {

@@ -1,7 +1,7 @@
-//! Memory that cannot be had ends the process with a message and exit code 1.
+//! Handles failed allocations: the process ends with a message and exit code 1.
 //!
-//! Without this a failed allocation aborts the process (SIGABRT), which says neither what to do nor that everything
-//! recorded is safe.
+//! By default a failed allocation aborts the process (SIGABRT), without a hint and without the information
+//! that recorded outcomes are safe.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::io::Write;
@@ -10,11 +10,12 @@ use mimalloc::MiMalloc;
 
 use crate::exit::Exit;
 
-/// A request as large as this is a mistake in some input, not a lack of memory; whoever asks may handle that.
+/// A request of this size results from invalid input, not from a lack of memory; the caller may handle its
+/// failure.
 const ABSURD: usize = 1 << 44;
 
-/// mimalloc: a coordinator makes and drops many small values for every item, for which the system's allocator takes three
-/// times as long.
+/// mimalloc. A coordinator allocates and frees many small values per item, for which the system's allocator
+/// takes three times as long.
 pub(crate) struct Allocator;
 
 // SAFETY: every call goes to mimalloc as it is; a null pointer is returned as it is, or the process ends.
@@ -40,7 +41,8 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// Ends the process in the same way where a thread cannot be started, over which tokio and the standard library panic.
+/// Ends the process in the same way if a thread cannot be started; tokio and the standard library panic in
+/// that case.
 pub(crate) fn watch_threads() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -64,7 +66,7 @@ fn checked(block: *mut u8, size: usize) -> *mut u8 {
     block
 }
 
-/// Writes the message without allocating, and ends the process at once: destructors would want memory too.
+/// Writes the message without allocating and ends the process at once, because destructors may allocate.
 #[cold]
 fn exhausted(size: usize) -> ! {
     end(format_args!(
@@ -76,7 +78,7 @@ fn exhausted(size: usize) -> ! {
 fn end(message: std::fmt::Arguments<'_>) -> ! {
     let mut text = [0u8; 512];
     let mut rest = &mut text[..];
-    // What does not fit is left out.
+    // A message that does not fit is truncated.
     let _ = rest.write_fmt(message);
     let left = rest.len();
     let length = text.len() - left;

@@ -1,4 +1,7 @@
-//! From a resolved specification to a manifest and its items: models and data are looked at, nothing is run.
+//! Plans a run: creates the manifest and selects the items for a resolved specification.
+//!
+//! [`plan`] reads the data, hashes the models' files and resolves the tools' backends. It runs no model. The
+//! result is a [`Planned`] run, whose items are read again when they are stored in the checkpoint.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,25 +22,25 @@ use lumos_worker::tools::{ToolSets, backends};
 use crate::data_folder;
 use crate::exit::{Exit, Failure};
 
-/// A run as planned.
+/// A planned run.
 pub(crate) struct Planned {
     pub(crate) manifest: Manifest,
     /// The selected items, by benchmark in the order of the tasks.
     pub(crate) items: Vec<PlannedItems>,
 }
 
-/// The items of a benchmark that are to be run.
+/// The selected items of a benchmark.
 pub(crate) struct PlannedItems {
     benchmark: &'static dyn Benchmark,
     path: Option<PathBuf>,
-    /// What was selected when the run was planned, by position.
+    /// Identities of the selected items, by position.
     ids: Vec<ItemId>,
-    /// The exemplars of the run, where not the project's own.
+    /// Exemplars of the run, if they are not the project's own.
     exemplars: Option<Exemplars>,
 }
 
 impl PlannedItems {
-    /// Reads the items again and stores them; how many.
+    /// Reads the items again and stores them. Returns their number.
     pub(crate) fn store(&self, checkpoint: &Checkpoint) -> Result<u64, Failure> {
         let name = self.benchmark.name();
         let items = self.benchmark.open(source(self.path.as_deref())).map_err(Failure::usage)?;
@@ -47,7 +50,7 @@ impl PlannedItems {
             expected.peek()?;
             match item {
                 Ok(item) => Some(expected.next_if(|id| **id == item.id).map(|_| self.with_exemplars(item))),
-                // It was left out when the run was planned as well.
+                // The record was also skipped during planning.
                 Err(error) if error.is_skippable() => Some(None),
                 Err(error) => {
                     *failed.borrow_mut() = Some(Failure::usage(error));
@@ -66,7 +69,7 @@ impl PlannedItems {
         Ok(stored)
     }
 
-    /// The item with the run's exemplars, where it has any.
+    /// Returns the item with the run's exemplars, if it has any.
     fn with_exemplars(&self, mut item: Item) -> Item {
         if let Task::Shop { exemplars, .. } = &mut item.task {
             exemplars.clone_from(&self.exemplars);
@@ -75,19 +78,19 @@ impl PlannedItems {
     }
 }
 
-/// The worked tasks in a file.
+/// Reads exemplars from a file.
 fn read_exemplars(path: &Path) -> Result<Exemplars, Failure> {
     let bad = |error: &dyn std::fmt::Display| Failure::input(format!("{}: {error}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| bad(&error))?;
     Exemplars::read(&text).map_err(|error| bad(&error))
 }
 
-/// Where the items of a benchmark are read.
+/// Returns the data source of a benchmark.
 fn source(path: Option<&Path>) -> DataSource {
     path.map_or(DataSource::Samples, |path| DataSource::File(path.to_owned()))
 }
 
-/// Data of one benchmark: where it was read, its hash, what was selected.
+/// Data of one benchmark: path, hash and selected items.
 struct Data {
     benchmark: &'static dyn Benchmark,
     path: Option<PathBuf>,
@@ -158,7 +161,7 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Res
     Ok(Planned { manifest, items })
 }
 
-/// The backends of all tools that the run's benchmarks call. What is missing is said all at once.
+/// Returns the backends of all tools that the run's benchmarks call. The error lists all missing ones.
 fn tool_backends(spec: &ResolvedSpec, tools: &ToolSets) -> Result<Vec<ToolBackend>, Failure> {
     let mut backends: BTreeMap<&str, ToolBackend> = BTreeMap::new();
     for (tool, backend) in &spec.tools {
@@ -190,7 +193,7 @@ fn tool_backends(spec: &ResolvedSpec, tools: &ToolSets) -> Result<Vec<ToolBacken
     if missing.is_empty() { Ok(backends.into_values().collect()) } else { Err(missing_tools(&missing)) }
 }
 
-/// A tool that a run calls and that nothing answers for.
+/// A tool that a run calls and that has no backend.
 struct Missing<'a> {
     tool: &'a str,
     /// The benchmarks that call it.
@@ -198,8 +201,8 @@ struct Missing<'a> {
     why: String,
 }
 
-/// The backend of a tool where none is named. On the shipped samples every tool has one; the encyclopaedia and the ranker
-/// decide what a run on other data measures, so such runs get no comparison.
+/// Returns the default backend of a tool. With the built-in samples every tool has one. With other data, the
+/// encyclopaedia and the ranker have none, because the results depend on them.
 fn usual_backend(spec: &ResolvedSpec, tool: &str) -> Result<Option<String>, Failure> {
     let (data, browser) = (spec.data.as_deref(), spec.browser.as_deref());
     Ok(match tool {
@@ -223,7 +226,7 @@ fn missing_tools(missing: &[Missing]) -> Failure {
         message
             .push_str(&format!("\n  {tool} (called by {}): {why}\n    backends: {known}", tasks.join(", ")));
     }
-    // What has a usual backend lacks its files: another one would be another benchmark.
+    // A tool with a default backend lacks its files; suggesting another backend would change the benchmark.
     let first = |tool: &str| match tool {
         "rank" | "wiki" => Some(format!("--tool {tool}={}", backends(tool).first()?)),
         _ => None,
@@ -241,7 +244,7 @@ fn missing_tools(missing: &[Missing]) -> Failure {
     Failure::input(message).hint(hints.join("; "))
 }
 
-/// The embedded databases: those beside the data, or those of the samples.
+/// Returns the embedded databases in the data folder, or those of the samples.
 fn sqlite_of(data: Option<&Path>) -> String {
     data.map_or_else(
         || "sqlite".to_owned(),
@@ -285,7 +288,7 @@ fn read(spec: &ResolvedSpec, task: &str) -> Result<Data, Failure> {
     Ok(Data { benchmark, path, source, sha256, selected })
 }
 
-/// How many items of a benchmark a run would take.
+/// Counts the items of a benchmark that a run would select.
 pub(crate) fn count(spec: &ResolvedSpec, task: &str) -> Result<u64, Failure> {
     let items = read(spec, task)?.selected.items;
     let kept = |id: &ItemId| spec.partition.is_none_or(|partition| partition.keeps(id));

@@ -1,4 +1,7 @@
-//! What a person sees while a run goes on.
+//! Progress output of a run on standard error.
+//!
+//! [`Progress`] consumes the run's events and shows a progress bar on a terminal, or a line every 15 seconds
+//! otherwise. [`suspended`] hides the bar while a log line is written.
 
 use std::collections::VecDeque;
 use std::io::IsTerminal;
@@ -9,10 +12,10 @@ use comfy_table::Table;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lumos_coordinator::events::Event;
 
-/// The bar that is on screen, so that log lines can step around it.
+/// The visible progress bar, which log lines must not overwrite.
 static CURRENT: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Runs `write` with no bar in its way.
+/// Runs `write` while the progress bar is hidden.
 pub(crate) fn suspended(write: impl FnOnce()) {
     let bar = CURRENT.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match bar {
@@ -21,23 +24,23 @@ pub(crate) fn suspended(write: impl FnOnce()) {
     }
 }
 
-/// How often a line is written where standard error is no terminal.
+/// Interval between lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(15);
 
-/// The time that rates are measured over.
+/// Time over which rates are averaged.
 const WINDOW: Duration = Duration::from_secs(20);
 
-/// Follows the events of a run.
+/// Shows the progress of a run from its events.
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
-    /// Columns for the figures.
+    /// Width available for the figures, in columns.
     columns: usize,
     quiet: bool,
     last_line: Instant,
     tally: Tally,
 }
 
-/// The figures behind a progress line.
+/// Figures of a progress line.
 #[derive(Debug, Default)]
 struct Tally {
     planned: u64,
@@ -45,10 +48,10 @@ struct Tally {
     faulted: u64,
     correct: u64,
     scored: u64,
-    /// When units of this session were settled, and the tokens each took; the latest [`WINDOW`].
+    /// When units of this session were settled, and their tokens, within the latest [`WINDOW`].
     recent: VecDeque<(Instant, u64)>,
     began: Option<Instant>,
-    /// Episodes that are waited for, where no further ones begin.
+    /// Episodes in progress, if no more are started.
     ending: Option<u64>,
 }
 
@@ -64,7 +67,7 @@ impl Tally {
         }
     }
 
-    /// Items and tokens per second of late.
+    /// Returns recent items and tokens per second.
     fn rates(&self, now: Instant) -> Option<(f64, f64)> {
         let began = self.began?;
         let seconds = now.duration_since(began).min(WINDOW).as_secs_f64();
@@ -72,13 +75,13 @@ impl Tally {
         (seconds > 0.5).then(|| (self.recent.len() as f64 / seconds, tokens as f64 / seconds))
     }
 
-    /// How long so many episodes take to end, as far as the latest ones tell.
+    /// Estimates how long a number of episodes take, from the recent rate.
     fn time_of(&self, episodes: u64, now: Instant) -> Option<Duration> {
         let (items, _) = self.rates(now).filter(|(items, _)| *items > 0.0)?;
         Some(Duration::from_secs_f64((episodes as f64 / items).max(1.0)))
     }
 
-    /// What is waited for after an interrupt.
+    /// Describes what the run waits for after an interrupt.
     fn waits(&self, reason: &str, episodes: u64, at_most: Option<f64>, now: Instant) -> String {
         let noun = if episodes == 1 { "episode" } else { "episodes" };
         let at_most = at_most.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -94,9 +97,10 @@ impl Tally {
         )
     }
 
-    /// The figures in so many columns. What does not fit is left out, the remaining time last.
+    /// Formats the figures in a number of columns. Figures that do not fit are omitted; the remaining time is
+    /// omitted last.
     fn line(&self, now: Instant, columns: usize) -> String {
-        // In the order of the line, each with its rank among what is kept.
+        // In the order of the line, each with its priority.
         let mut parts: Vec<(u8, String)> = Vec::new();
         if self.scored > 0 {
             let percent = 100.0 * self.correct as f64 / self.scored as f64;
@@ -125,13 +129,13 @@ impl Tally {
     }
 }
 
-/// Columns of the bar.
+/// Width of the bar in columns.
 const BAR: usize = 20;
 
-/// Columns if standard error is not a terminal.
+/// Width if standard error is not a terminal.
 const USUAL_COLUMNS: usize = 80;
 
-/// Columns that are left for the figures of a line: beside the bar, if there is one, and the counts.
+/// Width left for the figures next to the counts and the bar, if there is one.
 fn columns_beside(terminal: Option<u16>, planned: u64) -> usize {
     let counts = 2 * planned.to_string().len() + "/ ".len();
     let bar = if terminal.is_some() { BAR + " ".len() } else { 0 };
@@ -143,7 +147,7 @@ impl Progress {
         Self { bar: None, columns: USUAL_COLUMNS, quiet, last_line: Instant::now(), tally: Tally::default() }
     }
 
-    /// Takes one event in.
+    /// Adds an event.
     pub(crate) fn see(&mut self, event: &Event) {
         let now = Instant::now();
         match event {
@@ -263,7 +267,7 @@ mod tests {
         assert_eq!(narrow(5), "20 seconds left");
     }
 
-    /// As the terminal shows it: bar, counts and figures in eighty columns.
+    /// Bar, counts and figures together must fit in eighty columns.
     #[test]
     fn a_line_of_a_large_run_keeps_the_remaining_time_in_eighty_columns() {
         let began = Instant::now();
@@ -287,7 +291,7 @@ mod tests {
         for index in 0..10u64 {
             tally.settle(began + Duration::from_secs(index), Some(index % 2 == 0), 50);
         }
-        // After an interrupt only the episodes in progress are waited for.
+        // After an interrupt, the run waits only for the episodes in progress.
         let now = began + Duration::from_secs(10);
         assert_eq!(
             tally.waits("interrupted", 8, None, now),
@@ -302,7 +306,7 @@ mod tests {
                 .waits("interrupted", 1, None, now)
                 .starts_with("interrupted: waiting for 1 episode in progress; ")
         );
-        // A fleet is waited for within the grace time only.
+        // With a fleet, the wait is limited by the grace time.
         for tally in [&fresh, &tally] {
             assert!(
                 tally

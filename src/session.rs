@@ -1,4 +1,8 @@
-//! One session of a run: the coordinator, whoever watches, and the workers: one in this process, or those of a queue.
+//! A session of a run: starts the dispatch, the output of events, and the workers.
+//!
+//! [`Session::run`] executes the outstanding units with a worker in this process or with the workers of a
+//! queue ([`Means`]), writes the results and determines the exit code. The command modules `run` and `judge`
+//! create sessions.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -30,13 +34,13 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupts;
 use crate::progress::Progress;
 
-/// Units that wait to be claimed, results that wait to be recorded.
+/// Capacity of the in-memory queues for units and results.
 const QUEUED: usize = 1024;
 
-/// Events shown together at most.
+/// Maximum number of events written together.
 const EVENTS: usize = 256;
 
-/// What a person gets to see.
+/// Output options.
 pub(crate) struct Output {
     pub(crate) quiet: bool,
     pub(crate) json: bool,
@@ -44,7 +48,7 @@ pub(crate) struct Output {
     pub(crate) fail_under: Option<f64>,
 }
 
-/// A planned run and what it is computed with.
+/// A planned run with its models, tools and workers.
 pub(crate) struct Session {
     pub(crate) manifest: Manifest,
     pub(crate) folder: PathBuf,
@@ -54,22 +58,22 @@ pub(crate) struct Session {
     pub(crate) in_phases: bool,
 }
 
-/// What a run is worked on by.
+/// What executes a run.
 pub(crate) enum Means {
     /// This process.
     Here {
         models: Arc<Models>,
         tools: Arc<ToolSets>,
-        /// Episodes driven side by side.
+        /// Number of episodes driven at the same time.
         places: usize,
-        /// How long there may be no progress before a warning says what is waited for; never if zero.
+        /// Time without progress before a warning that states the cause; zero disables the warning.
         stall_warning: Duration,
     },
     /// The workers of a queue.
     Fleet { server: Server, settings: FleetSettings },
 }
 
-/// Opens a run's checkpoint off the runtime's threads.
+/// Opens a run's checkpoint on a blocking thread.
 pub(crate) async fn open(
     folder: &Path,
     how: fn(&Path) -> Result<Checkpoint, CheckpointError>,
@@ -78,7 +82,7 @@ pub(crate) async fn open(
     tokio::task::spawn_blocking(move || how(&folder)).await?.map_err(checkpoint_failure)
 }
 
-/// A checkpoint that is in use, or is none, is wrong usage; a disk that fails is a fault.
+/// A missing checkpoint, or one in use, is a usage error; a disk error is a fault.
 pub(crate) fn checkpoint_failure(error: CheckpointError) -> Failure {
     match error {
         CheckpointError::InUse { .. } | CheckpointError::Missing { .. } | CheckpointError::Schema { .. } => {
@@ -89,14 +93,14 @@ pub(crate) fn checkpoint_failure(error: CheckpointError) -> Failure {
 }
 
 impl Session {
-    /// Runs what is outstanding, writes the results and says how it stands.
+    /// Runs the outstanding units, writes the results and prints the state of the run.
     pub(crate) async fn run(self, output: &Output) -> Outcome {
         let interrupts = Interrupts::watch();
         let dispatched = self.dispatch(output, &interrupts, None).await;
         let summary = match dispatched {
             Ok(summary) => summary,
             Err(failure) => {
-                // A database whose disk failed may never close; what it acknowledged is on disk.
+                // A database whose disk failed may never close. Acknowledged records are on disk.
                 self.checkpoint.abandon();
                 return Err(failure);
             }
@@ -116,7 +120,7 @@ impl Session {
         }
     }
 
-    /// Runs what is outstanding, or as much of it as the budget allows.
+    /// Runs the outstanding units, as far as the budget allows.
     pub(crate) async fn dispatch(
         &self,
         output: &Output,
@@ -126,7 +130,7 @@ impl Session {
         let (events, received) = mpsc::channel(1024);
         let at_hand = match &self.means {
             Means::Here { places, .. } => *places,
-            // What is on a queue is somebody's already.
+            // Units on a queue may already be held by workers.
             Means::Fleet { .. } => 0,
         };
         if budget.is_some_and(|budget| budget.is_reached()) {
@@ -144,12 +148,12 @@ impl Session {
         ended
     }
 
-    /// Notes how this process is going to compute models; `None` where it computes none.
+    /// Records how this process will compute models; `None` if it computes none.
     fn begin(&self) -> Result<Option<Computing>, Failure> {
         let Means::Here { places, .. } = &self.means else { return Ok(None) };
         let mut models =
             self.manifest.configurations.iter().flat_map(|one| one.configuration.models.values());
-        // Only engines have a type of their own.
+        // Only models of engines have a data type.
         let computes = models.any(|model| model.dtype.is_some());
         if !computes || self.checkpoint.settled() >= self.manifest.planned() {
             return Ok(None);
@@ -164,7 +168,7 @@ impl Session {
         Ok(Some(computing))
     }
 
-    /// Notes what swapping models came to.
+    /// Records the cost of swapping models.
     fn end(&self, computing: Computing) -> Result<(), Failure> {
         let Means::Here { models, .. } = &self.means else { return Ok(()) };
         let Swapping { loads, time } = models.swapping();
@@ -217,7 +221,7 @@ impl Session {
         })
     }
 
-    /// Queues in memory and one worker.
+    /// Runs the session with in-memory queues and one worker.
     async fn dispatch_here(
         &self,
         worker: Arc<Worker>,
@@ -231,7 +235,7 @@ impl Session {
             let (work, results, drain) = (work.clone(), results.clone(), drain.clone());
             tokio::spawn(async move {
                 let served = worker.serve(Arc::new(work), Arc::new(results.clone()), drain).await;
-                // No result comes after this.
+                // No more results follow.
                 results.close();
                 served
             })
@@ -255,7 +259,8 @@ fn dispatch_failure(error: DispatchError) -> Failure {
     }
 }
 
-/// A run that another coordinator has, or a server that refuses, is wrong usage: the message says what to do.
+/// A run that another coordinator owns, or a refusal by the server, is a usage error; the message contains a
+/// hint.
 fn fleet_failure(error: FleetError) -> Failure {
     match error {
         FleetError::Dispatch(error) => dispatch_failure(error),
@@ -264,7 +269,7 @@ fn fleet_failure(error: FleetError) -> Failure {
     }
 }
 
-/// Shows events as progress or as JSON lines, until the run drops its end; and ends the session when its budget is
+/// Writes events as progress or JSON lines until the sender is dropped. Ends the session when its budget is
 /// used up.
 async fn watch(
     mut events: mpsc::Receiver<Event>,
@@ -288,15 +293,15 @@ async fn watch(
             }
             progress.see(&event);
         }
-        // What came together is written at once, and nothing is held back.
+        // Writes everything received so far at once, without further buffering.
         std::io::stdout().lock().write_all(&lines)?;
         lines.clear();
     }
     Ok(())
 }
 
-/// Writes results, samples and reports into the run's folder, unless they are there already, and the recorded cases
-/// where they were asked for.
+/// Writes results, samples and reports to the run's folder unless they are current, and the recorded cases if
+/// requested.
 pub(crate) fn write_results(
     manifest: &Manifest,
     folder: &Path,
@@ -333,13 +338,13 @@ fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Re
     out.flush().map_err(unwritable)
 }
 
-/// Tables as wide as standard output, or 80 columns if it is not a terminal.
+/// Returns the table renderer for the width of standard output, or 80 columns if it is not a terminal.
 pub(crate) fn terminal() -> Terminal {
     let size = console::Term::stdout().size_checked();
     size.map_or_else(Terminal::default, |(_, width)| Terminal { width })
 }
 
-/// Says how the run stands and decides the exit code.
+/// Prints the state of the run and determines the exit code.
 fn conclude(
     report: &report::Report,
     folder: &Path,

@@ -1,4 +1,7 @@
-//! From flags, environment and files to one resolved specification.
+//! Resolves flags, environment and files into one specification.
+//!
+//! [`resolve`] merges the layers of `lumos run`. The other functions return the engine, device and
+//! concurrency settings of commands without a specification.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -20,12 +23,12 @@ use lumos_worker::sessions::catalogue::ShopFiles;
 use crate::cli::{EngineArgs, ModelArgs, RunArgs, Switch};
 use crate::exit::Failure;
 
-/// The benchmark of a name.
+/// Finds a benchmark by name.
 pub(crate) fn benchmark(name: &str) -> Result<&'static dyn Benchmark, Failure> {
     lumos_benchmarks::get(name).map_err(Failure::usage)
 }
 
-/// Settings of the file, if there is one, with the flags (and the environment, through them) on top.
+/// Resolves the settings of the file, if there is one, with the flags (which include the environment) on top.
 pub(crate) fn resolve(arguments: &RunArgs) -> Result<ResolvedSpec, Failure> {
     let file = match &arguments.config {
         Some(path) => RunSpec::from_file(path).map_err(Failure::usage)?,
@@ -44,12 +47,12 @@ pub(crate) fn resolve(arguments: &RunArgs) -> Result<ResolvedSpec, Failure> {
     Ok(spec)
 }
 
-/// A model's name as it stands in a manifest: a folder or a GGUF file that exists gets its backend.
+/// Returns a model's name as stored in a manifest: adds the backend to an existing folder or GGUF file.
 pub(crate) fn model_name(given: String) -> String {
     ModelName::of_path(given.trim()).map_or(given, |name| name.to_string())
 }
 
-/// The paper preset runs the published items: the samples that ship are others.
+/// The paper preset needs the published items, which the built-in samples are not.
 fn check_preset_data(spec: &ResolvedSpec) -> Result<(), Failure> {
     if spec.preset != Some(Preset::Paper) || spec.data.is_some() {
         return Ok(());
@@ -116,13 +119,13 @@ fn flags(arguments: &RunArgs) -> Result<RunSpec, Failure> {
     })
 }
 
-/// The benchmarks that a list means; see [`expand_names`].
+/// Expands a list of benchmarks; see [`expand_names`].
 pub(crate) fn named(words: &[String]) -> Vec<String> {
     let known: Vec<&str> = lumos_benchmarks::all().iter().map(|benchmark| benchmark.name()).collect();
     expand_names(words.iter().map(String::as_str), &known)
 }
 
-/// A flag that was not given says nothing.
+/// Returns `None` for a flag that was not given.
 fn given<T: Clone>(values: &[T]) -> Option<Vec<T>> {
     (!values.is_empty()).then(|| values.to_vec())
 }
@@ -149,12 +152,12 @@ fn model_set(models: &ModelArgs) -> Option<Vec<ModelSet>> {
     (set != ModelSet::default()).then(|| vec![set])
 }
 
-/// Scorings by name; none given means the run's own.
+/// Parses scorings by name. An empty list means the run's own scorings.
 pub(crate) fn scorings(words: &[String]) -> Result<Vec<Scoring>, Failure> {
     Ok(list::<Scoring>(words)?.unwrap_or_default())
 }
 
-/// `0-9,15` means the items of the one benchmark of the run, `gsm8k=0-9` those of the one named.
+/// Parses `--samples`: `0-9,15` applies to the only benchmark of the run, `gsm8k=0-9` to the named one.
 fn samples(
     given: &[String],
     tasks: &[String],
@@ -188,7 +191,7 @@ fn tools(given: &[String]) -> Result<Option<BTreeMap<String, String>>, Failure> 
     Ok((!tools.is_empty()).then_some(tools))
 }
 
-/// The tools with a file of nouns for the shop, where one is named.
+/// Adds a file of nouns to the shop's backend, if one is specified.
 fn with_nouns(
     tools: Option<BTreeMap<String, String>>,
     nouns: Option<&Path>,
@@ -202,7 +205,8 @@ fn with_nouns(
     Ok(Some(tools))
 }
 
-/// The shop's backend where none is named: the catalogue that the goals are made of, in the browser if one is named.
+/// Returns the shop's default backend: the catalogue from which the goals were created, in the browser if one
+/// is specified.
 pub(crate) fn usual_shop(data: Option<&Path>, browser: Option<&str>) -> Result<String, Failure> {
     let files = ShopFiles { folder: data.map(|folder| folder.join("webshop")), nouns: None };
     Ok(match browser {
@@ -211,23 +215,24 @@ pub(crate) fn usual_shop(data: Option<&Path>, browser: Option<&str>) -> Result<S
     })
 }
 
-/// Where models are computed, by flags alone.
+/// Returns the devices of the models from the flags.
 ///
 /// # Errors
-/// If a device is none, or none that this build computes on.
+/// If a device is invalid or unsupported by this build.
 pub(crate) fn placement(arguments: &EngineArgs) -> Result<Placement, Failure> {
     let placement = arguments.device.as_deref().map(parse::<Placement>).transpose()?.unwrap_or_default();
     check_devices(&placement)?;
     Ok(placement)
 }
 
-/// How engines are loaded, by flags alone (`complete`, `serve-model`, `worker`).
+/// Returns the engine settings from the flags (`complete`, `serve-model`, `worker`).
 pub(crate) fn engine(arguments: &EngineArgs, device: Device) -> Result<EngineSettings, Failure> {
     let batch_size = arguments.batch_size.as_deref().map(parse::<BatchSize>).transpose()?.unwrap_or_default();
     engine_settings(batch_size, device, arguments.dtype.as_deref(), arguments)
 }
 
-/// How the models of a run are loaded: by its specification, and by what of the flags changes no result.
+/// Returns the settings of a run's models from its specification, and from those flags that do not affect
+/// results.
 pub(crate) fn models_of(spec: &ResolvedSpec, arguments: &EngineArgs) -> Result<ModelsSettings, Failure> {
     check_devices(&spec.device)?;
     let dtype = |role| spec.dtype_on(spec.device.of(role)).map(parse::<DType>).transpose();
@@ -240,7 +245,7 @@ pub(crate) fn models_of(spec: &ResolvedSpec, arguments: &EngineArgs) -> Result<M
     Ok(ModelsSettings { placement: spec.device.clone(), dtypes, ..ModelsSettings::from(engine) })
 }
 
-/// Refuses devices that are not there.
+/// Returns an error for devices that do not exist.
 fn check_devices(placement: &Placement) -> Result<(), Failure> {
     let asked = || placement.devices().into_iter().filter(|device| matches!(device, Device::Cuda(_)));
     let Some(first) = asked().next() else { return Ok(()) };
@@ -275,11 +280,11 @@ fn engine_settings(
     })
 }
 
-/// Episodes driven side by side where the batch size is `auto`: enough to keep every sequence of a batch busy
-/// while others wait for tools.
+/// Concurrency with batch size `auto`: enough to keep every sequence of a batch busy while other episodes
+/// wait for tools.
 const AUTO_PLACES: usize = 64;
 
-/// Episodes driven side by side, by flags alone (`worker`).
+/// Returns the concurrency from the flags (`worker`).
 pub(crate) fn places_of(arguments: &EngineArgs) -> Result<usize, Failure> {
     let batch_size = arguments.batch_size.as_deref().map(parse::<BatchSize>).transpose()?.unwrap_or_default();
     Ok(match batch_size {
@@ -288,15 +293,15 @@ pub(crate) fn places_of(arguments: &EngineArgs) -> Result<usize, Failure> {
     })
 }
 
-/// Episodes driven side by side where models take turns: the more wait, the longer a phase, and the fewer are loaded.
+/// Concurrency if models take turns: more waiting requests make longer phases and fewer loads.
 const PHASE_PLACES: usize = 256;
 
-/// Episodes driven side by side for each core where models are computed on the processor, at least and at most: two cores
-/// compute 16 sequences at once as fast as 64, and those at hand end four times sooner after an interrupt.
+/// Concurrency per core, and its minimum, on the CPU: two cores compute 16 sequences as fast as 64, and after
+/// an interrupt 16 episodes end four times sooner.
 const PER_CORE: usize = 8;
 const LEAST_ON_CPU: usize = 8;
 
-/// Episodes driven side by side where nothing is said about it.
+/// Returns the default concurrency.
 fn auto_places(spec: &ResolvedSpec, cores: usize) -> usize {
     let on_cpu = |(role, name): (&Role, &String)| {
         let elsewhere = ["openai:", "script:"].iter().any(|backend| name.starts_with(backend));
@@ -309,7 +314,7 @@ fn auto_places(spec: &ResolvedSpec, cores: usize) -> usize {
     }
 }
 
-/// Episodes driven side by side; whether models take turns in memory counts.
+/// Returns the concurrency, depending on whether models take turns in memory.
 pub(crate) fn places(spec: &ResolvedSpec, in_phases: bool) -> usize {
     let number = |number: u32| usize::try_from(number).unwrap_or(AUTO_PLACES);
     match (spec.places, spec.batch_size) {

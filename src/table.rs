@@ -1,52 +1,52 @@
-//! Tables for terminals: as wide as the terminal at most. Cells wrap between words; where the longest words do not fit
-//! beside one another, the least important columns are left out and named below.
+//! Tables for terminals, at most as wide as the terminal. Cells wrap between words. If the longest words do
+//! not fit, the least important columns are omitted and listed below the table.
 
 use comfy_table::{
     CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width, presets,
 };
 
-/// Columns where the width of the terminal is unknown.
+/// Width if that of the terminal is unknown.
 const USUAL_COLUMNS: u16 = 80;
 
-/// Longer words (paths, names made of many parts) are broken rather than that columns are left out for them.
+/// Longer words (paths, compound names) are broken instead of omitting columns.
 const LONGEST_WORD: usize = 32;
 
-/// Blanks around each column.
+/// Spaces around each column.
 const PADDING: usize = 2;
 
-/// A column.
+/// A table column.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Column {
     header: &'static str,
-    /// Columns of the highest rank are left out first, those of rank 0 never.
+    /// Columns with the highest rank are omitted first; those with rank 0 are never omitted.
     rank: u8,
     right: bool,
 }
 
 impl Column {
-    /// A column that always stays.
+    /// Creates a column that is never omitted.
     pub(crate) const fn new(header: &'static str) -> Self {
         Self { header, rank: 0, right: false }
     }
 
-    /// The column, left out if the table is too wide: the higher the rank, the sooner.
+    /// Allows omitting the column if the table is too wide. Higher ranks are omitted first.
     pub(crate) const fn rank(self, rank: u8) -> Self {
         Self { rank, ..self }
     }
 
-    /// The column, aligned to the right.
+    /// Aligns the column to the right.
     pub(crate) const fn right(self) -> Self {
         Self { right: true, ..self }
     }
 }
 
-/// Columns of the terminal behind standard output; `COLUMNS` or 80 if it is not a terminal.
+/// Width of the terminal on standard output; `COLUMNS` or 80 if it is not a terminal.
 pub(crate) fn width() -> u16 {
     let set = || std::env::var("COLUMNS").ok()?.trim().parse().ok().filter(|columns| *columns > 0);
     Table::new().width().or_else(set).unwrap_or(USUAL_COLUMNS)
 }
 
-/// A table of so many columns of text at most, with a line break at its end.
+/// Renders a table of at most `width` columns of text, with a final line break.
 pub(crate) fn render(columns: &[Column], rows: &[Vec<String>], width: u16) -> String {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let longest = |index: usize| {
@@ -93,7 +93,7 @@ pub(crate) fn render(columns: &[Column], rows: &[Vec<String>], width: u16) -> St
     text
 }
 
-/// A line of text with breaks between words where it is longer than so many columns; what follows is indented further.
+/// Wraps a line between words at `width` columns. Continuation lines are indented further.
 pub(crate) fn wrapped(line: &str, width: u16) -> String {
     let words = line.trim_start_matches(' ');
     let indent = line.len() - words.len();
@@ -154,7 +154,7 @@ mod tests {
             }
         }
         assert!(table(200).contains("candle:models/planner, candle:models/grounder"));
-        // Words stay whole, or their column goes and is named.
+        // Words stay whole, or their column is omitted and listed.
         let narrow = table(80);
         assert!(
             narrow.contains("candle:models/planner,\n") || narrow.contains("candle:models/planner, "),

@@ -1,15 +1,15 @@
-//! Whether results can be written, asked before anything is computed.
+//! Checks that results can be written, before anything is computed.
 
 use std::io;
 use std::path::Path;
 
 use crate::exit::Failure;
 
-/// Checks that files can be written below a folder, which may not exist yet. Leaves nothing behind. `flag` is what names
-/// another folder, if anything does.
+/// Checks that files can be written in a folder, which may not exist yet. Leaves no files. `flag` is the flag
+/// that selects a different folder, for the hint.
 ///
 /// # Errors
-/// If they cannot: the folder, and the cause.
+/// If files cannot be written: the folder and the cause.
 pub(crate) fn check_folder(folder: &Path, flag: Option<&str>) -> Result<(), Failure> {
     let refused = |cause: &dyn std::fmt::Display| {
         let failure = Failure::input(format!("cannot write to `{}`: {cause}", folder.display()));
@@ -22,14 +22,14 @@ pub(crate) fn check_folder(folder: &Path, flag: Option<&str>) -> Result<(), Fail
     if !existing.is_dir() {
         return Err(refused(&format!("`{}` is not a folder", existing.display())));
     }
-    // It has no name, or loses it at once.
+    // The temporary file has no name, or its name is removed at once.
     tempfile::tempfile_in(existing).map(drop).map_err(|error| refused(&bare(error)))
 }
 
-/// Checks that a file can be made, or written again. Leaves nothing behind.
+/// Checks that a file can be created or overwritten. Leaves no files.
 ///
 /// # Errors
-/// If it cannot: the file, and the cause.
+/// If it cannot be written: the file and the cause.
 pub(crate) fn check_file(file: &Path) -> Result<(), Failure> {
     let refused = |cause: &dyn std::fmt::Display| {
         Failure::input(format!("cannot write to `{}`: {cause}", file.display()))
@@ -48,7 +48,7 @@ pub(crate) fn check_file(file: &Path) -> Result<(), Failure> {
     tempfile::tempfile_in(folder).map(drop).map_err(|error| refused(&bare(error)))
 }
 
-/// The folder itself, or the nearest one above that exists.
+/// Returns the folder, or its nearest existing parent.
 fn existing(folder: &Path) -> io::Result<&Path> {
     for above in folder.ancestors().filter(|above| !above.as_os_str().is_empty()) {
         match above.symlink_metadata() {
@@ -60,7 +60,7 @@ fn existing(folder: &Path) -> io::Result<&Path> {
     Ok(Path::new("."))
 }
 
-/// An error without the path of the file that was tried.
+/// Returns an error without the path of the temporary file.
 fn bare(error: io::Error) -> io::Error {
     error.raw_os_error().map_or(error, io::Error::from_raw_os_error)
 }
@@ -93,7 +93,7 @@ mod tests {
         let message = check_file(&folder.path().join("none/cases.jsonl")).unwrap_err().error.to_string();
         assert!(message.contains("none/cases.jsonl") && message.contains("folder not found"), "{message}");
         assert!(check_file(folder.path()).is_err(), "a folder is not a file");
-        // A file system that takes no files, whoever asks.
+        // A file system that accepts no files, not even from root.
         if cfg!(target_os = "linux") {
             let message = check_folder(Path::new("/proc/runs"), None).unwrap_err().error.to_string();
             assert!(message.starts_with("cannot write to `/proc/runs`: "), "{message}");

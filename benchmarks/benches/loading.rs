@@ -1,4 +1,4 @@
-//! Items per second: reading and checking the built-in samples, and scoring.
+//! Items per second for reading and validating the built-in samples, and for scoring.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lumos_benchmarks::DataSource;

@@ -1,16 +1,18 @@
-//! Records scripted episodes as cases: scenarios on the standard input, cases on the standard output.
+//! Records scripted episodes as cases: reads scenarios from standard input and writes cases to standard
+//! output.
 //!
-//! `cargo run -p lumos-benchmarks --example record_cases < tests/cases/maths_scenarios.jsonl > tests/cases/maths.jsonl`
+//! `cargo run -p lumos-benchmarks --example record_cases < tests/cases/maths_scenarios.jsonl >
+//! tests/cases/maths.jsonl`
 //!
-//! The question-answering cases are made likewise, from `qa_scenarios.jsonl`.
+//! The question-answering cases are created in the same way from `qa_scenarios.jsonl`.
 //!
-//! A scenario is a JSON object: `id`, `benchmark`, `formulation`, `tags`, `sample` (the position of a built-in
-//! sample) or `item` (a record), the replies in `plan` and `ground` or in `answer`, and in `service` what the
-//! mathematics service says to some queries (all others are calculated). The service's replies are written as in
-//! recorded calls; `{"no_result": "why"}` stands for none. Pages come from the benchmark's sample corpus, passages are
-//! ranked by the words they share with the question, and `chat` holds what the chat model replies, in order. `raises`
-//! names the exception that the published scripts
-//! end with on this episode.
+//! A scenario is a JSON object: `id`, `benchmark`, `formulation`, `tags`, `sample` (the position of a
+//! built-in sample) or `item` (a record), the replies in `plan` and `ground` or in `answer`, and in `service`
+//! the maths service's replies to some queries (all others are computed). The service's replies have the
+//! format of recorded calls; `{"no_result": "why"}` means that there is no result. Pages come from the
+//! benchmark's sample corpus, passages are ranked by the number of words they share with the question, and
+//! `chat` contains the chat model's replies, in order. `raises` is the name of the exception with which the
+//! published scripts end on this episode.
 
 mod support;
 
@@ -143,7 +145,7 @@ fn item(scenario: &Scenario, benchmark: &dyn Benchmark) -> Result<Item, Box<dyn 
     })
 }
 
-/// What the service says to a query.
+/// Returns the service's reply to a query.
 fn said(scenario: &Scenario, query: &str) -> Result<MathsReply, Box<dyn Error>> {
     let Some(given) = scenario.service.get(query) else {
         return Ok(mathematics(query));

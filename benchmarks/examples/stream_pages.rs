@@ -1,5 +1,5 @@
-//! Streams a Mind2Web file of many gigabytes that is made up while it is read, and says how much memory it took.
-//! Usage: `stream_pages [GIGABYTES]`; needs `mkfifo` and Linux's `/proc`.
+//! Streams a generated Mind2Web file of many gigabytes and prints the peak memory. Usage: `stream_pages
+//! [GIGABYTES]`; requires `mkfifo` and Linux's `/proc`.
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
@@ -9,7 +9,7 @@ use std::time::Instant;
 use lumos_benchmarks::{DataSource, find};
 use serde_json::json;
 
-/// One task as it stands in the official files: four steps, each with a raw page and a clean one.
+/// Returns one task in the official format: four steps, each with a raw page and a cleaned one.
 fn task(number: u64) -> String {
     let mut page = String::from("<html backend_node_id=\"0\">");
     for element in 1..2000 {
@@ -34,7 +34,7 @@ fn task(number: u64) -> String {
     task.to_string()
 }
 
-/// The most memory this process has had, in MiB.
+/// Peak memory of this process in MiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux's /proc");
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a peak");

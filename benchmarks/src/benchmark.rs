@@ -1,4 +1,7 @@
-//! What every benchmark offers.
+//! The [`Benchmark`] trait and the published figures.
+//!
+//! A benchmark reads its items from a data file, lists the formulations, roles and tools of its episodes,
+//! scores outcomes and provides [`PublishedFigure`]s. The registry lists the implementations.
 
 use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Outcome, Role, Target};
 
@@ -7,103 +10,105 @@ use crate::loading::{Content, DataSource, Items, RecordError};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
 
-/// A data set, how its items are read and scored, and what was published about it.
+/// A data set: how to read and score its items, and its published figures.
 pub trait Benchmark: Send + Sync {
-    /// The name on the command line and in files: `gsm8k`.
+    /// Name on the command line and in files: `gsm8k`.
     fn name(&self) -> &'static str;
 
-    /// The name in reports: `GSM8K`.
+    /// Name in reports: `GSM8K`.
     fn title(&self) -> &'static str;
 
-    /// The data file, relative to the data folder.
+    /// Path of the data file, relative to the data folder.
     fn data_file(&self) -> &'static str;
 
-    /// The formulations it can be run in.
+    /// Supported formulations.
     fn formulations(&self) -> &'static [Formulation];
 
-    /// The most planner turns of an iterative episode.
+    /// Maximum number of planner turns of an iterative episode.
     fn max_rounds(&self, behaviour: Behaviour) -> u32;
 
-    /// The models an episode asks, in the order of reports.
+    /// Roles of the models that an episode uses, in the order of reports.
     fn roles(&self, formulation: Formulation) -> &'static [Role] {
         if formulation.has_modules() { &[Role::Planner, Role::Grounder] } else { &[Role::Answerer] }
     }
 
-    /// Whether its episodes draw something at random even if decoding is greedy, so that seeds matter.
+    /// Whether episodes depend on the seed even with greedy decoding, because they draw at random.
     fn draws(&self) -> bool {
         false
     }
 
-    /// The tools an episode with modules may call, sorted; the models behind [`Role::Qa`] are none of them.
+    /// Tools that an episode with modules may call, sorted. Models with [`Role::Qa`] are not included.
     fn tools(&self) -> &'static [&'static str] {
         &["maths"]
     }
 
-    /// Hash of the prompt texts its episodes use.
+    /// Hash of the prompt texts of its episodes.
     fn prompts_hash(&self) -> ContentHash;
 
-    /// The metrics its scores hold, the most important first.
+    /// Metrics of its scores, with the most important first.
     fn metrics(&self) -> &'static [MetricDefinition];
 
-    /// Whether a metric has figures under a configuration; some take a backend that not every run has.
+    /// Whether a metric is measured under a configuration; some metrics need a backend that not every run
+    /// has.
     fn is_measured(&self, _metric: &MetricDefinition, _configuration: &Configuration) -> bool {
         true
     }
 
-    /// Published figures to compare with.
+    /// Published figures for comparison.
     fn published(&self) -> &'static [PublishedFigure];
 
-    /// The items that published figures are over; `None` if they cannot be identified.
+    /// Items on which the published figures were measured; `None` if they cannot be identified.
     fn published_items(&self) -> Option<PublishedItems>;
 
-    /// Where its files can be had.
+    /// Files that can be downloaded.
     fn downloads(&self) -> &'static [Download];
 
-    /// What its groups are called, where figures are broken down (SVAMP: `Type`).
+    /// Label of its groups, if figures are also reported by group (SVAMP: `Type`).
     fn group_label(&self) -> Option<&'static str> {
         None
     }
 
-    /// The samples built into the program, in the official format.
+    /// The built-in samples, in the official format.
     fn samples(&self) -> &'static [u8];
 
-    /// The passages the built-in samples can be answered from, JSON lines of `title` and `text`, where the benchmark's
-    /// episodes look things up.
+    /// Passages that answer the built-in samples, as JSON lines with `title` and `text`, if the benchmark's
+    /// episodes retrieve passages.
     fn sample_corpus(&self) -> Option<&'static [u8]> {
         None
     }
 
-    /// Opens a data file, or the built-in samples, as a stream of items.
+    /// Opens a data file or the built-in samples as a stream of items.
     ///
-    /// A malformed record is an error in the stream; the stream goes on behind it where it can
+    /// A malformed record is an error in the stream. The stream continues after it if possible
     /// ([`LoadError::is_skippable`]).
     ///
     /// # Errors
-    /// If the file cannot be read or holds no record at all.
+    /// If the file cannot be read or contains no records.
     fn open(&self, source: DataSource) -> Result<Items, LoadError>;
 
-    /// Reads one raw record.
+    /// Parses a raw record.
     ///
     /// # Errors
-    /// If the record is no item of this benchmark: the field, what was expected there and what stood there.
+    /// If the record is not a valid item of this benchmark: the field, the expected and the found value.
     fn read(&self, record: &serde_json::Value) -> Result<Content, RecordError>;
 
-    /// Reads one raw record as the original does, which lets some pass that are no items: for the replay of recorded
-    /// cases.
+    /// Parses a raw record as the original does, which accepts some invalid records. Used for replaying
+    /// recorded cases.
     ///
     /// # Errors
+    /// If the original also rejects the record.
     /// If the original refuses the record too.
     fn read_as_original(&self, record: &serde_json::Value) -> Result<Content, RecordError> {
         self.read(record)
     }
 
-    /// The name of the exception with which the original evaluation refuses a record, and with it the whole
-    /// run. Beside malformed records those that the original refuses by mistake.
+    /// Name of the exception with which the original evaluation rejects a record and ends the whole run.
+    /// Includes valid records that the original rejects by mistake.
     fn refused_by_original(&self, record: &serde_json::Value) -> Option<&'static str> {
         self.read_as_original(record).err().map(|error| error.exception)
     }
 
-    /// Scores an outcome; `None` where the infrastructure failed, which says nothing about the agent.
+    /// Scores an outcome; `None` for a fault, which is never scored.
     fn score(&self, target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore>;
 }
 
@@ -112,27 +117,27 @@ pub trait Benchmark: Send + Sync {
 pub struct PublishedFigure {
     /// The metric.
     pub metric: &'static str,
-    /// How the modules took turns.
+    /// The formulation.
     pub formulation: Formulation,
-    /// What was measured, in the words of the publication: `Lumos-I 7B`.
+    /// The measured system as named in the publication: `Lumos-I 7B`.
     pub system: &'static str,
     /// The figure in percent.
     pub percent: f64,
-    /// Where it was published.
+    /// The publication.
     pub source: &'static str,
 }
 
-/// The items of a benchmark's data file that published figures are over.
+/// Items of a benchmark's data file on which published figures were measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PublishedItems {
-    /// All of the file, so many.
+    /// All items of the file, this many.
     All(u64),
-    /// The first so many of a larger file.
+    /// The first items of a larger file, this many.
     First(u64),
 }
 
 impl PublishedItems {
-    /// How many they are.
+    /// Number of items.
     pub fn count(self) -> u64 {
         match self {
             Self::All(count) | Self::First(count) => count,
@@ -143,31 +148,32 @@ impl PublishedItems {
 /// A file that can be downloaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Download {
-    /// Where it belongs, relative to the data folder.
+    /// Target path, relative to the data folder.
     pub file: &'static str,
-    /// Where it can be had.
+    /// URL of the file.
     pub url: &'static str,
     /// SHA-256 of its content.
     pub sha256: &'static str,
-    /// The licence it comes under.
+    /// Licence of the file.
     pub licence: &'static str,
 }
 
-/// The tools of the question-answering benchmarks. Corrected behaviour calculates what can be calculated.
+/// Tools of the question-answering benchmarks. Includes maths, which behaviour `corrected` uses for
+/// calculations.
 pub(crate) const QA_TOOLS: [&str; 3] = ["maths", "rank", "wiki"];
 
-/// The models of the question-answering benchmarks: where there are tools one of them is a chat model.
+/// Roles of the question-answering benchmarks. Formulations with tools also use a chat model.
 pub(crate) fn qa_roles(formulation: Formulation) -> &'static [Role] {
     if formulation.has_modules() { &[Role::Planner, Role::Grounder, Role::Qa] } else { &[Role::Answerer] }
 }
 
-/// The project page's tables (7B).
+/// The tables of the project page (7B).
 pub(crate) const PROJECT_PAGE: &str = "Lumos project page";
-/// The listing of the later version's results (13B).
+/// The list of results of the later version (13B).
 pub(crate) const LATER_LISTING: &str = "listing of the later version's results";
 
-/// The five published figures every mathematics benchmark has, in the order Lumos-O 7B, Lumos-I 7B, the later
-/// 13B, integrated training, chain of thought.
+/// The five published figures of every maths benchmark, in the order Lumos-O 7B, Lumos-I 7B, the later 13B,
+/// integrated training, chain of thought.
 pub(crate) const fn published_maths(percents: [f64; 5]) -> [PublishedFigure; 5] {
     const fn figure(
         formulation: Formulation,

@@ -1,24 +1,27 @@
-//! What can be wrong with a data file.
+//! Errors of data files.
+//!
+//! A [`LoadError`] contains the file and the line. Only an error in a single record can be skipped
+//! ([`LoadError::is_skippable`]).
 
 use thiserror::Error;
 
-/// What is wrong with a data file, and what to do about it.
+/// Error of reading a data file, with a hint.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LoadError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("{file}: file not found; {remedy}")]
     Missing {
         /// The file.
         file: String,
-        /// What to do about it.
+        /// Hint for the user.
         remedy: String,
     },
-    /// A folder stands where the file should be.
+    /// The path is a folder instead of a file.
     #[error("{file}: expected a file, found a folder; {remedy}")]
     Folder {
         /// The folder.
         file: String,
-        /// What to do about it.
+        /// Hint for the user.
         remedy: String,
     },
     /// The file cannot be read.
@@ -26,34 +29,34 @@ pub enum LoadError {
     Unreadable {
         /// The file.
         file: String,
-        /// What the operating system said.
+        /// Error message of the operating system.
         reason: String,
-        /// What to do about it.
+        /// Hint for the user.
         remedy: String,
     },
-    /// The file holds no record.
+    /// The file contains no records.
     #[error("{file}: no records found; {remedy}")]
     Empty {
         /// The file.
         file: String,
-        /// What to do about it.
+        /// Hint for the user.
         remedy: String,
     },
-    /// One record is malformed; those behind it can still be read.
+    /// A record is malformed; later records can still be read.
     #[error("{file}:{line}: {}expected {expected}, found {found}", field_prefix(.field.as_ref()))]
     Record {
         /// The file.
         file: String,
-        /// The line the record starts in, counted from 1 (the line of the mistake, for invalid JSON).
+        /// Line where the record starts, counted from 1. For invalid JSON, the line of the error.
         line: u64,
-        /// The field, where the record is JSON.
+        /// The field, if the record is valid JSON.
         field: Option<&'static str>,
         /// What was expected.
         expected: String,
-        /// What stood there.
+        /// What was found.
         found: String,
     },
-    /// The file's structure is broken: nothing behind this can be read.
+    /// The file is malformed; nothing after this line can be read.
     #[error("{file}:{line}: expected {expected}, found {found}; the rest of the file cannot be read")]
     Broken {
         /// The file.
@@ -62,20 +65,20 @@ pub enum LoadError {
         line: u64,
         /// What was expected.
         expected: String,
-        /// What stood there.
+        /// What was found.
         found: String,
     },
 }
 
 impl LoadError {
-    /// Whether only this record is lost and the stream goes on behind it (`--skip-invalid`).
+    /// Whether only this record is affected and the stream continues (`--skip-invalid`).
     pub fn is_skippable(&self) -> bool {
         matches!(self, Self::Record { .. })
     }
 }
 
 impl LoadError {
-    /// The same error with another way to mend it.
+    /// Returns the same error with a different hint.
     pub(crate) fn with_remedy(mut self, other: &str) -> Self {
         if let Self::Missing { remedy, .. }
         | Self::Folder { remedy, .. }

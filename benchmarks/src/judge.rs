@@ -1,5 +1,5 @@
-//! Judging by a model: the question put to the judge, what its reply says, and the record of a verdict. Pure: the judge
-//! is asked in a pass of its own, and its verdicts are kept beside the outcomes.
+//! Judging by a model: the prompt, the interpretation of the reply, and the record of a verdict. Performs no
+//! I/O; the judge runs in a separate pass, and its verdicts are stored separately from the outcomes.
 
 use lumos_tasks::{ContentHash, Message, ModelIdentity, Outcome, Target, Task, UnitId};
 use serde::{Deserialize, Serialize};
@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 use crate::metrics::{MetricDefinition, prediction};
 use crate::score::{ItemScore, Scoring, Share};
 
-/// Share of items whose prediction a judge takes for correct (GPT-4 in the original).
+/// Fraction of items whose prediction a judge considers correct (GPT-4 in the original).
 pub const LLM_ACCURACY: MetricDefinition = MetricDefinition {
     judged: true,
     ..MetricDefinition::proportion("llm_accuracy", "share of items whose prediction a model judges correct")
 };
 
-/// The most tokens of a judge's reply.
+/// Maximum number of tokens in a judge's reply.
 pub const MAX_VERDICT_TOKENS: u32 = 100;
 
-/// What the judge is asked (upstream `llm_accuracy_score` in `eval/hotpotqa/run_eval.py`), word for word.
+/// The prompt for the judge, identical to upstream's `llm_accuracy_score` in `eval/hotpotqa/run_eval.py`.
 pub fn question(question: &str, prediction: &str, gold: &str) -> Vec<Message> {
     let content = format!(
         "Please judge whether the model prediction can be regarded as correct according to the given question and its \
@@ -26,12 +26,13 @@ pub fn question(question: &str, prediction: &str, gold: &str) -> Vec<Message> {
     vec![Message { role: "user".to_owned(), content }]
 }
 
-/// Hash of the prompt: verdicts under another prompt are other verdicts.
+/// Hash of the prompt. Verdicts with different prompts are not comparable.
 pub fn prompt_hash() -> ContentHash {
     ContentHash::of_json(&("judge/1", question("", "", ""), MAX_VERDICT_TOKENS))
 }
 
-/// What the judge is asked about an outcome; `None` where there is no prediction, which is incorrect unasked.
+/// Returns the prompt about an outcome, or `None` if there is no prediction, which is incorrect without a
+/// question.
 pub fn question_about(task: &Task, target: &Target, outcome: &Outcome) -> Option<Vec<Message>> {
     let asked = match task {
         Task::Qa { question, .. } | Task::Maths { question } => question,
@@ -42,21 +43,22 @@ pub fn question_about(task: &Task, target: &Target, outcome: &Outcome) -> Option
     prediction(outcome).map(|prediction| question(asked, prediction, target.text()))
 }
 
-/// What a judge said.
+/// Meaning of a judge's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
     /// The prediction is correct.
     Correct,
-    /// It is not.
+    /// The prediction is incorrect.
     Incorrect,
-    /// The reply says neither; counted as incorrect, and counted.
+    /// The reply is ambiguous. Scored as incorrect, and counted.
     Unclear,
 }
 
 impl Judgement {
-    /// Reads a reply. Paper scoring knows `CORRECT` and takes all else for incorrect; corrected scoring also takes the
-    /// word in other letters and among others, and tells replies that say neither or both apart.
+    /// Interprets a reply. Paper scoring accepts exactly `CORRECT` and treats every other reply as incorrect.
+    /// Corrected scoring ignores case and other words, and returns `Unclear` for replies with neither or both
+    /// of the words.
     pub fn read(reply: &str, scoring: Scoring) -> Self {
         if scoring == Scoring::Paper {
             return match lumos_tasks::python::strip(reply) {
@@ -77,41 +79,41 @@ impl Judgement {
         }
     }
 
-    /// Its share of the metric.
+    /// Returns the contribution to the metric.
     pub fn share(self) -> Share {
         Share { numerator: if self == Self::Correct { 1.0 } else { 0.0 }, denominator: 1.0 }
     }
 }
 
-/// A judge's verdict on one outcome, as it is stored.
+/// A judge's verdict on one outcome, as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The unit whose outcome was judged.
     pub unit: UnitId,
     /// The judge.
     pub model: ModelIdentity,
-    /// Hash of the prompt it was asked with: [`prompt_hash`].
+    /// Hash of the judge's prompt: [`prompt_hash`].
     pub prompt: ContentHash,
-    /// Its reply; `None` where it was not asked because there is no prediction.
+    /// The reply; `None` if the judge was not asked because there is no prediction.
     pub reply: Option<String>,
-    /// Tokens it read, where its backend counts them.
+    /// Number of prompt tokens, if the backend reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_tokens: Option<u32>,
-    /// Tokens it wrote, where its backend counts them.
+    /// Number of generated tokens, if the backend reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_tokens: Option<u32>,
-    /// What it cost in US dollars, where its backend says.
+    /// Cost in US dollars, if the backend reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
 
 impl Verdict {
-    /// What it says.
+    /// Interprets the reply.
     pub fn judgement(&self, scoring: Scoring) -> Judgement {
         self.reply.as_deref().map_or(Judgement::Incorrect, |reply| Judgement::read(reply, scoring))
     }
 
-    /// The outcome's score with the judged metric.
+    /// Adds the judged metric to an outcome's score.
     #[must_use]
     pub fn add_to(&self, score: ItemScore, scoring: Scoring) -> ItemScore {
         score.with(LLM_ACCURACY.name, self.judgement(scoring).share())

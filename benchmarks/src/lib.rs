@@ -1,9 +1,9 @@
-//! Data sets: loaders, scores and metrics, and the replay of recorded cases.
+//! Benchmarks: data loaders, scores and metrics, and the replay of recorded cases.
 //!
-//! [`all`] lists the benchmarks, [`find`] gives one by name. A [`Benchmark`] streams its items from a file or
-//! from the samples built into the program ([`DataSource`]), scores outcomes ([`Scoring`]) into numbers that
-//! add up ([`metrics`]), and knows the published figures to compare with. [`replay`](mod@replay) runs recorded
-//! cases through today's code.
+//! [`all`] lists the benchmarks, and [`find`] returns one by name. A [`Benchmark`] streams its items from a
+//! file or from the built-in samples ([`DataSource`]), scores outcomes ([`Scoring`]) into values that can be
+//! summed ([`metrics`]), and provides published figures for comparison. [`replay`](mod@replay) runs recorded
+//! cases with the current code.
 
 mod benchmark;
 mod error;

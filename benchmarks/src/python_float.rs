@@ -1,15 +1,15 @@
-//! `float(text)` of Python, as far as the loaders need it.
+//! Python's `float(text)`, as far as the loaders need it.
 
 use lumos_tasks::python::{Integer, strip};
 
-/// `float(text)`; `None` where Python raises `ValueError`.
+/// Parses a text like `float(text)`; `None` if Python raises `ValueError`.
 pub(crate) fn float(text: &str) -> Option<f64> {
     let digits: String = strip(text).chars().map(ascii_digit).collect::<Option<_>>()?;
     let plain = without_underscores(&digits)?;
     plain.parse().ok()
 }
 
-/// ASCII as it is, decimal digits of any script as ASCII digits.
+/// Converts decimal digits of any script to ASCII digits and keeps other ASCII characters.
 fn ascii_digit(character: char) -> Option<char> {
     if character.is_ascii() {
         return Some(character);
@@ -17,7 +17,7 @@ fn ascii_digit(character: char) -> Option<char> {
     Integer::parse(character.encode_utf8(&mut [0; 4])).and_then(|digit| digit.to_string().chars().next())
 }
 
-/// Underscores may stand between two digits.
+/// Removes underscores, which may occur between two digits only.
 fn without_underscores(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let is_digit =

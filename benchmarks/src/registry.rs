@@ -1,4 +1,4 @@
-//! The benchmarks there are.
+//! Registry of benchmarks.
 
 use thiserror::Error;
 
@@ -11,24 +11,24 @@ use crate::strategyqa::StrategyQa;
 use crate::svamp::Svamp;
 use crate::webshop::WebShop;
 
-/// One line for each benchmark.
+/// One entry per benchmark.
 static BENCHMARKS: [&dyn Benchmark; 7] =
     [&Gsm8k, &Svamp, &HotpotQa, &StrategyQa, &Mind2Web, &WebShop, &IntercodeSql];
 
-/// All benchmarks, in the order of reports.
+/// Returns all benchmarks, in the order of reports.
 pub fn all() -> &'static [&'static dyn Benchmark] {
     &BENCHMARKS
 }
 
-/// The benchmark of a name.
+/// Finds a benchmark by name.
 pub fn find(name: &str) -> Option<&'static dyn Benchmark> {
     BENCHMARKS.iter().copied().find(|benchmark| benchmark.name() == name)
 }
 
-/// The benchmark of a name, with an error for people.
+/// Finds a benchmark by name, or returns an error that lists the known names.
 ///
 /// # Errors
-/// If there is none of that name.
+/// If there is no benchmark with that name.
 pub fn get(name: &str) -> Result<&'static dyn Benchmark, UnknownBenchmark> {
     find(name).ok_or_else(|| UnknownBenchmark {
         name: name.to_owned(),
@@ -36,13 +36,13 @@ pub fn get(name: &str) -> Result<&'static dyn Benchmark, UnknownBenchmark> {
     })
 }
 
-/// A name that no benchmark has.
+/// Error for an unknown benchmark name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unknown benchmark `{name}`: expected one of {known}")]
 pub struct UnknownBenchmark {
-    /// The name that was given.
+    /// The given name.
     pub name: String,
-    /// The names there are.
+    /// The known names.
     pub known: String,
 }
 

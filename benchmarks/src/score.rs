@@ -1,4 +1,7 @@
-//! What an outcome is worth.
+//! Scores of outcomes.
+//!
+//! A [`Scoring`] decides how predictions are compared with gold answers. [`ItemScore`] is the score of one
+//! item: a [`Share`] for every metric. The module `metrics` sums scores over items.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,9 +14,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scoring {
-    /// As the original does it: mathematics answers are texts, `18.0` is not `18`.
+    /// As in the original: maths answers are compared as strings, so `18.0` differs from `18`.
     Paper,
-    /// By value: `18.0` is `18`.
+    /// By value: `18.0` equals `18`.
     Corrected,
 }
 
@@ -21,7 +24,7 @@ impl Scoring {
     /// Both scorings.
     pub const ALL: [Self; 2] = [Self::Paper, Self::Corrected];
 
-    /// The name on the command line and in files.
+    /// Returns the name on the command line and in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Paper => "paper",
@@ -48,16 +51,16 @@ impl FromStr for Scoring {
     }
 }
 
-/// A metric's share of one item. Shares of many items are added part by part.
+/// Contribution of one item to a metric. Numerators and denominators of many items are summed separately.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Share {
-    /// What was reached.
+    /// The achieved value.
     pub numerator: f64,
-    /// What could have been reached.
+    /// The weight.
     pub denominator: f64,
 }
 
-/// The score of one item: a share for every metric.
+/// Score of one item: a share for every metric.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ItemScore {
@@ -65,30 +68,30 @@ pub struct ItemScore {
 }
 
 impl ItemScore {
-    /// A score of one metric that an item either meets or does not.
+    /// Creates a score with one metric that an item either meets or does not meet.
     pub fn met(metric: &str, met: bool) -> Self {
         let share = Share { numerator: if met { 1.0 } else { 0.0 }, denominator: 1.0 };
         Self { shares: BTreeMap::from([(metric.to_owned(), share)]) }
     }
 
-    /// The same score with a further metric.
+    /// Adds a metric.
     #[must_use]
     pub fn with(mut self, metric: &str, share: Share) -> Self {
         self.shares.insert(metric.to_owned(), share);
         self
     }
 
-    /// A metric's share.
+    /// Returns a metric's share.
     pub fn share(&self, metric: &str) -> Option<Share> {
         self.shares.get(metric).copied()
     }
 
-    /// All shares by metric.
+    /// Returns all shares by metric.
     pub fn shares(&self) -> impl Iterator<Item = (&str, Share)> {
         self.shares.iter().map(|(metric, share)| (metric.as_str(), *share))
     }
 
-    /// Whether the item reached all there was to reach in a metric.
+    /// Whether the item reached the full score in a metric.
     pub fn is_full(&self, metric: &str) -> bool {
         self.share(metric).is_some_and(|share| share.numerator >= share.denominator)
     }

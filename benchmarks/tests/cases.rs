@@ -1,4 +1,4 @@
-//! Replays the cases that come with the project, and records and replays episodes of all kinds.
+//! Replays the cases in the repository, and records and replays episodes of all kinds.
 
 #[path = "../examples/support/mod.rs"]
 mod support;
@@ -49,7 +49,7 @@ fn own_cases_replay() {
     assert_eq!(names.len(), cases.len());
 }
 
-/// A case by the start of its name and a change to it; what replay says of the result.
+/// Replays a modified case and returns the difference.
 fn difference(change: impl FnOnce(&mut Case)) -> String {
     let mut case = own_cases().into_iter().find(|case| case.id == "gsm8k-iterative-001").unwrap();
     change(&mut case);
@@ -111,7 +111,7 @@ fn a_benchmark_that_is_not_there_is_skipped() {
     assert_eq!(verdict.skipped.as_deref(), Some("unknown benchmark `trivia`"));
 }
 
-/// Runs an episode; `replies` are handed out in turn, the service calculates.
+/// Runs an episode. `replies` are used in order, and the maths service computes.
 fn run(unit: &EpisodeUnit, replies: &[String]) -> Episode {
     let world = World::of(get(&unit.configuration.benchmark).unwrap());
     let mut episode = Episode::start(unit);
@@ -121,7 +121,7 @@ fn run(unit: &EpisodeUnit, replies: &[String]) -> Episode {
             Next::Done => return episode,
             Next::Generate(_) => Reply::Completion(Completion::recorded(replies.next().unwrap())),
             Next::Call(call) => {
-                // The chat model knows what is known of the sea and nothing else.
+                // The chat model answers only questions about the sea.
                 let chat = |asked: &str| {
                     if asked.contains("sea") { "Answer: Yes, the sea." } else { "No answer." }.to_owned()
                 };
@@ -147,7 +147,7 @@ fn unit(
     EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::new(configuration))
 }
 
-/// Replies that make sense here and there.
+/// Generates replies that are partly valid.
 fn reply() -> impl Strategy<Value = String> {
     let action = ("R[1-3]", "(Calculator|Define|SetEquation|SolveEquation|Count)", "[0-9xR+*/=(), -]{0,10}");
     let looked_up = prop_oneof![

@@ -1,4 +1,4 @@
-//! Loading data files: what is said of bad ones, and that nothing is lost beside the bad records.
+//! Loading data files: messages for invalid files, and valid records next to invalid ones.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use lumos_benchmarks::{Benchmark, DataSource, LoadError, all, find};
 use proptest::prelude::*;
 
-/// Writes a file and opens it as the benchmark's.
+/// A file in a benchmark's format.
 struct Written {
     file: tempfile::NamedTempFile,
     benchmark: &'static dyn Benchmark,
@@ -23,7 +23,7 @@ impl Written {
         DataSource::File(self.file.path().to_owned())
     }
 
-    /// Every item and every error in words, one a line.
+    /// Formats every item and every error, one per line.
     fn report(&self) -> String {
         let mut report = String::new();
         match self.benchmark.open(self.source()) {
@@ -228,12 +228,12 @@ proptest! {
 
     #[test]
     fn a_bad_record_costs_only_itself(bad in 0usize..30, rubbish in "[a-z{\":]{1,20}") {
-        // Of a catalogue goals are made, and a file that holds anything else is none.
+        // Goals are generated from a catalogue, and a file with anything else is not a valid catalogue.
         for benchmark in all().iter().filter(|benchmark| benchmark.name() != "webshop") {
             let records = benchmark.open(DataSource::Samples).unwrap().map(|item| item.unwrap().record.to_string());
             let mut records: Vec<String> = records.collect();
             let (count, bad) = (records.len(), bad % records.len());
-            // A quote or brace without its partner would swallow what follows in an array.
+            // An unbalanced quote or brace would swallow the following elements of an array.
             records[bad] = rubbish.replace(['{', '"'], "x");
             let content = match benchmark.name() {
                 "svamp" | "mind2web" => format!("[{}]", records.join(",\n")),

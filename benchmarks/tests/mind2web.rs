@@ -1,5 +1,5 @@
-//! Mind2Web beside the recorded behaviour of the original, where `LUMOS_SHARED` names the folder that holds it, and the
-//! loader on files of its own.
+//! Compares Mind2Web with the recorded behaviour of the original, if `LUMOS_SHARED` names the folder that
+//! contains it, and tests the loader on generated files.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -91,7 +91,7 @@ fn answers_are_read_as_recorded() {
     println!("{} answers and figures", rows.len());
 }
 
-/// Whether two JSON values are the same but for the last digits of numbers.
+/// Whether two JSON values are equal except for the last digits of numbers.
 fn close(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {

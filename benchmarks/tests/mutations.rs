@@ -1,8 +1,9 @@
-//! Changes one leaf of a recorded case that passes, and replays it: the change must be noticed, unless the leaf is one of
-//! those that cannot matter. These are listed, each with its reason.
+//! Mutation test of the replay: changes one leaf of a recorded case that passes and replays it. The replay
+//! must detect the change, unless the leaf is listed as irrelevant with a reason.
 //!
-//! A leaf that is compared must be noticed however it is changed; one that only feeds the episode (a model's reply, a page)
-//! where something quite different stands there. Of every kind of case a few leaves of each path are changed;
+//! Every change of a compared leaf must be detected. For a leaf that is only an input of the episode (a
+//! model's reply, a page), at least one change must be detected. A few leaves of each path are changed for
+//! each kind of case; `LUMOS_LEAVES` sets the number.
 //! `LUMOS_LEAVES` sets how many.
 
 use std::collections::BTreeMap;
@@ -18,10 +19,10 @@ mod exempt;
 
 use exempt::EXEMPT;
 
-/// How many leaves of a path are changed, where the environment does not say.
+/// Default number of leaves changed per path.
 const LEAVES: usize = 4;
 
-/// A recorded case and the folder it lies in.
+/// A recorded case and its folder.
 struct Case {
     folder: PathBuf,
     value: Value,
@@ -46,7 +47,7 @@ fn read(path: &Path) -> Vec<Case> {
     lines.map(|value| Case { folder: folder.clone(), value }).collect()
 }
 
-/// What replay says of a case: a difference, or what keeps it from being read.
+/// Returns the replay's difference, or the error of reading the case.
 fn difference(folder: &Path, value: Value) -> Option<String> {
     match Recorded::of(value, folder, 1) {
         Err(reason) => Some(reason),
@@ -54,7 +55,8 @@ fn difference(folder: &Path, value: Value) -> Option<String> {
     }
 }
 
-/// Walks over the leaves: `pointer` leads to one, `pattern` is the same without places in lists and names of variables.
+/// Visits all leaves. `pointer` leads to a leaf; `pattern` is the pointer without list positions and variable
+/// names.
 fn leaves<'a>(
     value: &'a Value,
     pointer: &str,
@@ -80,7 +82,7 @@ fn leaves<'a>(
     }
 }
 
-/// Whether the leaf is compared with what the episode makes of it; other leaves are what it is fed with.
+/// Whether the leaf is compared with the episode's result; all other leaves are inputs.
 fn is_compared(pattern: &str) -> bool {
     if pattern.contains("/scores/") {
         return false;
@@ -90,7 +92,7 @@ fn is_compared(pattern: &str) -> bool {
         .any(|start| pattern.starts_with(start))
 }
 
-/// Other values for a leaf. Of a compared one each must be noticed, of another one at least one.
+/// Returns other values for a leaf. For a compared leaf each must be detected, for an input at least one.
 fn changes(pattern: &str, value: &Value) -> Vec<Value> {
     match (pattern, value) {
         ("/benchmark", Value::String(name)) => {
@@ -102,7 +104,7 @@ fn changes(pattern: &str, value: &Value) -> Vec<Value> {
         ("/catalogue", Value::String(name)) => {
             vec![json!(if name == "real_1000" { "synthetic" } else { "real_1000" })]
         }
-        // An exception is compared by its name.
+        // Exceptions are compared by name.
         ("/expected/raises" | "/raises", Value::String(text)) => {
             vec![json!(format!("~{text}")), json!("Changed: it")]
         }
@@ -137,7 +139,7 @@ fn changes(pattern: &str, value: &Value) -> Vec<Value> {
     }
 }
 
-/// What was not noticed: the leaf, from what to what.
+/// Returns the undetected changes: the leaf, the old and the new value.
 fn unnoticed(leaf: &Leaf<'_>, pattern: &str) -> Vec<String> {
     let missed: Vec<String> = changes(pattern, leaf.value)
         .into_iter()
@@ -153,7 +155,8 @@ fn unnoticed(leaf: &Leaf<'_>, pattern: &str) -> Vec<String> {
     if is_compared(pattern) || missed.len() == all { missed } else { Vec::new() }
 }
 
-/// Changes the leaves of the cases of a kind. Gives what was not noticed and the exemptions that were needed.
+/// Changes the leaves of the cases of a kind. Returns the undetected changes, and marks the exemptions that
+/// were used.
 fn mutate(kind: &str, cases: &[Case], used: &mut [bool]) -> Vec<String> {
     let mut by_pattern: BTreeMap<String, Vec<Leaf<'_>>> = BTreeMap::new();
     for case in cases {
@@ -167,7 +170,7 @@ fn mutate(kind: &str, cases: &[Case], used: &mut [bool]) -> Vec<String> {
     let most = std::env::var("LUMOS_LEAVES").map_or(LEAVES, |most| most.parse().unwrap());
     let (mut changed, mut missed) = (0, Vec::new());
     for (pattern, leaves) in &by_pattern {
-        // Evenly, so that the first and the last are among them.
+        // Evenly spaced, including the first and the last.
         let count = leaves.len().min(most);
         for number in 0..count {
             let leaf = &leaves[if count < 2 { 0 } else { number * (leaves.len() - 1) / (count - 1) }];
@@ -195,7 +198,7 @@ fn mutate(kind: &str, cases: &[Case], used: &mut [bool]) -> Vec<String> {
     missed
 }
 
-/// The cases of each kind: the benchmark, and how the modules take turns.
+/// Groups the cases by kind: benchmark and formulation.
 fn by_kind(cases: Vec<Case>) -> BTreeMap<String, Vec<Case>> {
     let mut kinds: BTreeMap<String, Vec<Case>> = BTreeMap::new();
     for case in cases {

@@ -1,5 +1,5 @@
-//! Replays the original's recorded behaviour and loads the real data sets, where a folder with both is named by
-//! `LUMOS_SHARED`. Without it these tests say that they are skipped.
+//! Replays the original's recorded behaviour and loads the real data sets, if `LUMOS_SHARED` names a folder
+//! that contains both. Otherwise these tests are skipped with a message.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use lumos_benchmarks::replay::{Recorded, read_cases};
 use lumos_benchmarks::{DataSource, find};
 use lumos_capabilities::shared;
 
-/// What came of a file: passed, failed and skipped rows, and the failures in words.
+/// Results for a file: numbers of passed, failed and skipped rows, and descriptions of the failures.
 #[derive(Default)]
 struct Tally {
     passed: u32,

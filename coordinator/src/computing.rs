@@ -1,6 +1,8 @@
 //! Where and at what cost the sessions of a run computed its models.
 //!
-//! These are facts about machines and schedules; results are never compared by them.
+//! [`Computing`] describes sessions in the coordinator's own process, and [`WorkerComputing`] the workers of
+//! a queue. Both are stored in the checkpoint and shown in reports. They describe machines and schedules, and
+//! results are never compared by them.
 
 use lumos_tasks::{EngineUse, Placement};
 use serde::{Deserialize, Serialize};

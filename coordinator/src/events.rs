@@ -1,4 +1,7 @@
-//! Events of a run. Progress bars, JSON lines and logs are all produced from this one stream.
+//! Events of a run.
+//!
+//! A session sends every [`Event`] through one channel. Progress bars, JSON lines (`--json`), logs and the
+//! status of a queue are all produced from this stream.
 
 use lumos_tasks::{Fault, NanoDollars, UnitId};
 use serde::Serialize;

@@ -1,4 +1,7 @@
-//! Identity of a run: two runs with the same identity have the same configurations and items.
+//! Identity of a run.
+//!
+//! Two runs with the same [`RunIdentity`] have the same configurations and items. A run folder is resumed
+//! only by a specification with the same identity.
 
 use std::fmt;
 

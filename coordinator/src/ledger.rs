@@ -1,4 +1,7 @@
 //! Ledger: the balance of a configuration's planned units.
+//!
+//! [`Ledger::check`] verifies that planned = answered + gave up + faulted + outstanding, and that correct and
+//! wrong units add up to the answered ones.
 
 use lumos_benchmarks::Scoring;
 use serde::{Deserialize, Serialize};

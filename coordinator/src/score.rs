@@ -1,4 +1,7 @@
-//! Scores recorded outcomes. Needs the checkpoint only, neither models nor data files.
+//! Scores recorded outcomes.
+//!
+//! Scoring needs the checkpoint only, neither models nor data files: [`rescore`] can be repeated with another
+//! [`Scoring`] at any time. [`is_correct`] scores a single outcome, for the running accuracy.
 
 use lumos_benchmarks::{Benchmark, ItemScore, Scoring};
 use lumos_tasks::{Outcome, Target};

@@ -1,4 +1,7 @@
 //! Iteration over a run's units in the order of reports: by configuration, then by item.
+//!
+//! [`walk()`] passes every planned unit to a visitor as a [`Visit`] with its recorded [`UnitState`]. Reports,
+//! samples and rescoring are built on it.
 
 use lumos_tasks::{EpisodeUnit, Item, UnitId};
 

@@ -1,4 +1,4 @@
-//! `lumos bench engine`: what a model does on this machine, beside what the machine can do.
+//! `lumos bench engine`: measures a model's speed on this machine and compares it with the hardware limits.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::cli::{BenchArgs, BenchCommand, BenchEngineArgs};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::local_model;
 
-/// Seed of random weights: the same for what is measured and what is saved.
+/// Seed of random weights, the same for measured and saved models.
 const SEED: u64 = 1;
 
 pub(crate) async fn run(arguments: &BenchArgs) -> Outcome {
@@ -59,7 +59,7 @@ pub(crate) async fn run(arguments: &BenchArgs) -> Outcome {
     Ok(Exit::Complete)
 }
 
-/// Measures a shape with random weights as the default settings say: for predictions.
+/// Measures a shape with random weights and the default settings, for predictions.
 pub(super) async fn measure_shape(shape: RandomShape, dtype: DType) -> Result<BenchReport, Failure> {
     let settings = BenchSettings {
         source: ModelSource::Random { shape, seed: SEED },
@@ -86,7 +86,7 @@ fn write(path: &Path, report: &BenchReport) -> Result<(), Failure> {
         .map_err(|error| Failure::input(format!("cannot write {}: {error}", path.display())))
 }
 
-/// The report for people.
+/// Formats the report as text.
 fn text(name: &str, report: &BenchReport) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header([

@@ -1,4 +1,4 @@
-//! `lumos cancel`: a run is stopped, wherever its coordinator is.
+//! `lumos cancel`: stops a run, independent of where its coordinator runs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `lumos complete`: generation by hand.
+//! `lumos complete`: generates text from prompts on the command line or standard input.
 
 use std::io::{self, Read, Write};
 
@@ -13,12 +13,12 @@ use crate::cli::CompleteArgs;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::local_model;
 
-/// One line of standard input.
+/// A line of standard input.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     prompt: String,
-    /// Anything a caller wants back beside the result.
+    /// Returned unchanged with the result.
     #[serde(default)]
     id: Option<Value>,
 }

@@ -1,4 +1,4 @@
-//! `lumos completions`: a shell's completion script.
+//! `lumos completions`: prints a shell completion script.
 
 use clap::CommandFactory;
 

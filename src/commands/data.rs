@@ -1,4 +1,4 @@
-//! `lumos data`: making of downloaded files what runs take.
+//! `lumos data`: converts downloaded files into lumos's data format.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ async fn import(ImportSqlArgs { dump, to, replace }: ImportSqlArgs) -> Outcome {
     Ok(if imported.is_empty() { Exit::NothingSelected } else { Exit::Complete })
 }
 
-/// The folder of SQLite files; `None` where a server is meant.
+/// Returns the folder for SQLite files, or `None` if the target is a server.
 fn sqlite_folder(to: &str, dump: &Path) -> Option<PathBuf> {
     match to.split_once(':') {
         None if to == "sqlite" => Some(dump.parent().unwrap_or(Path::new("")).join("sqlite")),

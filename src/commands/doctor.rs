@@ -1,4 +1,4 @@
-//! `lumos doctor`: what this machine and this build have.
+//! `lumos doctor`: checks this machine and this build.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -14,21 +14,21 @@ use crate::cli::DoctorArgs;
 use crate::exit::{Exit, Outcome};
 use crate::table;
 
-/// Everything that is looked at.
+/// Everything that is checked.
 #[derive(Serialize)]
 struct Report {
     version: &'static str,
-    /// What was built in.
+    /// Enabled cargo features.
     features: Vec<&'static str>,
     cores: usize,
-    /// Bytes of memory that a model could take; unknown outside Linux.
+    /// Available memory in bytes; unknown on systems other than Linux.
     free_memory_bytes: Option<u64>,
-    /// What computes linear layers, by type of the weights.
+    /// Implementation of linear layers, by data type of the weights.
     linear_paths: Vec<LinearPath>,
-    /// What computes them on weights in block formats.
+    /// Implementation of linear layers with block-quantized weights.
     quantized_path: String,
     gpus: Vec<Gpu>,
-    /// Why there is none.
+    /// Why there is no GPU.
     no_gpu: Option<String>,
     programs: Vec<Program>,
     folders: Vec<Folder>,
@@ -40,19 +40,19 @@ struct LinearPath {
     path: String,
 }
 
-/// A program that some runs start.
+/// An external program that some runs start.
 #[derive(Serialize)]
 struct Program {
     name: &'static str,
-    /// What was looked for.
+    /// The command.
     command: PathBuf,
-    /// What it says of itself; nothing where it is not there.
+    /// Reported version; `None` if the program was not found.
     version: Option<String>,
-    /// What it is good for.
+    /// Purpose of the program.
     needed_for: &'static str,
 }
 
-/// A folder that the program keeps things in.
+/// A folder in which lumos stores files.
 #[derive(Serialize)]
 struct Folder {
     name: &'static str,
@@ -107,7 +107,7 @@ fn examine() -> Report {
     }
 }
 
-/// Asks a program for its version.
+/// Runs a program to get its version.
 fn program(name: &'static str, command: PathBuf, needed_for: &'static str) -> Program {
     let output = Command::new(&command).arg("--version").stdin(Stdio::null()).output();
     let version = output.ok().filter(|output| output.status.success()).and_then(|output| {

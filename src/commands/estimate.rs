@@ -1,4 +1,4 @@
-//! `lumos estimate`: time and memory of a run, before it is run.
+//! `lumos estimate`: estimates time and memory of a run without running it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -26,10 +26,10 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::fitting::{self, Candidate, Fitting, Use, Way};
 use crate::{planning, settings};
 
-/// What episodes are of one kind: their benchmark and formulation.
+/// Kind of an episode: benchmark and formulation.
 type Kind = (String, Formulation);
 
-/// One kind of episode of the run.
+/// Estimate for one kind of episode.
 #[derive(Debug, Serialize)]
 struct Row {
     benchmark: String,
@@ -39,7 +39,7 @@ struct Row {
     prediction: Prediction,
 }
 
-/// An engine that a run needs: models by their names, and where a name means several, by what they are asked for.
+/// An engine that a run needs: the model's name, and its role if a name means several models.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Engine {
     name: String,
@@ -48,11 +48,11 @@ struct Engine {
 }
 
 impl Engine {
-    /// The engine of a role's model; `None` for one that is computed elsewhere or not at all.
+    /// Returns the engine for a role's model, or `None` if no engine computes it.
     fn of(role: Role, formulation: Formulation, name: &str, device: Device) -> Option<Self> {
         let part = match name.parse() {
             Ok(ModelName::Script(_) | ModelName::OpenAi(_)) => return None,
-            // There is a planner for each formulation, and one grounder.
+            // There is one planner per formulation, and one grounder.
             Ok(ModelName::BuiltinTiny | ModelName::Lumos(_)) if role == Role::Planner => {
                 Some((role, formulation.to_string()))
             }
@@ -66,7 +66,7 @@ impl Engine {
 pub(crate) async fn run(arguments: &EstimateArgs) -> Outcome {
     let spec =
         RunSpec::from_file(&arguments.spec).map_err(Failure::usage)?.resolve().map_err(Failure::usage)?;
-    // Only their names count: the models need not be here.
+    // Only the models' names are needed; their files may be missing.
     let configurations = expand(
         &spec,
         |name, _, _| {
@@ -190,7 +190,7 @@ fn show(
     fitting.map_or(Ok(()), |fitting| show_fitting(fitting, seconds, &mut out))
 }
 
-/// Which way the models fit, and which is best.
+/// Writes how the models fit in memory and which option is recommended.
 fn show_fitting(fitting: &Fitting, seconds: f64, out: &mut impl Write) -> io::Result<()> {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(["models", "memory", "", "cost"]);
@@ -251,7 +251,7 @@ fn read(path: &Path) -> Result<BenchReport, Failure> {
     serde_json::from_slice(&bytes).map_err(|error| wrong(&error))
 }
 
-/// Tokens per item as a run recorded them, by kind.
+/// Returns recorded tokens per item of a run, by kind.
 fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
     let (manifest, checkpoint) = open(folder)?;
     let mut sums: BTreeMap<Kind, (u64, TokensPerItem)> = BTreeMap::new();
@@ -292,7 +292,7 @@ fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
         .collect())
 }
 
-/// Rounds of an episode: turns of the model that is asked most often.
+/// Number of rounds of an episode: turns of the model with the most turns.
 fn rounds(steps: &[Step]) -> u32 {
     let mut turns: BTreeMap<Role, u32> = BTreeMap::new();
     for step in steps {

@@ -1,4 +1,4 @@
-//! `lumos fetch`: benchmark data, verified.
+//! `lumos fetch`: downloads and verifies benchmark data.
 
 use std::io::ErrorKind;
 
@@ -19,7 +19,7 @@ pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> Outcome {
     for benchmark in benchmarks {
         if benchmark.downloads().is_empty() {
             let name = benchmark.name();
-            // A pattern means what there is.
+            // A pattern selects only benchmarks that can be downloaded.
             if !is_named(name) {
                 eprintln!("skipped {name}: its authors distribute the files themselves (see docs/{name}.md)");
                 continue;
@@ -65,7 +65,7 @@ pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> Outcome {
     Ok(Exit::Complete)
 }
 
-/// What cannot be written here is not downloaded again.
+/// Converts the error. The hint for a local write error is a writable folder, because retrying does not help.
 fn failure(error: FetchError) -> Failure {
     match error {
         FetchError::Local { path, source } if source.kind() == ErrorKind::StorageFull => {

@@ -1,4 +1,4 @@
-//! `lumos score --judge MODEL`: verdicts of a model on what a run predicted, recorded as they come.
+//! `lumos score --judge MODEL`: asks a model for verdicts on a run's predictions and records them.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -38,7 +38,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outco
     let fleet = fleet_of(&arguments.fleet).await?;
     let stall_warning = stall_warning(&arguments.fleet)?;
     if fleet.is_none() {
-        // What does not fit is said before the pass has a folder.
+        // Check memory before the pass's folder is created.
         let alone = vec![Arc::new(judge::configuration(&judge.identity))];
         arrange_all(alone, arguments.memory, Swap::default(), &models).await?;
     }
@@ -77,7 +77,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outco
             return Err(failure);
         }
     };
-    // The report reads the verdicts anew.
+    // The report reads the verdicts from the checkpoint.
     session.checkpoint.close()?;
     let interrupted = interrupts.drain.is_cancelled();
     report(&run, &scorings)?;
@@ -91,7 +91,7 @@ async fn identify(models: &Arc<Models>, name: &str) -> Result<Identified, Failur
     identified.await?.map_err(Failure::usage)
 }
 
-/// A limit on costs that nobody knows would not limit anything.
+/// A cost limit is an error for a model without a known price, because it would have no effect.
 fn check_budget(models: &Models, name: &str, limit: Option<f64>) -> Result<(), Failure> {
     let Some(limit) = limit else { return Ok(()) };
     if !(limit.is_finite() && limit >= 0.0) {
@@ -122,7 +122,7 @@ async fn plan(run: &Path, judge: Asked) -> Result<Pass, Failure> {
     .await?
 }
 
-/// What the verdicts that are there have cost.
+/// Returns the cost of the recorded verdicts.
 fn spent(checkpoint: &lumos_coordinator::Checkpoint) -> Result<NanoDollars, Failure> {
     let mut spent = NanoDollars::default();
     for record in checkpoint.records() {
@@ -131,7 +131,7 @@ fn spent(checkpoint: &lumos_coordinator::Checkpoint) -> Result<NanoDollars, Fail
     Ok(spent)
 }
 
-/// Writes the run's results again, with the verdicts.
+/// Writes the run's results again, including the verdicts.
 fn report(run: &Path, scorings: &[lumos_benchmarks::Scoring]) -> Result<(), Failure> {
     let (manifest, checkpoint) = open(run)?;
     let exported = export::export(run, &manifest, &checkpoint, scorings, jiff::Timestamp::now())?;

@@ -1,4 +1,4 @@
-//! `lumos ls`: runs, benchmarks and models.
+//! `lumos ls`: lists runs, benchmarks and models.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &LsArgs) -> Outcome {
     }
 }
 
-/// Rows for people as a table, or one JSON object a line.
+/// Writes rows as a table, or as one JSON object per line.
 fn write(
     columns: &[Column],
     rows: &[Vec<String>],
@@ -43,7 +43,7 @@ fn write(
     out.write_all(table::render(columns, rows, table::width()).as_bytes())
 }
 
-/// How far a run is, in words.
+/// Returns the number of settled units and describes the state of a run.
 fn state(folder: &Path, planned: u64) -> (Option<u64>, String) {
     match CheckpointReader::open(&folder.join("checkpoint")) {
         Ok(checkpoint) => {
@@ -84,7 +84,7 @@ fn runs(arguments: &LsArgs) -> Outcome {
     let mut found = Vec::new();
     for entry in entries {
         let folder = entry?.path();
-        // What is no run is passed over.
+        // Skip folders that are not runs.
         if let Ok(manifest) = Manifest::read(&folder) {
             found.push((manifest.created, folder, manifest));
         }
@@ -97,7 +97,7 @@ fn runs(arguments: &LsArgs) -> Outcome {
         let formulations = spec.formulation.iter().map(|one| one.name()).collect::<Vec<_>>();
         let mut models: Vec<_> = manifest.models.iter().map(|model| model.identity.name.as_str()).collect();
         models.dedup();
-        // By this name it is found again.
+        // The name that other commands accept.
         let name = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
         objects.push(json!({
             "run": folder, "name": name, "created": created, "tasks": spec.tasks, "formulations": formulations,
@@ -161,7 +161,7 @@ const MODELS: [Column; 4] = [
     Column::new("where"),
 ];
 
-/// What `--model` takes without a download, and the short names of the published pairs.
+/// Lists the models that `--model` accepts without a download, and the short names of the published pairs.
 fn models(json: bool) -> Result<(), Failure> {
     let (mut rows, mut objects) = (Vec::new(), Vec::new());
     let mut add = |model: &str, bytes: Option<u64>, formulations: &[Formulation], kind: &str, place: &str| {

@@ -1,4 +1,4 @@
-//! `lumos merge`: one run of its parts.
+//! `lumos merge`: merges the parts of a run into one run.
 
 use lumos_coordinator::Checkpoint;
 use lumos_coordinator::merge::merge;

@@ -1,4 +1,4 @@
-//! `lumos repair`: checks both copies of a run's checkpoint, and of its judges', and restores what one of them has.
+//! `lumos repair`: checks both copies of the checkpoints of a run and its judges, and restores damaged data.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub(crate) async fn run(arguments: &RepairArgs) -> Outcome {
     folders.extend(judge::pass_folders(run)?);
     let mut exit = Exit::Complete;
     for folder in &folders {
-        // Opening it to be written compares both copies and restores; the log says what, and how much.
+        // Opening for writing compares both copies and restores damaged data. The log contains the details.
         let checkpoint = session::open(folder, Checkpoint::open).await?;
         println!(
             "{}: {}; {} items, {} units settled",

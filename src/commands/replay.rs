@@ -1,4 +1,4 @@
-//! `lumos replay`: recorded cases through today's code.
+//! `lumos replay`: runs recorded cases with the current code and compares the results.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! `lumos report`: what came of a run.
+//! `lumos report`: prints the results of a run.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::session::{checkpoint_failure, terminal};
 use crate::settings;
 
-/// A run that is there: its manifest, and its checkpoint to be read.
+/// Opens an existing run: its manifest, and its checkpoint for reading.
 pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failure> {
     let mut manifest =
         Manifest::read(folder).map_err(|error| Failure::usage(error).hint("list the runs: lumos ls"))?;
@@ -23,7 +23,7 @@ pub(super) fn open(folder: &Path) -> Result<(Manifest, CheckpointReader), Failur
     Ok((manifest, checkpoint))
 }
 
-/// Takes the scorings that the run was planned with, and says so where the manifest was edited since.
+/// Restores the scorings with which the run was planned, and warns if the manifest was edited since.
 fn restore_scoring(
     folder: &Path,
     manifest: &mut Manifest,

@@ -1,4 +1,4 @@
-//! `lumos run`, `resume` and `validate`.
+//! `lumos run`, `lumos resume` and `lumos validate`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,16 +24,16 @@ use crate::session::{self, Output};
 use crate::settings;
 use crate::writable;
 
-/// Where in a run's folder pictures of its steps lie.
+/// Folder for screenshots in a run's folder.
 const SCREENSHOTS: &str = "screenshots";
 
-/// What a run is computed with.
+/// Models, tools and workers of a run.
 struct Means {
     models: Arc<Models>,
     tools: Arc<ToolSets>,
-    /// The queue whose workers do it, in place of this process.
+    /// The queue whose workers execute the run instead of this process.
     fleet: Option<(Server, FleetSettings)>,
-    /// How long there may be no progress before a warning says what is waited for; never if zero.
+    /// Time without progress before a warning that states the cause; zero disables the warning.
     stall_warning: Duration,
 }
 
@@ -52,18 +52,18 @@ impl Means {
         })
     }
 
-    /// With the workers of a queue, where one is named.
+    /// Adds the workers of a queue, if one is specified.
     async fn with_fleet(self, arguments: &FleetArgs) -> Result<Self, Failure> {
         Ok(Self { fleet: fleet_of(arguments).await?, ..self })
     }
 }
 
-/// How long there may be no progress before a warning says what is waited for.
+/// Returns the time without progress before a warning.
 pub(super) fn stall_warning(arguments: &FleetArgs) -> Result<Duration, Failure> {
     super::worker::seconds("--stall-warning", arguments.stall_warning)
 }
 
-/// The queue that is named, and how a run is spread over its workers.
+/// Connects to the specified queue and returns it with the fleet's settings.
 pub(super) async fn fleet_of(arguments: &FleetArgs) -> Result<Option<(Server, FleetSettings)>, Failure> {
     let Some(access) = fleet::access(&arguments.queue)? else { return Ok(None) };
     let server = fleet::connect_to(
@@ -97,20 +97,20 @@ pub(crate) async fn run(arguments: &RunArgs, quiet: bool) -> Outcome {
     start(spec, means.with_fleet(&arguments.fleet).await?, &output).await
 }
 
-/// Checks that what a run leaves can be written, before anything is computed.
+/// Checks that the output files can be written, before anything is computed.
 fn check_outputs(folder: &Path, record: Option<&Path>) -> Result<(), Failure> {
     writable::check_folder(folder, Some("--output-path (LUMOS_OUTPUT_PATH)"))?;
-    // A folder of the run itself is made before its files.
+    // A folder inside the run's folder is created before the file is written.
     record.filter(|file| !file.starts_with(folder)).map_or(Ok(()), writable::check_file)
 }
 
-/// Plans a run and goes on with it, wherever it stands.
+/// Plans a run and starts or resumes it.
 async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> Outcome {
     let folder = spec.folder();
     let Planned { manifest, items } = prepare(spec, &means).await?;
     let known = match Manifest::read(&folder) {
         Ok(found) if found.identity == manifest.identity => true,
-        // Says what differs.
+        // Returns the error with the differences.
         Ok(_) => {
             manifest.open_or_create(&folder).map_err(manifest_failure)?;
             true
@@ -118,7 +118,7 @@ async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> Outcome {
         Err(ManifestError::Missing { .. }) => false,
         Err(error) => return Err(manifest_failure(error)),
     };
-    // A new run's models are loaded before its folder is made: what cannot run leaves nothing behind.
+    // Load a new run's models before its folder is created, so that a run that cannot start leaves no files.
     if !known {
         arrange_here(&manifest, &manifest.spec, &means).await?;
         load(&manifest, &means).await?;
@@ -142,7 +142,7 @@ async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> Outcome {
             return Err(failure);
         }
     }
-    // From here on they are read from the checkpoint, one at a time.
+    // From here on, items are read from the checkpoint, one at a time.
     drop(items);
     go_on(manifest, &folder, checkpoint, &means, output, !known).await
 }
@@ -156,7 +156,7 @@ pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
     let output = Output { quiet, json: arguments.json, record: arguments.record.clone(), fail_under: None };
     let checkpoint = open(folder, stall_warning(&arguments.fleet)?).await?;
     if checkpoint.plan()?.is_none() {
-        // Killed while it was planned: plan again, into the folder as it is named now.
+        // Planning was interrupted: plan again, using the folder's current name.
         checkpoint.close()?;
         let mut spec = manifest.spec;
         (spec.output_path, spec.name) = named(folder)?;
@@ -171,14 +171,14 @@ pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
     go_on(manifest, folder, checkpoint, &means, &output, false).await
 }
 
-/// Memory that was named now takes the place of what the run was planned with.
+/// Memory settings of this command replace those of the run's specification.
 fn remember(spec: &mut ResolvedSpec, memory: &MemoryArgs) {
     spec.memory = memory.memory.or(spec.memory);
     spec.swap = memory.swap.unwrap_or(spec.swap);
     spec.places = memory.places.or(spec.places);
 }
 
-/// Arranges a run's models in the memory there is; whether some take turns in it.
+/// Fits a run's models in the available memory. Returns whether some take turns in it.
 pub(super) async fn arrange(
     manifest: &Manifest,
     spec: &ResolvedSpec,
@@ -188,7 +188,7 @@ pub(super) async fn arrange(
     arrange_all(configurations, spec.memory, spec.swap, models).await
 }
 
-/// The same for configurations that nothing was planned for yet.
+/// As `arrange`, for configurations without a manifest.
 pub(super) async fn arrange_all(
     configurations: Vec<Arc<Configuration>>,
     memory: Option<MemorySize>,
@@ -206,7 +206,7 @@ pub(super) async fn arrange_all(
     Ok(!arranged.in_phases.is_empty())
 }
 
-/// The same, where models are computed in this process.
+/// As `arrange`, if models are computed in this process.
 async fn arrange_here(manifest: &Manifest, spec: &ResolvedSpec, means: &Means) -> Result<bool, Failure> {
     match means.fleet {
         Some(_) => Ok(false),
@@ -214,7 +214,7 @@ async fn arrange_here(manifest: &Manifest, spec: &ResolvedSpec, means: &Means) -
     }
 }
 
-/// The models are still what the run was planned with.
+/// Checks that the models have not changed since the run was planned.
 pub(super) async fn check_models(manifest: &Manifest, models: &Arc<Models>) -> Result<(), Failure> {
     for planned in &manifest.configurations {
         let configuration = &planned.configuration;
@@ -236,7 +236,7 @@ pub(super) async fn check_models(manifest: &Manifest, models: &Arc<Models>) -> R
     Ok(())
 }
 
-/// The output path and the run's name behind a folder.
+/// Returns the output path and the run's name for a folder.
 fn named(folder: &Path) -> Result<(PathBuf, String), Failure> {
     let folder = folder.canonicalize()?;
     let name = folder.file_name().and_then(|name| name.to_str()).map(str::to_owned);
@@ -339,8 +339,8 @@ async fn prepare(spec: ResolvedSpec, means: &Means) -> Result<Planned, Failure> 
     reminded(means.stall_warning, Wait::Planning, planning).await?
 }
 
-/// Loads every model and sets every tool up, so that what is wrong with one is said before anything runs.
-/// Workers of a queue load theirs themselves.
+/// Loads every model and initializes every tool, so that errors are reported before anything runs. Workers of
+/// a queue load their own.
 async fn load(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
     if means.fleet.is_some() {
         return Ok(());
@@ -359,7 +359,8 @@ async fn load_here(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
         }
         means.tools.of(&planned.configuration).await.map_err(Failure::usage)?;
     }
-    // Where models take turns the last one stays: that should be the one that episodes begin with.
+    // If models take turns, the last one loaded stays in memory; it should be the one that episodes use
+    // first.
     for (identity, role, configuration) in models.into_iter().rev() {
         means.models.check(identity, role, configuration).await.map_err(Failure::usage)?;
     }
@@ -368,7 +369,7 @@ async fn load_here(manifest: &Manifest, means: &Means) -> Result<(), Failure> {
 
 fn manifest_failure(error: ManifestError) -> Failure {
     match error {
-        // A full disk is not a mistake of the user.
+        // A full disk is not a usage error.
         ManifestError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
             Failure::from(error)
         }

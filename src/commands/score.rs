@@ -1,5 +1,5 @@
-//! `lumos score`: scores anew, from the record; without a model, or with a judge's verdicts. The results files are
-//! written again.
+//! `lumos score`: scores recorded outcomes again, without a model or with a judge's verdicts, and rewrites
+//! the results files.
 
 use std::io::{self, Write};
 

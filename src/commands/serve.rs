@@ -1,4 +1,4 @@
-//! `lumos serve`: a world as web pages, for people.
+//! `lumos serve`: serves an environment as a website for manual inspection.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ async fn shop(arguments: &ServeShopArgs) -> Outcome {
     Ok(Exit::Complete)
 }
 
-/// The goals of a data folder, or of the samples.
+/// Loads the goals of a data folder, or those of the samples.
 fn goals(data: Option<&std::path::Path>) -> Result<Vec<Goal>, Failure> {
     let benchmark = crate::settings::benchmark("webshop")?;
     let source = data.map_or(DataSource::Samples, |data| DataSource::in_folder(data, benchmark));

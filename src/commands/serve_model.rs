@@ -1,4 +1,4 @@
-//! `lumos serve-model`: the engine for programs that speak OpenAI's interface.
+//! `lumos serve-model`: serves a model over an OpenAI-compatible API.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::interrupt::Interrupts;
 use crate::{local_model, settings};
 
-/// Where the key stands.
+/// Environment variable that contains the API key.
 const KEY: &str = "LUMOS_API_KEY";
 
-/// The shipped models, by what follows their name.
+/// The models included in lumos, by the suffix of their name.
 const TINY: [(&str, Role, Formulation); 3] = [
     ("planner-iterative", Role::Planner, Formulation::Iterative),
     ("planner-onetime", Role::Planner, Formulation::OneTime),
@@ -36,7 +36,7 @@ pub(crate) async fn run(arguments: &ServeModelArgs, quiet: bool) -> Outcome {
     }
     let key = key()?;
     let address = arguments.listen;
-    // Before anything is loaded: an address that is taken is known at once.
+    // Bind before loading models, so that an address in use is reported at once.
     let listener = TcpListener::bind(address)
         .await
         .map_err(|error| Failure::input(format!("cannot listen on {address}: {error}")))?;
@@ -71,7 +71,7 @@ pub(crate) async fn run(arguments: &ServeModelArgs, quiet: bool) -> Outcome {
     Ok(if interrupts.stop.is_cancelled() { Exit::Interrupted } else { Exit::Complete })
 }
 
-/// The models that one `--model` names, each with what clients call it.
+/// Returns the models of one `--model` argument, each with the name that clients use.
 fn models_of(text: &str) -> Result<Vec<(String, ModelSource)>, Failure> {
     let (id, name) = match text.split_once('=') {
         Some((id, name)) if !id.contains(':') => (Some(id), name),
@@ -114,7 +114,7 @@ fn load(named: Vec<(String, ModelSource)>, engine: EngineSettings) -> Result<Vec
     named.into_iter().map(load).collect()
 }
 
-/// The key of the environment; an empty one asks for none.
+/// Reads the API key from the environment. An empty key disables authentication.
 fn key() -> Result<Option<ApiKey>, Failure> {
     match std::env::var(KEY) {
         Ok(key) if key.trim().is_empty() => Ok(None),

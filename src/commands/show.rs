@@ -1,4 +1,4 @@
-//! `lumos show`: one item's trajectory.
+//! `lumos show`: prints one item's trajectory.
 
 use std::io::{self, IsTerminal, Write};
 

@@ -1,4 +1,4 @@
-//! `lumos status` and `lumos watch`: how runs and workers on a queue stand.
+//! `lumos status` and `lumos watch`: print the status of runs and workers on a queue.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::fleet::{connect, find_run, look, view};
 use crate::table::width;
 
-/// How long a queue is waited for.
+/// How long to wait for a queue.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) async fn status(arguments: &StatusArgs) -> Outcome {
@@ -40,13 +40,13 @@ pub(crate) async fn watch(arguments: &WatchArgs) -> Outcome {
         };
         let text = match looked.await {
             Ok((runs, workers)) => view::render(&runs, &workers, now(), width()),
-            // The server cannot be reached, or the run does not exist yet: both may change.
+            // The server may become available, and the run may be created later.
             Err(failure) => format!("{}; retrying\n", failure.error),
         };
         {
             let mut out = std::io::stdout().lock();
             if terminal {
-                // Home, the text, and nothing of the last one behind it.
+                // Move the cursor home, write the text, and clear the rest of the previous one.
                 let text = text.replace('\n', "\x1b[K\n");
                 write!(out, "\x1b[H{text}\x1b[J")?;
             } else {

@@ -1,4 +1,4 @@
-//! `lumos tool`: one tool by hand.
+//! `lumos tool`: calls one tool with queries from the command line or standard input.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,23 +14,23 @@ use serde_json::{Map, Value, json};
 use crate::cli::ToolArgs;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// One line of standard input.
+/// A line of standard input.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     query: String,
-    /// The passages to be ranked.
+    /// Passages to rank.
     #[serde(default)]
     texts: Vec<String>,
-    /// Their titles, where they have any.
+    /// Titles of the passages, if any.
     #[serde(default)]
     titles: Option<Vec<String>>,
-    /// Anything a caller wants back beside the result.
+    /// Returned unchanged with the result.
     #[serde(default)]
     id: Option<Value>,
 }
 
-/// A tool that can be used by hand.
+/// A tool that the command supports.
 #[derive(Debug, Clone, Copy)]
 enum ByHand {
     Maths,
@@ -48,7 +48,7 @@ impl ByHand {
         }
     }
 
-    /// The backend where none is named.
+    /// Returns the default backend.
     fn usual(self) -> &'static str {
         match self {
             Self::Maths => "native",
@@ -57,8 +57,8 @@ impl ByHand {
         }
     }
 
-    /// Lines that are answered together: a reader model scores the passages of several questions at once. Others are
-    /// answered as they come.
+    /// Number of lines processed together. A reader model scores the passages of several questions at once;
+    /// other tools process each line at once.
     fn together(self) -> usize {
         match self {
             Self::Rank => 64,
@@ -66,7 +66,7 @@ impl ByHand {
         }
     }
 
-    /// Reads a line of standard input.
+    /// Parses a line of standard input.
     fn read(self, line: &str, number: u64) -> Result<(Line, ToolCall), Failure> {
         let bad = |error: String| {
             Failure::input(format!("standard input, line {number}: {error}")).hint(match self {
@@ -79,7 +79,7 @@ impl ByHand {
         Ok((line, call))
     }
 
-    /// What a line asks for.
+    /// Returns the tool call for a line.
     fn call(self, line: &Line) -> Result<ToolCall, String> {
         let query = line.query.clone();
         match self {
@@ -117,7 +117,7 @@ pub(crate) async fn run(arguments: &ToolArgs) -> Outcome {
     let tool = ByHand::named(&arguments.name)?;
     let backend = arguments.model.as_ref().or(arguments.backend.as_ref());
     let backend = backend.map_or_else(|| tool.usual(), String::as_str);
-    // A ranker's model may be named by its folder alone.
+    // A ranker's model may be given as a folder.
     let folder = matches!(tool, ByHand::Rank) && Path::new(backend).is_dir();
     let backend = if folder { &format!("{}:{backend}", rank_backend(Path::new(backend))) } else { backend };
     let sets = ToolSets::default();
@@ -133,7 +133,7 @@ pub(crate) async fn run(arguments: &ToolArgs) -> Outcome {
     }
 }
 
-/// One query, its result as text.
+/// Runs one query and prints its result as text.
 async fn one(tool: ByHand, tools: &dyn Tools, query: &str) -> Outcome {
     let line = Line { query: query.to_owned(), ..Line::default() };
     let call = tool.call(&line).map_err(Failure::input)?;
@@ -149,7 +149,8 @@ async fn one(tool: ByHand, tools: &dyn Tools, query: &str) -> Outcome {
     }
 }
 
-/// A result a line, in order. A query that a tool could not be asked is told in its line, and the others go on.
+/// Prints one result per line, in order. An invalid query yields an error in its line; the others are
+/// processed.
 async fn many(tool: ByHand, tools: &dyn Tools) -> Outcome {
     let lines = LineReader::new(io::stdin().lock()).map(|line| {
         let (number, line) = line.map_err(|error| Failure::input(format!("standard input, {error}")))?;
@@ -187,7 +188,7 @@ async fn many(tool: ByHand, tools: &dyn Tools) -> Outcome {
     failed.map_or(Ok(Exit::Complete), |fault| Err(Failure::from(fault)))
 }
 
-/// A result and the field it is written in, or why there is none.
+/// Returns a result and its field name, or an error.
 fn result(reply: ToolReply) -> Result<(&'static str, Value), String> {
     Ok(match reply {
         ToolReply::Maths(MathsReply::One(text)) => ("result", Value::String(text)),
@@ -210,7 +211,7 @@ fn result(reply: ToolReply) -> Result<(&'static str, Value), String> {
     })
 }
 
-/// A result for people: one text a line. Of a page the table comes first, or the titles it lists.
+/// Prints a result as text, one entry per line. For a page, prints its table, or the titles it lists, first.
 fn print_plain(result: &Value) {
     match result {
         Value::Array(texts) => {

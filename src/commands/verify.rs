@@ -1,4 +1,5 @@
-//! `lumos verify`: a sample of a run, computed once more at another batch size and compared with the record.
+//! `lumos verify`: recomputes a sample of a run with a different batch size and compares it with the recorded
+//! outcomes.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -21,12 +22,12 @@ use crate::cli::{EngineArgs, VerifyArgs};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::settings;
 
-/// Batch size where the run had another and none is asked for.
+/// Default batch size, if the run used a different one.
 const ALONE: u32 = 1;
-/// Batch size where the run computed one sequence at a time.
+/// Default batch size if the run computed one sequence at a time.
 const TOGETHER: u32 = 8;
 
-/// One unit of the sample and what is recorded of it.
+/// A unit of the sample and its recorded outcome.
 struct Sampled {
     label: String,
     item: u64,
@@ -34,17 +35,17 @@ struct Sampled {
     recorded: Episode,
 }
 
-/// How a unit came out the second time.
+/// Result of recomputing a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Comparison {
-    /// As recorded, in every step.
+    /// Equal in every step.
     Equal,
-    /// Another reply of a model, and yet the same ending.
+    /// A reply differs, and the ending is equal.
     Reply,
-    /// Another ending.
+    /// The ending differs.
     Ending,
-    /// It could not be computed.
+    /// The unit could not be computed.
     Fault,
 }
 
@@ -151,13 +152,14 @@ impl Comparison {
     }
 }
 
-/// The tools' backends would still answer the same.
+/// Checks that the tools' backends have not changed.
 fn check_tools(manifest: &Manifest, tools: &ToolSets) -> Result<(), Failure> {
     let mut planned = manifest.configurations.iter().flat_map(|planned| &planned.configuration.tools);
     planned.try_for_each(|tool| tools.verify(tool)).map_err(Failure::input)
 }
 
-/// The settled units with the smallest identities, which are hashes: the same ones every time, and spread evenly.
+/// Selects the settled units with the smallest identities. These are hashes, so the sample is deterministic
+/// and evenly distributed.
 fn sample(manifest: &Manifest, checkpoint: &CheckpointReader, size: usize) -> Result<Vec<Sampled>, Failure> {
     let mut chosen: BTreeMap<UnitId, Sampled> = BTreeMap::new();
     walk(manifest, checkpoint, |visit| {

@@ -1,4 +1,4 @@
-//! `lumos worker`: works on the units of runs that others coordinate.
+//! `lumos worker`: executes units of runs that a coordinator publishes on a queue.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ fn fleet_settings(arguments: &WorkerArgs) -> Result<FleetSettings, Failure> {
         None => settings::places_of(&arguments.engine)?,
     };
     let usual = FleetSettings::default();
-    // Below a name of its own: two workers that share a spool would send each other's outcomes.
+    // A separate folder per name: workers that share a spool would send each other's outcomes.
     let spool = arguments.spool.clone().unwrap_or_else(|| default_spool(&name));
     Ok(FleetSettings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -120,7 +120,7 @@ fn models_settings(arguments: &WorkerArgs, access: &AccessPolicy) -> Result<Mode
     })
 }
 
-/// A flag's number of seconds.
+/// Converts a flag's value in seconds.
 pub(super) fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
     Duration::try_from_secs_f64(value).map_err(|_| {
         Failure::input(format!("invalid value `{value}` for {flag}: expected a number of seconds"))

@@ -1,4 +1,4 @@
-//! What spans several machines: reaching the queue, reading what coordinators and workers say of themselves.
+//! Access to a queue for commands: connects, and reads the notices of coordinators and workers.
 
 pub(crate) mod view;
 
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::cli::QueueArgs;
 use crate::exit::Failure;
 
-/// How to reach the queue; `None` for the one in this process's memory.
+/// Returns how to reach the queue, or `None` for the in-memory queue of this process.
 pub(crate) fn access(arguments: &QueueArgs) -> Result<Option<Access>, Failure> {
     let url = match arguments.queue.as_deref().map(str::trim) {
         None | Some("" | "memory") => return Ok(None),
@@ -39,7 +39,7 @@ pub(crate) fn access(arguments: &QueueArgs) -> Result<Option<Access>, Failure> {
     Ok(Some(access))
 }
 
-/// Connects to a queue that the command cannot do without.
+/// Connects to a queue that the command requires.
 pub(crate) async fn connect(
     arguments: &QueueArgs,
     name: &str,
@@ -52,7 +52,7 @@ pub(crate) async fn connect(
     connect_to(&access, arguments, name, patience, None).await
 }
 
-/// Connects; the lease is that of lanes which are made anew.
+/// Connects. `lease` applies to lanes that are created.
 pub(crate) async fn connect_to(
     access: &Access,
     arguments: &QueueArgs,
@@ -71,7 +71,7 @@ pub(crate) async fn connect_to(
     Server::connect(access, connecting).await.map_err(queue_failure)
 }
 
-/// A queue that refuses is wrong usage: its message says what to change.
+/// A refusal by the queue is a usage error; its message contains what to change.
 pub(crate) fn queue_failure(error: NatsError) -> Failure {
     let hint = match &error {
         NatsError::Tls(_) => Some(
@@ -89,12 +89,13 @@ pub(crate) fn queue_failure(error: NatsError) -> Failure {
     }
 }
 
-/// Entries of a notice's lists that are shown at most, and characters of an error about one.
+/// Maximum number of list entries shown per notice, and maximum length of an error about one in characters.
 const MOST_LISTED: usize = 100;
 const LONGEST_ERROR: usize = 300;
 
-/// The values of a bucket that are what their keys say, each shortened as soon as it is read. Any party of the queue may
-/// have written them, so others are counted and skipped. A server that no coordinator has set up has none.
+/// Returns the values of a bucket that match their keys, each shortened right after reading. Any client of
+/// the queue may have written them, so other values are counted and skipped. Returns no values if no
+/// coordinator has set up the server.
 async fn values<T: DeserializeOwned>(
     bucket: Result<KeyValue, NatsError>,
     key_of: impl Fn(&T) -> &str,
@@ -120,14 +121,15 @@ async fn values<T: DeserializeOwned>(
         tracing::warn!(notices, ?key, "ignored a notice on the queue: it is stored under a different name");
     }
     if let Some((key, error)) = malformed.first() {
-        // As a literal: it may quote what a terminal obeys.
+        // Debug-formatted, because it may quote terminal control sequences.
         let error: String = error.to_string().chars().take(LONGEST_ERROR).collect();
         tracing::warn!(notices = malformed.len(), ?key, ?error, "ignored a malformed notice on the queue");
     }
     Ok(values)
 }
 
-/// Leaves out what only a hostile worker's notice holds: lists of many short texts take far more memory than on the wire.
+/// Truncates what only a hostile worker sends: lists of many short texts use far more memory than bytes on
+/// the wire.
 fn shorten(notice: &mut WorkerNotice) {
     for list in [&mut notice.refusals, &mut notice.holdings.tools] {
         list.truncate(MOST_LISTED);
@@ -135,7 +137,7 @@ fn shorten(notice: &mut WorkerNotice) {
     }
 }
 
-/// How runs and workers stand, oldest run first.
+/// Returns the status of runs and workers, with the oldest run first.
 pub(crate) async fn look(
     server: &Server,
     run: Option<&RunToken>,
@@ -152,7 +154,7 @@ pub(crate) async fn look(
     Ok((runs, workers))
 }
 
-/// The run that a person means by a name, a token or a folder.
+/// Finds a run by name, token or folder.
 pub(crate) async fn find_run(server: &Server, meant: &str) -> Result<RunToken, Failure> {
     if let Ok(token) = meant.parse::<RunToken>() {
         return Ok(token);

@@ -1,4 +1,4 @@
-//! What `status` and `watch` show. Pure: notices in, text out.
+//! Output of `lumos status` and `lumos watch`: renders notices as text. Performs no I/O.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use lumos_tasks::fleet::{PROTOCOL, RunState, RunStatus, WorkerNotice};
 
 use crate::table::{self, Column, wrapped};
 
-/// Cells of a bar.
+/// Width of a progress bar in characters.
 const BAR: usize = 30;
 
-/// A coordinator that has written nothing for so long is gone, or cut off.
+/// A coordinator without a status update for this long has ended or lost its connection.
 const SILENT_MS: i64 = 10_000;
 
 const CONFIGURATIONS: [Column; 7] = [
@@ -43,7 +43,7 @@ const FAULTS: [Column; 5] = [
     Column::new("fault"),
 ];
 
-/// Runs, workers and the latest faults.
+/// Renders runs, workers and the latest faults.
 pub(crate) fn render(runs: &[RunStatus], workers: &[WorkerNotice], now_ms: i64, width: u16) -> String {
     let mut text = String::new();
     if runs.is_empty() {
@@ -57,13 +57,13 @@ pub(crate) fn render(runs: &[RunStatus], workers: &[WorkerNotice], now_ms: i64, 
     printable(&text)
 }
 
-/// A text without control characters other than line breaks: what others write on the queue must not reach the terminal
-/// as commands.
+/// Replaces control characters other than line breaks, so that texts from the queue cannot send control
+/// sequences to the terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.replace(|character: char| character.is_control() && character != '\n', "\u{fffd}")
 }
 
-/// Milliseconds since a time that another machine wrote.
+/// Milliseconds since a time reported by another machine.
 fn since(now_ms: i64, then_ms: i64) -> i64 {
     now_ms.saturating_sub(then_ms)
 }
@@ -193,18 +193,18 @@ fn fault_block(text: &mut String, runs: &[RunStatus], now_ms: i64, width: u16) {
     table(text, &FAULTS, &rows.collect::<Vec<_>>(), width);
 }
 
-/// A table and an empty line.
+/// Appends a table and an empty line.
 fn table(text: &mut String, columns: &[Column], rows: &[Vec<String>], width: u16) {
     text.push_str(&table::render(columns, rows, width));
     text.push('\n');
 }
 
-/// A time span for people: `61s`, `3m`.
+/// Formats a duration: `61s`, `3m`.
 fn seconds(milliseconds: i64) -> String {
     format!("{:#}", HumanDuration(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))))
 }
 
-/// A rate with as many digits as it deserves.
+/// Formats a rate with an appropriate number of digits.
 fn figure(value: f64) -> String {
     match value {
         value if value >= 10_000.0 => format!("{:.1} k", value / 1000.0),
@@ -213,7 +213,7 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// 12345 as 12,345.
+/// Formats 12345 as 12,345.
 fn thousands(number: u64) -> String {
     HumanCount(number).to_string()
 }
@@ -319,7 +319,8 @@ mod tests {
         assert!(text.contains("left") && text.contains("outstanding") && text.contains("6f"), "{text}");
     }
 
-    /// What any party of the queue may write: no number makes it fail, and no text reaches the terminal as a command.
+    /// Any client of the queue may write these values: no number may cause a panic, and no text may reach the
+    /// terminal as a control sequence.
     #[test]
     fn hostile_notices_are_shown_as_text() {
         let mut status = run();

@@ -1,4 +1,5 @@
-//! What others write on the queue: malformed, huge and countless notices of workers; and a server whose room is all taken.
+//! Attacks over the queue: malformed, huge and countless notices of workers, and a server whose storage is
+//! full.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use crate::record::{Ended, MOST_MEMORY, is_full, line, peak_memory, watched};
 use crate::support::lumos;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A run whose workers need nothing.
+/// A run whose workers need no other resources.
 const RUN: [&str; 6] = ["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "4"];
 
 fn status(nats: &NatsServer) -> Ended {
@@ -51,7 +52,7 @@ fn json(notice: &WorkerNotice) -> Vec<u8> {
     serde_json::to_vec(notice).unwrap()
 }
 
-/// Sets a server up and writes into the bucket of the workers.
+/// Sets up a server and writes into the workers' bucket.
 fn write(runtime: &Runtime, nats: &NatsServer, entries: impl IntoIterator<Item = (String, Vec<u8>)>) {
     runtime.block_on(async {
         let layout = Layout { protocol: PROTOCOL, ..Layout::default() };
@@ -66,7 +67,7 @@ fn write(runtime: &Runtime, nats: &NatsServer, entries: impl IntoIterator<Item =
     });
 }
 
-/// A run with a worker, to its end; the most memory of its coordinator, in MiB.
+/// Completes a run with a worker and returns the peak memory of its coordinator in MiB.
 fn run_beside(nats: &NatsServer, folder: &Path) -> u64 {
     let fleet = Fleet::new(folder, &nats.url());
     let _worker = fleet.worker(&["--places", "4"]);
@@ -85,7 +86,7 @@ fn run_beside(nats: &NatsServer, folder: &Path) -> u64 {
     peak
 }
 
-/// What a worker may write by the permissions that we ship: anything below its bucket.
+/// With the permissions in deploy/nats, a worker may write any key of its bucket.
 #[test]
 fn v06_a_hostile_writer_of_a_bucket_hides_nothing_and_stops_nobody() {
     let runtime = Runtime::new().unwrap();
@@ -131,7 +132,7 @@ fn v06_a_hostile_writer_of_a_bucket_hides_nothing_and_stops_nobody() {
     }
 }
 
-/// Notices as large as the server takes messages, of what takes most memory once it is read.
+/// Notices of the maximum message size, with the content that uses the most memory after parsing.
 #[test]
 fn v06_huge_notices_are_read_within_bounds() {
     let Some(nats) = NatsServer::start() else { return };
@@ -141,7 +142,7 @@ fn v06_huge_notices_are_read_within_bounds() {
     let lease = HeldLease { run, message: String::new(), token: String::new() };
     let count = if is_full() { 300 } else { 80 };
     let notices = (0..count).map(|number| {
-        // Sorted behind the honest one.
+        // Sorted after the valid notice.
         let mut one = notice(&format!("z{number}"));
         match number % 3 {
             0 => one.refusals = vec![String::new(); 330_000],

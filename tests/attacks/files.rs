@@ -1,4 +1,4 @@
-//! Files of others: model folders, scripts, manifests; and who may read what a run writes.
+//! Untrusted files: model folders, scripts, manifests; and the permissions of files that a run writes.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ fn run(arguments: &[&str]) -> Ended {
     watched(lumos().args(arguments))
 }
 
-/// A copy of a tiny model's folder.
+/// Copies a tiny model's folder.
 fn model(folder: &Path) -> String {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("engine/tests/data/adapters/base");
     for entry in fs::read_dir(data).unwrap().flatten() {
@@ -76,7 +76,8 @@ fn v08_chat_templates_that_build_gigabytes() {
     );
 }
 
-/// Blank lines, or one line, whose gzip is a thousandth as long: a member of 100 MiB, many times.
+/// Writes a gzip file that expands a thousandfold: blank lines or a single line, as a member of 100 MiB,
+/// repeated.
 fn bomb(path: &Path, members: usize, line: &[u8]) -> (u64, u64) {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for _ in 0..100 {
@@ -98,7 +99,8 @@ fn v09_compressed_files_that_expand_without_bound() {
     let mut blank = vec![b' '; 1 << 20];
     let one_line = blank.clone();
     *blank.last_mut().unwrap() = b'\n';
-    // The reader stops at 256 MiB and 32 times the file, so the long form differs in the file alone.
+    // The reader stops at 256 MiB and at 32 times the file's size, so the long form differs in the size of
+    // the file only.
     let members = if is_full() { 90 } else { 10 };
     for (bytes, kind, reason) in
         [(&blank, "blank lines", "expand to more than"), (&one_line, "one line", "longer than")]
@@ -124,7 +126,7 @@ fn v09_compressed_files_that_expand_without_bound() {
     }
 }
 
-/// The tokenizers crate panics on these.
+/// The tokenizers crate panics on these files.
 #[test]
 fn v10_damaged_tokenizers() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Everything that the program offers over HTTP: `serve-model`, `serve shop`, and the shop that a run serves to browsers.
-//! None needs more than [`MOST_MEMORY`] under attack, and clients that send nothing keep nobody out.
+//! Attacks on everything that lumos serves over HTTP: `serve-model`, `serve shop`, and the shop that a run
+//! serves to browsers. None may use more than [`MOST_MEMORY`], and idle clients must not block other clients.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ use crate::record::{MOST_MEMORY, is_full, line, peak_memory};
 use crate::serving::Serving;
 use crate::support::lumos;
 
-/// Threads that open connections.
+/// Number of threads that open connections.
 const CONNECTING: usize = 16;
 
 /// A server under attack.
@@ -39,33 +39,34 @@ impl Attacked {
         Self { address, serving: Serving { child, url, models: Vec::new() } }
     }
 
-    /// A request over a connection of its own; status and headers of the answer, or nothing where the server closed before.
+    /// Sends a request over a new connection. Returns status and headers, or an empty text if the server
+    /// closed the connection.
     fn send(&self, method: &str, path: &str, kind: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let heading = format!(
             "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
-        // The server may answer and close before it has read all of it.
+        // The server may respond and close before it has read the whole request.
         let _ = stream.write_all(heading.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// The status of an answer in JSON's form.
+    /// Sends JSON and returns the status.
     fn ask(&self, path: &str, body: &str) -> String {
         status(&self.send("POST", path, "application/json", body))
     }
 
-    /// The status of an answer to a form, and where it leads.
+    /// Sends a form. Returns the status and the redirect location.
     fn form(&self, path: &str, body: &str) -> (String, Option<String>) {
         let answer = self.send("POST", path, "application/x-www-form-urlencoded", body);
         let place = answer.lines().find_map(|line| line.strip_prefix("location: ")).map(str::to_owned);
         (status(&answer), place)
     }
 
-    /// The most memory it has had, within bounds.
+    /// Returns the peak memory in MiB after checking the limit.
     fn peak(&self) -> u64 {
         let peak = peak_memory(self.serving.child.id()).expect("it still runs");
         assert!(peak < MOST_MEMORY, "{peak} MiB");
@@ -106,7 +107,7 @@ fn v05_long_prompts_to_serve_model() {
             ),
         ),
     ];
-    // First the attack of the table alone: 8 requests of 8 MB.
+    // The first attack runs alone: 8 requests of 8 MB.
     let (eight, others) = attacks.split_at(1);
     for attacks in [eight, others] {
         let server = &server;
@@ -132,7 +133,7 @@ fn v05_long_prompts_to_serve_model() {
 #[test]
 fn v05_forms_and_visits_of_serve_shop() {
     let server = Attacked::shop();
-    // As many words as a form has room for, in more visits than are kept; and forms that are too long.
+    // Forms with the maximum number of words, in more sessions than are kept; and forms that are too long.
     let (words, too_long) =
         ("query=".to_owned() + &"a+".repeat(16_000), "query=".to_owned() + &"a".repeat(1 << 20));
     std::thread::scope(|scope| {
@@ -156,7 +157,7 @@ fn v05_forms_and_visits_of_serve_shop() {
     assert_eq!(server.form("/visits", "goal=0").0, "303", "it still answers");
 }
 
-/// The addresses that a process listens on.
+/// Returns the addresses that a process listens on.
 fn listening(process: u32) -> Vec<String> {
     let Ok(open) = fs::read_dir(format!("/proc/{process}/fd")) else { return Vec::new() };
     let open: Vec<String> = open
@@ -177,14 +178,15 @@ fn listening(process: u32) -> Vec<String> {
 
 #[test]
 fn v05_the_shop_that_a_run_serves_to_browsers() {
-    // A model that never answers, so that the run goes on, and a WebDriver server that nobody asks meanwhile.
+    // A model that never responds, so that the run continues, and a WebDriver server that receives no
+    // requests meanwhile.
     let (answer, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
     let model = Server::start_listing(Some(&["m"]), move |_, _| {
         let _ = gate.lock().unwrap().recv();
         Err(503)
     });
-    // Dropped before the model, whose answer waits for it.
+    // Dropped before the model, whose response waits for it.
     let unanswered = answer;
     let driver = TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -217,7 +219,7 @@ fn v05_the_shop_that_a_run_serves_to_browsers() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..50 {
-                    // Its visits are the program's: nobody else begins one.
+                    // Only the program itself may start sessions of this shop.
                     assert_eq!(server.form("/visits", "goal=0").0, "400");
                     assert_eq!(server.form("/visits/0123456789abcdef/search", &words).0, "404");
                 }
@@ -235,7 +237,8 @@ fn v05_the_shop_that_a_run_serves_to_browsers() {
     drop(unanswered);
 }
 
-/// Opens connections that send nothing, or headers without end; an honest request is answered meanwhile.
+/// Opens connections that send nothing or endless headers, and checks that a valid request is answered
+/// meanwhile.
 fn half_open(server: &Attacked, name: &str, path: &str) {
     let count = if is_full() { 3000 } else { 600 };
     let sent = ["", "POST / HT", "GET / HTTP/1.1\r\nhost: a\r\nx: "];
@@ -243,7 +246,7 @@ fn half_open(server: &Attacked, name: &str, path: &str) {
     let connect = move |part: usize| {
         let mut open = Vec::new();
         for number in (0..count).skip(part).step_by(CONNECTING) {
-            // Those that the system has no room for are turned away by it.
+            // The system refuses connections that exceed its limits.
             if let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
                 let _ = stream.write_all(sent[number % sent.len()].as_bytes());
                 open.push(stream);

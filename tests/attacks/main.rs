@@ -1,8 +1,8 @@
-//! The attacks of docs/security.md, each run end to end on the program.
+//! The attacks in docs/security.md, run end to end against the program.
 //!
-//! Every test prints a line for each attack: its row in the table, what was tried, what happened, and the most memory that
-//! the attacked process had (`VmHWM`). `just attacks` runs them on the release build, in full; `LUMOS_PROGRAM` names another
-//! program, and `LUMOS_ATTACKS=full` asks for the long form of those that have a short one.
+//! Every test prints one line per attack: its row in the table, the attack, the result, and the peak memory
+//! (`VmHWM`) of the attacked process. `just attacks` runs the long form on the release build. `LUMOS_PROGRAM`
+//! selects another program, and `LUMOS_ATTACKS=full` the long form of attacks that also have a short one.
 
 #![cfg(target_os = "linux")]
 

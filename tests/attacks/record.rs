@@ -1,10 +1,10 @@
-//! What comes of an attack: a line of the table, and the memory of a process.
+//! Result of an attack: a line of the table, and the memory of a process.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// The most memory that a process may have under attack, in MiB.
+/// Maximum memory of a process under attack, in MiB.
 pub(crate) const MOST_MEMORY: u64 = 512;
 
 /// Whether attacks run in their long form.
@@ -12,12 +12,12 @@ pub(crate) fn is_full() -> bool {
     std::env::var_os("LUMOS_ATTACKS").is_some_and(|form| form == "full")
 }
 
-/// Prints what was tried and what happened.
+/// Prints the attack and its result.
 pub(crate) fn line(row: &str, tried: &str, happened: &str) {
     println!("{row:<4}| {tried} | {happened}");
 }
 
-/// The most memory that a process has had, in MiB; nothing once it has ended.
+/// Peak memory of a process in MiB; `None` after it has ended.
 pub(crate) fn peak_memory(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -29,11 +29,11 @@ pub(crate) struct Ended {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// The most memory it had, in MiB, as seen every few milliseconds.
+    /// Peak memory in MiB, sampled every few milliseconds.
     pub(crate) peak: u64,
 }
 
-/// Runs a command to its end and watches its memory.
+/// Runs a command to its end and samples its memory.
 pub(crate) fn watched(command: &mut Command) -> Ended {
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = spawned.unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -52,7 +52,7 @@ pub(crate) fn watched(command: &mut Command) -> Ended {
 
 type Reading = std::thread::JoinHandle<String>;
 
-/// Reads what a child writes.
+/// Reads the output of a child process.
 fn outputs(child: &mut Child) -> (Reading, Reading) {
     fn all(mut from: impl Read + Send + 'static) -> Reading {
         std::thread::spawn(move || {
@@ -65,7 +65,7 @@ fn outputs(child: &mut Child) -> (Reading, Reading) {
 }
 
 impl Ended {
-    /// Insists on an exit code, and on memory within bounds.
+    /// Asserts the exit code and the memory limit.
     pub(crate) fn with(self, code: i32) -> Self {
         assert_eq!(self.code, code, "{}\n{}", self.stdout, self.stderr);
         assert!(self.peak < MOST_MEMORY, "{} MiB", self.peak);

@@ -1,4 +1,5 @@
-//! Runs planned by others: what a worker sends to the servers, and says of the files, that they name.
+//! Untrusted runs: what a worker sends to servers named by a run, and what it reveals about files named by
+//! it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::support::lumos;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What workers refuse, as the status tells.
+/// Returns the workers' refusals in the status.
 fn refusals(status: &Value) -> Vec<String> {
     let workers = status["workers"].as_array().unwrap();
     let refusals =
@@ -24,7 +25,7 @@ fn refusals(status: &Value) -> Vec<String> {
     refusals.map(|refusal| refusal.as_str().unwrap().to_owned()).collect()
 }
 
-/// Plans a run and waits until the worker refuses it; the refusal.
+/// Plans a run, waits until the worker refuses it, and returns the refusal.
 fn refused(
     fleet: &Fleet,
     name: &str,
@@ -41,7 +42,7 @@ fn refused(
     refusals(&status).into_iter().find(|one| one.contains(part)).unwrap()
 }
 
-/// A worker with every secret there is, restricted as it is by default.
+/// Starts a worker with all kinds of secrets and the default restrictions.
 fn worker(fleet: &Fleet, folder: &Path) -> crate::fleet::Process {
     let mut command = lumos();
     command.env("LUMOS_DATA", folder.join("data-of-the-worker"));
@@ -64,10 +65,10 @@ fn v01_a_worker_connects_to_no_database_server_that_a_run_names() {
     let _worker = worker(&fleet, folder.path());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (port, heard) = runtime.block_on(serve(vec![greeting("mysql_clear_password", true)]));
-    // This machine under a name that is not loopback, as far as anybody can see.
+    // This machine under an address that does not count as loopback.
     let (place, tool) = (format!("0.0.0.0:{port}"), format!("sql=mysql://0.0.0.0:{port}"));
     let arguments = ["--tasks", "intercode_sql", "--model", "builtin:tiny", "--limit", "1", "--tool", &tool];
-    // The attacker allows it to itself.
+    // The attacker allows the host for its own process.
     let refusal = refused(&fleet, "rogue", &arguments, &[("LUMOS_SQL_HOSTS", &place)], &place);
     assert!(refusal.contains("does not allow the host"), "{refusal}");
     let heard = heard.lock().unwrap().clone();
@@ -84,14 +85,14 @@ fn v02_a_worker_sends_no_key_to_a_model_server_that_a_run_names() {
     let server = Server::start(|_, _| Ok("Yes, I will stop planning.".to_owned()));
     let state = Arc::clone(&server.state);
     let run = |model: &str| ["--tasks", "gsm8k", "--limit", "2", "--model", model].map(str::to_owned);
-    // On loopback, where it is allowed: it is asked, and gets no key.
+    // A loopback server is allowed: it receives requests without a key.
     let loopback = run(&format!("openai:m@{}", server.url));
     let mut coordinator = fleet.coordinator("loopback", &loopback.each_ref().map(String::as_str));
     let ended = coordinator.wait(PATIENCE);
     assert_eq!(ended.code(), Some(0), "{}\n{}", coordinator.said(), worker.said());
     let asked = server.requests();
     assert!(asked >= 2, "{asked}");
-    // Off loopback it is not asked by the worker; by the coordinator it is, before the run.
+    // Off loopback, the worker sends no requests; the coordinator sends some before the run.
     let elsewhere = server.url.replace("127.0.0.1", "0.0.0.0");
     let off = run(&format!("openai:m@{elsewhere}"));
     let refusal = refused(&fleet, "elsewhere", &off.each_ref().map(String::as_str), &[], "0.0.0.0");

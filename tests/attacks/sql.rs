@@ -1,5 +1,5 @@
-//! Statements of a model, and servers that a run names: no statement takes longer than it may, changes what belongs to
-//! others, or holds an interrupt up; a server that breaks the protocol is a fault of that server.
+//! Attacks with SQL statements of a model and with untrusted servers: no statement exceeds its time limit,
+//! changes data of others or delays an interrupt, and a server that violates the protocol causes a fault.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,16 +12,16 @@ use crate::sql_agent::{SqlAgent, Tried};
 use crate::statements::{attacks, long_values};
 use crate::support::{expect, lumos, text};
 
-/// The time of a statement on SQLite, and on a server with what it takes to cut the session.
+/// Time limits of a statement: on SQLite, and on a server including the time to close the session.
 const OF_SQLITE: Duration = Duration::from_secs(20);
 const OF_A_SERVER: Duration = Duration::from_secs(8);
 
-/// A bound and a tenth of it.
+/// Returns a limit plus a tenth of it.
 fn and_a_tenth(bound: Duration) -> Duration {
     bound + bound / 10
 }
 
-/// What came of an agent's statements on a tool.
+/// Runs an agent's statements with a tool and returns their results.
 fn tried(agent: &SqlAgent, folder: &Path, tool: &str, url: Option<&str>) -> (Vec<Tried>, Ended) {
     let mut command = agent.command(folder, "attacked");
     command.args(["--tool", &format!("sql={tool}")]);
@@ -34,18 +34,18 @@ fn tried(agent: &SqlAgent, folder: &Path, tool: &str, url: Option<&str>) -> (Vec
     (tried, ended)
 }
 
-/// The statement that took longest, and how long.
+/// Returns the slowest statement and its duration.
 fn longest(tried: &[Tried]) -> (Duration, String) {
     let longest = tried.iter().max_by_key(|one| one.took).unwrap();
     (longest.took.unwrap(), longest.shown())
 }
 
-/// Statements that fit into a request and a line, where a reply ends.
+/// Returns the statements that fit in a request and in one line, where a reply ends.
 fn fitting(statements: Vec<String>) -> impl Iterator<Item = String> {
     statements.into_iter().filter(|one| one.len() < 200_000 && !one.contains('\n'))
 }
 
-/// Every so many of a list, all in the long form.
+/// Returns every `every`-th element, or all in the long form.
 fn sampled<T>(all: Vec<T>, every: usize) -> Vec<T> {
     let every = if is_full() { 1 } else { every };
     all.into_iter().step_by(every).collect()
@@ -94,7 +94,8 @@ fn v03_hostile_statements_on_sqlite_are_refused() {
     line("V3", &format!("{} hostile statements, SQLite", tried.len()), &happened);
 }
 
-/// A run over sample items whose agent's statements take seconds each, interrupted during the first one.
+/// Runs sample items with an agent whose statements take seconds each, and interrupts the run during the
+/// first one.
 fn interrupted(folder: &Path, signals: usize) -> (Option<i32>, Duration, SqlAgent) {
     let long = long_values().swap_remove(8).replace("i < 100000", "i < 20000");
     let agent = SqlAgent::sending([long]);
@@ -119,7 +120,7 @@ fn interrupted(folder: &Path, signals: usize) -> (Option<i32>, Duration, SqlAgen
 fn v03_an_interrupt_during_a_long_statement() {
     let folder = tempfile::tempdir().unwrap();
     let (code, once, agent) = interrupted(folder.path(), 1);
-    // The only item is finished, so that nothing is left.
+    // The only item is finished, so nothing is outstanding.
     assert!(matches!(code, Some(0 | 130)), "{code:?}");
     let took = agent.tried()[0].took.expect("the statement ended and the episode went on");
     assert!(took <= and_a_tenth(OF_SQLITE), "{took:?}");
@@ -139,7 +140,7 @@ fn v03_an_interrupt_during_a_long_statement() {
     );
 }
 
-/// Builds the samples' database on a server.
+/// Imports the samples' database into a server.
 fn import(url: &str, more: &[(&str, &str)]) {
     let mut import = lumos();
     import.args(["data", "import-sql", "samples", "--to", "mysql"]).env("LUMOS_SQL_URL", url);
@@ -168,7 +169,7 @@ fn v04_statements_on_mariadb_change_nothing_of_others() {
     let count = named.len();
     let agent = SqlAgent::sending(named.into_iter().chain(sampled(fitting(attacks()).collect(), 8)));
     let (tried, _) = std::thread::scope(|scope| {
-        // Another run on the same server goes on meanwhile.
+        // Another run uses the same server meanwhile.
         let honest = scope.spawn(|| {
             let agent = SqlAgent::sending(vec!["SELECT COUNT(*) FROM author".to_owned(); 90]);
             let (tried, _) = self::tried(&agent, &folder.path().join("honest"), "mysql", Some(&url));
@@ -183,7 +184,7 @@ fn v04_statements_on_mariadb_change_nothing_of_others() {
     assert!(passed.is_empty(), "{passed:?}");
     let (took, statement) = longest(&tried);
     assert!(took <= and_a_tenth(OF_A_SERVER), "{took:?}: {statement}");
-    // The password still holds.
+    // The password is unchanged.
     import_is_refused_because_it_is_there(&url);
     line(
         "V4",
@@ -203,7 +204,7 @@ fn import_is_refused_because_it_is_there(url: &str) {
     assert!(stderr.contains("library") && !stderr.contains("Access denied"), "{stderr}");
 }
 
-/// Statements whose functions take far longer than a statement may on MariaDB.
+/// Returns statements whose functions exceed the time limit on MariaDB.
 fn costly_on_mariadb() -> Vec<String> {
     let long = "REPEAT('a', 1000000)";
     [
@@ -247,7 +248,8 @@ fn v04_no_statement_on_mariadb_takes_longer_than_it_may() {
     );
 }
 
-/// A run on a server that breaks the protocol; what it prints, and how long it took.
+/// Runs on a server that violates the protocol. Returns the output, the duration and the bytes that the
+/// server received.
 fn on_a_rogue(folder: &Path, pieces: Vec<Vec<u8>>, number: usize) -> (String, Duration, Vec<u8>) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (port, heard) = runtime.block_on(serve(pieces));
@@ -304,7 +306,7 @@ fn v11_a_server_that_breaks_the_protocol_is_a_fault_of_that_server() {
     let folder = tempfile::tempdir().unwrap();
     let plain = || greeting("mysql_native_password", false);
     let ok = || packet(2, &[0, 0, 0, 2, 0, 0, 0]);
-    // The three that made the client library panic, one that is silent, one that sends without end.
+    // Three that made the client library panic, one that sends nothing, one that sends without end.
     let all = [
         vec![plain(), ok(), packet(1, b"")],
         vec![plain(), packet(2, b"\0\xfe")],
@@ -326,7 +328,7 @@ fn v11_a_server_that_breaks_the_protocol_is_a_fault_of_that_server() {
         assert!(!said.contains("panicked"), "{said}");
     }
     let longest = ended.iter().map(|(_, took, _)| *took).max().unwrap();
-    // A silent server is waited for like one that restarts, for a minute; the wait has an end.
+    // A silent server is treated like one that restarts: lumos waits for up to a minute.
     assert!(longest < Duration::from_secs(300), "{longest:?}");
     line(
         "V11",

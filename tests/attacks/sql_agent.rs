@@ -1,5 +1,5 @@
-//! An agent that sends a model's statements to the database of a run, one after another, and notes what each gave and how
-//! long it took: a model server whose replies are the statements.
+//! A model server whose replies are SQL statements. It sends them to a run's database one after another, and
+//! records the result and the duration of each.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -12,25 +12,25 @@ use serde_json::Value;
 use crate::model_server::Server;
 use crate::support::lumos;
 
-/// Statements of an item: one fewer than it has turns, so that the result of each is seen.
+/// Statements per item: one fewer than it has turns, so that the result of each is visible.
 const OF_AN_ITEM: usize = 9;
-/// What stands in a planner's prompt before what a turn gave.
+/// Text that precedes the result of a turn in a planner's prompt.
 const RESULT: &str = "The executed result for Subgoal ";
 
-/// What came of a statement.
+/// Result of a statement.
 #[derive(Debug, Clone)]
 pub(crate) struct Tried {
     pub(crate) statement: String,
-    /// When it was given to the program.
+    /// When the program received it.
     sent: Instant,
-    /// From then to the next request of the program, which holds what came of it.
+    /// Time until the program's next request, which contains the result.
     pub(crate) took: Option<Duration>,
-    /// What the model is told.
+    /// The observation in the model's prompt.
     pub(crate) observation: String,
 }
 
 impl Tried {
-    /// The end of the statement, where long ones differ.
+    /// Returns the end of the statement, where long statements differ.
     pub(crate) fn shown(&self) -> String {
         let left_out = self.statement.chars().count().saturating_sub(120);
         self.statement.chars().skip(left_out).collect()
@@ -56,7 +56,7 @@ pub(crate) struct SqlAgent {
 }
 
 impl SqlAgent {
-    /// An agent that sends these statements.
+    /// Creates an agent that sends these statements.
     pub(crate) fn sending(statements: impl IntoIterator<Item = String>) -> Self {
         let waiting: VecDeque<String> = statements.into_iter().collect();
         let items = waiting.len().div_ceil(OF_AN_ITEM);
@@ -67,7 +67,7 @@ impl SqlAgent {
         Self { server, state, items }
     }
 
-    /// A run of as many sample items as the statements need, one at a time.
+    /// Returns a run of as many sample items as the statements need, one at a time.
     pub(crate) fn command(&self, folder: &Path, name: &str) -> Command {
         let mut command = lumos();
         command.args(["run", "--tasks", "intercode_sql", "--formulation", "iterative", "--places", "1"]);
@@ -77,7 +77,7 @@ impl SqlAgent {
         command
     }
 
-    /// What came of the statements so far.
+    /// Returns the results so far.
     pub(crate) fn tried(&self) -> Vec<Tried> {
         self.state.lock().unwrap().tried.clone()
     }

@@ -1,4 +1,5 @@
-//! Logins to a database server over TLS: with the authority that signed its certificate, and with none that did.
+//! Logins to a database server over TLS, with the certificate authority that signed its certificate and with
+//! another one.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +10,8 @@ use crate::record::line;
 use crate::sql_agent::SqlAgent;
 use crate::support::{expect, lumos, text};
 
-/// A folder with an authority's certificate and a server's; `None`, and a line that says so, without openssl.
+/// Creates a folder with the certificates of an authority and a server. Without openssl, skips the test and
+/// returns `None`.
 fn authority() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -24,7 +26,7 @@ fn file(folder: &Path, name: &str) -> String {
     folder.join(name).display().to_string()
 }
 
-/// Runs an item on a server; the exit code and what is said of it.
+/// Runs an item on a server. Returns the exit code and the output.
 fn run(folder: &Path, name: &str, url: &str, settings: &[(&str, &str)]) -> (i32, String) {
     let agent = SqlAgent::sending(["SELECT COUNT(*) FROM author".to_owned()]);
     let mut command = agent.command(folder, name);
@@ -40,7 +42,7 @@ fn run(folder: &Path, name: &str, url: &str, settings: &[(&str, &str)]) -> (i32,
 fn v01_tls_to_a_database_server() {
     let (Some(own), Some(other)) = (authority(), authority()) else { return };
     let folder = tempfile::tempdir().unwrap();
-    // Whoever does not encrypt is refused by the server itself.
+    // The server refuses unencrypted connections.
     let arguments = [
         format!("--ssl-cert={}", file(own.path(), "certificate.pem")),
         format!("--ssl-key={}", file(own.path(), "key.pem")),
@@ -60,7 +62,8 @@ fn v01_tls_to_a_database_server() {
         let settings: Vec<_> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
         run(folder.path(), name, &server.url_at(host), &settings)
     };
-    // The certificate names 127.0.0.1 and localhost. 0.0.0.0 is this machine too, but neither loopback nor in it.
+    // The certificate is valid for 127.0.0.1 and localhost. 0.0.0.0 is also this machine, but neither
+    // loopback nor certified.
     for (name, host, settings) in [
         ("identity", "127.0.0.1", with("verify-identity", &ca)),
         ("name", "localhost", with("verify-identity", &ca)),
@@ -81,7 +84,7 @@ fn v01_tls_to_a_database_server() {
         assert_eq!(code, 5, "{name}: {said}");
         assert!(said.to_lowercase().contains(why), "{name}: {said}");
     }
-    // A server off loopback that has no TLS to offer gets neither name nor password.
+    // A server off loopback without TLS receives neither name nor password.
     drop(server);
     let Some(plain) = Server::with_arguments(&["--skip-ssl".to_owned()]) else { return };
     let (code, said) = run(folder.path(), "off-loopback", &plain.url_at("0.0.0.0"), &[]);

@@ -1,4 +1,4 @@
-//! A coordinator or a worker: a process that is started again whenever it ends, as a service manager does.
+//! A coordinator or a worker that is restarted whenever it ends, as by a service manager.
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,34 +11,34 @@ use serde_json::Value;
 
 use crate::fleet::Process;
 
-/// Seconds until a process that ended is started again.
+/// Delay before a process is restarted.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Within how long a process ends that was asked to (its grace time is 5 s).
+/// Time within which a process must end on request (its grace time is 5 s).
 const ENDS: Duration = Duration::from_secs(30);
 
 pub(crate) struct Actor {
     pub(crate) name: String,
     pub(crate) process: Option<Process>,
     log: PathBuf,
-    /// Bytes of the log that belong to earlier processes.
+    /// Bytes of the log written by earlier processes.
     earlier: u64,
     /// Bytes of the log whose events are counted.
     read: u64,
-    /// Faults that keep it from being started.
+    /// Number of active faults that prevent a restart.
     pub(crate) held: u32,
-    /// The most bytes it may map.
+    /// Memory limit: maximum number of mapped bytes.
     pub(crate) limit: Option<u64>,
     /// When it was asked to end.
     asked: Option<Instant>,
     due: Instant,
-    /// It has ended with exit code 0: its run is complete.
+    /// When it ended with exit code 0: its run is complete.
     pub(crate) done: Option<Instant>,
-    /// Units, each as often as it was reported recorded, with the time.
+    /// Units, one entry for each time it was reported as recorded, with the time.
     pub(crate) settled: Vec<(Instant, String)>,
-    /// How its processes ended that ended by themselves.
+    /// How its processes ended without request.
     pub(crate) exits: Vec<String>,
-    /// What none of them may do.
+    /// Violations of the rules for all processes.
     pub(crate) problems: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ impl Actor {
         !self.name.starts_with("worker")
     }
 
-    /// Notices an end, and starts the process if it is not running and nothing keeps it from running.
+    /// Detects that the process ended, and starts it unless a fault prevents that.
     pub(crate) fn supervise(&mut self, command: impl FnOnce(&Self) -> Command) {
         self.count();
         if let Some(status) = self.process.as_mut().and_then(Process::ended) {
@@ -96,7 +96,7 @@ impl Actor {
             Some(0) if self.is_coordinator() => self.done = Some(Instant::now()),
             Some(0 | 130) if asked.is_some() => {}
             Some(code) if code != 0 && !reason.is_empty() => {}
-            // 5: items are outstanding or faulted, which the table of the run says.
+            // 5: items are outstanding or faulted, as shown in the run's table.
             Some(5) => {}
             None if self.limit.is_some() => {}
             _ => self.problems.push(format!("{} ended with {how} and without a stated reason", self.name)),
@@ -124,12 +124,12 @@ impl Actor {
         killed
     }
 
-    /// Bytes it has written so far.
+    /// Number of bytes it has written to its log.
     pub(crate) fn written(&self) -> u64 {
         fs::metadata(&self.log).map_or(0, |file| file.len())
     }
 
-    /// What it has written from some byte on.
+    /// Returns its log from a byte on.
     pub(crate) fn said_since(&self, byte: u64) -> String {
         let mut said = Vec::new();
         let read = fs::File::open(&self.log).and_then(|mut file| {
@@ -140,7 +140,7 @@ impl Actor {
         String::from_utf8_lossy(&said).into_owned()
     }
 
-    /// Counts the events that were written since.
+    /// Counts the events written since the last call.
     fn count(&mut self) {
         if !self.is_coordinator() || self.written() == self.read {
             return;

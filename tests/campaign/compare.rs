@@ -1,4 +1,4 @@
-//! A disturbed run beside the undisturbed one: every sample, result and unit.
+//! Compares a disturbed run with the undisturbed one: every sample, result and unit.
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::program::content;
 use crate::world::{Content, is_settled};
 
-/// Units that differ, each with its run and, where it helps, how.
+/// Units that differ, each with its run and, if useful, the difference.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     pub(crate) lost: Vec<String>,
@@ -35,7 +35,7 @@ impl Comparison {
     }
 }
 
-/// Compares a run's folder with what it should be.
+/// Compares a run's folder with the expected content.
 pub(crate) fn compare(expected: &Content, folder: &Path) -> Comparison {
     let mut comparison = Comparison::default();
     let Ok(found) = catch_unwind(|| content(folder)) else {
@@ -72,7 +72,7 @@ fn by_unit(content: &Content) -> BTreeMap<&str, Vec<&Value>> {
     units
 }
 
-/// The first place where two values differ, and what is there.
+/// Describes the first difference between two values.
 fn difference(expected: &Value, found: &Value, place: &str) -> Option<String> {
     match (expected, found) {
         (Value::Object(left), Value::Object(right)) if left.keys().eq(right.keys()) => {

@@ -1,4 +1,4 @@
-//! How each kind of fault is begun and ended.
+//! Starts and ends each kind of fault.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::schedule::{Fault, Kind};
 use crate::stage::{Stage, WORKERS, descendants};
 use crate::world::RUNS;
 
-/// How long is waited for what a fault is about, and for an answer of the server.
+/// How long to wait for the target of a fault, and for a response of the server.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 const STREAMS: [&str; 2] = ["lumos-2-work", "lumos-2-results"];
@@ -34,7 +34,7 @@ fn pick<T>(of: &[T], detail: u64) -> Option<&T> {
 }
 
 impl Stage<'_> {
-    /// The run a fault is about, if it is about one alone.
+    /// Returns the run that a fault affects, if it affects only one.
     pub(crate) fn run_of(&self, fault: &Fault) -> Option<usize> {
         let one = matches!(
             fault.kind,
@@ -60,7 +60,7 @@ impl Stage<'_> {
         &mut self.actors[index]
     }
 
-    /// Begins a fault; what it is about, or why there is nothing to disturb.
+    /// Starts a fault. Returns its target, or why there is nothing to disturb.
     pub(crate) fn begin(&mut self, fault: &Fault) -> Result<String, String> {
         let detail = fault.detail;
         let missing = |what: &str| Err(format!("{what} is not running"));
@@ -162,7 +162,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Ends a fault that was begun.
+    /// Ends an active fault.
     pub(crate) fn end(&mut self, fault: &Fault) {
         match fault.kind {
             Kind::KillCoordinator
@@ -206,7 +206,7 @@ impl Stage<'_> {
             Kind::ReadOnlyRunFolder | Kind::ReadOnlyStore | Kind::ReadOnlySpool => {
                 self.disks[disk_of(fault.kind)].read_only(false);
                 if fault.kind == Kind::ReadOnlyStore {
-                    // A server whose store failed turns JetStream off until it is started again.
+                    // After a storage error the server disables JetStream until it is restarted.
                     self.nats.kill();
                 }
             }
@@ -216,7 +216,7 @@ impl Stage<'_> {
                 actor.kill();
             }
             Kind::JumpClock => {
-                // Some clocks stay where they are.
+                // Some clocks keep the offset.
                 if fault.detail & 2 == 2 {
                     let name = self.actor_of(fault).name.clone();
                     self.set_clock(&name, 0);
@@ -233,7 +233,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Whether the server answers a question about JetStream.
+    /// Whether the server responds to a JetStream request.
     pub(crate) fn server_answers(&self) -> bool {
         block_on(async {
             let asked = async {
@@ -244,7 +244,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Keeps what streams and consumers look like, for whoever finds out why a round hangs.
+    /// Saves the state of streams and consumers, for debugging a round that hangs.
     pub(crate) fn note_server(&self) {
         let asked = block_on(async {
             let asked = tokio::time::timeout(PATIENCE, standing(&self.nats.url())).await;
@@ -257,7 +257,7 @@ impl Stage<'_> {
         self.actors[RUNS.len()..].iter().filter_map(|actor| Some(actor.process.as_ref()?.id())).collect()
     }
 
-    /// Signals one of the processes that workers have started; waits until there is one.
+    /// Signals one of the processes started by workers; waits until there is one.
     fn browser_process(&self, starts: &str, name: &str, detail: u64) -> Result<String, String> {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -315,7 +315,7 @@ impl Stage<'_> {
         Ok(if restarted { "process started again on it" } else { "process running" }.to_owned())
     }
 
-    /// What an administrator does to the server, tried again while it cannot be reached.
+    /// Performs an administrative action on the server, and retries while it cannot be reached.
     fn administrate(&self, fault: &Fault, names: &[&str]) -> Result<String, String> {
         let began = Instant::now();
         let name = *pick(names, fault.detail).expect("there are some");
@@ -333,7 +333,7 @@ impl Stage<'_> {
     }
 }
 
-/// The streams, their subjects and their consumers, as the server describes them.
+/// Returns the streams, their subjects and their consumers, as described by the server.
 async fn standing(url: &str) -> Vec<String> {
     let Ok(client) = async_nats::connect(url).await else { return vec!["no connection".to_owned()] };
     let mut texts = Vec::new();
@@ -381,7 +381,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// The disk that a fault is about.
+/// Returns the disk that a fault affects.
 fn disk_of(kind: Kind) -> usize {
     match kind {
         Kind::FullRunFolder | Kind::ReadOnlyRunFolder => 0,
@@ -390,7 +390,7 @@ fn disk_of(kind: Kind) -> usize {
     }
 }
 
-/// Damages one file of a checkpoint, or in every fourth case both copies; what was done.
+/// Damages one file of a checkpoint, or both copies in every fourth case. Returns a description.
 fn damage(checkpoint: &Path, detail: u64) -> String {
     let mut files: Vec<PathBuf> = if detail & 3 == 3 {
         ["journal", "db"].iter().map(|name| checkpoint.join(name)).collect()

@@ -1,15 +1,16 @@
-//! The fault campaign: a mixed run of all seven benchmarks, over and over, while processes die and freeze, networks
-//! fail, disks fill, streams vanish, files are damaged, memory runs out and clocks jump. After each round every
-//! sample, result and unit is compared with the undisturbed run.
+//! The fault campaign: repeats a mixed run of all seven benchmarks while processes are killed and frozen,
+//! networks fail, disks fill up, streams vanish, files are damaged, memory runs out and clocks jump. After
+//! each round it compares every sample, result and unit with the undisturbed run.
 //!
-//! `just campaign --rounds 200 --seed 1` runs the long form, `just campaign --seed 1 --round 17` one round again. A
-//! short form with a fixed seed and without browsers runs with the other tests.
+//! `just campaign --rounds 200 --seed 1` runs the long form, and `just campaign --seed 1 --round 17` repeats
+//! one round. A short form with a fixed seed and without browsers runs with the other tests.
 //!
-//! A round ([`round`]) has two coordinators (`worlds`: all benchmarks under scripted agents, SQL on a real MariaDB, in
-//! some rounds shop and pages in a real browser; `engine`: the shipped agent in two formulations) and two workers over
-//! a real nats-server, of one generation in even rounds and of another in odd ones. Its faults are drawn from the
-//! seed ([`schedule`]), injected by [`inject`] into what takes part ([`stage`]), whose processes are started again
-//! whenever they end ([`actor`]). [`report`] puts the rounds together.
+//! A round ([`round`]) has two coordinators (`worlds`: all benchmarks with scripted agents, SQL on a real
+//! MariaDB, and in some rounds the shop and web pages in a real browser; `engine`: the built-in agent in two
+//! formulations) and two workers on a real nats-server, whose version differs between even and odd rounds.
+//! Its faults are drawn from the seed ([`schedule`]) and injected by [`inject`] into the participants
+//! ([`stage`]), whose processes are restarted whenever they end ([`actor`]). [`report`] summarizes the
+//! rounds.
 
 mod actor;
 mod compare;
@@ -49,7 +50,7 @@ use crate::report::Report;
 use crate::schedule::{Kind, Plan};
 use crate::world::World;
 
-/// Rounds of the short form that runs with the tests, without browsers: a round with them takes minutes.
+/// Rounds of the short form, without browsers. A round with browsers takes minutes.
 const SHORT: u64 = 2;
 
 /// Runs the fault campaign.
@@ -88,7 +89,7 @@ struct Arguments {
     harness: Harness,
 }
 
-/// What `cargo test` passes to every test program.
+/// Arguments that `cargo test` passes to every test program.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Accepted and ignored")]
 #[allow(clippy::struct_excessive_bools, reason = "flags of the test harness")]
@@ -110,14 +111,14 @@ struct Harness {
 }
 
 impl Arguments {
-    /// Whether the campaign is among the tests that are asked for.
+    /// Whether the campaign is among the selected tests.
     fn is_selected(&self) -> bool {
         let named = |name: &String| "campaign".contains(name.as_str());
         let selected = self.filters.is_empty() || self.filters.iter().any(named);
         selected && !self.harness.ignored && !self.harness.list && !self.harness.skip.iter().any(named)
     }
 
-    /// Whether browsers may take part.
+    /// Whether browsers take part.
     fn has_browsers(&self) -> bool {
         !self.no_browser && (self.rounds.is_some() || self.round.is_some())
     }
@@ -190,7 +191,7 @@ fn say_what_is_missing(arguments: &Arguments) {
     }
 }
 
-/// What a server calls itself.
+/// Returns the version that a server reports.
 fn version(program: &Path) -> String {
     let output = std::process::Command::new(program).arg("--version").output();
     let text =

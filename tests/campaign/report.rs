@@ -1,4 +1,5 @@
-//! What all rounds came to: a line each while they run, a table per kind of fault at the end, and all of it as JSON.
+//! Reports the rounds: one line each during the campaign, a table by kind of fault at the end, and a JSON
+//! file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use crate::round::Round;
 use crate::schedule::Kind;
 
-/// Faults of a kind.
+/// Figures of a kind of fault.
 #[derive(Debug, Default)]
 struct OfKind {
     injected: usize,
@@ -56,7 +57,7 @@ impl Report {
         self.failed.is_empty()
     }
 
-    /// Adds a round and prints its line; a failed one with all that is known.
+    /// Adds a round and prints its line, with all details if it failed.
     pub(crate) fn add(&mut self, round: &Round, began: Instant, kept: Option<&Path>) {
         for injected in &round.injected {
             let kind = self.kinds.entry(injected.fault.kind).or_default();

@@ -1,4 +1,4 @@
-//! One round: the mixed run, its faults, and its outcome compared with the undisturbed run.
+//! A round: the mixed run, its faults, and the comparison with the undisturbed run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,33 +12,33 @@ use crate::schedule::{Fault, Kind, Plan};
 use crate::stage::{Stage, left_in};
 use crate::world::{RUNS, World};
 
-/// Without anything recorded for so long after the last fault, the round hangs.
+/// Time without a recorded outcome after the last fault at which the round counts as hanging.
 const HANG: Duration = Duration::from_secs(60);
 
-/// A fault waits no longer than this for the share of units at which it begins.
+/// Maximum wait for the fraction of units at which a fault starts.
 const STEP: Duration = Duration::from_secs(10);
 
-/// After so long without anything recorded somebody looks at a server whose store was full, and starts it again if it
-/// does not answer.
+/// Time without a recorded outcome after which a server whose disk was full is checked, and restarted if it
+/// does not respond.
 const LOOK: Duration = Duration::from_secs(20);
 
-/// Within how long a worker ends that was asked to.
+/// Time within which a worker must end on request.
 const ENDS: Duration = Duration::from_secs(30);
 
-/// A fault that was injected, or why not.
+/// A fault that was injected, or the reason why it was not.
 #[derive(Debug)]
 pub(crate) struct Injected {
     pub(crate) fault: Fault,
     pub(crate) what: Result<String, String>,
     began: Instant,
     ended: Option<Instant>,
-    /// The run it is about, if one alone.
+    /// The run it affects, if it affects only one.
     run: Option<usize>,
-    /// From its end to the next outcome recorded, or the end of the run; `None` where that came before.
+    /// Time from its end to the next recorded outcome or the end of the run; `None` if that came before.
     pub(crate) recovery: Option<Duration>,
 }
 
-/// What a round came to.
+/// Result of a round.
 #[derive(Debug)]
 pub(crate) struct Round {
     pub(crate) plan: Plan,
@@ -47,10 +47,10 @@ pub(crate) struct Round {
     pub(crate) units: usize,
     pub(crate) injected: Vec<Injected>,
     pub(crate) comparison: Comparison,
-    /// Whether it hung, and the reason that was stated, if one was.
+    /// Whether it hung, and the stated reason, if any.
     pub(crate) hang: Option<Option<String>>,
     pub(crate) problems: Vec<String>,
-    /// How often a server was started again that no longer answered after its disk had been full.
+    /// Number of restarts of a server that did not respond after its disk had been full.
     pub(crate) restarts: usize,
     exits: BTreeMap<String, Vec<String>>,
 }
@@ -157,13 +157,13 @@ pub(crate) fn perform(
     (round, began)
 }
 
-/// Units that were reported recorded more than once.
+/// Returns units that were reported as recorded more than once.
 fn twice(settled: &[(Instant, String)]) -> Vec<String> {
     let mut known = BTreeSet::new();
     settled.iter().filter(|(_, unit)| !known.insert(unit)).map(|(_, unit)| unit.clone()).collect()
 }
 
-/// Asks the workers to end; what they did wrong.
+/// Asks the workers to end. Returns violations.
 fn end_workers(stage: &mut Stage<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     for actor in &mut stage.actors[RUNS.len()..] {
@@ -184,7 +184,7 @@ fn end_workers(stage: &mut Stage<'_>) -> Vec<String> {
     problems
 }
 
-/// When the next outcome was recorded after each fault's end.
+/// Determines the time of the next recorded outcome after each fault's end.
 fn recoveries(injected: &mut [Injected], stage: &Stage<'_>, finished: Option<Instant>) {
     for one in injected.iter_mut().filter(|one| one.what.is_ok()) {
         let Some(ended) = one.ended else { continue };
@@ -198,22 +198,22 @@ fn recoveries(injected: &mut [Injected], stage: &Stage<'_>, finished: Option<Ins
     }
 }
 
-/// What has happened so far in a round.
+/// Progress of a round.
 struct Drama {
-    /// When something was recorded, or a fault ended, for the last time.
+    /// When something was last recorded or a fault last ended.
     changed: Instant,
     recorded: usize,
-    /// The next fault to begin.
+    /// Index of the next fault.
     next: usize,
-    /// Faults that have begun: their place in `injected`, and when they end.
+    /// Active faults: their index in `injected`, and when they end.
     active: Vec<(usize, Instant)>,
     injected: Vec<Injected>,
-    /// Times that a server which did not answer was started again.
+    /// Number of restarts of a server that did not respond.
     restarts: usize,
 }
 
 impl Drama {
-    /// Plays a round to its end; whether it hung, and the reason that was stated.
+    /// Runs a round to its end. Returns whether it hung, and the stated reason.
     fn play(&mut self, stage: &mut Stage<'_>, plan: &Plan, units: usize) -> Option<Option<String>> {
         let mut written: Vec<u64> = stage.actors.iter().map(|_| 0).collect();
         loop {
@@ -239,7 +239,7 @@ impl Drama {
             }
             let full = plan.has(Kind::FullStore) && self.active.is_empty();
             if full && self.changed.elapsed() > LOOK && stage.nats_held == 0 && !stage.server_answers() {
-                // As the coordinators advise.
+                // As recommended in the coordinators' warning.
                 stage.nats.kill();
                 (self.restarts, self.changed) = (self.restarts + 1, Instant::now());
             }
@@ -252,7 +252,7 @@ impl Drama {
     }
 
     fn begin(&mut self, stage: &mut Stage<'_>, mut fault: Fault) {
-        // Where one run is complete, the other is disturbed.
+        // If one run is complete, the fault affects the other.
         if stage.run_of(&fault).is_some_and(|run| stage.coordinators()[run].done.is_some()) {
             fault.target += 1;
         }
@@ -279,7 +279,7 @@ impl Drama {
         }
     }
 
-    /// Ends what still lasts when both runs are complete.
+    /// Ends the active faults when both runs are complete.
     fn end_all(&mut self, stage: &mut Stage<'_>) {
         for (index, _) in std::mem::take(&mut self.active) {
             stage.end(&self.injected[index].fault);
@@ -287,7 +287,7 @@ impl Drama {
     }
 }
 
-/// The last warning of a coordinator that is not done which says what it waits for.
+/// Returns the last warning about a wait from a coordinator that is not done.
 fn stated(stage: &Stage<'_>, written: &[u64]) -> Option<String> {
     let waiting =
         stage.actors.iter().zip(written).filter(|(actor, _)| actor.is_coordinator() && actor.done.is_none());

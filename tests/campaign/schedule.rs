@@ -1,4 +1,4 @@
-//! What happens in a round, drawn from its seed: which faults, when, to whom, for how long.
+//! Draws the faults of a round from its seed: kind, time, target and duration.
 
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -127,12 +127,12 @@ impl Kind {
         }
     }
 
-    /// Whether it is about browsers.
+    /// Whether it affects browsers.
     pub(crate) fn needs_browser(self) -> bool {
         matches!(self, Self::KillDriver | Self::FreezeDriver | Self::KillBrowser | Self::FreezeBrowser)
     }
 
-    /// Whether it only lasts a moment: what it does is undone at once, or not at all.
+    /// Whether it has no duration: its effect is reverted at once or never.
     fn is_instant(self) -> bool {
         matches!(
             self,
@@ -148,17 +148,17 @@ impl Kind {
     }
 }
 
-/// One fault of a round.
+/// A fault of a round.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fault {
     pub(crate) kind: Kind,
-    /// Share of the units that are recorded when it begins.
+    /// Fraction of recorded units at which it starts.
     pub(crate) at: f64,
-    /// Seconds until it ends.
+    /// Duration in seconds.
     pub(crate) seconds: f64,
-    /// Which one, where there are several.
+    /// Index of the target, if there are several.
     pub(crate) target: usize,
-    /// What else is random in it.
+    /// Further random bits.
     pub(crate) detail: u64,
 }
 
@@ -189,13 +189,13 @@ impl Fault {
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) round: u64,
-    /// Whether shop and pages are visited in a browser.
+    /// Whether the shop and web pages use a browser.
     pub(crate) browser: bool,
     pub(crate) faults: Vec<Fault>,
 }
 
 impl Plan {
-    /// The same for the same numbers.
+    /// Draws a round. The same arguments yield the same round.
     pub(crate) fn draw(seed: u64, round: u64, kinds: &[Kind]) -> Self {
         let mut random = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(round));
         let count = random.random_range(3..=5);

@@ -1,4 +1,4 @@
-//! Everything that takes part in a round: server, proxies, disks, coordinators and workers.
+//! Participants of a round: server, proxies, disks, coordinators and workers.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,32 +15,32 @@ use crate::world::{RUNS, World};
 
 pub(crate) const WORKERS: usize = 2;
 
-/// Seconds a lease lasts: short, so that a frozen worker outlives its own.
+/// Lease duration in seconds: short, so that a worker can be frozen for longer than its lease.
 const LEASE: &str = "3";
 
-/// Disks of a round, by what is on them.
+/// Disks of a round, named by their content.
 pub(crate) const DISKS: [&str; 3] = ["runs", "store", "spool"];
 
 pub(crate) struct Stage<'a> {
     pub(crate) world: &'a mut World,
     pub(crate) folder: PathBuf,
-    /// For temporary files. Its path is short: browsers make sockets below it.
+    /// For temporary files. The path is short, because browsers create sockets in it.
     pub(crate) temporary: tempfile::TempDir,
     browser: bool,
     clocks: Option<PathBuf>,
-    /// Before the server, which keeps its store there.
+    /// Declared before the disks, so that the server stops before its storage is unmounted.
     pub(crate) nats: NatsServer,
-    /// Faults that keep the server from being started.
+    /// Number of active faults that prevent a restart of the server.
     pub(crate) nats_held: u32,
-    /// Those of the coordinators and of each worker.
+    /// Proxies of the coordinators and of each worker.
     pub(crate) proxies: Vec<Proxy>,
-    /// The coordinators, then the workers.
+    /// The coordinators, followed by the workers.
     pub(crate) actors: Vec<Actor>,
-    /// In the order of [`DISKS`]; none where they cannot be mounted.
+    /// In the order of [`DISKS`]; empty if they cannot be mounted.
     pub(crate) disks: Vec<SmallDisk>,
 }
 
-/// The library that changes what a process takes for the time.
+/// Returns the path of the library that fakes a process's clock.
 pub(crate) fn faketime() -> Option<PathBuf> {
     let folders = fs::read_dir("/usr/lib").ok()?.flatten();
     folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1")).find(|file| file.is_file())
@@ -53,12 +53,12 @@ impl<'a> Stage<'a> {
             let folder = folder.join(name);
             match SmallDisk::mount(&folder, 48 << 10) {
                 Some(disk) => disks.push(disk),
-                // The folder is there all the same.
+                // The folder exists even without the mount.
                 None => fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap(),
             }
         }
         let store = folder.join("store");
-        // The server is to find the disk full, and not to set aside what fits.
+        // The server must fill the disk instead of limiting itself to the free space.
         let configuration = folder.join("nats.conf");
         fs::write(&configuration, "jetstream { max_file_store: 100GB }\n").unwrap();
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -94,18 +94,18 @@ impl<'a> Stage<'a> {
         self.folder.join(format!("clock-{name}"))
     }
 
-    /// Sets a process's clock ahead of or behind the machine's.
+    /// Sets the offset of a process's clock in seconds.
     pub(crate) fn set_clock(&self, name: &str, seconds: i64) {
         fs::write(self.clock(name), format!("{seconds:+}")).unwrap();
     }
 
     /// Whether a process's clock can be set.
     pub(crate) fn has_clock(&self, actor: &Actor) -> bool {
-        // Browsers would take the library over from their worker.
+        // Browsers would inherit the library from their worker.
         self.clocks.is_some() && (actor.is_coordinator() || !self.browser)
     }
 
-    /// The checkpoint of a run.
+    /// Returns the checkpoint folder of a run.
     pub(crate) fn checkpoint(&self, name: &str) -> PathBuf {
         self.run(name).join("checkpoint")
     }
@@ -114,7 +114,7 @@ impl<'a> Stage<'a> {
         self.folder.join(DISKS[0]).join(name)
     }
 
-    /// Starts what has ended and is not kept from running.
+    /// Starts processes that have ended, unless a fault prevents that.
     pub(crate) fn supervise(&mut self) {
         if self.nats_held == 0 && !self.nats.is_running() {
             self.nats.try_restart();
@@ -166,7 +166,7 @@ impl<'a> Stage<'a> {
         program
     }
 
-    /// The program, perhaps with a limit on its memory.
+    /// Returns the program's command, with a memory limit if one is given.
     fn program(&self, limit: Option<u64>) -> Command {
         let plain = lumos();
         let Some(limit) = limit else { return plain };
@@ -182,7 +182,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// The running processes below some others, with their names.
+/// Returns the running descendants of some processes, with their names.
 pub(crate) fn descendants(ancestors: &[u32]) -> Vec<(u32, String)> {
     let mut found: Vec<(u32, String)> = Vec::new();
     let all: Vec<(u32, u32, String)> = processes().filter_map(parent_and_name).collect();
@@ -197,7 +197,7 @@ pub(crate) fn descendants(ancestors: &[u32]) -> Vec<(u32, String)> {
     found
 }
 
-/// The processes whose environment names a folder: what a killed worker has left.
+/// Returns the processes whose environment contains a folder: those left behind by a killed worker.
 pub(crate) fn left_in(folder: &Path) -> Vec<u32> {
     let text = folder.as_os_str().as_encoded_bytes().to_vec();
     let names = |process: &u32| {

@@ -1,4 +1,4 @@
-//! What a mixed run of all benchmarks needs, and what it comes to when nothing disturbs it.
+//! Resources and expected results of a mixed run of all benchmarks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,11 @@ use crate::program::{content, lumos, text};
 use crate::proxy::Proxy;
 use crate::scripts;
 
-/// Items of each benchmark.
+/// Number of items per benchmark.
 const ITEMS: &str = "6";
 
-/// The two runs of a round: all benchmarks under scripted agents, and the shipped agent computed by the engine.
+/// The two runs of a round: all benchmarks with scripted agents, and the built-in agent computed by the
+/// engine.
 pub(crate) const RUNS: [&str; 2] = ["worlds", "engine"];
 
 /// Samples by task, and results.
@@ -25,13 +26,13 @@ pub(crate) type Content = (BTreeMap<String, Vec<Value>>, Value);
 
 pub(crate) struct World {
     folder: tempfile::TempDir,
-    /// MariaDB, and the proxy that everybody reaches it by.
+    /// MariaDB, and the proxy through which all clients reach it.
     pub(crate) database: Option<(Server, Proxy)>,
-    /// What undisturbed runs come to, by name; with a browser under `worlds-browser`.
+    /// Results of undisturbed runs by name; with a browser, `worlds-browser`.
     expected: BTreeMap<String, Content>,
 }
 
-/// A program on the path.
+/// Whether a program is on the path.
 pub(crate) fn installed(name: &str) -> bool {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&paths).any(|folder| folder.join(name).is_file())
@@ -42,7 +43,7 @@ pub(crate) fn has_browser() -> bool {
 }
 
 impl World {
-    /// Starts the database, writes the agents' replies and makes the undisturbed runs.
+    /// Starts the database, writes the agents' replies and performs the undisturbed runs.
     pub(crate) fn new(browser: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = Server::start().map(|server| {
@@ -89,14 +90,14 @@ impl World {
         self.folder.path().join("cases.jsonl")
     }
 
-    /// What runs make workers read.
+    /// Returns the folder with the files that workers read.
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Sets a command's environment and folder.
+    /// Sets a command's environment and working directory.
     pub(crate) fn set<'a>(&self, command: &'a mut Command) -> &'a mut Command {
-        // Results hold the commit of the folder they are made in.
+        // Results contain the commit of the working directory.
         command.current_dir(self.folder.path());
         if let Some((_, proxy)) = &self.database {
             let url = format!("mysql://keeper:{PASSWORD}@127.0.0.1:{}", proxy.address().port());
@@ -105,7 +106,7 @@ impl World {
         command
     }
 
-    /// What is run.
+    /// Returns the arguments of a run.
     pub(crate) fn arguments(&self, name: &str, browser: bool) -> Vec<String> {
         let mut arguments = vec!["--limit", ITEMS, "--retry-on-error", "5"];
         let model = format!("script:{}", self.cases().display());
@@ -124,12 +125,12 @@ impl World {
         arguments.into_iter().map(str::to_owned).collect()
     }
 
-    /// What a run comes to that nothing disturbs.
+    /// Returns the result of the undisturbed run.
     pub(crate) fn expected(&self, name: &str, browser: bool) -> &Content {
         &self.expected[&key(name, browser)]
     }
 
-    /// Units of both runs together.
+    /// Number of units of both runs.
     pub(crate) fn units(&self, browser: bool) -> usize {
         RUNS.iter().flat_map(|name| self.expected(name, browser).0.values()).map(Vec::len).sum()
     }

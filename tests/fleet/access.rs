@@ -1,4 +1,4 @@
-//! What runs planned by others may make a worker use.
+//! What workers allow untrusted runs to use.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::runs::{drained, ends_well};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What the only worker of a status refuses.
+/// Returns the refusals of the only worker in a status.
 fn refusals(status: &Value) -> Vec<String> {
     let workers = status["workers"].as_array().unwrap();
     let refusals =
@@ -31,7 +31,7 @@ fn a_worker_uses_only_what_its_operator_allows() {
     let arguments = ["--tasks", "gsm8k", "--model", &script, "--data", data];
     let fleet = Fleet::new(folder.path(), &nats.url());
     let mut strict = lumos();
-    // A worker of another machine, with nothing but its own folder.
+    // A worker without access to anything except its own folder.
     strict.env("LUMOS_DATA", folder.path().join("data-of-the-worker"));
     let strict = fleet.restricted_worker(strict, &[]);
     let mut coordinator = fleet.coordinator("refused", &arguments);
@@ -46,7 +46,7 @@ fn a_worker_uses_only_what_its_operator_allows() {
     let words = refusal.split(|one: char| !one.is_ascii_alphanumeric());
     assert_eq!(words.filter(|word| hexadecimal(word)).count(), 0, "no hash: {refusal}");
 
-    // So is a server that the run names; nothing is sent there.
+    // The worker also refuses a server named by the run, and sends no request to it.
     let remote = ["--tasks", "gsm8k", "--model", "openai:m@https://attacker.example/v1", "--limit", "1"];
     let mut attacker = fleet.coordinator("remote", &remote);
     let told = |status: &Value| refusals(status).iter().any(|one| one.contains("does not allow the host"));
@@ -54,7 +54,7 @@ fn a_worker_uses_only_what_its_operator_allows() {
     assert!(refusals(&status).iter().any(|one| one.contains("`attacker.example:443`")), "{status}");
     attacker.kill();
 
-    // A worker whose operator allows it does the work.
+    // A worker whose operator allows the path executes the run.
     let mut allowing = lumos();
     allowing.env("LUMOS_ALLOW_PATHS", format!("/nowhere,{}", folder.path().display()));
     let allowing = fleet.restricted_worker(allowing, &[]);
@@ -63,11 +63,11 @@ fn a_worker_uses_only_what_its_operator_allows() {
     drained(allowing);
 }
 
-/// A model server that lists one model and knows no other; its address.
+/// Starts a model server that lists one model and knows no others. Returns its address.
 fn model_server() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
-    // Ends with the process of the test.
+    // Ends with the test process.
     std::thread::spawn(move || {
         for mut client in listener.incoming().flatten() {
             let mut request = vec![0; 1 << 16];

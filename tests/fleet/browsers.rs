@@ -1,4 +1,4 @@
-//! Workers with and without a browser.
+//! Tests of workers with and without a browser.
 
 use std::fs;
 use std::time::Duration;

@@ -1,11 +1,11 @@
-//! Certificates of servers.
+//! Creates TLS certificates for servers.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// A certificate authority and a server's certificate, made by openssl: `ca.pem`, `certificate.pem` and
-/// `key.pem`. Whether there is an openssl.
+/// Creates the certificates of an authority and a server with openssl: `ca.pem`, `certificate.pem` and
+/// `key.pem`. Returns false if openssl is not available.
 pub(crate) fn certificates(folder: &Path) -> bool {
     let openssl = |arguments: &str| {
         Command::new("openssl")
@@ -25,7 +25,7 @@ pub(crate) fn certificates(folder: &Path) -> bool {
     .iter()
     .all(|arguments| openssl(arguments));
     if made {
-        // The server may run as somebody else; the key is worth nothing.
+        // The server may run as another user; the key is for this test only.
         std::fs::set_permissions(folder.join("key.pem"), std::fs::Permissions::from_mode(0o644)).unwrap();
     }
     made

@@ -1,5 +1,5 @@
-//! Wall clocks that are set forwards and back while a run is in progress. A library between the program and the system
-//! (libfaketime) stands for the clock; time that only runs forwards is left alone, as it is by the system.
+//! Tests of wall clocks that are set forwards and backwards during a run. libfaketime simulates the clock;
+//! monotonic time is not changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,8 @@ use crate::runs::{drained, ends_well};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Debian's place for the library (package `libfaketime`); `None`, and the test is skipped, if it is missing.
+/// Path of the library in Debian's package `libfaketime`. If it is missing, skips the test and returns
+/// `None`.
 fn library() -> Option<PathBuf> {
     let folders = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
     let found = folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|file| file.is_file());
@@ -36,14 +37,14 @@ impl Clock {
         clock
     }
 
-    /// How far it is from the true time, such as `+5h`.
+    /// Sets its offset from the real time, such as `+5h`.
     fn set(&self, offset: &str) {
         let written = self.0.with_extension("new");
         fs::write(&written, format!("{offset}\n")).unwrap();
         fs::rename(written, &self.0).unwrap();
     }
 
-    /// The program by this clock.
+    /// Returns the program's command with this clock.
     fn program(&self, library: &Path) -> Command {
         let mut command = lumos();
         command
@@ -56,15 +57,15 @@ impl Clock {
     }
 }
 
-/// A clock that jumps must not look like silence. On a machine with too much to do a worker may be silent for real, but
-/// not at each of the jumps.
+/// Asserts that clock jumps are not treated as lost workers. On an overloaded machine a worker may really be
+/// silent, but not at every jump.
 fn assert_not_taken_for_silence(said: &str) {
     assert!(!said.contains("no progress for"), "{said}");
     let lost = said.matches("stopped responding").count();
     assert!(lost < JUMPS.len(), "{lost} workers were lost:\n{said}");
 }
 
-/// The clocks of the coordinator and of two workers: forwards and back, alone and together.
+/// Clock offsets of the coordinator and two workers: forwards and backwards, separately and together.
 const JUMPS: [[&str; 3]; 5] = [
     ["+5h", "+0", "+0"],
     ["+0", "+5h", "-5h"],
@@ -100,13 +101,13 @@ fn clocks_that_are_set_by_hours_in_mid_run_change_nothing() {
     for worker in workers {
         assert_not_taken_for_silence(&drained(worker));
     }
-    // The clocks did jump: episodes began in another year.
+    // The clocks did jump: episodes started in different years.
     let years: std::collections::BTreeSet<i64> =
         started(&folder.join("clocks")).map(|ms| ms / 31_557_600_000).collect();
     assert!(years.len() > 1, "{years:?}");
 }
 
-/// When the episodes of a run began, by the clocks of their workers.
+/// Start times of a run's episodes by the clocks of their workers, in milliseconds.
 fn started(run: &Path) -> impl Iterator<Item = i64> {
     let rows = crate::program::files(run, "samples_", ".jsonl");
     let text = fs::read_to_string(&rows[0]).unwrap();

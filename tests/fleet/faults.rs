@@ -1,5 +1,5 @@
-//! What administrators, disks and wires do to a run while it goes on: nothing is lost, the cause is said, and the run
-//! ends as it would have without.
+//! Faults caused by administrators, disks and networks during a run: nothing is lost, the cause is reported,
+//! and the results equal those of an undisturbed run.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,12 +21,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// An administrator's connection.
+/// Connects as an administrator.
 async fn administrator(nats: &NatsServer) -> Context {
     jetstream::new(async_nats::connect(nats.url()).await.unwrap())
 }
 
-/// A rehearsal with what an undisturbed run of it comes to.
+/// A rehearsal, and the result of its undisturbed run.
 pub(crate) struct Rehearsed {
     pub(crate) folder: tempfile::TempDir,
     arguments: Vec<String>,
@@ -62,7 +62,7 @@ impl Rehearsed {
     }
 }
 
-/// Waits until a process has said something.
+/// Waits until the output of a process contains a text.
 fn until_said(process: &Process, text: &str) {
     let began = Instant::now();
     while !process.said().contains(text) {
@@ -71,12 +71,12 @@ fn until_said(process: &Process, text: &str) {
     }
 }
 
-/// Units settled of the only run.
+/// Number of settled units of the only run.
 fn progress(fleet: &Fleet) -> u64 {
     fleet.status().map_or(0, |status| settled(&status))
 }
 
-/// Waits until so many further units are settled, or the run has ended.
+/// Waits until a number of further units are settled or the run has ended.
 fn until_further(fleet: &Fleet, coordinator: &mut Process, units: u64) {
     let (before, began) = (progress(fleet), Instant::now());
     while progress(fleet) < before + units && coordinator.ended().is_none() {
@@ -107,7 +107,7 @@ fn what_is_deleted_or_purged_comes_back_and_the_run_goes_on() {
         ];
         let said = |what: &str, times: usize| {
             let began = Instant::now();
-            // In the line that says what was created again.
+            // In the line that lists what was recreated.
             let count = |text: &str| {
                 let lines = text
                     .lines()
@@ -161,7 +161,7 @@ fn an_interrupted_run_ends_within_its_grace_time_whatever_is_in_the_way() {
         let unit = "0".repeat(64);
         block_on(async {
             let administrator = administrator(&nats).await;
-            // A result of a version that is yet to come, and one that no version wrote.
+            // A result of a future version, and one that no version has written.
             for (id, protocol) in [(format!("{unit}-1-elsewhere"), "9"), ("nonsense".to_owned(), "2")] {
                 let mut headers = async_nats::HeaderMap::new();
                 headers.insert("Lumos-Protocol", protocol);
@@ -185,7 +185,7 @@ fn an_interrupted_run_ends_within_its_grace_time_whatever_is_in_the_way() {
         assert_eq!(ids, [&format!("{unit}-1-elsewhere"), "nonsense"]);
         assert!(kept.iter().all(|line| line["body"]["text"] == "{\"later\":1}"), "{kept:?}");
         assert!(coordinator.said().contains("protocol 9"), "{}", coordinator.said());
-        // What was interrupted goes on as ever.
+        // The interrupted run can be continued.
         ends_well(&mut fleet.coordinator("interrupted", &rehearsed.arguments(&[])));
         rehearsed.assert_undisturbed("interrupted");
         drained(worker);
@@ -200,7 +200,7 @@ fn a_full_store_that_is_freed_lets_the_run_go_on() {
         let store = disk.folder().join("store");
         std::fs::create_dir(&store).unwrap();
         std::fs::set_permissions(&store, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        // It is to find the disk full, and not to set aside what fits.
+        // The server must fill the disk instead of limiting itself to the free space.
         let configuration = disk.folder().join("nats.conf");
         std::fs::write(&configuration, "jetstream { max_file_store: 100GB }\n").unwrap();
         let arguments = ["-c", configuration.to_str().unwrap(), "-sd", store.to_str().unwrap()];
@@ -233,8 +233,8 @@ fn flipped_bits_on_the_wire_change_no_record() {
         let (of_worker, of_coordinator) = (Proxy::before(nats.address()), Proxy::before(nats.address()));
         let workers = Fleet::new(rehearsed.folder.path(), &of_worker.url());
         let fleet = Fleet::new(rehearsed.folder.path(), &of_coordinator.url());
-        // Units on their way to the store and to the worker, results on theirs to the store and to the coordinator.
-        // Long bodies begin with what names them as compressed.
+        // Damages units on their way to the server and to the worker, and results on their way to the server
+        // and to the coordinator. Long bodies start with the magic number of the compression.
         let compressed = [0x28, 0xb5, 0x2f, 0xfd];
         of_coordinator.flip(Way::ToServer, "pears", 2);
         of_worker.flip(Way::ToClient, "pears", 3);
@@ -272,7 +272,7 @@ fn a_coordinator_and_a_worker_without_progress_say_what_they_wait_for() {
     until_said(&quick, "waiting for a run: none is active on this queue\nhint: start a run: lumos run");
     drained(quick);
 
-    // A worker without a server, and one whose server nobody has set up.
+    // A worker without a server, and one whose server was never set up.
     let Some(empty) = NatsServer::start() else { return };
     let early = Fleet::new(rehearsed.folder.path(), &empty.url());
     let waiting = early.worker(&["--stall-warning", "1"]);

@@ -1,4 +1,4 @@
-//! A coordinator and workers, as processes of their own.
+//! Coordinators and workers as separate processes.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ impl Process {
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        // It may have ended by itself meanwhile.
+        // The process may have ended meanwhile.
         let _ =
             Command::new("kill").args([name, &self.id().to_string()]).stderr(Stdio::null()).status().unwrap();
     }
@@ -46,7 +46,7 @@ impl Process {
         self.child.try_wait().unwrap()
     }
 
-    /// Waits for the end.
+    /// Waits until the process ends.
     pub(crate) fn wait(&mut self, patience: Duration) -> ExitStatus {
         let began = Instant::now();
         loop {
@@ -58,7 +58,7 @@ impl Process {
         }
     }
 
-    /// What it has written.
+    /// Returns its output.
     pub(crate) fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -70,10 +70,10 @@ impl Drop for Process {
     }
 }
 
-/// A run on a queue.
+/// A queue and a folder for runs.
 pub(crate) struct Fleet {
     pub(crate) folder: PathBuf,
-    /// Further arguments that name the queue.
+    /// Additional arguments for the queue.
     pub(crate) queue: Vec<String>,
     started: std::cell::Cell<u32>,
 }
@@ -84,7 +84,7 @@ impl Fleet {
         Self { folder: folder.to_owned(), queue, started: std::cell::Cell::new(0) }
     }
 
-    /// The same queue as another user.
+    /// Uses the same queue as another user.
     pub(crate) fn with_user(mut self, user: &str, password: &str) -> Self {
         self.queue.extend(["--queue-user", user, "--queue-password", password].map(str::to_owned));
         self
@@ -95,12 +95,12 @@ impl Fleet {
         self.folder.join(format!("{kind}-{}-{}.log", self.queue.len(), self.started.get()))
     }
 
-    /// Starts a coordinator, or starts it again.
+    /// Starts or restarts a coordinator.
     pub(crate) fn coordinator(&self, name: &str, arguments: &[&str]) -> Process {
         self.coordinator_with(lumos(), name, arguments)
     }
 
-    /// Starts a coordinator by a command that ends in the program (with an environment of its own, say).
+    /// Starts a coordinator with a given command, for example one with other environment variables.
     pub(crate) fn coordinator_with(&self, mut command: Command, name: &str, arguments: &[&str]) -> Process {
         command.arg("run").args(arguments).args(&self.queue).args([
             "--output-path",
@@ -116,14 +116,14 @@ impl Fleet {
         self.worker_with(lumos(), arguments)
     }
 
-    /// Starts a worker by a command that ends in the program (in a network namespace of its own, say). Runs may make it
-    /// read what is below this folder.
+    /// Starts a worker with a given command, for example one in another network namespace. Runs may use files
+    /// in the folder.
     pub(crate) fn worker_with(&self, command: Command, arguments: &[&str]) -> Process {
         let folder = self.folder.to_str().unwrap();
         self.restricted_worker(command, &[&["--allow-path", folder], arguments].concat())
     }
 
-    /// Starts a worker that lets runs use what these arguments allow.
+    /// Starts a worker that lets runs use only what these arguments allow.
     pub(crate) fn restricted_worker(&self, mut command: Command, arguments: &[&str]) -> Process {
         let log = self.log("worker");
         command
@@ -134,13 +134,13 @@ impl Fleet {
         Process::start(&mut command, &log)
     }
 
-    /// `lumos status --json`; `None` while the queue cannot be reached.
+    /// Returns `lumos status --json`, or `None` while the queue cannot be reached.
     pub(crate) fn status(&self) -> Option<Value> {
         let output = lumos().args(["status", "--json"]).args(&self.queue).output().unwrap();
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
     }
 
-    /// Looks at the status until it is as it should be.
+    /// Polls the status until a condition holds.
     pub(crate) fn until(&self, what: &str, patience: Duration, holds: impl Fn(&Value) -> bool) -> Value {
         let began = Instant::now();
         loop {
@@ -154,7 +154,7 @@ impl Fleet {
     }
 }
 
-/// Units settled in all runs of a status.
+/// Number of settled units of all runs in a status.
 pub(crate) fn settled(status: &Value) -> u64 {
     let configurations =
         status["runs"].as_array().unwrap().iter().flat_map(|run| run["configurations"].as_array());

@@ -1,4 +1,4 @@
-//! Servers that no coordinator has set up.
+//! Commands on servers that no coordinator has set up.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::program::{lumos, text};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Runs a command on a queue; exit code, standard output, standard error.
+/// Runs a command on a queue. Returns exit code, standard output and standard error.
 fn on(nats: &NatsServer, arguments: &[&str]) -> (i32, String, String) {
     text(&lumos().args(arguments).args(["--queue", &nats.url()]).output().unwrap())
 }
@@ -47,7 +47,7 @@ fn a_fresh_server_has_no_runs() {
         let (code, _, stderr) = on(&nats, &["cancel", "0123456789abcdef"]);
         assert_eq!(code, 2, "{stderr}");
         assert!(stderr.contains("run `0123456789abcdef` not found on this queue"), "{stderr}");
-        // Watching waits for runs, all or one, and sees them come.
+        // `watch` waits for runs (all or one) and shows them once they exist.
         let mut all = watching(&nats, folder.path(), &[]);
         let mut one = watching(&nats, folder.path(), &["sweep"]);
         until(&mut all, "no runs on this queue");
@@ -59,7 +59,7 @@ fn a_fresh_server_has_no_runs() {
         assert_eq!(coordinator.wait(PATIENCE).code(), Some(0), "{}", coordinator.said());
         until(&mut all, "sweep · complete");
         until(&mut one, "sweep · complete");
-        // Nothing is left to cancel.
+        // There is nothing to cancel.
         let (code, stdout, stderr) = on(&nats, &["cancel", "sweep"]);
         assert_eq!((code, stdout.as_str()), (0, "run sweep is finished: nothing to cancel\n"), "{stderr}");
         let (_, stdout, _) = on(&nats, &["status", "sweep"]);

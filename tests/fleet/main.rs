@@ -1,7 +1,7 @@
-//! Coordinator and workers as processes, with a real nats-server between them.
+//! Tests with coordinator and workers as processes and a real nats-server.
 //!
-//! The server is found as `LUMOS_NATS_SERVER` or `nats-server` on the path; where there is none, these tests say that
-//! they are skipped. `LUMOS_NATS_SERVER_CURRENT` names a server of a newer generation, which is then tried as well.
+//! The server is `LUMOS_NATS_SERVER` or `nats-server` on the path. Without one these tests are skipped.
+//! `LUMOS_NATS_SERVER_CURRENT` names a server of a newer version, which is then also tested.
 
 mod access;
 mod browsers;

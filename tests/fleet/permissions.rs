@@ -1,4 +1,5 @@
-//! What each of the users of deploy/nats can publish, listen to and read: the whole matrix, against a real server.
+//! What each user in deploy/nats can publish, subscribe to and read: the complete matrix, against a real
+//! server.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +10,7 @@ use crate::nats::{NatsServer, programs};
 
 const USERS: [&str; 3] = ["coordinator", "worker", "observer"];
 
-/// Everything that lumos keeps on a server: its name here, the stream, and a subject of its messages.
+/// Everything that lumos stores on a server: its name here, the stream, and a subject of its messages.
 const STORES: [(&str, &str, &str); 8] = [
     ("work", "lumos-2-work", "lumos.2.work.0123456789abcdef.5.0123456789abcdef.a"),
     ("results", "lumos-2-results", "lumos.2.results.0123456789abcdef.a"),
@@ -24,8 +25,9 @@ const STORES: [(&str, &str, &str); 8] = [
 const ALL: &str = "work results runs workers owners status payloads shared";
 const NONE: &str = "–";
 
-/// What may be done to a store, and whose stores each user may do it to, as docs/security.md lists it. `{stream}` and
-/// `{data}` stand for what [`STORES`] says; `listen` means a subscription, everything else is published.
+/// Operations on a store, and on which stores each user may perform them, as listed in docs/security.md.
+/// `{stream}` and `{data}` are replaced by the values in [`STORES`]. `listen` means a subscription;
+/// everything else is a publish.
 const RIGHTS: [(&str, &str, [&str; 3]); 18] = [
     (
         "write messages",
@@ -55,7 +57,7 @@ const RIGHTS: [(&str, &str, [&str; 3]); 18] = [
     ("copy streams out or in", "$JS.API.STREAM.SNAPSHOT.{stream}", [NONE, NONE, NONE]),
 ];
 
-/// The same for what belongs to no store: who may.
+/// Operations that belong to no store, and which users may perform them.
 const OTHERS: [(&str, &str, [bool; 3]); 12] = [
     ("publish claims", "lumos.2.claims.host-1-a", [false, true, false]),
     ("listen to claims", "listen lumos.2.claims.host-1-a", [true, false, false]),
@@ -71,7 +73,8 @@ const OTHERS: [(&str, &str, [bool; 3]); 12] = [
     ("make other streams", "$JS.API.STREAM.CREATE.other", [false, false, false]),
 ];
 
-/// Which of these a user is refused, in one conversation: publishing to a subject, or `listen` to it.
+/// Returns the operations that a user is refused, in one connection: a publish to a subject, or `listen` to
+/// it.
 fn refused(server: &NatsServer, user: &str, asked: &[String]) -> BTreeSet<String> {
     let stream = TcpStream::connect(server.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -101,7 +104,7 @@ fn refused(server: &NatsServer, user: &str, asked: &[String]) -> BTreeSet<String
     refused
 }
 
-/// The rows of the table in docs/security.md.
+/// Returns the rows of the table in docs/security.md.
 fn rows() -> Vec<String> {
     let rights = RIGHTS.iter().map(|(what, _, rights)| (*what, rights.map(str::to_owned)));
     let others = OTHERS.iter().map(|(what, _, rights)| {

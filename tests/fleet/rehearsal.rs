@@ -1,4 +1,4 @@
-//! Items, and the replies to them, made up: what a fleet is rehearsed with.
+//! Generated items with scripted replies, for testing a fleet.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,7 +13,7 @@ use lumos_tasks::{
 };
 use serde_json::{Value, json};
 
-/// A data folder and a script that answers every prompt of its items.
+/// A data folder, and a script that answers every prompt of its items.
 pub(crate) struct Rehearsal {
     pub(crate) data: PathBuf,
     pub(crate) script: PathBuf,
@@ -23,24 +23,25 @@ pub(crate) struct Rehearsal {
 pub(crate) const TURNS: u32 = 5;
 
 impl Rehearsal {
-    /// Writes `count` GSM8K items and their script below a folder. Every seventh has a wrong answer, every eleventh
-    /// ends in an action that cannot be carried out, so that all kinds of endings are there.
+    /// Writes `count` GSM8K items and their script to a folder. Every seventh has a wrong answer, and every
+    /// eleventh ends in an action that cannot be executed, so that all kinds of endings occur.
     pub(crate) fn write(folder: &Path, count: u64) -> Self {
         Self::write_records(folder, count, Formulation::Iterative, record, replies)
     }
 
-    /// Model turns of an item: where the second action cannot be carried out, nothing follows.
+    /// Number of model turns of an item. If the second action cannot be executed, no turns follow.
     pub(crate) fn turns(index: u64) -> u32 {
         if index % 11 == 5 { TURNS - 1 } else { TURNS }
     }
 
-    /// Items that one reply ends, padded so that the unit and the outcome have about so many bytes on the queue.
+    /// Writes items that need one reply, padded so that units and outcomes have about the given sizes in
+    /// bytes on the queue.
     pub(crate) fn write_null(folder: &Path, count: u64, item_bytes: usize, outcome_bytes: usize) -> Self {
-        // What stands in the messages beside question and reply.
+        // Subtract the size of the other fields of the messages.
         let question = "pear ".repeat(item_bytes.saturating_sub(700) / 5);
         let reply = "x".repeat(outcome_bytes.saturating_sub(item_bytes + 400));
         let record = json!({ "question": format!("How many?{question}"), "answer": "#### 1" });
-        // All items are alike, and told apart by their occurrence: so the script is short and quickly read.
+        // All items are equal and differ in their occurrence only, so the script is short and fast to read.
         let written = Self::write_records(
             folder,
             1,
@@ -114,7 +115,7 @@ fn replies(index: u64, role: Role) -> Vec<String> {
     }
 }
 
-/// The item's episode with these replies, as a recorded case.
+/// Returns the item's episode with these replies as a recorded case.
 fn case(
     index: u64,
     record: &Value,

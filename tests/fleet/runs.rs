@@ -1,4 +1,4 @@
-//! Runs over a queue: equal to those of one machine, whoever dies.
+//! Runs over a queue have the same results as on one machine, even if processes are killed.
 
 use std::path::Path;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         expect(0, &alone);
         let nats = NatsServer::with_jetstream(&program);
         let fleet = Fleet::new(folder.path(), &nats.url());
-        // Of the second one's memory each model fits, and not both.
+        // In the second worker's memory each model fits, but not both.
         let workers =
             [fleet.worker(&["--places", "8"]), fleet.worker(&["--places", "8", "--memory", "16MB"])];
         let mut coordinator = fleet.coordinator("together", &tasks);
@@ -51,7 +51,7 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
             let workers = status["workers"].as_array().unwrap();
             workers.iter().map(|worker| worker["finished"].as_u64().unwrap()).collect()
         };
-        // A worker's own notice says so a heartbeat later.
+        // A worker's notice is updated one heartbeat later.
         fleet.until("all to be told", PATIENCE, |status| finished(status).iter().sum::<u64>() == 120);
         let finished = finished(&fleet.status().unwrap());
         assert!(finished.iter().all(|count| *count > 0), "both take part: {finished:?}");
@@ -61,19 +61,19 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         assert_eq!(content(&folder.path().join("alone")), content(&folder.path().join("together")));
         assert_devices_are_told(&folder.path().join("together"), &coordinator.said());
         let results = written(&folder.path().join("together"));
-        // The same command again finds everything done and needs no worker.
+        // The same command finds everything settled and needs no worker.
         ends_well(&mut fleet.coordinator("together", &tasks));
         assert_eq!(results, written(&folder.path().join("together")), "nothing is forgotten or added");
     }
 }
 
-/// The results of a run as they were written.
+/// Returns the results of a run as written.
 fn written(run: &Path) -> Value {
     let results = files(run, "results_", ".json");
     serde_json::from_slice(&std::fs::read(&results[0]).unwrap()).unwrap()
 }
 
-/// The report of a run says what its two workers computed on, and that the models of one took turns.
+/// Asserts that the report lists the devices of both workers, and that one worker's models took turns.
 fn assert_devices_are_told(run: &Path, said: &str) {
     let results = written(run);
     let workers = results["lumos"]["telemetry"]["workers"].as_array().unwrap();
@@ -86,7 +86,7 @@ fn assert_devices_are_told(run: &Path, said: &str) {
         let engines = worker["engines"].as_array().unwrap();
         assert!(engines.iter().all(|one| one["device"] == "cpu" && one["weights"] == "f32"), "{engines:?}");
         let loads: Vec<u64> = engines.iter().map(|one| one["loads"].as_u64().unwrap()).collect();
-        // Each is loaded once where all fit.
+        // If all models fit, each is loaded once.
         assert!(loads.len() > 1 && loads.iter().all(|count| if in_turns { *count > 0 } else { *count == 1 }));
         let sum: u64 = loads.iter().sum();
         assert!(!in_turns || sum > loads.len() as u64, "{engines:?}");
@@ -97,7 +97,7 @@ fn assert_devices_are_told(run: &Path, said: &str) {
     assert!(said.contains(&format!("all 2 workers together: {all} loads in ")), "{said}");
 }
 
-/// A rehearsed run: its arguments.
+/// Returns the arguments of a rehearsed run.
 fn rehearsed(folder: &Path, items: u64) -> Vec<String> {
     let rehearsal = Rehearsal::write(folder, items);
     let script = format!("script:{}", rehearsal.script.display());
@@ -108,7 +108,7 @@ fn borrowed(arguments: &[String]) -> Vec<&str> {
     arguments.iter().map(String::as_str).collect()
 }
 
-/// The same, with leases that do not run out while a test waits.
+/// Adds leases that do not expire during a test.
 fn with_long_leases(arguments: &[String]) -> Vec<&str> {
     [&borrowed(arguments)[..], &["--lease", "900"]].concat()
 }
@@ -123,7 +123,7 @@ fn what_a_killed_worker_held_is_in_work_again_before_its_leases_run_out() {
     let Some(nats) = NatsServer::start() else { return };
     let arguments = rehearsed(folder.path(), 16);
     let fleet = Fleet::new(folder.path(), &nats.url());
-    // Every item takes a quarter of a minute, so that the first worker holds all of them when it dies.
+    // Every item takes 15 seconds, so the first worker holds all of them when it is killed.
     let slow = ["--places", "16", "--script-latency", "3000"];
     let mut victim = fleet.worker(&slow);
     let mut coordinator = fleet.coordinator("killed", &with_long_leases(&arguments));
@@ -183,7 +183,7 @@ fn a_second_coordinator_is_refused_and_a_dead_one_succeeded() {
     let fleet = Fleet::new(folder.path(), &nats.url());
     let mut first = fleet.coordinator("twice", &borrowed(&arguments));
     fleet.until("the run", PATIENCE, |status| !status["runs"].as_array().unwrap().is_empty());
-    // The same run folder on what could be another host: sled's lock does not reach there, so a copy stands for it.
+    // The same run folder on another host, simulated by a copy, which sled's lock does not cover.
     let elsewhere = folder.path().join("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
     let copied = std::process::Command::new("cp")
@@ -198,7 +198,7 @@ fn a_second_coordinator_is_refused_and_a_dead_one_succeeded() {
     assert!(said.contains("another coordinator") || said.contains("coordinated by"), "{said}");
     first.kill();
     let worker = fleet.worker(&["--places", "8", "--script-latency", "5"]);
-    // Whoever has the folder goes on.
+    // The coordinator with the original folder continues the run.
     let mut second = fleet.coordinator("twice", &borrowed(&arguments));
     ends_well(&mut second);
     drained(worker);

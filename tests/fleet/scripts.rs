@@ -1,4 +1,4 @@
-//! Agents that know their way, as recorded cases: one line each, for `script:` models.
+//! Scripted agents that know the solutions, as recorded cases for `script:` models: one per line.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn line(case: &Case) -> String {
     format!("{}\n", serde_json::to_string(case).unwrap())
 }
 
-/// The first sample goals under a customer.
+/// Scripts the first sample goals with a shop driver.
 pub(crate) fn goals(count: usize) -> String {
     let runtime = Runtime::new().unwrap();
     let sets = ToolSets::default();
@@ -41,7 +41,7 @@ pub(crate) fn goals(count: usize) -> String {
         .collect()
 }
 
-/// All tasks of a source with pages, under an agent that knows the gold elements.
+/// Scripts all tasks of a source with pages, with an agent that knows the gold elements.
 pub(crate) fn pages(source: DataSource) -> String {
     let runtime = Runtime::new().unwrap();
     let sets = ToolSets::default();
@@ -59,7 +59,7 @@ pub(crate) fn pages(source: DataSource) -> String {
         .collect()
 }
 
-/// The sample questions about databases, under an agent that knows the gold queries.
+/// Scripts the sample questions about databases, with an agent that knows the gold queries.
 pub(crate) fn queries() -> String {
     let benchmark = get("intercode_sql").unwrap();
     let items = benchmark.open(DataSource::Samples).unwrap();
@@ -68,7 +68,8 @@ pub(crate) fn queries() -> String {
         .collect()
 }
 
-/// The sample questions of HotpotQA and StrategyQA in both formulations, under an agent that looks names up.
+/// Scripts the sample questions of HotpotQA and StrategyQA in both formulations, with an agent that searches
+/// for names.
 pub(crate) fn questions() -> String {
     let runtime = Runtime::new().unwrap();
     let sets = ToolSets::default();

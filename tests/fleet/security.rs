@@ -1,4 +1,4 @@
-//! Who may come in, and what they may do there.
+//! Authentication and permissions of a queue.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn wrong_credentials_are_refused_and_never_shown() {
         let right = nats.url().replace("//", "//lumos:open-sesame@");
         let wrong = nats.url().replace("//", "//lumos:close-sesame@");
         let (code, said) = status(&["--queue", &right]);
-        // The right ones come in and find that nothing has been set up yet.
+        // With the right password, the server is reachable and not set up yet.
         assert_eq!(code, Some(0), "{said}");
         assert!(said.contains("no runs"), "{said}");
         for queue in [&["--queue", &wrong][..], &["--queue", &nats.url()]] {
@@ -37,20 +37,20 @@ fn wrong_credentials_are_refused_and_never_shown() {
     }
 }
 
-/// A server with the permissions that we ship, or some of them.
+/// Starts a server with the permissions in deploy/nats, or with a part of them.
 fn permitting(program: &Path, folder: &Path, keeps: impl Fn(&str) -> bool) -> NatsServer {
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/deploy/nats/accounts.conf");
     let accounts = std::fs::read_to_string(shipped).unwrap();
     let kept: String = accounts.lines().filter(|line| keeps(line)).map(|line| format!("{line}\n")).collect();
     let file = folder.join("nats.conf");
-    // What is included is looked for beside the including file.
+    // An included file is searched next to the including file.
     std::fs::write(folder.join("accounts.conf"), kept).unwrap();
     std::fs::write(&file, "include ./accounts.conf\n").unwrap();
     open_to_others(folder);
     NatsServer::with_arguments(program, &["-c", file.to_str().unwrap()])
 }
 
-/// The stream that keeps room for the buckets came later than the other permissions.
+/// The stream that reserves space for the buckets was added later than the other permissions.
 #[test]
 fn a_run_with_permissions_of_an_earlier_version() {
     for program in programs() {
@@ -86,7 +86,7 @@ fn a_run_with_the_permissions_that_we_ship() {
         assert_eq!(worker.wait(Duration::from_secs(60)).code(), Some(0), "{}", worker.said());
         let said = worker.said() + &coordinator.said();
         assert!(!said.to_lowercase().contains("permission"), "nothing needed more than it may do:\n{said}");
-        // A worker cannot coordinate.
+        // A worker's user cannot coordinate.
         let mut usurper = queue_of("worker")
             .coordinator("more", &["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "1"]);
         let ended = usurper.wait(Duration::from_secs(120));
@@ -94,7 +94,7 @@ fn a_run_with_the_permissions_that_we_ship() {
     }
 }
 
-/// The server may run as somebody else.
+/// The server may run as another user.
 fn open_to_others(folder: &Path) {
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
@@ -116,7 +116,7 @@ fn a_run_over_tls() {
         );
         let url = nats.url().replace("nats://", "tls://");
         let mut fleet = Fleet::new(below.path(), &url);
-        // An authority that nobody knows is not trusted.
+        // A certificate of an unknown authority is not trusted.
         let (code, said) = status(&["--queue", &url]);
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains("unknown certificate authority") && said.contains("--queue-tls-ca"), "{said}");

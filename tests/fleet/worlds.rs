@@ -1,4 +1,4 @@
-//! Episodes with a world of their own (a shop, pages, databases), on one machine and on two workers.
+//! Episodes with an environment (shop, web pages, databases), on one machine and on two workers.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,8 @@ use crate::program::{content, expect};
 use crate::runs::{drained, ends_well};
 use crate::scripts;
 
-/// The samples of Mind2Web, the pages of the first grown beyond what a message may hold, whatever packs it.
+/// Writes the samples of Mind2Web with the first task's pages enlarged beyond the maximum message size, even
+/// if compressed.
 fn grown_pages(folder: &Path) {
     let samples = include_str!("../../benchmarks/samples/mind2web.json");
     let mut tasks: Vec<Value> = serde_json::from_str(samples).unwrap();

@@ -1,4 +1,4 @@
-//! LoRA adapters by name. The adapters and what peft computes with them are the engine's test data.
+//! LoRA adapters by name. The adapters and the reference results of peft are the engine's test data.
 
 use std::path::{Path, PathBuf};
 
@@ -15,14 +15,14 @@ fn named(base: &str, adapter: &str) -> String {
     format!("candle:{}+{}", data().join(base).display(), data().join(adapter).display())
 }
 
-/// Prompts and what peft answers with an adapter.
+/// Returns prompts with peft's output for an adapter.
 fn cases(adapter: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(data().join("cases.jsonl")).unwrap();
     let cases = text.lines().map(|line| serde_json::from_str(line).unwrap());
     cases.filter(|case: &Value| case["adapter"] == adapter).collect()
 }
 
-/// What `lumos complete` gives for the cases' prompts.
+/// Returns the output of `lumos complete` for the cases' prompts.
 fn complete(model: &str, cases: &[Value]) -> Vec<Value> {
     let lines: String = cases.iter().map(|case| format!("{}\n", json!({"prompt": case["prompt"]}))).collect();
     let arguments = ["complete", "--model", model, "--jsonl", "--stop", "", "--ignore-eos"];
@@ -83,7 +83,7 @@ fn runs_know_adapters_by_their_files() {
     }
     let (verified, _) = expect(0, &["verify", run.to_str().unwrap(), "--sample", "2"]);
     assert!(verified.contains("2 equal"), "{verified}");
-    // Served under the adapter's name it is the same model.
+    // The adapter is also served under its own name.
     let server = Serving::start(&[&planner]);
     assert!(server.models.iter().any(|line| line.starts_with("attention: ")), "{:?}", server.models);
     let there = what("served", &format!("openai:attention@{}", server.url), &grounder);

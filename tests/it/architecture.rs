@@ -1,4 +1,4 @@
-//! Who may import whom (`ARCHITECTURE.md`).
+//! Checks which crates depend on which (`ARCHITECTURE.md`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 fn metadata() -> Metadata {
     MetadataCommand::new()
         .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
-        // Packages of other platforms need not be here.
+        // Packages for other platforms may be missing.
         .other_options(
             ["--offline", "--locked", "--filter-platform", env!("LUMOS_TARGET")].map(str::to_owned),
         )
@@ -25,7 +25,7 @@ fn imports_go_one_way() {
         ("lumos-queue", &["lumos-tasks"]),
         ("lumos-worker", &["lumos-tasks", "lumos-environments", "lumos-queue", "lumos-engine"]),
         ("lumos-coordinator", &["lumos-tasks", "lumos-benchmarks", "lumos-queue"]),
-        // What tests need from the machine.
+        // Machine capabilities that tests need.
         ("lumos-capabilities", &[]),
     ]);
     let metadata = metadata();

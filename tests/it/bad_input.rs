@@ -1,4 +1,5 @@
-//! Bad input: a message that names the thing and the remedy, exit code 2, nothing left behind or lost.
+//! Invalid input: the message names the input and the fix, the exit code is 2, and no files are created or
+//! lost.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +8,7 @@ use crate::support::{content, expect};
 
 const RUN: [&str; 5] = ["run", "--model", "builtin:tiny", "--tasks", "gsm8k"];
 
-/// Runs into a folder of its own, expects refusal, and gives the message.
+/// Runs in a separate folder, expects an error, and returns the message.
 fn refused(folder: &Path, arguments: &[&str]) -> String {
     let runs = folder.join("runs");
     let mut all = arguments.to_vec();
@@ -171,7 +172,7 @@ fn a_folder_that_cannot_be_read_is_named() {
     let data = gsm8k(folder.path(), &record(1));
     let locked = folder.path().join("data/gsm8k");
     fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
-    // The superuser reads everything: there is nothing to refuse then.
+    // The superuser can read everything, so there is no error.
     if fs::read_dir(&locked).is_err() {
         let message = refused(folder.path(), &[&RUN[..], &["--data", &data]].concat());
         assert_holds(&message, &["test.jsonl", "failed to read"]);

@@ -1,4 +1,4 @@
-//! The other commands, and the words of the command line.
+//! The other commands, and the texts of the command line.
 
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ fn help_reads_well() {
     insta::assert_snapshot!("help", stdout);
 }
 
-/// Whatever the machine lacks, it is said and is no error.
+/// Missing capabilities of the machine are reported and are not errors.
 #[test]
 fn the_doctor_says_what_there_is() {
     let (stdout, stderr) = expect(0, &["doctor", "--json"]);

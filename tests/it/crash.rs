@@ -1,4 +1,5 @@
-//! Killed at random moments, interrupted, out of disk: nothing recorded is lost, nothing is recorded twice.
+//! Runs that are killed at random times, interrupted, or out of disk space: nothing is lost or recorded
+//! twice.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -33,7 +34,7 @@ fn finish(folder: &Path, name: &str) {
     assert_eq!(code, 0, "{stderr}");
 }
 
-/// Every unit stands in the samples, once.
+/// Asserts that the samples contain every unit exactly once.
 fn assert_complete(folder: &Path) {
     let (samples, _) = content(folder);
     let units: Vec<_> =
@@ -42,7 +43,7 @@ fn assert_complete(folder: &Path) {
     assert_eq!(units.iter().collect::<HashSet<_>>().len(), UNITS, "no unit is recorded twice");
 }
 
-/// A small generator of our own: the moments differ from run to run, and a failure says which they were.
+/// Returns random times, which differ between runs of the test. A failure prints them.
 fn moments(span: Duration, count: usize) -> Vec<Duration> {
     let mut state =
         std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
@@ -62,7 +63,7 @@ fn killed_twenty_times_it_ends_as_if_nothing_had_happened() {
     let whole = began.elapsed();
     assert_complete(&folder.path().join("whole"));
 
-    // Spread over the length of a whole run, so that kills hit planning, the middle and the end.
+    // Spread over the duration of a whole run, so that kills hit planning, the middle and the end.
     let moments = moments(whole.div_f64(3.0), 20);
     for moment in &moments {
         let mut child = start(folder.path(), "killed");
@@ -85,7 +86,7 @@ fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
-/// Waits until a run gives units out: from then on it handles signals. What it says next can be read on.
+/// Waits until a run publishes units and therefore handles signals. Returns the rest of its output.
 #[cfg(unix)]
 fn wait_until_running(child: &mut Child) -> impl std::io::BufRead + use<> {
     let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
@@ -98,7 +99,7 @@ fn wait_until_running(child: &mut Child) -> impl std::io::BufRead + use<> {
     said
 }
 
-/// The rest of what a run says, and its exit code.
+/// Returns the rest of a run's output and its exit code.
 #[cfg(unix)]
 fn ended(mut child: Child, mut said: impl std::io::BufRead) -> (i32, String) {
     let mut text = String::new();
@@ -115,7 +116,7 @@ fn interrupted_it_drains_and_resumes() {
     let said = wait_until_running(&mut child);
     signal(&child, "-INT");
     let (code, stderr) = ended(child, said);
-    // A machine so fast that all is done by then has nothing to drain.
+    // On a fast machine the run may have finished before the signal.
     if code != 0 {
         assert_eq!(code, 130, "{stderr}");
         let (_, said) = stderr.split_once("interrupted: waiting for ").unwrap_or_else(|| panic!("{stderr}"));
@@ -148,7 +149,7 @@ fn interrupted_twice_it_stops_at_once_and_resumes() {
 fn a_full_disk_ends_the_run_with_a_message_and_space_lets_it_go_on() {
     let folder = tempfile::tempdir().unwrap();
     finish(folder.path(), "whole");
-    // Too little for the checkpoint, and enough for that but not for the results.
+    // Not enough for the checkpoint; enough for the checkpoint but not for the results.
     for kilobytes in [240, 640] {
         let small = folder.path().join(format!("small-{kilobytes}"));
         let Some(disk) = SmallDisk::mount(&small, kilobytes) else { return };

@@ -1,5 +1,5 @@
-//! Damaged and missing files, full disks and memory limits: what is recorded is restored or its loss is said, readers
-//! change nothing, and no message advises deleting anything.
+//! Damaged and missing files, full disks and memory limits: recorded data is restored or its loss is
+//! reported, readers change nothing, and no message advises deleting anything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::support::{content, expect, lumos, run, text};
 
-/// Thirty items under two formulations.
+/// Thirty items in two formulations.
 const UNITS: u64 = 60;
 
-/// A complete run.
+/// Performs a complete run.
 fn complete(folder: &Path) -> PathBuf {
     let output_path = folder.to_str().unwrap();
     let tasks = ["--tasks", "svamp", "--model", "builtin:tiny", "--formulation", "iterative,onetime"];
@@ -22,7 +22,7 @@ fn complete(folder: &Path) -> PathBuf {
     folder.join("sample")
 }
 
-/// Every file below a folder and its content.
+/// Returns every file in a folder with its content.
 fn all(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -43,7 +43,7 @@ fn flip(file: &Path, at: usize) {
     fs::write(file, bytes).unwrap();
 }
 
-/// What may never be in a message.
+/// Asserts that a message does not advise deleting anything.
 fn assert_no_bad_advice(stderr: &str) {
     for word in ["delete", "start over", "remove the"] {
         assert!(!stderr.contains(word), "{stderr}");
@@ -74,7 +74,7 @@ fn readers_change_nothing_and_read_a_damaged_checkpoint_whole() {
         }
     };
     read_all("whole");
-    // An unfinished snapshot of the database, as a full disk leaves it.
+    // An unfinished snapshot of the database, as left by a full disk.
     fs::write(checkpoint.join("snap.FFFFFFFFFFFFFFF0.generating"), b"").unwrap();
     read_all("unfinished snapshot");
     let db = checkpoint.join("db");
@@ -104,7 +104,7 @@ fn damage_is_said_with_numbers_and_repaired_by_resume_and_repair() {
     assert!(stdout.contains("30 items, 60 units settled"), "{stdout}");
     assert_eq!(stderr, "");
 
-    // The database loses everything, as sled does with some bits, silently.
+    // The database silently loses everything, as sled does when certain bits are damaged.
     fs::remove_file(checkpoint.join("db")).unwrap();
     let (_, stderr) = expect(0, &["resume", name]);
     assert!(stderr.contains(&format!("30 items, {UNITS} outcomes")), "{stderr}");
@@ -112,7 +112,7 @@ fn damage_is_said_with_numbers_and_repaired_by_resume_and_repair() {
     assert!(stderr.contains(&format!("{UNITS} already settled")), "{stderr}");
     assert_no_bad_advice(&stderr);
 
-    // Half of the journal is gone.
+    // Half of the journal is lost.
     let journal = checkpoint.join("journal");
     let bytes = fs::read(&journal).unwrap();
     fs::write(&journal, &bytes[..bytes.len() / 2]).unwrap();
@@ -121,7 +121,7 @@ fn damage_is_said_with_numbers_and_repaired_by_resume_and_repair() {
     assert!(stderr.contains("restored from the database") && stderr.contains("kept in"), "{stderr}");
     assert_eq!(content(&run_folder), before);
 
-    // Both lose something: it is said exactly, and runs again.
+    // Both copies lose data: the loss is reported exactly, and the affected units run again.
     let bytes = fs::read(&journal).unwrap();
     fs::write(&journal, &bytes[..bytes.len() - 1000]).unwrap();
     fs::remove_file(checkpoint.join("db")).unwrap();
@@ -137,7 +137,7 @@ fn damage_is_said_with_numbers_and_repaired_by_resume_and_repair() {
     assert_eq!(content(&run_folder), before);
 }
 
-/// The number in front of a word.
+/// Returns the number before a word.
 fn number_before(text: &str, word: &str) -> u64 {
     let before = text.split(word).next().unwrap();
     before.rsplit(|letter: char| !letter.is_ascii_digit()).next().unwrap().parse().unwrap()
@@ -151,7 +151,7 @@ fn items_that_both_copies_lost_are_planned_again() {
     let before = content(&run_folder);
     let checkpoint = run_folder.join("checkpoint");
     fs::remove_file(checkpoint.join("db")).unwrap();
-    // Items come first.
+    // Items come first in the journal.
     let journal = checkpoint.join("journal");
     let mut bytes = fs::read(&journal).unwrap();
     bytes[64..1064].fill(0);
@@ -164,7 +164,7 @@ fn items_that_both_copies_lost_are_planned_again() {
     assert!(stdout.contains("intact; 30 items, 60 units settled"), "{stdout}");
 }
 
-/// Runs the program with a limit on its address space, in kibibytes; `None` if it did not end.
+/// Runs the program with a limit on its address space in KiB. Returns `None` if it did not end.
 #[cfg(target_os = "linux")]
 fn limited(kibibytes: u64, arguments: &[&str]) -> Option<Output> {
     let program = lumos();
@@ -194,7 +194,7 @@ fn limited(kibibytes: u64, arguments: &[&str]) -> Option<Output> {
     Some(child.wait_with_output().unwrap())
 }
 
-/// Somewhere between "the program cannot start" and "it is enough" every allocation fails once.
+/// Limits between "cannot start" and "sufficient", at which every allocation fails at some point.
 #[cfg(target_os = "linux")]
 #[test]
 fn under_a_memory_limit_it_ends_with_the_reason_and_nothing_is_called_damaged() {
@@ -229,7 +229,7 @@ fn under_a_memory_limit_it_ends_with_the_reason_and_nothing_is_called_damaged() 
     assert_eq!(content(&run_folder), before);
 }
 
-/// Under some of these limits no thread can be started, over which tokio panics.
+/// With some of these limits no thread can be started, for which tokio panics.
 #[cfg(target_os = "linux")]
 #[test]
 fn threads_that_cannot_be_started_are_an_error_and_no_panic() {
@@ -256,7 +256,7 @@ fn a_start_on_a_full_disk_leaves_a_run_that_can_be_read() {
     let whole = expect(0, &["report", name, "--format", "json"]).0;
     let filler = small.join("filler");
     for left in [0, 4096, 64 << 10] {
-        // As much as fits.
+        // Fill the disk completely.
         let mut out = fs::File::create(&filler).unwrap();
         while std::io::Write::write(&mut out, &[1; 4096]).is_ok() {}
         let length = out.metadata().unwrap().len();
@@ -315,7 +315,7 @@ fn scorings_that_were_edited_out_of_the_manifest_are_reported_all_the_same() {
     assert!(stderr.contains("`scoring` was changed"), "{stderr}");
 }
 
-/// The words of messages, in all sources that are not tests.
+/// Checks the messages in all sources except tests.
 #[test]
 fn no_message_advises_to_delete_what_was_recorded() {
     fn look(folder: &Path, found: &mut Vec<String>) {

@@ -1,4 +1,5 @@
-//! A small file system of a test's own, which can be filled, enlarged and made read-only. Needs the right to mount.
+//! A small file system for a test, which can be filled, enlarged and made read-only. Requires permission to
+//! mount.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,17 +7,17 @@ use std::process::{Command, Stdio};
 
 use lumos_capabilities::{Capability, skip};
 
-/// A file system in memory; unmounted when dropped.
+/// A file system in memory, unmounted when dropped.
 pub(crate) struct SmallDisk {
     folder: PathBuf,
     covered: bool,
 }
 
 impl SmallDisk {
-    /// Mounts one of so many KiB; `None`, and the test is skipped, if it cannot be mounted.
+    /// Mounts a file system with a size in KiB. If it cannot be mounted, skips the test and returns `None`.
     pub(crate) fn mount(folder: &Path, kibibytes: u64) -> Option<Self> {
         std::fs::create_dir(folder).unwrap();
-        // A server that runs as somebody else writes there as well.
+        // A server that runs as another user also writes to it.
         let options = format!("size={kibibytes}k,mode=777");
         if !mount(&["-t", "tmpfs", "-o", &options, "tmpfs"], folder) {
             skip(Capability::Mount, "a small file system cannot be mounted");
@@ -33,32 +34,32 @@ impl SmallDisk {
         self.folder.join("filler")
     }
 
-    /// Uses up all that is left.
+    /// Fills the free space.
     pub(crate) fn fill(&self) {
         let Ok(mut filler) = std::fs::File::create(self.filler()) else { return };
         let piece = vec![0; 1 << 12];
         while filler.write_all(&piece).is_ok() {}
     }
 
-    /// Frees what [`SmallDisk::fill`] used.
+    /// Frees the space used by [`SmallDisk::fill`].
     pub(crate) fn free(&self) {
         let _ = std::fs::remove_file(self.filler());
     }
 
-    /// Makes it large.
+    /// Enlarges the file system.
     pub(crate) fn grow(&self) {
         assert!(mount(&["-o", "remount,size=200m"], &self.folder));
     }
 
-    /// Makes it read-only for everything that is opened from now on, or writable again. What is open stays writable:
-    /// the kernel makes no file system read-only while a file is open for writing.
+    /// Makes it read-only for files opened from now on, or writable again. Open files stay writable: the
+    /// kernel makes no file system read-only while a file is open for writing.
     pub(crate) fn read_only(&mut self, read_only: bool) {
         if read_only == self.covered {
             return;
         }
         if read_only {
             let folder = self.folder.display().to_string();
-            // A file that is opened for writing between the two steps keeps the second from succeeding.
+            // The second step fails if a file is opened for writing between the two steps.
             self.covered = (0..50).any(|_| {
                 let covered = mount(&["--bind", &folder], &self.folder);
                 let made = covered && mount(&["-o", "remount,bind,ro"], &self.folder);

@@ -1,4 +1,4 @@
-//! Measuring, predicting and checking the engine by hand.
+//! Commands that measure, estimate and verify the engine.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The figures of a small model that is measured in no time.
+/// Measures a small model and returns the path of the result.
 fn measured(folder: &std::path::Path) -> String {
     let path = folder.join("bench.json").display().to_string();
     let arguments =
@@ -45,7 +45,7 @@ fn a_bench_feeds_an_estimate() {
     let (one, wall) =
         (estimate["worker_seconds"].as_f64().unwrap(), estimate["wall_seconds"].as_f64().unwrap());
     assert!(one > 0.0 && (one / wall - 4.0).abs() < 1e-6, "{json}");
-    // Two roles share one model here.
+    // The two roles share one model.
     assert!(estimate["weight_bytes"].as_u64().unwrap() > 4_000_000, "{json}");
     let (_, stderr) = expect(2, &["estimate", &spec, "--bench", &spec]);
     assert!(stderr.contains("lumos bench engine"), "{stderr}");
@@ -79,7 +79,7 @@ fn a_run_is_verified_at_another_batch_size() {
     let told = lines(&json);
     assert_eq!(told.len(), 7);
     assert_eq!((told[6]["units"].as_u64(), told[6]["equal"].as_u64()), (Some(6), Some(6)));
-    // Without the prefix cache the results are the same.
+    // Results are the same without the prefix cache.
     run("two", &["--prefix-cache", "off"]);
     let samples = |name: &str| {
         let files = crate::support::files(&folder.path().join(name), "samples", ".jsonl");

@@ -1,5 +1,5 @@
-//! The small print of the command line: names of runs and models, lists, what is missing, where nothing can be written,
-//! and terminals of eighty columns.
+//! Details of the command line: names of runs and models, lists, missing arguments, unwritable folders, and
+//! terminals of eighty columns.
 
 use std::fs;
 use std::path::Path;
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::support::{content, expect, lumos, text};
 
-/// The program in a folder.
+/// Returns the program's command in a folder.
 fn at(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = lumos();
     command.current_dir(folder).args(arguments);
     command
 }
 
-/// Insists on an exit code; standard output and standard error.
+/// Asserts an exit code. Returns standard output and standard error.
 fn ended(code: i32, command: &mut Command) -> (String, String) {
     let output: Output = command.output().unwrap();
     let (found, stdout, stderr) = text(&output);
@@ -48,14 +48,14 @@ fn names_of_runs_resolve_below_the_output_folder() {
     ] {
         ended(0, &mut at(here, arguments));
     }
-    // Another output folder, by flag and by environment.
+    // Another output folder, given by flag and by environment variable.
     fs::rename(here.join("runs"), here.join("kept")).unwrap();
     ended(0, &mut at(here, &["show", "mine", "0", "--output-path", "kept"]));
     ended(0, at(here, &["report", "mine"]).env("LUMOS_OUTPUT_PATH", "kept"));
     let (_, stderr) = ended(2, &mut at(here, &["report", "mine"]));
     assert!(stderr.contains("run `mine` not found") && stderr.contains("runs/mine"), "{stderr}");
     assert!(stderr.contains("hint: list the runs: lumos ls"), "{stderr}");
-    // A path that exists wins, even if it holds no run.
+    // An existing path takes precedence, even if it contains no run.
     fs::create_dir(here.join("mine")).unwrap();
     let (_, stderr) = ended(2, at(here, &["report", "mine"]).env("LUMOS_OUTPUT_PATH", "kept"));
     assert!(stderr.contains("not a run folder: `mine` (manifest.json not found)"), "{stderr}");
@@ -88,7 +88,7 @@ fn lists_of_benchmarks_take_blanks_patterns_and_all() {
     assert_eq!(selected("all").len(), 7);
     let (_, stderr) = expect(2, &["validate", "--model", "builtin:tiny", "--tasks", "gsm9*"]);
     assert!(stderr.contains("unknown benchmark `gsm9*`"), "{stderr}");
-    // The items of the one benchmark that a pattern means.
+    // The items of the only benchmark that matches a pattern.
     let folder = tempfile::tempdir().unwrap();
     let spec = folder.path().join("spec.toml");
     fs::write(&spec, "tasks = 'gsm8k, sva*'\nmodel = 'builtin:tiny'\nlimit = 1\n").unwrap();
@@ -135,7 +135,7 @@ fn a_folder_that_exists_is_a_model() {
     assert_eq!(names.collect::<Vec<_>>(), ["candle:./models/plan", "candle:models/ground"]);
     let prompt = ["complete", "--model", "models/plan", "--max-new-tokens", "4", "text"];
     ended(0, &mut at(folder.path(), &prompt));
-    // In a file too.
+    // The same in a file.
     fs::write(
         folder.path().join("spec.toml"),
         "tasks = 'gsm8k'\nlimit = 2\n[[models]]\nplanner = 'models/plan'\ngrounder = 'models/ground'\n",
@@ -185,7 +185,7 @@ fn all_benchmarks_run_on_their_samples_without_further_flags() {
     let folder = tempfile::tempdir().unwrap();
     ended(0, &mut at(folder.path(), &[&TINY[..], &["--tasks", "all", "--name", "all"]].concat()));
     let (samples, results) = content(&folder.path().join("runs/all"));
-    // `intercode_sql` is `intercode` in the names of files as the helper reads them.
+    // The helper that reads file names shortens `intercode_sql` to `intercode`.
     assert_eq!(samples.len(), 7, "{:?}", samples.keys());
     for (task, rows) in &samples {
         assert!(!rows.is_empty(), "{task}");
@@ -215,10 +215,10 @@ fn where_nothing_can_be_written_is_said_before_anything_runs() {
             assert_eq!(stdout, "");
         }
     }
-    // A file of the run's own folder, which is made with it.
+    // A file in the run's own folder, which is created with it.
     let inside = ["--name", "new", "--record", "runs/new/cases.jsonl"];
     ended(0, &mut at(folder.path(), &[&run[..], &inside].concat()));
-    // Other commands that write.
+    // Other commands that write files.
     for arguments in [
         &["report", "new", "--output", "none/report.html"][..],
         &["resume", "new", "--record", "none/cases.jsonl"],
@@ -247,7 +247,7 @@ fn a_download_that_has_no_place_gets_no_hint_about_downloads() {
 #[test]
 fn a_hub_that_cannot_be_reached_is_one_message() {
     let folder = tempfile::tempdir().unwrap();
-    // Nobody listens there any more.
+    // An address on which no server listens.
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut command = at(folder.path(), &["run", "--tasks", "gsm8k", "--model", "candle:owner/name"]);
     command.env("HF_ENDPOINT", format!("http://{address}")).env("HF_HOME", folder.path());

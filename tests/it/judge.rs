@@ -1,4 +1,4 @@
-//! `lumos score --judge` against a local server: a pass that is cut short and taken up again, and what it leaves.
+//! `lumos score --judge` against a local server: interrupted and resumed passes, and their files.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::model_server::{KEY, Server, assert_no_key};
 use crate::support::{content, lumos};
 
-/// A run over six questions, answered by the server as well.
+/// Performs a run over six questions, answered by the same server.
 fn run(server: &Server, folder: &Path) -> PathBuf {
     let model = format!("openai:tiny@{}", server.url);
     let runs = folder.to_str().unwrap();
@@ -35,21 +35,21 @@ fn is_verdict(body: &Value) -> bool {
     body["messages"][0]["content"].as_str().is_some_and(|text| text.contains("Ground-truth answer"))
 }
 
-/// Bodies of the questions that were put to the judge.
+/// Returns the bodies of the judge's requests.
 fn verdicts(server: &Server) -> Vec<Value> {
     server.state.bodies.lock().unwrap().iter().filter(|body| is_verdict(body)).cloned().collect()
 }
 
 fn answers(request: usize, body: &Value) -> Result<String, u16> {
     match is_verdict(body) {
-        // Every other question to the judge fails at first.
+        // Every second request to the judge fails at first.
         true if request.is_multiple_of(2) => Err(503),
         true => Ok("CORRECT".to_owned()),
         false => Ok(format!("Answer is number {request}.")),
     }
 }
 
-/// A text without its line breaks.
+/// Returns a text without its line breaks.
 fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -79,12 +79,13 @@ fn faults_are_tried_again_and_verdicts_are_kept() {
         assert_eq!(judged["llm_accuracy"], 1.0);
         assert_eq!(judged["judge"]["verdict"]["reply"], "CORRECT");
         assert_eq!(judged["judge"]["verdict"]["cost"], 0.0036);
-        // The judge changes nothing else.
+        // The judge changes no other metric.
         assert_eq!((&judged["exact_match"], &judged["f1"]), (&plain["exact_match"], &plain["f1"]));
         assert_eq!((&judged["unit"], &judged["trajectory"]), (&plain["unit"], &plain["trajectory"]));
     }
     assert_eq!(results["lumos"]["judge"]["verdicts"], 6);
-    // Once all is judged nobody is asked, and plain scoring keeps the verdicts.
+    // Once every verdict is recorded there are no further requests, and scoring without a judge keeps the
+    // verdicts.
     let asked = server.requests();
     assert_eq!(server.run(&score).0, 0);
     let (code, stdout, _) = server.run(&["score", run.to_str().unwrap()]);
@@ -102,7 +103,7 @@ fn a_pass_stops_at_its_limit_of_costs() {
         if !is_verdict(body) {
             return Ok(format!("Answer is number {request}."));
         }
-        // A verdict takes longer than recording the one before, whose cost is known then.
+        // A verdict takes longer than recording the previous one, so its cost is known in time.
         std::thread::sleep(Duration::from_millis(100));
         Ok("INCORRECT".to_owned())
     });
@@ -116,13 +117,13 @@ fn a_pass_stops_at_its_limit_of_costs() {
         let arguments = score(cost);
         server.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    // 0.0036 dollars each: two, the one at hand, and on a busy machine one more before its cost is known.
+    // 0.0036 dollars each: two, the one in progress, and on a busy machine one more before its cost is known.
     let (code, stdout, stderr) = limited("0.009");
     assert_eq!(code, 5, "{stdout}\n{stderr}");
     assert!(stderr.contains("--max-cost 0.009"), "{stderr}");
     let asked = verdicts(&server).len();
     assert!((2..=4).contains(&asked), "{asked}");
-    // What is spent is spent: the same limit allows nothing more.
+    // Earlier costs count: the same limit allows no further requests.
     assert_eq!(limited("0.007").0, 5);
     assert_eq!(verdicts(&server).len(), asked);
     let (code, stdout, stderr) = limited("1");
@@ -159,7 +160,7 @@ fn a_judge_that_is_computed_here_has_a_device_and_a_memory() {
     let passes =
         || std::fs::read_dir(run.join("judge")).unwrap().filter(|one| one.as_ref().unwrap().path().is_dir());
     assert_eq!(passes().count(), 1);
-    // Where it is computed makes it no other judge.
+    // The device does not change the judge's identity.
     assert_eq!(score(&["--device", "auto", "--dtype", "f32"]).0, 0);
     assert_eq!(passes().count(), 1);
 }
@@ -195,7 +196,7 @@ fn a_pass_that_is_killed_goes_on() {
     assert!((3..6).contains(&asked), "{asked}");
     let (code, stdout, stderr) = server.run(&score);
     assert_eq!(code, 0, "{stdout}\n{stderr}");
-    // At most what was at hand, and a verdict on its way to the disk, is asked for twice.
+    // At most the requests in progress, and a verdict that is being written, are repeated.
     assert!(verdicts(&server).len() <= 8, "{}", verdicts(&server).len());
     assert!(content(&run).0["hotpotqa"].iter().all(|row| row["judge"]["judgement"]["paper"] == "incorrect"));
 }

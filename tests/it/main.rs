@@ -1,4 +1,4 @@
-//! What the program promises, seen from outside.
+//! End-to-end tests of the program.
 
 mod adapters;
 mod architecture;

@@ -1,4 +1,4 @@
-//! A local OpenAI-compatible server that answers as a test says, and records the bodies and headers of what it is asked.
+//! A local OpenAI-compatible server with replies given by a test. Records the bodies and headers of requests.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,17 +15,17 @@ use crate::support::{lumos, text};
 
 pub(crate) const KEY: &str = "sk-0123456789-secret-key";
 
-/// The reply to a request and its body, requests counted from 0; or a status that is no success.
+/// Returns the reply to a request (counted from 0) and its body, or an error status.
 type Answer = dyn Fn(usize, &Value) -> Result<String, u16> + Send + Sync;
 
-/// A server that knows some replies; it runs until it is dropped.
+/// A server that runs until it is dropped.
 pub(crate) struct Server {
     pub(crate) url: String,
     pub(crate) state: Arc<Asked>,
     _runtime: tokio::runtime::Runtime,
 }
 
-/// What the server was asked, and what it answers with.
+/// Recorded requests, and the function that replies.
 pub(crate) struct Asked {
     pub(crate) requests: AtomicUsize,
     pub(crate) bodies: Mutex<Vec<Value>>,
@@ -35,14 +35,14 @@ pub(crate) struct Asked {
 }
 
 impl Server {
-    /// A server that answers the prompt or the last message of each request, counted from 0.
+    /// Starts a server that replies to the prompt or the last message of each request.
     pub(crate) fn start(
         reply: impl Fn(usize, &Value) -> Result<String, u16> + Send + Sync + 'static,
     ) -> Self {
         Self::start_listing(None, reply)
     }
 
-    /// The same, with a list of its models where there is one.
+    /// Starts a server that also lists its models, if there is a list.
     pub(crate) fn start_listing(
         models: Option<&'static [&'static str]>,
         reply: impl Fn(usize, &Value) -> Result<String, u16> + Send + Sync + 'static,
@@ -77,7 +77,8 @@ impl Server {
         self.state.requests.load(Ordering::SeqCst)
     }
 
-    /// Runs the program with the key in its environment; exit code, standard output and standard error.
+    /// Runs the program with the key in its environment. Returns exit code, standard output and standard
+    /// error.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
         let output = lumos()
             .args(arguments)
@@ -117,7 +118,7 @@ async fn answer(State(state): State<Arc<Asked>>, headers: HeaderMap, Json(body):
     }
 }
 
-/// Insists that the key is in no file below a folder.
+/// Asserts that no file in a folder contains the key.
 pub(crate) fn assert_no_key(folder: &Path) {
     let mut folders = vec![folder.to_owned()];
     let mut files = 0;

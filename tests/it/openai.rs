@@ -1,5 +1,5 @@
-//! Runs over a local OpenAI-compatible server: what it is asked, what becomes of its failures, and that its key is in
-//! no file and no output.
+//! Runs with a local OpenAI-compatible server: its requests, its failures, and that no file or output
+//! contains its key.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::model_server::{KEY, Server, assert_no_key};
 use crate::support::{content, lumos, text};
 
-/// A planner and a grounder in one; the third item's planner always fails.
+/// Replies as planner and grounder. The third item's planner always fails.
 fn agent(request: usize, body: &Value) -> Result<String, u16> {
     let prompt = body["prompt"].as_str().unwrap();
     if request == 0 {
@@ -73,7 +73,7 @@ fn a_server_s_failures_are_faults_and_its_key_is_nowhere() {
     assert!(bodies.iter().all(|body| body["stop"] == json!(["\n"]) && body["max_tokens"] == 512));
 }
 
-/// A server of two models; it answers to an alias too.
+/// Replies for two models and an alias.
 fn two_models(_: usize, body: &Value) -> Result<String, u16> {
     match body["model"].as_str().unwrap() {
         "tiny" | "other" | "alias" => Ok("No, I will keep planning.".to_owned()),
@@ -152,7 +152,7 @@ fn a_wrong_key_says_what_to_do() {
     assert!(stderr.contains("environment") && !stderr.contains("sk-hidden"), "{stderr}");
 }
 
-/// The headers that a server that a run names gets to see, with a key in a variable.
+/// Returns the headers received by a server named by a run, with a key in an environment variable.
 fn shown(variable: &str, server: &Server, folder: &Path) -> Vec<HeaderMap> {
     let model = format!("openai:tiny@{}", server.url);
     let output = lumos()
@@ -175,7 +175,7 @@ fn a_server_that_a_run_names_does_not_get_the_general_key() {
     let values = seen.iter().flat_map(HeaderMap::values);
     assert!(values.filter_map(|value| value.to_str().ok()).all(|value| !value.contains(KEY)), "{seen:?}");
 
-    // A server with a key of its own gets that.
+    // A server with its own key receives that key.
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(|_, _| Ok("Subgoal 1: Add.".to_owned()));
     let host = server.url.trim_start_matches("http://").trim_end_matches("/v1");

@@ -1,4 +1,4 @@
-//! Mind2Web from end to end: pages, candidates ranked by their words, and an agent whose replies are scripted.
+//! Mind2Web end to end: web pages, candidates ranked by their words, and an agent with scripted replies.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::support::{content, expect};
 #[path = "../../examples/script_pages/author.rs"]
 mod author;
 
-/// Writes the replies of an agent that asks for the gold elements in their own words.
+/// Writes the replies of an agent that requests the gold elements in their own words.
 fn script(source: DataSource, cases: &Path) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let benchmark = get("mind2web").unwrap();
@@ -33,7 +33,7 @@ fn script(source: DataSource, cases: &Path) {
     fs::write(cases, written).unwrap();
 }
 
-/// Runs a script in both behaviours; the samples, and what was printed.
+/// Runs a script in both behaviours. Returns the samples and the output.
 fn run(folder: &Path, name: &str, data: &[&str]) -> (Vec<Value>, String) {
     let recorded = folder.join(format!("{name}.jsonl"));
     let model = format!("script:{}", folder.join("cases.jsonl").display());

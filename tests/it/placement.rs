@@ -1,4 +1,4 @@
-//! Models on devices, and in a memory that holds one of them at a time.
+//! Models on devices, and in memory that holds one of them at a time.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::support::{content, expect, files, lumos, text};
 
-/// Planner and grounder of `builtin:tiny` take 9.7 MB each, of which 4.2 MB are for a sequence of full length.
+/// Planner and grounder of `builtin:tiny` need 9.7 MB each, of which 4.2 MB are for a sequence of full
+/// length.
 const ONE_FITS: &str = "16MB";
 
 fn arguments<'a>(folder: &'a str, name: &'a str, limit: &'a str) -> Vec<&'a str> {
@@ -16,7 +17,7 @@ fn arguments<'a>(folder: &'a str, name: &'a str, limit: &'a str) -> Vec<&'a str>
     [&what[..], &["--output-path", folder, "--name", name]].concat()
 }
 
-/// What a run came to, without what it was computed with.
+/// Returns the results of a run without its computing settings.
 fn results(folder: &Path) -> (std::collections::BTreeMap<String, Vec<Value>>, Value) {
     let (samples, mut results) = content(folder);
     let spec = results["lumos"]["spec"].as_object_mut().unwrap();
@@ -26,7 +27,7 @@ fn results(folder: &Path) -> (std::collections::BTreeMap<String, Vec<Value>>, Va
     (samples, results)
 }
 
-/// How the sessions of a run computed its models.
+/// Returns how the sessions of a run computed its models.
 fn computing(folder: &Path) -> Value {
     let results = files(folder, "results_", ".json");
     let results: Value = serde_json::from_slice(&std::fs::read(&results[0]).unwrap()).unwrap();
@@ -49,8 +50,8 @@ fn models_that_take_turns_give_the_same_results_with_few_loads() {
         (&told["in_phases"], &told["places"], &told["sessions"]),
         (&true.into(), &256.into(), &1.into())
     );
-    // Two before the run begins, then two for each round of the longest episode, one that came late excepted: not two for
-    // each of sixty items.
+    // Two before the run starts, then two for each round of the longest episode and one extra round, but not
+    // two for each of sixty items.
     let loads = told["loads"].as_u64().unwrap();
     assert!((4..=2 + 2 * (8 + 1)).contains(&loads), "{told}");
     assert!(told["load_seconds"].as_f64().unwrap() > 0.0, "{told}");
@@ -88,7 +89,7 @@ fn killed_between_phases_it_ends_as_if_nothing_had_happened() {
     for (number, share) in [0.2, 0.4, 0.6, 0.8].into_iter().enumerate() {
         let mut child = lumos()
             .args(arguments(runs, "killed", "30"))
-            // Few places: outcomes are recorded while others wait.
+            // Low concurrency, so that outcomes are recorded while other episodes wait.
             .args(["--memory", ONE_FITS, "--places", "8"])
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -104,14 +105,14 @@ fn killed_between_phases_it_ends_as_if_nothing_had_happened() {
     }
     let killed = folder.path().join("killed");
     if killed.join("manifest.json").exists() {
-        // The limit is remembered.
+        // The memory limit is stored in the run.
         let (stdout, _) = expect(0, &["resume", killed.to_str().unwrap()]);
         assert!(stdout.contains("loaded in turns, 8 episodes at once"), "{stdout}");
         assert_eq!(results(&folder.path().join("whole")), results(&killed));
     }
 }
 
-/// Asks it to end; it drains.
+/// Interrupts a run, which then drains.
 #[cfg(unix)]
 fn interrupt(child: std::process::Child) {
     let status = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
@@ -145,7 +146,7 @@ fn devices_are_named_for_all_or_by_role() {
     let file = folder.path().join("run.toml");
     std::fs::write(&file, "[device]\nplanner = 'cpu'\nothers = 'auto'\n").unwrap();
     expect(0, &[&with("cpu")[..], &["--config", file.to_str().unwrap()]].concat());
-    // By role the same results: a device is no part of what a model is.
+    // Devices by role yield the same results, because the device is not part of a model's identity.
     expect(0, &[&arguments(runs, "one", "4")[..], &["--device", "cpu"]].concat());
     let (stdout, _) = expect(0, &[&arguments(runs, "two", "4")[..], &["--device", "grounder=auto"]].concat());
     assert!(stdout.contains("models computed: planner on cpu, grounder on auto"), "{stdout}");
@@ -186,7 +187,7 @@ fn an_estimate_says_which_way_a_pair_fits() {
         told["memory"]["candidates"].as_array().unwrap().iter().map(|one| &one["fits"]).collect();
     assert_eq!(fits, [false, true, true, true]);
     assert!(estimate(&["--memory", "40GB"]).contains("recommended: together"));
-    // Each on a card of its own.
+    // Each model on its own GPU.
     std::fs::write(&spec, "tasks = ['gsm8k']\nmodel = 'lumos:maths'\n[device]\nplanner = 'cuda:0'\n")
         .unwrap();
     assert!(estimate(&["--memory", "24GB"]).contains("recommended: together"));

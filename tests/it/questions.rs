@@ -1,5 +1,5 @@
-//! Question answering from end to end: pages out of a corpus or over HTTP, passages ranked by their words, and an agent
-//! whose replies are scripted.
+//! Question answering end to end: pages from a corpus or over HTTP, passages ranked by their words, and an
+//! agent with scripted replies.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ fn script(benchmark: &str, source: DataSource, items: usize, corpus: &Path, case
     fs::write(cases, written).unwrap();
 }
 
-/// Runs a benchmark over a corpus under a script, both formulations; the samples, and what was printed.
+/// Runs a script over a corpus in both formulations. Returns the samples and the output.
 fn run(benchmark: &str, data: &[&str], corpus: &Path, folder: &Path, name: &str) -> (Vec<Value>, String) {
     let cases = folder.join("cases.jsonl");
     let recorded = folder.join("recorded.jsonl");
@@ -87,7 +87,7 @@ fn samples_are_answered_out_of_their_corpus() {
         let answered = rows.iter().filter(|row| row["status"] == "answered").count();
         assert!(answered >= 30, "{answered} of 40 answered");
         assert!(stdout.contains("rank=bm25, wiki=corpus:") && !stdout.contains("own items"), "{stdout}");
-        // The same pages under another name are the same configuration, and another script the same model's.
+        // The same pages under another name yield the same configuration, and another script the same model.
         let (again, _) = run(name, &[], &corpus, folder.path(), "again");
         assert_eq!(rows, again);
     }
@@ -165,7 +165,7 @@ fn pages_and_rankings_by_hand() {
     assert!(stderr.contains("standard input"), "{stderr}");
 }
 
-/// A site of one page, served until the runtime is dropped.
+/// Serves a site with one page until the runtime is dropped.
 fn site() -> (tokio::runtime::Runtime, String) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let page = "<p>Kyoto is a city in Japan that was its capital for a thousand years.</p>";

@@ -40,7 +40,7 @@ fn texts_are_ranked_as_by_the_published_cross_encoders() {
     for name in ["roberta-cross-encoder", "deberta-v2-cross-encoder"] {
         let folder = shared.join("golden/engine").join(name);
         let cases = rows(&folder.join("cases.jsonl.gz"));
-        // All texts for each query: each pair's own text comes at its place.
+        // All texts for each query; each pair's own text is at the pair's position.
         let texts: Vec<&Value> = cases.iter().map(|case| &case["pair"][1]).collect();
         let input: String = cases
             .iter()

@@ -1,4 +1,4 @@
-//! What results say, and what is refused because it would mislead.
+//! Content of results, and comparisons that are rejected because they would be misleading.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{expect, files, run, text};
 
-/// A run of the shipped agent on a few items.
+/// Returns the arguments of a run of the built-in agent on a few items.
 fn arguments<'a>(folder: &'a str, name: &'a str, limit: &'a str) -> Vec<&'a str> {
     let tasks = ["run", "--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", limit];
     [&tasks[..], &["--output-path", folder, "--name", name]].concat()
@@ -38,7 +38,7 @@ fn a_few_items_are_not_compared_with_a_published_figure() {
     assert_eq!((&published["points"], &published["inside"]), (&Value::Null, &Value::Null), "{published}");
     assert_eq!(published["not_compared"][0], "3 of 1,319 items");
     assert!(fs::read_to_string(run.join("report.md")).unwrap().contains("3 of 1,319 items"));
-    // What was recorded says the same again, and a run that is complete takes no more time.
+    // A report from the checkpoint is equal, and the duration of a complete run does not increase.
     let (again, _) = expect(0, &["report", run.to_str().unwrap()]);
     assert!(stdout.starts_with(&again), "{stdout}\n{again}");
 }

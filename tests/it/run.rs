@@ -1,4 +1,4 @@
-//! The main job: runs, their files, and what continues them.
+//! Runs, their files, and resuming them.
 
 use std::fs;
 
@@ -39,7 +39,7 @@ fn the_main_job_leaves_a_report_results_and_samples() {
     assert!(samples.values().all(|rows| rows.len() == 8));
     assert!(results["results"].as_object().is_some_and(|tasks| !tasks.is_empty()), "{results}");
 
-    // A complete run is left as it is.
+    // A complete run is not changed.
     let before = files(&run, "results_", ".json");
     let (_, stderr) = expect(0, &arguments);
     assert!(stderr.contains("16 already settled"), "{stderr}");
@@ -130,7 +130,7 @@ fn a_recorded_run_replays_green() {
     let (stdout, _) = expect(0, &["replay", cases]);
     assert_eq!(stdout, "48 passed, 0 failed\n");
 
-    // The recording serves as a model and as a tool: the same run again, without either.
+    // The recording serves as a model and as a tool: repeats the run without the originals.
     let script = format!("script:{cases}");
     let tool = format!("maths=recorded:{cases}");
     expect(
@@ -182,7 +182,8 @@ fn a_module_can_be_scripted_alone_and_faults_are_told_apart() {
         ]
         .concat(),
     );
-    // Five items on the recording of three: two have no reply, which says nothing about the agent.
+    // Five items with a recording of three: two have no recorded reply, which is a fault and not the agent's
+    // error.
     let grounder = format!("script:{}", cases.display());
     let arguments = [
         &base[..],
@@ -195,11 +196,11 @@ fn a_module_can_be_scripted_alone_and_faults_are_told_apart() {
     let rows = content(&folder.path().join("scripted")).0.remove("svamp").unwrap();
     let faulted: Vec<_> = rows.iter().filter(|row| row["status"] == "faulted").collect();
     assert_eq!((rows.len(), faulted.len()), (5, 2));
-    // The same command tries the faulted ones again, and nothing else.
+    // The same command retries only the faulted items.
     let (code, _, stderr) = text(&lumos().args(&arguments).output().unwrap());
     assert_eq!(code, 5, "{stderr}");
     assert!(stderr.contains("3 already settled"), "{stderr}");
-    // And stops at the first fault when it is told to.
+    // With `--fail-on-error` it stops at the first fault.
     let arguments =
         [&base[..], &["--grounder", &grounder, "--limit", "5", "--name", "strict", "--fail-on-error"]]
             .concat();

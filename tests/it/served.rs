@@ -1,5 +1,5 @@
-//! Runs over `lumos serve-model`: what our own client gets of our own server is what the engine gives in the process of
-//! the run, for all roles or for one of them.
+//! Runs with `lumos serve-model`: the replies over HTTP equal those of the engine in the run's own process,
+//! for all roles or one of them.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::serving::Serving;
 use crate::support::{content, expect};
 
-/// The samples of a run and their scores, without what names its models. How a reply ended is left out as well: over HTTP
-/// the stop and the end of the sequence are not told apart.
+/// Returns the samples and scores of a run without the names of its models. Also removes how a reply ended:
+/// over HTTP, a stop text and the end of the sequence cannot be distinguished.
 fn samples(run: &Path) -> Vec<Value> {
     let (samples, _) = content(run);
     let mut rows = samples.into_values().flatten().collect::<Vec<Value>>();

@@ -9,7 +9,7 @@ use crate::support::lumos;
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) url: String,
-    /// What it said about its models.
+    /// Its output about its models.
     pub(crate) models: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Shopping from end to end: a scripted customer in the shop in memory, and the shop as web pages.
+//! Shopping end to end: a scripted agent in the in-memory shop, and the shop as a website.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ use crate::support::{content, expect, lumos};
 #[path = "../../examples/script_shopping/author.rs"]
 mod author;
 
-/// Writes the replies of a customer to the first goals.
+/// Writes the replies of a shop driver for the first goals.
 pub(crate) fn script(data: Option<&Path>, goals: usize, cases: &Path) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let benchmark = lumos_benchmarks::get("webshop").unwrap();
@@ -36,7 +36,7 @@ pub(crate) fn script(data: Option<&Path>, goals: usize, cases: &Path) {
     fs::write(cases, written).unwrap();
 }
 
-/// Runs goals under a script; the samples, and what was printed.
+/// Runs goals with a script. Returns the samples and the output.
 fn run(more: &[&str], folder: &Path, name: &str) -> (Vec<Value>, String) {
     let model = format!("script:{}", folder.join("cases.jsonl").display());
     let output = folder.display().to_string();
@@ -64,7 +64,7 @@ fn goals_of_the_small_catalogue_are_bought() {
     assert!(stdout.contains("reward") && stdout.contains("shop=memory"), "{stdout}");
     let (replayed, _) = expect(0, &["replay", recorded.to_str().unwrap()]);
     assert_eq!(replayed, "20 passed, 0 failed\n");
-    // Half of them, and then the same run to its end.
+    // Run half of them, then resume the same run to its end.
     let (half, _) = run(&["--limit", "10"], folder.path(), "half");
     assert_eq!(half[..], rows[..10]);
     let run_folder = folder.path().join("first").display().to_string();

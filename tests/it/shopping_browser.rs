@@ -1,4 +1,4 @@
-//! Shopping in a browser from end to end. Skipped where chromium or chromedriver is missing.
+//! Shopping in a browser end to end. Skipped if chromium or chromedriver is missing.
 
 use std::fs;
 use std::path::Path;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::shopping::script;
 use crate::support::{content, lumos, text};
 
-/// Goals that are shopped for.
+/// Number of goals.
 const GOALS: &str = "3";
 
-/// A run of some goals, whose browsers lie in a folder of their own.
+/// Returns the command of a run whose browsers use a separate folder.
 fn command(folder: &Path, name: &str, more: &[&str]) -> Command {
     let model = format!("script:{}", folder.join("cases.jsonl").display());
     let mut command = lumos();
@@ -25,7 +25,7 @@ fn command(folder: &Path, name: &str, more: &[&str]) -> Command {
     command
 }
 
-/// The samples of a run without what tells its configuration from others.
+/// Returns the samples of a run without the fields that identify its configuration.
 fn samples(folder: &Path, name: &str) -> Vec<Value> {
     let mut rows = content(&folder.join(name)).0.remove("webshop").unwrap();
     for row in &mut rows {
@@ -42,14 +42,14 @@ fn succeed(command: &mut Command) -> String {
     stdout
 }
 
-/// How many pictures a run has kept.
+/// Number of screenshots that a run has kept.
 fn pictures(folder: &Path) -> usize {
     let Ok(units) = fs::read_dir(folder.join("screenshots")) else { return 0 };
     let pictures = units.flat_map(|unit| fs::read_dir(unit.unwrap().path()).unwrap());
     pictures.filter(|picture| picture.as_ref().unwrap().path().extension().unwrap() == "png").count()
 }
 
-/// Whether a process of a folder's browsers is left after a while.
+/// Whether a browser process of a folder still exists after a while.
 fn is_left(folder: &Path) -> bool {
     let name = folder.to_str().unwrap().as_bytes();
     let until = Instant::now() + Duration::from_secs(10);
@@ -82,7 +82,7 @@ fn goals_are_bought_in_a_browser_as_in_memory() {
     assert!(pictures(&folder.join("browser")) > 3 * 5);
     assert_eq!(pictures(&folder.join("memory")), 0);
 
-    // Killed in the middle, and then to its end.
+    // Killed halfway, then resumed to its end.
     let mut child =
         command(folder, "killed", &browser).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
@@ -121,7 +121,7 @@ fn what_is_missing_is_said_before_anything_runs() {
         assert!(stderr.contains(said) && !stderr.contains("word@"), "{stderr}");
     }
 
-    // A backend that is named wins over the browser.
+    // An explicit backend takes precedence over the browser.
     let named = ["--browser", "http://127.0.0.1:9", "--tool", "shop=memory", "--limit", "1"];
     let stdout = succeed(&mut command(folder, "named", &named));
     assert!(stdout.contains("shop=memory"), "{stdout}");

@@ -1,5 +1,5 @@
-//! InterCode SQL from end to end, with an agent that knows the answers: on SQLite, and on a MariaDB where one is
-//! installed (the tests say when it is not).
+//! InterCode SQL end to end, with an agent that knows the answers: on SQLite, and on MariaDB if it is
+//! installed (otherwise skipped with a message).
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn script(source: impl Fn() -> DataSource, cases: &Path) {
     fs::write(cases, written).unwrap();
 }
 
-/// A run under the script.
+/// Returns the command of a run with the script.
 fn command(folder: &Path, name: &str, more: &[&str]) -> Command {
     let mut command = lumos();
     command.args(["run", "--tasks", "intercode_sql", "--formulation", "iterative,try-again", "--name", name]);
@@ -39,7 +39,7 @@ fn command(folder: &Path, name: &str, more: &[&str]) -> Command {
     command
 }
 
-/// Successes and items of a finished run, over both formulations.
+/// Numbers of successes and items of a finished run, over both formulations.
 fn successes(folder: &Path, name: &str) -> (usize, usize) {
     let run = folder.join(name);
     let files = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path());
@@ -114,7 +114,8 @@ fn a_password_stands_in_no_file_and_no_output() {
     }
 }
 
-/// MariaDB is killed and started again while a run goes on: each item is answered, and no record holds a generated name.
+/// MariaDB is killed and restarted during a run: every item is answered, and no record contains a generated
+/// name.
 #[test]
 fn a_restart_of_the_database_server_in_mid_run_faults_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -200,8 +201,8 @@ fn all_items_on_both_databases() {
     let mut run = command(folder.path(), "mariadb", &["--data", &data_text, "--tool", "sql=mysql"]);
     let (code, stdout, stderr) = text(&run.env("LUMOS_SQL_URL", server.url()).output().unwrap());
     println!("{stdout}");
-    // Six gold queries are no SQL to MariaDB, and a few leave open which of equal rows comes first, so that the answer may
-    // be another row than the gold one; the script has nothing to say to an error or to a reward below 1.
+    // Six gold queries are invalid in MariaDB, and a few do not define which of equal rows comes first, so
+    // the answer may differ from the gold row. The script has no reply to an error or to a reward below 1.
     assert_eq!(code, 5, "{stdout}\n{stderr}");
     let (solved, items) = successes(folder.path(), "mariadb");
     assert!((2044..=2056).contains(&solved), "{solved}");

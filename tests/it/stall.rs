@@ -1,4 +1,4 @@
-//! A run without a queue that makes no progress names what it waits for.
+//! A run without a queue reports what it waits for when it makes no progress.
 
 use std::fs;
 use std::net::TcpListener;
@@ -32,7 +32,7 @@ impl Run {
         Self { child, log }
     }
 
-    /// Waits until it has said something that begins and ends like this.
+    /// Waits until its output contains a message with this beginning and end.
     fn until_said(&mut self, waits: &str, hint: &str) {
         let began = Instant::now();
         loop {
@@ -56,7 +56,7 @@ impl Drop for Run {
     }
 }
 
-/// A server that takes connections and never answers; its address.
+/// Starts a server that accepts connections and never responds. Returns its address.
 fn silent() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -81,7 +81,7 @@ fn a_run_without_a_queue_names_what_it_waits_for() {
     );
     drop(run);
 
-    // The models of the other runs answer at once.
+    // The models of the other runs respond at once.
     let cases = path("cases.jsonl");
     script(None, 2, Path::new(&cases));
     let script = format!("script:{cases}");

@@ -1,4 +1,4 @@
-//! Running the program and reading what it leaves.
+//! Runs the program and reads the files it writes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// The program (or that which `LUMOS_PROGRAM` names), with none of the caller's settings.
+/// Returns the command of the program (or of `LUMOS_PROGRAM`), without the caller's settings.
 pub(crate) fn lumos() -> Command {
     let named = std::env::var_os("LUMOS_PROGRAM").filter(|name| !name.is_empty());
     let mut command = Command::new(named.unwrap_or_else(|| env!("CARGO_BIN_EXE_lumos").into()));
@@ -24,7 +24,7 @@ pub(crate) fn run(arguments: &[&str]) -> Output {
     lumos().args(arguments).output().unwrap()
 }
 
-/// The exit code, standard output and standard error.
+/// Returns exit code, standard output and standard error.
 pub(crate) fn text(output: &Output) -> (i32, String, String) {
     (
         output.status.code().unwrap_or(-1),
@@ -33,14 +33,14 @@ pub(crate) fn text(output: &Output) -> (i32, String, String) {
     )
 }
 
-/// Runs the program and insists on an exit code.
+/// Runs the program and asserts the exit code.
 pub(crate) fn expect(code: i32, arguments: &[&str]) -> (String, String) {
     let (found, stdout, stderr) = text(&run(arguments));
     assert_eq!(found, code, "lumos {arguments:?}\n{stdout}\n{stderr}");
     (stdout, stderr)
 }
 
-/// The rows of a compressed file of recordings.
+/// Reads the rows of a compressed file of recordings.
 pub(crate) fn rows(path: &Path) -> Vec<Value> {
     let mut text = String::new();
     let file = std::fs::File::open(path).unwrap();
@@ -48,7 +48,7 @@ pub(crate) fn rows(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Runs the program on lines of standard input.
+/// Runs the program with lines on standard input.
 pub(crate) fn fed(arguments: &[&str], input: &str) -> (i32, String, String) {
     let mut child = lumos()
         .args(arguments)
@@ -61,7 +61,7 @@ pub(crate) fn fed(arguments: &[&str], input: &str) -> (i32, String, String) {
     text(&child.wait_with_output().unwrap())
 }
 
-/// Files of a run's folder by the beginning and the end of their names, sorted.
+/// Returns the files in a run's folder with a prefix and a suffix, sorted.
 pub(crate) fn files(folder: &Path, prefix: &str, suffix: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap()
@@ -75,7 +75,7 @@ pub(crate) fn files(folder: &Path, prefix: &str, suffix: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Takes everything out that depends on when and how fast a run went.
+/// Removes everything that depends on the time and speed of a run.
 fn without_telemetry(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -90,7 +90,7 @@ fn without_telemetry(value: &mut Value) {
     }
 }
 
-/// The samples of a run, by task, one value a line, and its results; without telemetry.
+/// Returns the samples of a run by task, one value per line, and its results, without telemetry.
 pub(crate) fn content(folder: &Path) -> (BTreeMap<String, Vec<Value>>, Value) {
     let mut samples = BTreeMap::new();
     for path in files(folder, "samples_", ".jsonl") {

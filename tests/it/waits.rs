@@ -1,11 +1,12 @@
-//! Every wait in the sources of the coordinator, the worker, the queue and the program is registered in `waits.txt`, with
-//! what ends it or the message that names it when it gets long.
+//! Every wait in the sources of the coordinator, the worker, the queue and the program is registered in
+//! `waits.txt`, with what ends it or the warning that names it.
 //!
-//! A wait is found by the words that begin one (see [`PRIMITIVES`]), by function. So a new sleep, channel, lock or
-//! `select!` in a function that has none of its kind fails this test until it is registered. Limits: the search reads
-//! words, not types. What waits inside of a library (a request of async-nats, sqlx, reqwest or fantoccini, the reply of
-//! an engine) is not found; those have time limits of their own or are waited for in functions that are listed. Nor is a
-//! second wait of the same kind in a function that is listed already.
+//! Waits are found by function, by searching for the words that start one (see [`PRIMITIVES`]). A new sleep,
+//! channel, lock or `select!` in a function without one of its kind fails this test until it is registered.
+//! Limits: the search matches words, not types. It does not find waits inside libraries (a request of
+//! async-nats, sqlx, reqwest or fantoccini, the reply of an engine), which have their own time limits or are
+//! awaited in functions that are listed, nor a second wait of the same kind in a function that is already
+//! listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +14,7 @@ use std::path::Path;
 
 use regex::Regex;
 
-/// Where waits are looked for.
+/// Folders that are searched.
 const ROOTS: [&str; 6] = [
     "coordinator/src/checkpoint",
     "coordinator/src/dispatch",
@@ -23,10 +24,10 @@ const ROOTS: [&str; 6] = [
     "src",
 ];
 
-/// What begins a wait: methods, functions and macros.
+/// Words that start a wait: methods, functions and macros.
 const PRIMITIVES: &str = r"\.(recv|recv_many|recv_timeout|blocking_recv|changed|notified|cancelled|acquire|acquire_owned|join_next|tick|wait_for|wait_timeout|park)\(|\b(sleep|sleep_until|pending|park)\(|\b(select)!";
 
-/// Where the waits are that a warning names, each kind with its enumeration.
+/// Files with the enumerations of waits that warnings can name.
 const NAMED: [(&str, &str); 2] =
     [("coordinator", "coordinator/src/fleet/stall.rs"), ("worker", "worker/src/stall.rs")];
 
@@ -46,7 +47,7 @@ fn sources(folder: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The waits of the sources: file and function, with the words that were found there.
+/// Returns the waits in the sources: file and function, with the words found.
 fn waits() -> BTreeMap<String, BTreeSet<String>> {
     let primitive = Regex::new(PRIMITIVES).unwrap();
     let function = Regex::new(r"\bfn (\w+)").unwrap();
@@ -64,7 +65,7 @@ fn waits() -> BTreeMap<String, BTreeSet<String>> {
             }
             for found in primitive.captures_iter(code) {
                 let word = found.iter().skip(1).flatten().next().unwrap().as_str();
-                // The definition of a function of that name.
+                // Skip the definition of a function with that name.
                 if word != within || !code.contains(&format!("fn {word}(")) {
                     waits.entry(format!("{path} {within}")).or_default().insert(word.to_owned());
                 }
@@ -74,7 +75,7 @@ fn waits() -> BTreeMap<String, BTreeSet<String>> {
     waits
 }
 
-/// The variants of an enumeration `Wait`.
+/// Returns the variants of an enumeration `Wait`.
 fn variants(path: &str) -> BTreeSet<String> {
     let source = read(path);
     let body = source.split("enum Wait {").nth(1).unwrap().split("\n}").next().unwrap();
@@ -96,7 +97,7 @@ fn every_wait_in_the_sources_is_registered_with_what_ends_or_names_it() {
         assert!(registered.insert(place.to_owned(), words).is_none(), "twice: {line}");
         let (kind, what) = verdict.split_once(": ").unwrap_or_else(|| panic!("a kind and a text: {line}"));
         match kind {
-            // It ends by itself within a limit, or is the resting state of a task that ends with its owner.
+            // It ends within a time limit, or is the idle state of a task that ends with its owner.
             "bounded" | "idle" => assert!(what.len() > 2, "{line}"),
             "coordinator" | "worker" => {
                 named.entry(kind).or_default().extend(what.split(", ").map(str::to_owned));

@@ -1,4 +1,4 @@
-//! Tools over a benchmark's sample corpus, without models or network: for recording cases and for tests.
+//! Tools over a benchmark's sample corpus, without models and network, for recording cases and for tests.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use lumos_tasks::families::qa::page::Page;
 use lumos_tasks::{ChatReply, MathsReply, ToolCall, ToolReply, WikiRequest};
 use serde::Deserialize;
 
-/// Where the addresses of pages start.
+/// Prefix of the addresses of pages.
 const SITE: &str = "https://en.wikipedia.org/wiki/";
 
 /// A page of the corpus.
@@ -18,13 +18,13 @@ struct Entry {
     text: String,
 }
 
-/// The tools.
+/// Tools over a sample corpus.
 pub(crate) struct World {
     pages: BTreeMap<String, String>,
 }
 
 impl World {
-    /// The tools over a benchmark's sample corpus, which may be empty.
+    /// Creates the tools for a benchmark's sample corpus, which may be empty.
     pub(crate) fn of(benchmark: &dyn Benchmark) -> Self {
         let corpus = benchmark.sample_corpus().unwrap_or_default();
         let lines = corpus.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
@@ -32,7 +32,7 @@ impl World {
         Self { pages: entries.map(|entry| (entry.title, entry.text)).collect() }
     }
 
-    /// Answers a call; `chat` answers what a chat model is asked.
+    /// Answers a call; `chat` answers for a chat model.
     pub(crate) fn answer(&self, call: &ToolCall, chat: impl FnOnce(&str) -> String) -> ToolReply {
         match call {
             ToolCall::Maths { query } => ToolReply::Maths(mathematics(query)),
@@ -44,7 +44,7 @@ impl World {
             }
             ToolCall::Rank { question, passages } => {
                 let scores = passages.iter().enumerate().map(|(index, passage)| {
-                    // Different for every passage, so that no order among equals is recorded.
+                    // Different for every passage, so that no order among equal scores is recorded.
                     shared(question, &passage.text) as f64 - index as f64 / 1024.0
                 });
                 ToolReply::Rank(scores.collect())
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Titles of pages that share words with a text, the most first.
+    /// Returns titles of pages that share words with a text, sorted by their number in descending order.
     fn like(&self, text: &str) -> Vec<&str> {
         let mut found: Vec<_> =
             self.pages.keys().map(|title| (shared(text, title), title.as_str())).collect();
@@ -85,7 +85,7 @@ impl World {
     }
 }
 
-/// What the mathematics service says.
+/// Returns the reply of the maths service.
 pub(crate) fn mathematics(query: &str) -> MathsReply {
     match maths::answer(query) {
         Ok(maths::Answer::One(text)) => MathsReply::One(text),
@@ -94,7 +94,7 @@ pub(crate) fn mathematics(query: &str) -> MathsReply {
     }
 }
 
-/// How many words of more than three letters two texts share.
+/// Counts the words of more than three letters that two texts share.
 fn shared(left: &str, right: &str) -> usize {
     let words = |text: &str| -> Vec<String> {
         let words = text.split(|character: char| !character.is_alphanumeric());

@@ -77,8 +77,8 @@ impl Benchmark for Gsm8k {
         record::read(record)
     }
 
-    /// The original asserts `float(answer)`, which also refuses a gold answer of 0. Such an item is a proper one
-    /// here, in every behaviour; only the replay of recorded cases reports the original's refusal.
+    /// The original asserts `float(answer)`, which also rejects a gold answer of 0. Here such an item is
+    /// valid in every behaviour; only the replay of recorded cases reports the rejection.
     fn refused_by_original(&self, record: &Value) -> Option<&'static str> {
         match self.read(record) {
             Ok(content) if is_zero(content.target.text()) => Some("AssertionError"),

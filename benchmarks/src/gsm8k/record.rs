@@ -1,4 +1,5 @@
-//! A GSM8K record: `{"question", "answer"}`, the answer a worked solution that ends in `#### N`.
+//! Parses GSM8K records: `{"question", "answer"}`, where the answer is a worked solution that ends in `####
+//! N`.
 
 use std::sync::LazyLock;
 
@@ -13,7 +14,7 @@ use crate::python_float::float;
 const ANSWER: &str = "answer";
 const MARKER: &str = "####";
 
-/// Reads a record.
+/// Parses a record.
 pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
     let question = text(record, "question")?;
     let answer = gold_answer(text(record, ANSWER)?)?;
@@ -26,11 +27,11 @@ pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
     })
 }
 
-/// The gold answer of a worked solution: what stands between the first and the second `####`, stripped, without
-/// commas between digits. It must be a number to Python's `float`.
+/// Returns the gold answer of a worked solution: the text between the first and the second `####`, stripped,
+/// without commas between digits. It must be a valid number for Python's `float`.
 ///
-/// The commas are taken out as the original's `re.sub(r"(\d),(\d)", r"\1\2", …)` does it, without overlaps: of
-/// `1,2,3` the second comma stays.
+/// Commas are removed like the original's `re.sub(r"(\d),(\d)", r"\1\2", …)`, without overlapping matches:
+/// `1,2,3` keeps its second comma.
 pub(crate) fn gold_answer(solution: &str) -> Result<String, RecordError> {
     static COMMA: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(\d),(\d)").expect("a valid pattern"));
     let Some(marked) = solution.split(MARKER).nth(1) else {
@@ -49,7 +50,7 @@ pub(crate) fn gold_answer(solution: &str) -> Result<String, RecordError> {
     Ok(answer.into_owned())
 }
 
-/// Whether a gold answer is 0, which the original refuses by mistake.
+/// Whether a gold answer is 0, which the original rejects by mistake.
 pub(crate) fn is_zero(answer: &str) -> bool {
     float(answer) == Some(0.0)
 }

@@ -1,4 +1,4 @@
-//! HotpotQA: questions over two pages (Yang et al. 2018; upstream `eval/hotpotqa/run_eval.py`).
+//! HotpotQA: multi-hop questions over two pages (Yang et al. 2018; upstream `eval/hotpotqa/run_eval.py`).
 
 mod record;
 

@@ -1,12 +1,13 @@
-//! A HotpotQA record: `{"question", "answer", "type"}` in the Lumos file, with `_id`, `level`, `supporting_facts` and
-//! `context` in the official ones. The paragraphs of `context` hold the answer and are never shown to the agent.
+//! Parses HotpotQA records: `{"question", "answer", "type"}` in the Lumos file, and also `_id`, `level`,
+//! `supporting_facts` and `context` in the official files. The paragraphs of `context` contain the answer and
+//! are never shown to the agent.
 
 use lumos_tasks::{AnswerForm, Setup, Target, Task};
 use serde_json::Value;
 
 use crate::loading::{Content, RecordError, optional_text, text};
 
-/// Reads a record. Its group is the type, with the level where the file has one: `bridge, hard`.
+/// Parses a record. Its group is the type, followed by the level if the file has one: `bridge, hard`.
 pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
     let question = text(record, "question")?.to_owned();
     let answer = text(record, "answer")?.to_owned();

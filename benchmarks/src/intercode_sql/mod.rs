@@ -1,4 +1,5 @@
-//! InterCode SQL: questions to Spider's databases, answered by trying statements (Yang et al. 2023; Yu et al. 2018).
+//! InterCode SQL: questions about Spider's databases, answered by executing statements (Yang et al. 2023; Yu
+//! et al. 2018).
 
 mod record;
 mod score;
@@ -14,7 +15,7 @@ use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
 use score::{EMPTY_GOLD, REWARD, SUCCESS_RATE, SUCCESS_WITH_ROWS, TURNS};
 
-/// The most turns of an episode.
+/// Maximum number of turns of an episode.
 const MAX_TURNS: u32 = 10;
 
 /// InterCode's SQL environment on Spider's development set.
@@ -87,7 +88,7 @@ impl Benchmark for IntercodeSql {
     }
 }
 
-/// The published logs of the benchmark's own runner, ten turns.
+/// The published logs of the benchmark's own runner, with ten turns.
 const LOGS: &str = "InterCode's published logs, 10 turns";
 
 const PUBLISHED: [PublishedFigure; 8] = [

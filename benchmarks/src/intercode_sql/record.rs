@@ -1,12 +1,12 @@
-//! An InterCode SQL record: `{"db", "gold", "query", "hardness", "db_tables"}` (upstream `data/sql/spider`). The tables are
-//! not shown to the agent.
+//! Parses InterCode SQL records: `{"db", "gold", "query", "hardness", "db_tables"}` (upstream
+//! `data/sql/spider`). The tables are not shown to the agent.
 
 use lumos_tasks::{Setup, Target, Task};
 use serde_json::Value;
 
 use crate::loading::{Content, RecordError, optional_text, text};
 
-/// Reads a record. Its group is the hardness.
+/// Parses a record. Its group is the hardness.
 pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
     let database = text(record, "db")?.to_owned();
     let gold = text(record, "gold")?.to_owned();

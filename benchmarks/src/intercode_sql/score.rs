@@ -1,4 +1,4 @@
-//! What an episode on a database is worth.
+//! Scores episodes on a database.
 
 use lumos_tasks::outcome::SqlEvidence;
 use lumos_tasks::{Evidence, Outcome};
@@ -7,19 +7,19 @@ use super::MAX_TURNS;
 use crate::metrics::{MetricDefinition, MetricKind, Unit};
 use crate::score::{ItemScore, Scoring, Share};
 
-/// Share of items that some try solved.
+/// Fraction of items solved by at least one attempt.
 pub(super) const SUCCESS_RATE: MetricDefinition = MetricDefinition::proportion(
     "success_rate",
     "share of items whose highest reward is 1 (corrected: whose rows are the gold query's)",
 );
 
-/// Mean of the highest rewards.
+/// Mean over items of the highest reward.
 pub(super) const REWARD: MetricDefinition = MetricDefinition {
     kind: MetricKind::BoundedMean { least: -1.0, most: 1.0 },
     ..MetricDefinition::unit_mean("reward", "mean of the items' highest rewards (corrected: not below 0)")
 };
 
-/// Turns taken.
+/// Number of turns.
 pub(super) const TURNS: MetricDefinition = MetricDefinition {
     kind: MetricKind::BoundedMean { least: 0.0, most: MAX_TURNS as f64 },
     unit: Unit::Count("turns"),
@@ -27,7 +27,7 @@ pub(super) const TURNS: MetricDefinition = MetricDefinition {
     ..MetricDefinition::unit_mean("turns", "mean of the turns an item took")
 };
 
-/// Share of graded items whose gold query gives no rows.
+/// Fraction of graded items whose gold query returns no rows.
 pub(super) const EMPTY_GOLD: MetricDefinition = MetricDefinition {
     higher_is_better: false,
     ..MetricDefinition::proportion(
@@ -36,13 +36,13 @@ pub(super) const EMPTY_GOLD: MetricDefinition = MetricDefinition {
     )
 };
 
-/// The success rate without the items that any empty result solves.
+/// Success rate without items that every empty result solves.
 pub(super) const SUCCESS_WITH_ROWS: MetricDefinition = MetricDefinition::proportion(
     "success_rate_with_rows",
     "success rate of the items whose gold query gives rows",
 );
 
-/// Scores an outcome; `None` where the infrastructure failed.
+/// Scores an outcome; `None` for a fault.
 pub(super) fn score(outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
     if outcome.is_fault() {
         return None;
@@ -68,7 +68,7 @@ pub(super) fn score(outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
     if let Some(empty) = empty_gold {
         score = score.with(EMPTY_GOLD.name, share(if empty { 1.0 } else { 0.0 }));
     }
-    // Of an item that was never graded nobody knows; it was not solved either way.
+    // An item that was never graded has an unknown gold result, and was not solved in either case.
     if empty_gold != Some(true) {
         score = score.with(SUCCESS_WITH_ROWS.name, share(if is_solved { 1.0 } else { 0.0 }));
     }

@@ -1,28 +1,28 @@
-//! One JSON array: its elements one after the other, without holding the file.
+//! Reads the elements of a JSON array one by one, without loading the whole file.
 //!
-//! The reader cuts the text at the commas between elements (those outside of strings and brackets) and leaves
-//! the rest to the JSON parser, so that a malformed element does not stop the ones behind it.
+//! The reader splits the text at commas between elements (outside of strings and brackets) and passes each
+//! part to the JSON parser, so that a malformed element does not affect later ones.
 
 use std::io::{BufRead, Bytes};
 
 use super::{Flaw, Located, MAX_RECORD, parse, too_long};
 
-/// Where the reader stands.
+/// Position of the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Before the opening bracket.
     Start,
-    /// Behind the opening bracket: an element or the end.
+    /// After the opening bracket: an element or the end.
     First,
-    /// Behind a comma: an element.
+    /// After a comma: an element.
     Element,
-    /// Behind the closing bracket.
+    /// After the closing bracket.
     End,
-    /// Done.
+    /// The end was reached.
     Over,
 }
 
-/// The elements of a JSON array.
+/// Iterator over the elements of a JSON array.
 pub(crate) struct Elements<R> {
     bytes: Bytes<R>,
     line: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Elements<R> {
     longest: u64,
 }
 
-/// What ended an element.
+/// The character that ends an element.
 enum Mark {
     Comma,
     Close,
@@ -48,17 +48,17 @@ impl<R: BufRead> Elements<R> {
         }
     }
 
-    /// The same with another limit on the length of an element, in bytes.
+    /// Sets the maximum length of an element in bytes.
     pub(crate) fn at_most(self, longest: u64) -> Self {
         Self { longest, ..self }
     }
 
-    /// The elements of an array within an object; it starts in `line`. What stands behind the array is not read.
+    /// Reads an array within an object. The array starts in `line`. Text after the array is not read.
     pub(crate) fn within_object(reader: R, line: u64) -> Self {
         Self { line, within_object: true, ..Self::new(reader) }
     }
 
-    /// The next byte; `None` at the end of the file.
+    /// Returns the next byte, or `None` at the end of the file.
     fn byte(&mut self) -> Result<Option<u8>, Flaw> {
         match self.bytes.next() {
             None => Ok(None),
@@ -72,7 +72,7 @@ impl<R: BufRead> Elements<R> {
         }
     }
 
-    /// The next byte that is no white space.
+    /// Returns the next byte that is not white space.
     fn solid(&mut self) -> Result<Option<u8>, Flaw> {
         loop {
             match self.byte()? {
@@ -82,7 +82,7 @@ impl<R: BufRead> Elements<R> {
         }
     }
 
-    /// Reads an element up to the mark behind it; `byte` is its first.
+    /// Reads an element up to the character that ends it. `byte` is its first byte.
     fn element(&mut self, byte: u8) -> Result<(Vec<u8>, Mark), Flaw> {
         let start = self.line;
         let mut text = Vec::new();
@@ -112,7 +112,7 @@ impl<R: BufRead> Elements<R> {
         })
     }
 
-    /// Goes on to the next element; `None` at the end.
+    /// Reads the next element; `None` at the end.
     fn step(&mut self) -> Result<Option<Located>, Flaw> {
         if self.place == Place::Start {
             match self.solid()? {

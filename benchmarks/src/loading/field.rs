@@ -1,35 +1,35 @@
-//! Fields of a record.
+//! Reads fields of a record.
 
 use lumos_tasks::{Setup, Target, Task};
 use serde_json::Value;
 use thiserror::Error;
 
-/// What a benchmark reads out of one record.
+/// Data that a benchmark reads from a record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Content {
-    /// The data set's own name of the item.
+    /// Name of the item in the data set.
     pub name: Option<String>,
-    /// The group figures are broken down by.
+    /// Group by which figures are reported.
     pub group: Option<String>,
-    /// What the episode sees.
+    /// The task, visible to the episode.
     pub task: Task,
-    /// What its session may read.
+    /// Data that the session of its tools may read.
     pub setup: Setup,
     /// The gold answer.
     pub target: Target,
 }
 
-/// Why a record is no item.
+/// Error of parsing a record.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("field `{field}`: expected {expected}, found {found}")]
 pub struct RecordError {
     /// The field.
     pub field: &'static str,
-    /// What was expected there.
+    /// The expected value.
     pub expected: String,
-    /// What stood there.
+    /// The value that was found.
     pub found: String,
-    /// The exception the original evaluation ends with on such a record.
+    /// The exception with which the original evaluation ends on such a record.
     pub exception: &'static str,
 }
 
@@ -44,7 +44,7 @@ impl RecordError {
     }
 }
 
-/// A field that must be there.
+/// Returns a required field.
 pub(crate) fn required<'a>(
     record: &'a Value,
     field: &'static str,
@@ -64,7 +64,7 @@ pub(crate) fn required<'a>(
     }
 }
 
-/// A field that must be there and be a text.
+/// Returns a required field that must be a string.
 pub(crate) fn text<'a>(record: &'a Value, field: &'static str) -> Result<&'a str, RecordError> {
     match required(record, field, "a string")? {
         Value::String(text) => Ok(text),
@@ -72,12 +72,12 @@ pub(crate) fn text<'a>(record: &'a Value, field: &'static str) -> Result<&'a str
     }
 }
 
-/// A field that may be missing; anything but a text counts as missing.
+/// Returns an optional field; any value other than a string counts as missing.
 pub(crate) fn optional_text(record: &Value, field: &str) -> Option<String> {
     record.get(field).and_then(Value::as_str).map(str::to_owned)
 }
 
-/// A value in words.
+/// Describes a value.
 pub(crate) fn describe(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -89,7 +89,7 @@ pub(crate) fn describe(value: &Value) -> String {
     }
 }
 
-/// A text in words: `the text "…"`, shortened.
+/// Quotes and shortens a string for a message.
 pub(crate) fn quoted(text: &str) -> String {
     format!("the string {:?}", shortened(text))
 }

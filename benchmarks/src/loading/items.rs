@@ -1,4 +1,4 @@
-//! From records to items.
+//! Turns records into items.
 
 use std::collections::HashMap;
 
@@ -9,23 +9,23 @@ use super::source::{Opened, remedy};
 use super::{Content, DataSource, Elements, Flaw, Lines, Located, RecordError, member, source};
 use crate::error::LoadError;
 
-/// A stream of items. Records that cannot be read stand in it as errors.
+/// A stream of items. Records that cannot be read are errors in the stream.
 pub type Items = Box<dyn Iterator<Item = Result<Item, LoadError>> + Send>;
 
-/// How records lie in a file.
+/// File format of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// JSON lines.
     Lines,
     /// One JSON array.
     Array,
-    /// A JSON array or JSON lines, told apart by the first character.
+    /// A JSON array or JSON lines, detected by the first character.
     Either,
-    /// The same, or a JSON object over several lines with the records in an array in this field.
+    /// As `Either`, or a JSON object over several lines that contains the records as an array in this field.
     EitherOrMember(&'static str),
 }
 
-/// Opens a source as a stream of items; `read` takes a record apart.
+/// Opens a source as a stream of items; `read` parses a record.
 pub(crate) fn open(
     benchmark: &'static str,
     data: &DataSource,
@@ -64,8 +64,8 @@ pub(crate) fn open(
     }
 }
 
-/// Whether the first line is a record by itself, well-formed or not, and not the beginning of an object that goes on. One
-/// too long to be seen whole is taken for a record.
+/// Whether the first line is a complete record, well-formed or not, and not the start of an object over
+/// several lines. A line too long to be buffered counts as a record.
 fn starts_with_a_record(start: &[u8]) -> bool {
     let mut lines = start.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     match (lines.next(), lines.next()) {
@@ -77,7 +77,7 @@ fn starts_with_a_record(start: &[u8]) -> bool {
     }
 }
 
-/// Builds items, counting positions and equal records.
+/// Builds items; counts positions and equal records.
 pub(super) struct Builder {
     pub(super) benchmark: &'static str,
     pub(super) file: String,
@@ -120,7 +120,8 @@ impl Builder {
     }
 }
 
-/// The record with the fields of every object in alphabetical order: equal records are equal texts.
+/// Returns the record with the fields of every object in alphabetical order, so that equal records have equal
+/// texts.
 fn canonical(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -134,7 +135,7 @@ fn canonical(value: &Value) -> Value {
     }
 }
 
-/// The item of a single record, as if it stood alone in a file.
+/// Returns the item of a single record, as if it were the only one in a file.
 pub(crate) fn single(
     record: &Value,
     read: impl FnOnce(&Value) -> Result<Content, RecordError>,

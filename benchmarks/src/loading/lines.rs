@@ -1,4 +1,4 @@
-//! JSON lines: one record a line, split on `\n` only.
+//! Reads JSON lines: one record per line, split at `\n` only.
 
 use std::io::{BufRead, ErrorKind};
 
@@ -6,7 +6,7 @@ use lumos_environments::lines::LineReader;
 
 use super::{Flaw, Located, MAX_RECORD, parse, too_long};
 
-/// The records of a JSON lines file. Lines of white space are passed over.
+/// Iterator over the records of a JSON lines file. Skips blank lines.
 pub(crate) struct Lines<R> {
     lines: LineReader<R>,
 }

@@ -1,4 +1,4 @@
-//! A data set in several files, each a JSON array, read one after the other as one stream.
+//! Reads a data set in several files, each a JSON array, as one stream.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -11,22 +11,22 @@ use super::source::{self, Opened};
 use super::{Content, DataSource, Elements, Items, RecordError};
 use crate::error::LoadError;
 
-/// How the files of a data set are read.
+/// Options for reading the files of a data set.
 #[derive(Clone, Copy)]
 pub(crate) struct Many {
     pub(crate) benchmark: &'static str,
     pub(crate) samples: &'static [u8],
-    /// What to do where a file cannot be used.
+    /// Hint if a file cannot be used.
     pub(crate) remedy: &'static str,
-    /// The longest record that is read, in bytes.
+    /// Maximum length of a record in bytes.
     pub(crate) longest: u64,
-    /// Keeps of a record what is needed; it is given the file, unless it is a sample.
+    /// Removes unneeded fields from a record. Receives the file's path, or `None` for samples.
     pub(crate) prepare: fn(Option<&Path>, Value) -> Value,
-    /// Takes a record apart.
+    /// Parses a record.
     pub(crate) read: fn(&Value) -> Result<Content, RecordError>,
 }
 
-/// Opens the first file, and each other once the one before has been read.
+/// Opens the first file; opens each further file after the previous one has been read.
 pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, LoadError> {
     let mut files = VecDeque::from(files);
     let Some(first) = files.pop_front() else {
@@ -70,7 +70,7 @@ pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, Loa
     }
 }
 
-/// A file that is being read.
+/// The file that is being read.
 struct OpenFile {
     name: String,
     source: DataSource,

@@ -1,13 +1,13 @@
-//! Finding the array of records within a JSON object, without holding the file.
+//! Finds the array of records within a JSON object, without loading the whole file.
 
 use std::io::BufRead;
 
-/// Reads up to the array that stands in a field of the object at the start of `reader`: its `[` comes next. Gives the
-/// line it starts in, counted from 1; `None` where there is no such array.
+/// Reads up to the array in a field of the object at the start of `reader`; the next byte is its `[`. Returns
+/// the line in which the array starts, counted from 1, or `None` if there is no such array.
 pub(super) fn seek(reader: &mut impl BufRead, field: &str) -> std::io::Result<Option<u64>> {
     let (mut line, mut depth) = (1u64, 0u32);
     let (mut in_string, mut escaped) = (false, false);
-    // The text of the string that ended last at the top level, and whether a colon followed it.
+    // The last string that ended at the top level, and whether a colon followed it.
     let (mut text, mut named) = (Vec::new(), false);
     loop {
         let buffer = reader.fill_buf()?;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Option<(u64, String)> {
-        // A buffer smaller than the text: the field is found across its edges.
+        // A small buffer, so that the field spans several reads.
         let mut reader = BufReader::with_capacity(7, text.as_bytes());
         let line = seek(&mut reader, "examples").unwrap()?;
         let mut rest = String::new();

@@ -1,4 +1,8 @@
-//! Reading data files: record by record, never whole.
+//! Reads data files record by record, without loading whole files.
+//!
+//! `source` opens a file or the built-in samples, `lines`, `array`, `member` and `many` split it into
+//! records, `field` reads the fields of a record, and `items` turns records into items with positions and
+//! identities. A malformed record is an error in the stream, which continues after it.
 
 mod array;
 mod field;
@@ -17,30 +21,30 @@ pub(crate) use lines::Lines;
 pub(crate) use many::{Many, open_many};
 pub use source::DataSource;
 
-/// The longest record that is read, in bytes: a file of another kind must not fill the memory.
+/// Maximum length of a record in bytes, so that a file of another format does not fill the memory.
 const MAX_RECORD: u64 = lumos_environments::lines::LONGEST_LINE;
 
-/// One record of a file, with the line it starts in.
+/// A record of a file, and the line in which it starts.
 #[derive(Debug)]
 pub(crate) struct Located {
     /// Counted from 1.
     pub(crate) line: u64,
-    /// The record, or what is wrong with it.
+    /// The record, or the error.
     pub(crate) content: Result<serde_json::Value, Flaw>,
 }
 
-/// What is wrong with a record before its fields are looked at.
+/// Error of a record before its fields are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Flaw {
-    /// It is not JSON. The line is that of the mistake.
+    /// Invalid JSON, with the line of the error.
     Json { line: u64, found: String },
-    /// The file cannot be read on.
+    /// The rest of the file cannot be read.
     Broken { expected: String, found: String },
-    /// The operating system failed.
+    /// The operating system returned an error.
     Unreadable(String),
 }
 
-/// Parses the text of one record that starts in `line`.
+/// Parses the text of a record that starts in `line`.
 fn parse(text: &[u8], line: u64) -> Result<serde_json::Value, Flaw> {
     serde_json::from_slice(text.trim_ascii_end()).map_err(|error| {
         let within = u64::try_from(error.line()).unwrap_or(1).max(1);
@@ -53,7 +57,7 @@ fn parse(text: &[u8], line: u64) -> Result<serde_json::Value, Flaw> {
     })
 }
 
-/// What is said of a record longer than `most` bytes.
+/// Returns the error for a record longer than `most` bytes.
 fn too_long(most: u64) -> Flaw {
     Flaw::Broken {
         expected: format!("records of at most {} MiB", most >> 20),

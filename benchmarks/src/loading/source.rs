@@ -1,4 +1,4 @@
-//! Where records come from.
+//! Sources of records.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -7,34 +7,34 @@ use std::path::{Path, PathBuf};
 use crate::benchmark::Benchmark;
 use crate::error::LoadError;
 
-/// Where a benchmark's items come from.
+/// Source of a benchmark's items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataSource {
     /// A file in the benchmark's official format.
     File(PathBuf),
-    /// The samples built into the program: a few items, for trying things out.
+    /// The built-in samples: a few items for a first test.
     Samples,
 }
 
 impl DataSource {
-    /// The benchmark's file in a data folder.
+    /// Returns the benchmark's file in a data folder.
     pub fn in_folder(folder: &Path, benchmark: &dyn Benchmark) -> Self {
         Self::File(folder.join(benchmark.data_file()))
     }
 }
 
-/// An opened source: its name in messages and its bytes.
+/// An opened source: its name for messages, and a reader.
 pub(super) struct Opened {
     pub(super) name: String,
     pub(super) reader: Box<dyn BufRead + Send>,
 }
 
-/// What to do when a benchmark's file cannot be used.
+/// Returns the hint for a benchmark's file that cannot be used.
 pub(super) fn remedy(benchmark: &str) -> String {
     format!("run `lumos fetch {benchmark}`, or set the data folder with `--data PATH`")
 }
 
-/// Opens a source; `samples` are the benchmark's.
+/// Opens a source; `samples` are the benchmark's built-in samples.
 pub(super) fn open(
     benchmark: &'static str,
     source: &DataSource,
@@ -62,7 +62,7 @@ pub(super) fn open(
         return Err(LoadError::Folder { file: name, remedy: remedy(benchmark) });
     }
     let mut reader = BufReader::new(file);
-    // Editors on some systems put a byte order mark in front.
+    // Some editors write a byte order mark.
     if reader.fill_buf().map_err(|error| refused(&error))?.starts_with(b"\xef\xbb\xbf") {
         reader.consume(3);
     }

@@ -1,53 +1,55 @@
-//! What a metric is.
+//! Definitions of metrics.
 
 use serde::{Serialize, Serializer};
 
-/// A metric.
+/// Definition of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MetricDefinition {
-    /// The name in files and on the command line.
+    /// Name in files and on the command line.
     pub name: &'static str,
-    /// What it says, for people.
+    /// Description for display.
     pub description: &'static str,
-    /// What an item's value can be: decides which interval the figure gets.
+    /// Possible values of an item, which determine the kind of interval.
     pub kind: MetricKind,
-    /// How the figure is shown.
+    /// Unit in which the figure is shown.
     pub unit: Unit,
-    /// Whether a higher figure is a better one.
+    /// Whether higher figures are better.
     pub higher_is_better: bool,
-    /// Whether a model judges: such a metric has figures only after a pass of judging, over the items judged.
+    /// Whether the metric needs a judge. It then has figures only after a pass of judging, over the judged
+    /// items.
     pub judged: bool,
 }
 
-/// What an item's value can be, and with it the 95 % interval of the mean over items.
+/// Possible values of an item, and the resulting 95 % interval of the mean over items.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum MetricKind {
-    /// 0 or 1, for items or for their steps: Wilson's score interval.
+    /// 0 or 1, per item or per step: Wilson's score interval.
     Proportion,
-    /// Any number between two bounds (F1, rewards): Student's t interval, cut off at the bounds; where all values are
-    /// equal, so that a t interval would have no width, Wilson's interval stretched over the bounds.
+    /// Any number between two bounds (F1, rewards): Student's t interval, limited to the bounds. If all
+    /// values are equal, in which case a t interval would have no width, Wilson's interval scaled to the
+    /// bounds.
     BoundedMean {
-        /// The least value of an item.
+        /// Lowest value of an item.
         least: f64,
-        /// The greatest value of an item.
+        /// Highest value of an item.
         most: f64,
     },
-    /// Any number: Student's t interval, from two items on.
+    /// Any number: Student's t interval, for at least two items.
     UnboundedMean,
 }
 
-/// How a figure is shown; in files by its [`name`](Self::name).
+/// Unit of a figure; stored in files by its [`name`](Self::name).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// In percent of 1.
+    /// A fraction shown in percent.
     Percent,
-    /// As it is, followed by what is counted.
+    /// A number of the named things.
     Count(&'static str),
 }
 
 impl Unit {
-    /// `percent`, or what is counted.
+    /// Returns `percent`, or the name of the counted things.
     pub fn name(self) -> &'static str {
         match self {
             Self::Percent => "percent",
@@ -63,7 +65,7 @@ impl Serialize for Unit {
 }
 
 impl MetricKind {
-    /// The name in files.
+    /// Returns the name in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Proportion => "proportion",
@@ -72,7 +74,7 @@ impl MetricKind {
         }
     }
 
-    /// The least and the greatest value of an item, where there are any.
+    /// Returns the lowest and the highest value of an item, if they are bounded.
     pub fn range(self) -> Option<(f64, f64)> {
         match self {
             Self::Proportion => Some((0.0, 1.0)),
@@ -83,7 +85,7 @@ impl MetricKind {
 }
 
 impl MetricDefinition {
-    /// A share of items or steps, in percent; more is better and no model judges.
+    /// Defines a fraction of items or steps in percent, where higher is better and no judge is needed.
     pub const fn proportion(name: &'static str, description: &'static str) -> Self {
         Self {
             name,
@@ -95,7 +97,7 @@ impl MetricDefinition {
         }
     }
 
-    /// A mean of values from 0 to 1, in percent; more is better and no model judges.
+    /// Defines a mean of values from 0 to 1 in percent, where higher is better and no judge is needed.
     pub const fn unit_mean(name: &'static str, description: &'static str) -> Self {
         Self {
             kind: MetricKind::BoundedMean { least: 0.0, most: 1.0 },

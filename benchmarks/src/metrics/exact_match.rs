@@ -1,4 +1,4 @@
-//! Exact match of a mathematics answer (upstream: the comparison at the end of `eval/gsm/run_eval.py` and
+//! Exact match of maths answers (upstream: the comparison at the end of `eval/gsm/run_eval.py` and
 //! `eval/svamp/run_eval.py`).
 
 use lumos_environments::maths::number;
@@ -10,17 +10,17 @@ use num_traits::Signed;
 use super::{MetricDefinition, prediction};
 use crate::score::{ItemScore, Scoring};
 
-/// Share of items whose prediction is the gold answer.
+/// Fraction of items whose prediction equals the gold answer.
 pub const EXACT_MATCH: MetricDefinition =
     MetricDefinition::proportion("exact_match", "share of items whose prediction is the gold answer");
 
-/// Scores an outcome whose gold answer is a number. An item without a prediction is wrong; `None` where the
-/// infrastructure failed.
+/// Scores an outcome with a numeric gold answer. An item without a prediction is wrong. Returns `None` for a
+/// fault.
 pub(crate) fn score_number(target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
     if outcome.is_fault() {
         return None;
     }
-    // The original compares a list with a text, which are never equal.
+    // The original compares a list with a string, which are never equal.
     let matched = prediction(outcome).is_some_and(|prediction| match scoring {
         Scoring::Paper => prediction == target.text(),
         Scoring::Corrected => same_answer(prediction, target.text()),
@@ -28,7 +28,7 @@ pub(crate) fn score_number(target: &Target, outcome: &Outcome, scoring: Scoring)
     Some(ItemScore::met(EXACT_MATCH.name, matched))
 }
 
-/// Whether two answers are the same number; where one of them is no number, the same text.
+/// Whether two answers are equal as numbers, or as strings if one of them is not a number.
 fn same_answer(prediction: &str, gold: &str) -> bool {
     match (number(prediction), number(gold)) {
         (Some(left), Some(right)) => {
@@ -38,12 +38,12 @@ fn same_answer(prediction: &str, gold: &str) -> bool {
     }
 }
 
-/// Whether the answer is written as a fraction. A decimal may be one cut short.
+/// Whether the answer is written as a fraction. A decimal may be truncated.
 fn is_fraction(answer: &str) -> bool {
     answer.contains('/')
 }
 
-/// Whether two numbers differ by at most a millionth of the larger one.
+/// Whether two numbers differ by at most one millionth of the larger one.
 fn nearly_equal(left: &BigRational, right: &BigRational) -> bool {
     let larger = left.abs().max(right.abs());
     (left - right).abs() * BigRational::from_integer(1_000_000.into()) <= larger

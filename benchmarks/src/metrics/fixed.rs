@@ -1,9 +1,9 @@
-//! Sums that do not depend on order.
+//! Fixed-point sums that do not depend on the order of summands.
 
 use serde::{Deserialize, Serialize};
 
-/// A number in steps of 2⁻⁶⁰. Each summand is rounded on its own and the rest is whole numbers, so a sum is the
-/// same in any order and grouping. What scores hold (counts, rewards in hundredths) is exact.
+/// A number in steps of 2⁻⁶⁰. Each summand is rounded separately and sums are computed in integers, so a sum
+/// is independent of order and grouping. The values of scores (counts, rewards in hundredths) are exact.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "f64", into = "f64")]
 pub(super) struct Fixed(i128);
@@ -13,7 +13,7 @@ const STEPS: f64 = (1u64 << 60) as f64;
 
 impl From<f64> for Fixed {
     fn from(value: f64) -> Self {
-        // Scaling by a power of two is exact; the conversion saturates and takes NaN for 0.
+        // Scaling by a power of two is exact. The conversion saturates and maps NaN to 0.
         Self((value * STEPS).round() as i128)
     }
 }

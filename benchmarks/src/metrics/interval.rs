@@ -1,15 +1,15 @@
-//! How sure one can be of a share or a mean.
+//! Confidence intervals and standard errors of proportions and means.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use super::definition::MetricKind;
 
-/// The 97.5th percentile of the standard normal distribution: 95 % lie within it on both sides.
+/// The 97.5th percentile of the standard normal distribution.
 const NORMAL_95: f64 = 1.959_963_984_540_054;
 
-/// Wilson's 95 % score interval of a share (Wilson 1927): the shares that a test at that level would not reject.
-/// `None` without items.
+/// Wilson's 95 % score interval of a proportion (Wilson 1927): the proportions that a test at that level
+/// would not reject. Returns `None` without items.
 pub fn wilson(successes: f64, items: f64) -> Option<(f64, f64)> {
     if items.is_nan() || items <= 0.0 {
         return None;
@@ -23,22 +23,22 @@ pub fn wilson(successes: f64, items: f64) -> Option<(f64, f64)> {
     Some(((centre - half).max(0.0), (centre + half).min(1.0)))
 }
 
-/// How a 95 % interval was computed.
+/// Method by which a 95 % interval was computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntervalMethod {
     /// Wilson's score interval.
     Wilson,
-    /// Wilson's score interval over the effective number of trials of items that count several times.
+    /// Wilson's score interval with the effective number of trials, for items that count several times.
     ClusteredWilson,
-    /// Student's t interval, cut off at the metric's bounds.
+    /// Student's t interval, limited to the metric's bounds.
     StudentT,
-    /// Wilson's score interval, stretched over the bounds of a mean whose values are all equal.
+    /// Wilson's score interval, scaled to the bounds of a mean whose values are all equal.
     StretchedWilson,
 }
 
 impl IntervalMethod {
-    /// The name in files.
+    /// Returns the name in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Wilson => "wilson",
@@ -49,16 +49,17 @@ impl IntervalMethod {
     }
 }
 
-/// An interval: its ends, and how it was computed.
+/// Bounds of an interval, and the method.
 pub(super) type Interval = ((f64, f64), IntervalMethod);
 
-/// Below this part of the range, or of 1, values count as equal: sums are rounded.
+/// Values that differ by less than this fraction of the range (or of 1) count as equal, because sums are
+/// rounded.
 const EQUAL: f64 = 1e-9;
 
 /// The 95 % interval of a figure over items that count once each; `None` if it cannot be computed.
 ///
-/// A value between two bounds varies at most as much as one that is either bound, so Wilson's interval of a mean between
-/// bounds is never too narrow.
+/// A bounded value has at most the variance of one that equals either bound, so Wilson's interval of a
+/// bounded mean is never too narrow.
 pub(super) fn interval_of(
     kind: MetricKind,
     sum: f64,
@@ -82,15 +83,16 @@ pub(super) fn interval_of(
     }
 }
 
-/// Student's 95 % interval of a mean; `None` below two items.
+/// Student's 95 % interval of a mean; `None` for fewer than two items.
 fn student(mean: f64, standard_error: f64, items: u64) -> Option<(f64, f64)> {
     let distribution = StudentsT::new(0.0, 1.0, items.checked_sub(1)? as f64).ok()?;
     let half = distribution.inverse_cdf(0.975) * standard_error;
     Some((mean - half, mean + half))
 }
 
-/// Standard error of a mean, from the sums of values and of their squares over `items` values: the sample's
-/// standard deviation over the root of its size, as lm-eval reports it. `None` below two items.
+/// Standard error of a mean, from the sums of `items` values and of their squares: the sample standard
+/// deviation divided by the square root of the sample size, as reported by lm-eval. `None` for fewer than two
+/// items.
 pub fn standard_error(sum: f64, sum_of_squares: f64, items: u64) -> Option<f64> {
     if items < 2 {
         return None;
@@ -100,9 +102,10 @@ pub fn standard_error(sum: f64, sum_of_squares: f64, items: u64) -> Option<f64> 
     Some((variance / items).sqrt())
 }
 
-/// Standard error of a share whose trials come in clusters (the steps of a task), from the sum over clusters of the
-/// squared deviations of the numerator from the share of the denominator: the linearised ratio estimator (Cochran 1977,
-/// section 6.4), with as many degrees of freedom as there are clusters but one. `None` below two clusters.
+/// Standard error of a proportion whose trials come in clusters (the steps of a task), from the sum over
+/// clusters of the squared deviations of the numerator from the expected share of the denominator: the
+/// linearised ratio estimator (Cochran 1977, section 6.4), with one degree of freedom less than there are
+/// clusters. `None` for fewer than two clusters.
 pub(crate) fn clustered_error(deviations: f64, trials: f64, clusters: u64) -> Option<f64> {
     if clusters < 2 || trials <= 0.0 {
         return None;
@@ -111,9 +114,10 @@ pub(crate) fn clustered_error(deviations: f64, trials: f64, clusters: u64) -> Op
     Some((deviations.max(0.0) * clusters / (clusters - 1.0)).sqrt() / trials)
 }
 
-/// Wilson's 95 % interval of such a share, over the number of independent trials that would have its standard error (the
-/// effective sample size), at least one and at most all trials. Where the standard error cannot tell, because there is
-/// one cluster or all is right or wrong, there are as many trials as clusters.
+/// Wilson's 95 % interval of such a proportion, with the number of independent trials that would have the
+/// same standard error (the effective sample size), between one and the number of trials. If the standard
+/// error is not informative, because there is one cluster or everything is right or wrong, uses the number of
+/// clusters.
 pub(crate) fn clustered_interval(
     share: f64,
     standard_error: Option<f64>,
@@ -154,7 +158,7 @@ mod tests {
         assert_eq!(wilson(0.0, 0.0), None);
     }
 
-    /// The interval of these values.
+    /// Returns the interval of these values.
     fn of(kind: MetricKind, values: &[f64]) -> Option<Interval> {
         let (sum, squares) = (values.iter().sum(), values.iter().map(|value| value * value).sum());
         let items = values.len() as u64;
@@ -178,7 +182,7 @@ mod tests {
 
     #[test]
     fn bounded_means_stay_within_their_bounds_and_equal_values_prove_little() {
-        // 4, 8 and 10 turns: 7.33 on the average, and not more than 10 can be taken.
+        // 4, 8 and 10 turns: the mean is 7.33, and the maximum is 10.
         let ((low, high), _) = of(TURNS, &[4.0, 8.0, 10.0]).unwrap();
         assert_eq!((low, high), (0.0, 10.0), "half the width is 7.59");
         let ((low, high), method) = of(TURNS, &[10.0; 3]).unwrap();

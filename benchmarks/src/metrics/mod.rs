@@ -1,4 +1,7 @@
-//! Metrics: what a score holds, how scores add up, how sure one can be of the sum.
+//! Metrics: definitions, per-item values, sums and intervals.
+//!
+//! A [`MetricDefinition`] describes a metric. A [`Tally`] sums the scores of items, in any order, and returns
+//! an [`Estimate`] with standard error and 95 % interval for each metric.
 
 mod definition;
 mod exact_match;
@@ -18,7 +21,7 @@ pub(crate) use text::{score_words, score_yes_or_no};
 use lumos_tasks::Outcome;
 use lumos_tasks::outcome::Value;
 
-/// An outcome's prediction, where it has one that is a text.
+/// Returns an outcome's prediction, if it is a string.
 pub(crate) fn prediction(outcome: &Outcome) -> Option<&str> {
     match outcome.evidence.as_ref()?.plan()?.prediction.as_ref()? {
         Value::Text(text) => Some(text),

@@ -1,4 +1,7 @@
-//! Adding scores up.
+//! Sums of scores.
+//!
+//! A [`Tally`] adds scores in any order with the same result, because it uses fixed-point sums, and returns
+//! an [`Estimate`] for each metric. [`GroupedTally`] also keeps a tally per group.
 
 use std::collections::BTreeMap;
 
@@ -9,53 +12,54 @@ use super::fixed::Fixed;
 use super::interval::{IntervalMethod, clustered_error, clustered_interval, interval_of, standard_error};
 use crate::score::ItemScore;
 
-/// The sums of one metric.
+/// Sums of one metric.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Sums {
     items: u64,
     numerator: Fixed,
     denominator: Fixed,
-    /// Squares of each item's own figure, for the standard error.
+    /// Sum of squares of each item's value, for the standard error.
     squares: Fixed,
-    /// Products of each item's own numerator and denominator, where an item may count several times.
+    /// Sum of products of each item's numerator and denominator, for items that count several times.
     #[serde(default)]
     products: Fixed,
-    /// Squares of each item's own denominator.
+    /// Sum of squares of each item's denominator.
     #[serde(default)]
     weights: Fixed,
 }
 
 impl Sums {
-    /// Whether items count once each, or not at all.
+    /// Whether every item counts once or not at all.
     fn counts_items(&self) -> bool {
         self.denominator == self.weights
     }
 }
 
-/// Scores added up. The order in which they come does not matter.
+/// Sums of scores, independent of the order of items.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Tally {
     sums: BTreeMap<String, Sums>,
 }
 
-/// A metric's figure over many items.
+/// Figure of a metric over many items.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
-    /// The figure: between 0 and 1 for a share, in the metric's unit for a mean.
+    /// The value: between 0 and 1 for a proportion, in the metric's unit for a mean.
     pub value: f64,
-    /// What was reached.
+    /// Sum of achieved values.
     pub numerator: f64,
-    /// What could have been reached.
+    /// Sum of weights.
     pub denominator: f64,
-    /// Items scored.
+    /// Number of scored items.
     pub items: u64,
-    /// Standard error, from two items on.
+    /// Standard error, for at least two items.
     pub standard_error: Option<f64>,
-    /// The 95 % interval of the metric's kind ([`MetricKind`](super::MetricKind)). Where an item counts several times
-    /// (the steps of a task), Wilson's with as many independent trials as the standard error between items says.
+    /// The 95 % interval for the metric's kind ([`MetricKind`](super::MetricKind)). If an item counts several
+    /// times (the steps of a task), Wilson's interval with the number of independent trials that follows from
+    /// the standard error.
     pub interval: Option<(f64, f64)>,
-    /// How the interval was computed.
+    /// Method by which the interval was computed.
     pub method: Option<IntervalMethod>,
 }
 
@@ -73,7 +77,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another tally holds.
+    /// Adds the sums of another tally.
     pub fn merge(&mut self, other: &Self) {
         for (metric, added) in &other.sums {
             let sums = self.sums.entry(metric.clone()).or_default();
@@ -86,7 +90,7 @@ impl Tally {
         }
     }
 
-    /// The figure of a metric; `None` where nothing was scored by it.
+    /// Returns the figure of a metric, or `None` if nothing was scored by it.
     pub fn finish(&self, metric: &MetricDefinition) -> Option<Estimate> {
         let sums = self.sums.get(metric.name)?;
         let (numerator, denominator) = (f64::from(sums.numerator), f64::from(sums.denominator));
@@ -112,23 +116,23 @@ impl Tally {
         })
     }
 
-    /// Metrics that were scored.
+    /// Names of the metrics that were scored.
     pub fn metrics(&self) -> impl Iterator<Item = &str> {
         self.sums.keys().map(String::as_str)
     }
 }
 
-/// Scores added up, over all items and by group.
+/// Sums of scores over all items and by group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupedTally {
     /// Over all items.
     pub overall: Tally,
-    /// By group; items without one are in none.
+    /// By group. Items without a group are in none.
     pub groups: BTreeMap<String, Tally>,
 }
 
 impl GroupedTally {
-    /// Adds the score of an item of a group, or of several: one in each line.
+    /// Adds the score of an item. `group` may contain several groups, one per line.
     pub fn add(&mut self, group: Option<&str>, score: &ItemScore) {
         self.overall.add(score);
         for group in group.into_iter().flat_map(|groups| groups.split('\n')) {
@@ -136,7 +140,7 @@ impl GroupedTally {
         }
     }
 
-    /// Adds what another tally holds.
+    /// Adds the sums of another tally.
     pub fn merge(&mut self, other: &Self) {
         self.overall.merge(&other.overall);
         for (group, tally) in &other.groups {
@@ -200,7 +204,7 @@ mod tests {
         let steps =
             |numerator, denominator| ItemScore::default().with("steps", Share { numerator, denominator });
         let mut tally = Tally::default();
-        // Two tasks all right and two all wrong: no more than four trials, whatever the number of steps.
+        // Two tasks entirely right and two entirely wrong: at most four trials, for any number of steps.
         for score in [steps(10.0, 10.0), steps(0.0, 10.0), steps(10.0, 10.0), steps(0.0, 10.0)] {
             tally.add(&score);
         }

@@ -1,5 +1,5 @@
-//! Comparing short answers (upstream `normalize_answer` and `f1_score` in `eval/hotpotqa/run_eval.py`, which are those
-//! of the HotpotQA and SQuAD evaluation scripts).
+//! Comparison of short answers (upstream `normalize_answer` and `f1_score` in `eval/hotpotqa/run_eval.py`,
+//! which are those of the HotpotQA and SQuAD evaluation scripts).
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,9 +15,9 @@ use crate::score::{ItemScore, Scoring, Share};
 pub const F1: MetricDefinition =
     MetricDefinition::unit_mean("f1", "mean F1 between the words of prediction and gold answer");
 
-/// An answer in lower case, without punctuation and articles, its words one blank apart.
+/// Normalises an answer: lower case, without punctuation and articles, words separated by single blanks.
 pub fn normalise(answer: &str) -> String {
-    // What Python's `\w` takes for parts of words: letters, numbers and the underscore.
+    // Characters matched by Python's `\w`: letters, numbers and the underscore.
     static WORD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[\p{L}\p{N}_]+").expect("a valid pattern"));
     let plain: String =
         answer.to_lowercase().chars().filter(|character| !character.is_ascii_punctuation()).collect();
@@ -32,7 +32,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_space).filter(|word| !word.is_empty())
 }
 
-/// F1 between the words of two answers. Yes, no and no answer must be met as they are.
+/// F1 between the words of two answers. `yes`, `no` and `noanswer` must match exactly.
 pub fn f1(prediction: &str, gold: &str) -> f64 {
     let (prediction, gold) = (normalise(prediction), normalise(gold));
     let whole = |answer: &str| matches!(answer, "yes" | "no" | "noanswer");
@@ -58,8 +58,8 @@ pub fn f1(prediction: &str, gold: &str) -> f64 {
     2.0 * precision * recall / (precision + recall)
 }
 
-/// Scores an outcome whose gold answer is a few words. An item without a prediction is wrong; `None` where the
-/// infrastructure failed. Both scorings are the same.
+/// Scores an outcome with a short gold answer. An item without a prediction is wrong. Returns `None` for a
+/// fault. Both scorings are equal.
 pub(crate) fn score_words(target: &Target, outcome: &Outcome) -> Option<ItemScore> {
     if outcome.is_fault() {
         return None;
@@ -72,21 +72,21 @@ pub(crate) fn score_words(target: &Target, outcome: &Outcome) -> Option<ItemScor
     Some(ItemScore::met(EXACT_MATCH.name, matched).with(F1.name, Share { numerator: f1, denominator: 1.0 }))
 }
 
-/// Share of items whose prediction says yes or no as the gold answer does.
+/// Fraction of items whose yes-or-no prediction matches the gold answer.
 pub const ACCURACY: MetricDefinition =
     MetricDefinition::proportion("accuracy", "share of items answered yes or no as the gold answer says");
 
-/// What a prediction of an episode with tools is taken for: `yes` anywhere in it counts (upstream
+/// Interprets the prediction of an episode with tools: `yes` anywhere in it counts as yes (upstream
 /// `eval/strategyqa/run_eval.py`).
 pub fn says_yes(prediction: &str) -> bool {
     prediction.to_lowercase().contains("yes")
 }
 
-/// Scores an outcome whose gold answer is yes or no; `None` where the infrastructure failed.
+/// Scores an outcome whose gold answer is yes or no; `None` for a fault.
 ///
-/// In paper scoring the answer of a single model is compared as a text with `True` or `False`, and a prediction of an
-/// episode with tools says yes where it holds the letters `yes`. In corrected scoring both are taken by their first
-/// word, which must be yes, no, true or false.
+/// Paper scoring compares the answer of a single model as a string with `True` or `False`, and interprets a
+/// prediction of an episode with tools as yes if it contains `yes`. Corrected scoring uses the first word of
+/// both, which must be yes, no, true or false.
 pub(crate) fn score_yes_or_no(target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
     if outcome.is_fault() {
         return None;
@@ -102,7 +102,7 @@ pub(crate) fn score_yes_or_no(target: &Target, outcome: &Outcome, scoring: Scori
     Some(ItemScore::met(ACCURACY.name, matched))
 }
 
-/// Whether the outcome is one of an episode with tools.
+/// Whether the outcome is from an episode with tools.
 fn has_subgoals(outcome: &Outcome) -> bool {
     let plan = outcome.evidence.as_ref().and_then(|evidence| evidence.plan());
     plan.is_some_and(|evidence| evidence.results.is_some() || !evidence.subgoals.is_empty())

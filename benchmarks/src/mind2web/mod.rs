@@ -24,11 +24,12 @@ pub(crate) use score::{acts_with_operation, acts_with_value, succeeds_as_publish
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mind2Web;
 
-/// What to do where the test files are not there: they may not be passed on, so nothing can fetch them.
+/// Hint for missing test files, which may not be redistributed and therefore cannot be downloaded by `lumos
+/// fetch`.
 const REMEDY: &str = "the authors distribute the test splits in a password-protected archive that may not be shared: \
                       see docs/mind2web.md for how to get and unpack them, or omit `--data` to use the built-in samples";
 
-/// The longest record that is read: a task with all its pages, raw ones included.
+/// Maximum length of a record: a task with all its pages, including raw ones.
 const MAX_TASK: u64 = 512 << 20;
 
 impl Benchmark for Mind2Web {
@@ -51,7 +52,7 @@ impl Benchmark for Mind2Web {
     fn max_rounds(&self, behaviour: Behaviour) -> u32 {
         match behaviour {
             Behaviour::Paper => 15,
-            // Every gold step counts, so that none is cut off.
+            // Every gold step counts, so no episode may be cut off.
             Behaviour::Corrected => 200,
         }
     }
@@ -88,12 +89,12 @@ impl Benchmark for Mind2Web {
         &PUBLISHED
     }
 
-    /// The publication does not say how many tasks of `test_domain` it evaluated.
+    /// The publication does not state how many tasks of `test_domain` it evaluated.
     fn published_items(&self) -> Option<PublishedItems> {
         None
     }
 
-    /// The verbs of earlier actions in prompts are drawn.
+    /// Prompts contain verbs for earlier actions, which are drawn at random.
     fn draws(&self) -> bool {
         true
     }
@@ -135,7 +136,7 @@ impl Benchmark for Mind2Web {
     }
 }
 
-/// The files of a split, in the order of their numbers: `test_domain_2.json` before `test_domain_10.json`.
+/// Returns the files of a split, sorted by number: `test_domain_2.json` before `test_domain_10.json`.
 fn json_files(folder: &Path) -> Result<Vec<DataSource>, LoadError> {
     let file = || folder.display().to_string();
     let unreadable = |error: std::io::Error| LoadError::Unreadable {
@@ -157,7 +158,7 @@ fn json_files(folder: &Path) -> Result<Vec<DataSource>, LoadError> {
     Ok(files.into_iter().map(DataSource::File).collect())
 }
 
-/// A file's name without its number, and the number.
+/// Splits a file's name into the text and the number.
 fn numbered(path: &Path) -> (String, u64, PathBuf) {
     let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let name = stem.trim_end_matches(|character: char| character.is_ascii_digit());
@@ -165,7 +166,7 @@ fn numbered(path: &Path) -> (String, u64, PathBuf) {
     (name.to_owned(), number, path.to_owned())
 }
 
-/// The split a file belongs to, by its name.
+/// Returns the split of a file, from its name.
 fn split_of(file: &Path) -> Option<&'static str> {
     let name = file.file_name()?.to_str()?;
     ["test_task", "test_website", "test_domain", "train"].into_iter().find(|split| name.starts_with(split))

@@ -1,4 +1,4 @@
-//! A Mind2Web record: one task with its gold actions (`test_domain_*.json` and the like).
+//! Parses Mind2Web records: one task with its gold actions (for example `test_domain_*.json`).
 
 use lumos_environments::dom::Tree;
 use lumos_tasks::families::web::WebStep;
@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::loading::{Content, RecordError, describe, optional_text, text};
 
-/// Official scoring looks at candidates below this rank.
+/// Official scoring considers candidates below this rank.
 pub(super) const TOP_K: u64 = 50;
 
-/// Separates the groups an item counts to.
+/// Separator between the groups of an item.
 pub(super) const BETWEEN_GROUPS: &str = "\n";
 
-/// What of a record is needed; the rest (`raw_html`, the candidates' attributes) is most of a file. `split` is the data
-/// set's name of the file.
+/// Removes unneeded fields from a record (`raw_html`, the candidates' attributes), which are most of a file.
+/// `split` is the split to which the file belongs.
 pub(super) fn reduced(mut record: Value, split: Option<&str>) -> Value {
     let Value::Object(fields) = &mut record else { return record };
     if let Some(split) = split {
@@ -38,7 +38,7 @@ const KEPT_OF_ACTION: [&str; 5] =
     ["action_uid", "cleaned_html", "operation", "pos_candidates", "neg_candidates"];
 const KEPT_OF_CANDIDATE: [&str; 2] = ["backend_node_id", "rank"];
 
-/// Reads a record. Its groups are split, domain and website.
+/// Parses a record. Its groups are split, domain and website.
 pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
     let task = text(record, "confirmed_task")?.to_owned();
     let name = optional_text(record, "annotation_id");
@@ -72,7 +72,7 @@ pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
     })
 }
 
-/// What is wrong with a step.
+/// Error of a step.
 struct StepError {
     field: &'static str,
     expected: &'static str,
@@ -124,7 +124,7 @@ fn read_step(action: &Value) -> Result<(WebStep, GoldStep), StepError> {
     Ok((step, gold))
 }
 
-/// The ids of an action's candidates with their ranks, where they have any.
+/// Returns the ids of an action's candidates with their ranks, if they have any.
 fn candidates(action: &Value, field: &'static str) -> Result<Vec<(String, Option<u64>)>, StepError> {
     let wrong =
         |found: Option<&Value>| StepError::new(field, "a list of objects with `backend_node_id`", found);

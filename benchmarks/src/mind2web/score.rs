@@ -1,4 +1,4 @@
-//! Scoring an episode on web pages: the paper's step success rate, and the official figures.
+//! Scores episodes on web pages: the paper's step success rate and the official figures.
 
 use lumos_tasks::families::web::{ActionName, Chosen, Executed, WebEvidence};
 use lumos_tasks::{Evidence, GoldStep, Outcome, Target};
@@ -7,56 +7,56 @@ use super::f1::{f1, written};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring, Share};
 
-/// The paper's figure.
+/// The paper's metric.
 pub(super) const STEP_SUCCESS: MetricDefinition = MetricDefinition::proportion(
     "step_success_rate",
     "share of the actions carried out (corrected: of the gold steps) whose element, operation and value are right",
 );
-/// Actions that a browser could carry out.
+/// Actions that a browser could execute.
 pub(super) const EXECUTABLE: MetricDefinition = MetricDefinition::proportion(
     "executable",
     "in a browser: share of the gold steps whose predicted action could be carried out and took effect, right or wrong",
 );
-/// Right elements that a browser could click.
+/// Correct elements that a browser could click.
 pub(super) const REACHABLE: MetricDefinition = MetricDefinition::proportion(
     "reachable",
     "in a browser: share of the steps tried whose right element could be clicked",
 );
-/// The element chosen is right.
+/// The chosen element is correct.
 pub(super) const ELEMENT_ACCURACY: MetricDefinition = MetricDefinition::proportion(
     "element_accuracy",
     "official: share of the gold steps whose element is right",
 );
-/// Words of operation and value.
+/// F1 of the words of operation and value.
 pub(super) const ACTION_F1: MetricDefinition = MetricDefinition::unit_mean(
     "action_f1",
     "official: mean F1 over the gold steps between the words of operation and value",
 );
-/// Element and action are right.
+/// Element and action are correct.
 pub(super) const OFFICIAL_STEP_SUCCESS: MetricDefinition = MetricDefinition::proportion(
     "official_step_success_rate",
     "official: share of the gold steps whose element and action are right",
 );
-/// All steps are right.
+/// All steps are correct.
 pub(super) const TASK_SUCCESS: MetricDefinition = MetricDefinition::proportion(
     "task_success_rate",
     "official: share of the tasks all of whose steps are right",
 );
-/// The mean of the tasks' element accuracies.
+/// Mean over tasks of the element accuracy.
 pub(super) const MACRO_ELEMENT_ACCURACY: MetricDefinition = MetricDefinition::unit_mean(
     "macro_element_accuracy",
     "official: mean over tasks of the element accuracy",
 );
-/// The mean of the tasks' action F1.
+/// Mean over tasks of the action F1.
 pub(super) const MACRO_ACTION_F1: MetricDefinition =
     MetricDefinition::unit_mean("macro_action_f1", "official: mean over tasks of the action F1");
-/// The mean of the tasks' step success rates.
+/// Mean over tasks of the step success rate.
 pub(super) const MACRO_STEP_SUCCESS: MetricDefinition = MetricDefinition::unit_mean(
     "macro_step_success_rate",
     "official: mean over tasks of the step success rate",
 );
 
-/// Scores an outcome; `None` where the infrastructure failed.
+/// Scores an outcome; `None` for a fault.
 pub(super) fn score(target: &Target, outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
     let Target::Web { steps, .. } = target else { return None };
     if outcome.is_fault() {
@@ -102,7 +102,8 @@ pub(super) fn score(target: &Target, outcome: &Outcome, scoring: Scoring) -> Opt
     Some(score)
 }
 
-/// Adds what a browser made of the steps' predictions. A step without a prediction has none that could be carried out.
+/// Adds the results of executing the predictions in a browser. A step without a prediction counts as not
+/// executed.
 fn in_browser(mut score: ItemScore, evidence: &WebEvidence, steps: usize) -> ItemScore {
     let share = |numerator: usize, denominator: usize| Share {
         numerator: numerator as f64,
@@ -112,7 +113,7 @@ fn in_browser(mut score: ItemScore, evidence: &WebEvidence, steps: usize) -> Ite
     let done =
         predictions.iter().filter(|chosen| chosen.carried.is_some_and(|carried| carried.action.is_done()));
     score = score.with(EXECUTABLE.name, share(done.count(), steps));
-    // In paper behaviour an action may be about another step's page.
+    // In behaviour `paper` an action may refer to the page of another step.
     let own = predictions.iter().filter(|chosen| chosen.page == chosen.step);
     let truths: Vec<Executed> = own.filter_map(|chosen| chosen.carried?.truth).collect();
     if !truths.is_empty() {
@@ -122,8 +123,8 @@ fn in_browser(mut score: ItemScore, evidence: &WebEvidence, steps: usize) -> Ite
     score
 }
 
-/// Whether the original counts an action as a success: the element's text is that of the first of its page (which is
-/// one of the positives, if there are any), and operation and value are those of the step.
+/// Whether the original counts an action as a success: the element's text equals that of the first element of
+/// its page (one of the positives, if there are any), and operation and value equal those of the step.
 pub(crate) fn succeeds_as_published(chosen: &Chosen, steps: &[GoldStep]) -> bool {
     let (Some(page), Some(gold)) = (steps.get(chosen.page as usize), steps.get(chosen.step as usize)) else {
         return false;
@@ -135,23 +136,23 @@ fn acts_as(chosen: &Chosen, gold: &GoldStep) -> bool {
     acts_with_operation(chosen, gold) && acts_with_value(chosen, gold)
 }
 
-/// Whether the action is the gold operation.
+/// Whether the action has the gold operation.
 pub(crate) fn acts_with_operation(chosen: &Chosen, gold: &GoldStep) -> bool {
     chosen.action.word() == gold.operation
 }
 
-/// Whether the text is the gold value, in any case; a click has none.
+/// Whether the text equals the gold value, ignoring case; a click has no value.
 pub(crate) fn acts_with_value(chosen: &Chosen, gold: &GoldStep) -> bool {
     let same = |text: &String| text.to_lowercase() == gold.value.to_lowercase();
     chosen.action == ActionName::Click || chosen.text.as_ref().is_some_and(same)
 }
 
-/// The prediction of a step: the last action carried out in it.
+/// Returns the prediction of a step: the last action executed in it.
 fn last_of(evidence: &WebEvidence, step: usize) -> Option<&Chosen> {
     evidence.chosen.iter().rev().find(|chosen| chosen.step as usize == step)
 }
 
-/// The official figures of one step.
+/// Official figures of one step.
 struct Official {
     element: f64,
     f1: f64,
@@ -243,10 +244,10 @@ mod tests {
         let click = |step| chosen(step, ActionName::Click, None, "9");
         let mut evidence = WebEvidence {
             chosen: vec![
-                // Only a step's last action is its prediction.
+                // Only the last action of a step is its prediction.
                 with(click(0), None),
                 with(click(0), carried(Executed::Done, Some(refused))),
-                // Another step's page.
+                // The page of another step.
                 Chosen { page: 0, ..with(click(1), carried(refused, Some(Executed::Done))) },
             ],
             in_browser: true,

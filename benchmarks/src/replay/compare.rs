@@ -1,4 +1,7 @@
-//! What a replay must agree in.
+//! Comparison of a recorded case with its replay.
+//!
+//! [`case`] drives the episode (`drive`) and compares prompts, tool calls, evidence and scores with the
+//! recording. The error is the first difference.
 
 use lumos_tasks::outcome::Value as Prediction;
 use lumos_tasks::recorded::Case;
@@ -14,7 +17,7 @@ use crate::loading::single;
 use crate::metrics::{F1, says_yes};
 use crate::score::Scoring;
 
-/// Compares a case with what today's code makes of it; the error is the first difference.
+/// Compares a case with the result of the current code. The error describes the first difference.
 pub(super) fn case(case: &Case, benchmark: &dyn Benchmark) -> Result<(), String> {
     let behaviour = drive::behaviour(case);
     if behaviour == Behaviour::Paper
@@ -30,7 +33,7 @@ pub(super) fn case(case: &Case, benchmark: &dyn Benchmark) -> Result<(), String>
     let (task, target) = (item.task.clone(), item.target.clone());
     let driven = drive(case, item, benchmark)?;
     if let Target::Web { steps, .. } = &target {
-        // The episode goes the same way whatever the formulation is called.
+        // The episode is the same for every formulation name.
         if !benchmark.formulations().contains(&case.formulation) {
             return Err(format!("{} has no formulation {:?}", benchmark.name(), case.formulation));
         }
@@ -48,16 +51,16 @@ pub(super) fn case(case: &Case, benchmark: &dyn Benchmark) -> Result<(), String>
     scores(case, &driven, &judged, &task, &target, benchmark)
 }
 
-/// What came of the judge's recorded call.
+/// Result of the judge's recorded call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Judged {
     NotAsked,
-    /// The call raised this, which ends the original's run; here the judge is asked in a pass of its own.
+    /// The call raised this exception, which ends the original's run. Here the judge runs in a separate pass.
     Raised(String),
     Said(Judgement),
 }
 
-/// Asks the judge what the original asks it, where the recording goes on with that.
+/// Compares the judge's prompt with the original's, if the recording continues with that call.
 fn judged(
     case: &Case,
     driven: &Driven,
@@ -82,8 +85,8 @@ fn judged(
     }
 }
 
-/// The exception that ended the original's run must be the one that it is known to end with here. Where none is known the
-/// item must end without a prediction.
+/// Compares the exception that ended the original's run with the one that the replay predicts. If the replay
+/// predicts none, the item must end without a prediction.
 fn exception(raised: &str, driven: &Driven, judged: &Judged) -> Result<(), String> {
     let evidence = driven.evidence();
     let known = match judged {
@@ -101,7 +104,8 @@ fn exception(raised: &str, driven: &Driven, judged: &Judged) -> Result<(), Strin
     }
 }
 
-/// A record that the original refuses must be recorded as refused, with the same exception, before anything is asked.
+/// A record that the original rejects must be recorded as rejected with the same exception, before any model
+/// call.
 fn refused(exception: &str, case: &Case) -> Result<(), String> {
     let expected = &case.expected;
     match &expected.raises {
@@ -109,7 +113,7 @@ fn refused(exception: &str, case: &Case) -> Result<(), String> {
         Some(raised) => return Err(format!("the record was rejected with {exception}, expected {raised}")),
         None => return Err(format!("the record was rejected with {exception}, expected an outcome")),
     }
-    // The original's recordings count a turn of a single model that is not asked either.
+    // The original's recordings count one turn of a single model although it was not called.
     let turns = u32::from(!case.formulation.has_modules());
     match case.effective_turns {
         Some(recorded) if recorded > turns => {
@@ -122,18 +126,19 @@ fn refused(exception: &str, case: &Case) -> Result<(), String> {
     }
 }
 
-/// The name of an exception written `Name: message`.
+/// Returns the name of an exception written `Name: message`.
 pub(super) fn name(raised: &str) -> &str {
     raised.split(':').next().unwrap_or_default()
 }
 
-/// The recording must have been used up as far as it can influence the outcome.
+/// Checks that the replay used the whole recording, as far as it can affect the outcome.
 fn turns(case: &Case, driven: &Driven, judged: &Judged) -> Result<(), String> {
     let role = if case.formulation.has_modules() { Role::Planner } else { Role::Answerer };
     let asked = driven.asked(role);
     let prompts = case.prompts.of(role).len();
     let effective = case.effective_turns.map_or(prompts, |turns| turns as usize);
-    // Before an exception behind its loop the original may have gone on asking; all turns that it made are recorded.
+    // Before an exception after its loop the original may have made further calls; all of its turns are
+    // recorded.
     let went_on = case.expected.raises.is_some() && asked < effective && effective == prompts;
     if asked != effective && !went_on {
         return Err(format!("the episode ended after {asked} turns, expected {effective}"));
@@ -146,7 +151,7 @@ fn turns(case: &Case, driven: &Driven, judged: &Judged) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares what the episode wrote down, field by field. Beside an exception the original records nothing more.
+/// Compares the recorded evidence field by field. With an exception the original records nothing else.
 fn record(case: &Case, driven: &Driven, target: &Target) -> Result<(), String> {
     let expected = &case.expected;
     if let Some(recorded) = &expected.evidence {
@@ -169,7 +174,7 @@ fn record(case: &Case, driven: &Driven, target: &Target) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares how the item was counted.
+/// Compares how the item was scored.
 fn scores(
     case: &Case,
     driven: &Driven,
@@ -214,12 +219,12 @@ fn scores(
     Ok(())
 }
 
-/// The metric that says whether an item counts as correct.
+/// Returns the metric that decides whether an item is correct.
 pub(super) fn main_metric(benchmark: &dyn Benchmark) -> &'static str {
     benchmark.metrics().first().map_or("", |metric| metric.name)
 }
 
-/// What StrategyQA's script takes a prediction for.
+/// Returns how StrategyQA's script interprets a prediction.
 pub(super) fn taken_for(task: &Task, prediction: Option<&Prediction>) -> Option<String> {
     match (task, prediction) {
         (Task::Qa { answer: AnswerForm::YesNo, .. }, Some(Prediction::Text(text))) => {
@@ -254,7 +259,7 @@ pub(super) fn equal<T: PartialEq + Serialize>(field: &str, recorded: &T, got: &T
     Err(format!("{field}: expected {}, got {}", written(recorded), written(got)))
 }
 
-/// How two texts differ: where first, and what stands there in either. `None` for equal texts.
+/// Describes the first difference between two texts; `None` if they are equal.
 pub(super) fn differing_texts(recorded: &str, got: &str) -> Option<String> {
     if recorded == got {
         return None;
@@ -270,7 +275,7 @@ pub(super) fn differing_texts(recorded: &str, got: &str) -> Option<String> {
     ))
 }
 
-/// A few characters before and behind a position, quoted.
+/// Returns a few characters before and after a position, quoted.
 fn excerpt(text: &[char], at: usize) -> String {
     const BEFORE: usize = 20;
     const BEHIND: usize = 40;

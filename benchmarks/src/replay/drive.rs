@@ -1,4 +1,4 @@
-//! Driving an episode with recorded replies.
+//! Drives an episode with recorded replies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,43 +14,43 @@ use super::compare::differing_texts;
 use super::web;
 use crate::benchmark::Benchmark;
 
-/// The tag of a case that was recorded in corrected behaviour.
+/// Tag of a case that was recorded in behaviour `corrected`.
 pub(super) const CORRECTED: &str = "behaviour:corrected";
-/// Starts the tag of a case that was recorded with another limit of rounds.
+/// Prefix of the tag of a case that was recorded with a different limit of rounds.
 pub(super) const MAX_ROUNDS: &str = "max_rounds:";
 
-/// The behaviour a case was recorded in.
+/// Returns the behaviour in which a case was recorded.
 pub(super) fn behaviour(case: &Case) -> Behaviour {
     if case.tags.iter().any(|tag| tag == CORRECTED) { Behaviour::Corrected } else { Behaviour::Paper }
 }
 
-/// An episode that was driven to its end, and how much of the recording it took.
+/// A completed episode, and how much of the recording it used.
 pub(super) struct Driven {
     pub(super) outcome: Outcome,
-    /// The pages of an episode on web pages.
+    /// Pages of an episode on web pages.
     pub(super) setup: Setup,
     asked: Script,
     calls: usize,
 }
 
 impl Driven {
-    /// How often a module was asked.
+    /// Number of calls of a module.
     pub(super) fn asked(&self, role: Role) -> usize {
         self.asked.of(role).len()
     }
 
-    /// How many of the recorded tool calls were made.
+    /// Number of recorded tool calls that were made.
     pub(super) fn calls(&self) -> usize {
         self.calls
     }
 
-    /// What the episode ended with.
+    /// Returns the evidence of the episode.
     pub(super) fn evidence(&self) -> Option<&PlanEvidence> {
         self.outcome.evidence.as_ref().and_then(|evidence| evidence.plan())
     }
 }
 
-/// Runs the case's episode; the error is the first prompt or call that differs.
+/// Runs the case's episode. The error describes the first prompt or call that differs.
 pub(super) fn drive(case: &Case, item: Item, benchmark: &dyn Benchmark) -> Result<Driven, String> {
     let task = web::with_recorded_verbs(item.task, case);
     let unit = EpisodeUnit::new(item.id, task, item.setup, Arc::new(configuration_of(case, benchmark)));
@@ -84,7 +84,7 @@ pub(super) fn drive(case: &Case, item: Item, benchmark: &dyn Benchmark) -> Resul
     Ok(Driven { outcome: episode.finish(), setup: unit.setup, asked, calls })
 }
 
-/// The recorded reply to a prompt, if the prompt is the recorded one.
+/// Returns the recorded reply to a prompt, if the prompt equals the recorded one.
 fn completion(case: &Case, role: Role, index: usize, prompt: &str) -> Result<Reply, String> {
     let number = index + 1;
     let recorded = case
@@ -103,7 +103,8 @@ fn completion(case: &Case, role: Role, index: usize, prompt: &str) -> Result<Rep
     Ok(Reply::Completion(Completion::recorded(reply)))
 }
 
-/// The recorded reply to a call, if the recorded calls from `calls` on are those of this call; counts them.
+/// Returns the recorded reply to a call if it equals the recorded calls from `calls` on, and advances
+/// `calls`.
 pub(super) fn answered(case: &Case, calls: &mut usize, call: &ToolCall) -> Result<ToolReply, String> {
     let at = *calls;
     let mut differing = None;
@@ -139,7 +140,7 @@ fn unexpected_call(index: usize, asked: &CallKey, recorded: Option<&RecordedCall
     }
 }
 
-/// What replies that are recorded, or written by hand, are given under: no models, paper behaviour.
+/// Returns the configuration for recorded or hand-written replies: no models, behaviour `paper`.
 pub fn configuration(
     benchmark: &dyn Benchmark,
     formulation: Formulation,
@@ -166,7 +167,7 @@ fn configuration_of(case: &Case, benchmark: &dyn Benchmark) -> Configuration {
     Configuration { behaviour, max_rounds, ..configuration(benchmark, case.formulation, tools(case)) }
 }
 
-/// The tools that an episode's way depends on: a browser, where actions were carried out in one.
+/// Returns the tools that affect the course of an episode: a browser, if actions were executed in one.
 fn tools(case: &Case) -> Vec<ToolBackend> {
     let carried = case.tools.iter().any(|call| call.tool == RecordedCall::CARRY);
     let browser = || ToolBackend { tool: "web".to_owned(), backend: "chromedriver".to_owned(), version: 0 };

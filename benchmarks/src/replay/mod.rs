@@ -1,8 +1,8 @@
-//! Replaying recorded cases through today's code.
+//! Replays recorded cases with the current code.
 //!
-//! A [`Case`] holds what the models and tools said in one episode, the prompts they were asked with, and what
-//! came of it. [`replay`] runs the episode again with these replies and says where it differs. Rows that record
-//! a single function ([`UnitRow`]) are replayed likewise. [`record`] is the other side: it writes a case from an
+//! A [`Case`] contains the replies of models and tools in one episode, the prompts, and the outcome.
+//! [`replay`] runs the episode again with these replies and reports differences. Rows that record a single
+//! function ([`UnitRow`]) are replayed in the same way. [`record`] is the inverse: it writes a case from an
 //! episode's outcome.
 
 mod compare;
@@ -25,20 +25,20 @@ pub use shop::{ShopCase, ShopExpected, ShopTool};
 pub use sql::SqlRow;
 pub use unit::{UnitRow, replay_unit};
 
-/// The data folder of recorded cases: the one that the environment names, or else the one that belongs to the folder they
-/// lie in.
+/// Returns the data folder for recorded cases: `LUMOS_DATA`, or `../../data` relative to their
+/// folder.
 fn data_folder(folder: &Path) -> PathBuf {
     std::env::var_os("LUMOS_DATA").map_or_else(|| folder.join("../../data"), PathBuf::from)
 }
 
-/// What came of a replay.
+/// Result of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// The case.
     pub id: String,
-    /// The first difference, in words.
+    /// Description of the first difference.
     pub difference: Option<String>,
-    /// Why the case was not replayed: it is of a family that is not there.
+    /// Why the case was not replayed: its family is unsupported.
     pub skipped: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl Verdict {
         Self { id: id.to_owned(), difference: result.err(), skipped: None }
     }
 
-    /// What came of a replay that may have been left out, and why.
+    /// Returns the result of a replay that may have been skipped, with the reason.
     fn of_either(id: &str, result: Result<Option<String>, String>) -> Self {
         match result {
             Ok(Some(reason)) => Self::skip(id, reason),
@@ -60,17 +60,18 @@ impl Verdict {
         Self { id: id.to_owned(), difference: None, skipped: Some(reason.into()) }
     }
 
-    /// Whether the case was replayed and nothing differs.
+    /// Whether the case was replayed without a difference.
     pub fn passed(&self) -> bool {
         self.difference.is_none() && self.skipped.is_none()
     }
 }
 
-/// Replays a recorded case, in paper behaviour unless the case is tagged otherwise.
+/// Replays a recorded case, in behaviour `paper` unless it is tagged otherwise.
 ///
-/// Prompts are compared byte for byte and tool calls one by one, as far as they can influence the outcome: the
-/// recorded run may have gone on asking after the item was solved or failed. Then the record is compared field
-/// by field. A case that ends with an exception passes if the item ends without a prediction.
+/// Compares prompts byte for byte and tool calls one by one, as far as they can affect the outcome: the
+/// recorded run may have made further calls after the item was solved or had failed. Then compares the
+/// recorded evidence field by field. A case that ends with an exception passes if the item ends without a
+/// prediction.
 pub fn replay(case: &Case) -> Verdict {
     match crate::registry::find(&case.benchmark) {
         Some(benchmark) => Verdict::of(&case.id, compare::case(case, benchmark)),

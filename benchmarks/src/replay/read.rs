@@ -1,4 +1,4 @@
-//! Reading files of recorded cases.
+//! Reads files of recorded cases.
 
 use std::fs::File;
 use std::path::Path;
@@ -14,25 +14,25 @@ use super::unit::{UnitRow, replay_unit};
 use super::{Verdict, replay};
 use crate::loading::{Flaw, Lines, Located};
 
-/// One row of a file of recorded cases.
+/// A row of a file of recorded cases.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Recorded {
     /// An episode.
     Case(Box<Case>),
-    /// An episode on a database, as the benchmark's own runner or its published logs record it.
+    /// An episode on a database, recorded by the benchmark's own runner or in its published logs.
     Sql(Box<SqlRow>),
-    /// A single function.
+    /// A call of a single function.
     Unit {
-        /// The function and the line it stands in.
+        /// Function and line number.
         id: String,
         /// The row.
         row: Box<UnitRow>,
     },
-    /// An episode of shopping as the original recorded it.
+    /// A shopping episode recorded by the original.
     Shop(Box<ShopCase>),
-    /// A row of another kind, or of a benchmark that is not there.
+    /// A row of an unsupported kind or an unknown benchmark.
     Other {
-        /// The row's name, or the line it stands in.
+        /// Name of the row, or its line number.
         id: String,
         /// Why it is not replayed.
         reason: String,
@@ -40,10 +40,10 @@ pub enum Recorded {
 }
 
 impl Recorded {
-    /// Reads the row on a line, counted from 1, of a file in `folder`.
+    /// Parses the row in a line, counted from 1, of a file in `folder`.
     ///
     /// # Errors
-    /// What is wrong with the row.
+    /// A description of the error in the row.
     pub fn of(value: Value, folder: &Path, line: u64) -> Result<Self, String> {
         let given = |field: &str| value.get(field).and_then(Value::as_str).map(str::to_owned);
         let other = |reason: String| {
@@ -86,7 +86,7 @@ impl Recorded {
     }
 }
 
-/// What is wrong with a file of recorded cases.
+/// Error of reading a file of recorded cases.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ReadError {
     /// The file cannot be read.
@@ -94,28 +94,28 @@ pub enum ReadError {
     Unreadable {
         /// The file.
         file: String,
-        /// What the operating system said.
+        /// Error message of the operating system.
         reason: String,
     },
-    /// A line is no recorded case.
+    /// A line is not a recorded case.
     #[error("{file}:{line}: not a recorded case: {reason}")]
     Malformed {
         /// The file.
         file: String,
         /// The line, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
 }
 
-/// The rows of a file, one after the other.
+/// Iterator over the rows of a file.
 pub type Cases = Box<dyn Iterator<Item = Result<Recorded, ReadError>> + Send>;
 
-/// Reads a file of recorded cases, `.jsonl` or `.jsonl.gz` (told apart by content).
+/// Reads a file of recorded cases, `.jsonl` or `.jsonl.gz` (detected by content).
 ///
 /// # Errors
-/// If the file cannot be opened. A malformed line is an error in the stream, which goes on behind it.
+/// If the file cannot be opened. A malformed line is an error in the stream, which continues after it.
 pub fn read_cases(path: &Path) -> Result<Cases, ReadError> {
     let name = path.display().to_string();
     let unreadable =

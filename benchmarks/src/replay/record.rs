@@ -1,4 +1,4 @@
-//! Writing a case from an outcome.
+//! Writes a recorded case from an outcome.
 
 use lumos_tasks::outcome::Step;
 use lumos_tasks::recorded::{Case, Expected, RecordedCall, Script};
@@ -16,24 +16,25 @@ use crate::registry::{UnknownBenchmark, get};
 use crate::score::Scoring;
 use crate::webshop::EXEMPLARS;
 
-/// Why an outcome cannot be written as a case.
+/// Error of writing an outcome as a case.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotRecordable {
-    /// The infrastructure failed, so there is nothing to compare with.
+    /// The episode ended with a fault, so there is nothing to compare with.
     #[error("the episode ended with a fault")]
     Faulted,
-    /// The benchmark is not known.
+    /// The benchmark is unknown.
     #[error(transparent)]
     Benchmark(#[from] UnknownBenchmark),
 }
 
 /// Writes an outcome as a case that [`replay`](super::replay()) passes.
 ///
-/// What the schema has no field for stands in tags: corrected behaviour, and a limit of rounds that is not the
-/// benchmark's. An item that the original refuses (a gold answer of 0) is recorded as refused in paper behaviour.
+/// Properties without a field in the schema are stored as tags: behaviour `corrected`, and a limit of rounds
+/// that differs from the benchmark's. An item that the original rejects (a gold answer of 0) is recorded as
+/// rejected in behaviour `paper`.
 ///
 /// # Errors
-/// If the outcome is a fault, or the unit's benchmark is not known.
+/// If the outcome is a fault or the unit's benchmark is unknown.
 pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case, NotRecordable> {
     let evidence = outcome.evidence.as_ref().ok_or(NotRecordable::Faulted)?;
     let configuration = &unit.configuration;
@@ -65,7 +66,7 @@ pub fn record(item: &Item, unit: &EpisodeUnit, outcome: &Outcome) -> Result<Case
                 case.prompts.push(*role, prompt);
                 case.script.push(*role, reply);
             }
-            // The item's pages say what their candidates look like.
+            // The replies for candidates follow from the item's pages.
             Step::Call { call: ToolCall::Candidates { .. }, .. } => {}
             Step::Call { call, reply, .. } => case.tools.push(RecordedCall::of(call, reply)),
             Step::Action { .. } => {}

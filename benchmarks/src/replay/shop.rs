@@ -1,7 +1,7 @@
-//! Replaying episodes of shopping as the original recorded them.
+//! Replays shopping episodes recorded by the original.
 //!
-//! Such a row holds what Lucene found, what the cross-encoder said and the nouns of titles; the shop itself runs again.
-//! Its catalogue and the exemplars of its prompts lie in files beside the row's.
+//! A row contains Lucene's results, the cross-encoder's scores and the nouns of titles; the shop itself runs
+//! again. Its catalogue and the exemplars of its prompts are in files next to the rows.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,49 +23,49 @@ use super::data_folder;
 use crate::benchmark::Benchmark;
 use crate::webshop::WebShop;
 
-/// An episode as the original recorded it.
+/// An episode recorded by the original.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ShopCase {
-    /// Its name.
+    /// Name of the case.
     pub id: String,
     /// The benchmark: `webshop`.
     pub benchmark: String,
-    /// What it shows: `good…`, or what was disturbed.
+    /// Purpose of the case: `good…`, or the mutation.
     pub mutation: String,
-    /// Which catalogue it was recorded on.
+    /// The catalogue on which it was recorded.
     pub catalogue: String,
-    /// Where its goal comes from: `synthetic` or `human`.
+    /// Source of its goal: `synthetic` or `human`.
     #[serde(default)]
     pub goal_mode: Option<String>,
-    /// How the modules took turns: `iterative`, the only way the original has.
+    /// The formulation: `iterative`, the only one that the original supports.
     pub formulation: Formulation,
     /// The goal.
     pub item: Value,
-    /// Completions in the order they were handed out.
+    /// Model replies, in the order of the calls.
     pub script: Script,
     /// The exact prompts.
     pub prompts: Script,
-    /// What was asked beside the shop, in order.
+    /// Calls of helpers outside of the shop, in order.
     pub tools: Vec<ShopTool>,
-    /// What came of it.
+    /// Result of the episode.
     pub expected: ShopExpected,
-    /// The folder of the file it stands in.
+    /// Folder of the file that contains it.
     #[serde(skip)]
     pub folder: PathBuf,
 }
 
-/// What was asked beside the shop, and the answer.
+/// A call of a helper outside of the shop, and its result.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "tool", rename_all = "snake_case")]
 pub enum ShopTool {
-    /// A search: ids of the products, those not for sale among them.
+    /// A search: ids of the products, including those not for sale.
     Lucene {
         /// The query.
         input: String,
         /// Ids, the best first.
         output: Vec<String>,
     },
-    /// A ranking: one score for each pair.
+    /// A ranking: one score per pair.
     CrossEncoder {
         /// Query and text.
         input: Vec<(String, String)>,
@@ -81,44 +81,44 @@ pub enum ShopTool {
     },
 }
 
-/// What came of a recorded episode.
+/// Result of a recorded episode.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ShopExpected {
     /// Subgoals that were grounded.
     pub subgoals: Vec<String>,
     /// Variables.
     pub results: BTreeMap<String, ShopValue>,
-    /// Everything sent to the shop, repetitions included.
+    /// All actions sent to the shop, including repetitions.
     pub env_actions: Vec<String>,
-    /// What is repeated at every click.
+    /// Actions that are repeated at every click.
     pub previous_actions: Vec<String>,
-    /// How the original counted it.
+    /// How the original scored it.
     pub outcome: End,
-    /// The reward that counted.
+    /// The scored reward.
     pub reward: Option<f64>,
-    /// Whether anything was bought.
+    /// Whether a purchase was made.
     pub purchase_seen: bool,
-    /// What the customer says.
+    /// The customer's request.
     #[serde(default)]
     pub question: Option<String>,
-    /// The module call, counted from 0, before which the original found the item ended.
+    /// The module call, counted from 0, before which the original found that the item had ended.
     #[serde(default, deserialize_with = "present")]
     pub solved_before_model_call: Option<Option<u32>>,
-    /// The figures of a run over this item alone.
+    /// Figures of a run over this item alone.
     #[serde(default)]
     pub run: Option<ShopRun>,
 }
 
-/// What the original's run over one item came to.
+/// Figures of the original's run over one item.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ShopRun {
-    /// The sum of rewards.
+    /// Sum of rewards.
     pub tot_reward: f64,
-    /// How many items ended.
+    /// Number of items that ended.
     pub len_solved: u32,
-    /// Their average.
+    /// Mean of their rewards.
     pub average: Option<f64>,
-    /// The exception where none ended.
+    /// The exception if no item ended.
     pub error: Option<String>,
 }
 
@@ -141,19 +141,20 @@ impl ShopRun {
     }
 }
 
-/// Keeps `null` apart from a missing field.
+/// Distinguishes `null` from a missing field.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
-/// What rows need beside themselves, read once.
+/// Data shared by rows, loaded once.
 struct World {
     shop: Arc<Shop>,
     goals: Vec<Goal>,
     exemplars: Exemplars,
 }
 
-/// Where a row's catalogue is: `real_1000` in the benchmark's data folder, another one beside the rows.
+/// Returns the path of a row's catalogue: `real_1000` is in the benchmark's data folder, others are next to
+/// the rows.
 fn catalogue_of(case: &ShopCase) -> PathBuf {
     match case.catalogue.as_str() {
         "real_1000" => data_folder(&case.folder).join("webshop"),
@@ -161,9 +162,9 @@ fn catalogue_of(case: &ShopCase) -> PathBuf {
     }
 }
 
-/// The world of a row; `None` where its files are not here.
+/// Loads the shared data of a row; `None` if its files are missing.
 fn world(case: &ShopCase) -> Result<Option<Arc<World>>, String> {
-    /// By the catalogue's folder and where the goals come from.
+    /// By the catalogue's folder and the source of the goals.
     type Worlds = HashMap<(PathBuf, GoalMode), Arc<World>>;
     static WORLDS: OnceLock<Mutex<Worlds>> = OnceLock::new();
     let (catalogue, exemplars) =
@@ -190,7 +191,7 @@ fn world(case: &ShopCase) -> Result<Option<Arc<World>>, String> {
     Ok(Some(world))
 }
 
-/// Replays a row: nothing where it passes, or why it was left out.
+/// Replays a row. Returns `None` if it passes, or the reason why it was skipped.
 ///
 /// # Errors
 /// The first difference.
@@ -223,7 +224,7 @@ pub(super) fn replay(case: &ShopCase) -> Result<Option<String>, String> {
     driver.used_up().map(|()| None)
 }
 
-/// The goal must be the one that is drawn from the catalogue under the row's number.
+/// Checks that the catalogue yields the row's goal for the row's number.
 fn drawn(case: &ShopCase, goal: &Goal, goals: &[Goal]) -> Result<(), String> {
     let Some(index) = case.item.get("goal_index") else { return Ok(()) };
     let index = index.as_u64().and_then(|index| usize::try_from(index).ok());
@@ -242,7 +243,7 @@ fn drawn(case: &ShopCase, goal: &Goal, goals: &[Goal]) -> Result<(), String> {
     Ok(())
 }
 
-/// What Lucene found, in order.
+/// Lucene's recorded results, in order.
 struct Recording {
     shop: Arc<Shop>,
     searches: Vec<(String, Vec<u32>)>,
@@ -283,7 +284,7 @@ impl SearchEngine for Recording {
     }
 }
 
-/// The nouns of titles, and whose were asked for.
+/// Recorded nouns of titles, and the titles that were requested.
 struct Nouns {
     known: BTreeMap<String, Vec<String>>,
     asked: Mutex<BTreeSet<String>>,
@@ -306,7 +307,7 @@ impl Tagger for Nouns {
     }
 }
 
-/// An episode on its way.
+/// A running episode.
 struct Driver<'a> {
     case: &'a ShopCase,
     recorded: Arc<Recording>,
@@ -314,7 +315,7 @@ struct Driver<'a> {
     visit: Visit,
     asked: Script,
     actions: Vec<String>,
-    /// How many of the recorded rankings were asked.
+    /// Number of recorded rankings that were used.
     rankings: Cell<usize>,
 }
 
@@ -351,7 +352,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The recorded reply to a prompt, if the prompt is the recorded one.
+    /// Returns the recorded reply to a prompt, if the prompt equals the recorded one.
     fn completion(&self, role: Role, prompt: &str) -> Result<Reply, String> {
         let index = self.asked.of(role).len();
         let number = index + 1;
@@ -364,7 +365,7 @@ impl Driver<'_> {
         Ok(Reply::Completion(Completion::recorded(reply)))
     }
 
-    /// The recorded scores, if these are the pairs that were recorded next.
+    /// Returns the recorded scores, if these are the next recorded pairs.
     fn ranked(&self, question: &str, passages: &[Passage]) -> Result<Vec<f64>, String> {
         let mut rankings = self.case.tools.iter().filter_map(|tool| match tool {
             ShopTool::CrossEncoder { input, output } => Some((input, output)),
@@ -420,15 +421,15 @@ impl Driver<'_> {
         }
     }
 
-    /// The module call before which the original finds the item ended: the planner's after the last one that was
-    /// grounded, unless that was the last of all.
+    /// Returns the module call before which the original finds that the item has ended: the planner's call
+    /// after the last grounded subgoal, unless that was the last call of all.
     fn found_ended(&self, evidence: &ShopEvidence) -> Option<u32> {
         let calls = u32::try_from(2 * self.asked.of(Role::Grounder).len()).ok()?;
         let all = 2 * WebShop.max_rounds(Behaviour::Paper);
         (evidence.end != End::Unfinished && calls < all).then_some(calls)
     }
 
-    /// Everything that was recorded beside the shop must have been asked for.
+    /// Checks that every recorded helper result was used.
     fn used_up(&self) -> Result<(), String> {
         let of = |kind: fn(&ShopTool) -> bool| self.case.tools.iter().filter(|tool| kind(tool)).count();
         let searched = self.recorded.next.lock().unwrap_or_else(PoisonError::into_inner).0;

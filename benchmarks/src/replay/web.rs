@@ -1,4 +1,4 @@
-//! Recorded cases on web pages: what their items, rankings and outcomes are compared by.
+//! Recorded cases on web pages: comparison of items, rankings and outcomes.
 
 use lumos_environments::dom;
 use lumos_tasks::families::web::{ActionName, CandidateScope, Chosen, WebEvidence, option_hint};
@@ -11,7 +11,7 @@ use super::compare::{differing_texts, equal};
 use super::drive::Driven;
 use crate::mind2web::{acts_with_operation, acts_with_value, succeeds_as_published};
 
-/// The task with the verbs that were drawn when it was recorded.
+/// Returns the task with the verbs that were drawn in the recording.
 pub(super) fn with_recorded_verbs(mut task: Task, case: &Case) -> Task {
     if let Task::Web { verbs, .. } = &mut task {
         *verbs = case.randint.iter().map(|[_, _, drawn]| *drawn).collect();
@@ -19,7 +19,7 @@ pub(super) fn with_recorded_verbs(mut task: Task, case: &Case) -> Task {
     task
 }
 
-/// What a page's candidates look like.
+/// Returns the candidates of a page.
 pub(super) fn candidates(setup: &Setup, step: u32, scope: CandidateScope) -> Result<ToolReply, String> {
     let Setup::Web { steps } = setup else { return Err("the item has no pages".to_owned()) };
     let page = steps.get(step as usize).ok_or_else(|| format!("the item has no page {step}"))?;
@@ -29,8 +29,8 @@ pub(super) fn candidates(setup: &Setup, step: u32, scope: CandidateScope) -> Res
     })
 }
 
-/// The original's recorded scores of the ranking that comes after `before` others, if it was asked the same; `None` where
-/// rankings were recorded as calls.
+/// Returns the original's recorded scores for the ranking after `before` others, if the query is equal;
+/// `None` if rankings were recorded as calls.
 pub(super) fn recorded_ranking(
     case: &Case,
     before: usize,
@@ -60,7 +60,7 @@ pub(super) fn recorded_ranking(
     Some(Ok(ToolReply::Rank(action.scores.clone())))
 }
 
-/// Compares what was chosen, step by step, and where the run ended.
+/// Compares the chosen actions, step by step, and where the run ended.
 pub(super) fn compare(case: &Case, driven: &Driven, gold: &[GoldStep]) -> Result<(), String> {
     let evidence = driven.outcome.evidence.as_ref().and_then(|evidence| evidence.web());
     let evidence = evidence.ok_or("the episode ended without evidence")?;
@@ -69,7 +69,7 @@ pub(super) fn compare(case: &Case, driven: &Driven, gold: &[GoldStep]) -> Result
     let step = evidence.raised.as_ref().and_then(|_| error_step(&driven.outcome.ending));
     equal("error_step", &expected.error_step, &step)?;
     if expected.iterations.is_some() {
-        // A step is gone through where its actions are read.
+        // A step counts as an iteration once its actions are parsed.
         let steps = u32::try_from(driven.asked(Role::Grounder)).unwrap_or(u32::MAX);
         equal("iterations", &expected.iterations, &Some(steps))?;
     }
@@ -96,7 +96,7 @@ pub(super) fn compare(case: &Case, driven: &Driven, gold: &[GoldStep]) -> Result
     Ok(())
 }
 
-/// The fields that the recording holds must be as they are now. What the ranker was asked was compared when it was asked.
+/// Compares the recorded fields. The ranker's query and scores were compared when the ranker was called.
 fn fields(place: &str, recorded: &Value, got: &Value) -> Result<(), String> {
     const ASKED: [&str; 3] = ["scorer_query", "unique_tags", "scores"];
     let recorded = recorded.as_object().into_iter().flatten();
@@ -105,12 +105,12 @@ fn fields(place: &str, recorded: &Value, got: &Value) -> Result<(), String> {
     })
 }
 
-/// The verbs drawn, each with the bounds it was drawn between.
+/// Returns the drawn verbs, each with the bounds between which it was drawn.
 fn drawn(evidence: &WebEvidence) -> Vec<[u32; 3]> {
     evidence.drawn.iter().map(|[below, drawn]| [0, below.saturating_sub(1), *drawn]).collect()
 }
 
-/// What the original's recordings hold of an action beside what ours do.
+/// Fields of an action that only the original's recordings contain.
 struct Originals<'a> {
     case: &'a Case,
     setup: &'a Setup,
@@ -132,7 +132,7 @@ impl Originals<'_> {
         let reference_tag = elements.first().map(|element| element.text.clone());
         let gold = self.gold.get(step);
         let action = action(chosen, self.gold);
-        // The query was compared when the ranker was asked.
+        // The query was compared when the ranker was called.
         let asked = format!("task is: {}\nPrevious actions: ", action.query);
         Ok(WebAction {
             previous_actions: recorded.scorer_query.strip_prefix(&asked).map(str::to_owned),
@@ -149,7 +149,7 @@ impl Originals<'_> {
     }
 }
 
-/// Writes down what came of an episode.
+/// Records the outcome of an episode.
 pub(super) fn write(case: &mut Case, evidence: &WebEvidence, gold: &[GoldStep], ending: &Ending) {
     let successes = evidence.chosen.iter().filter(|chosen| succeeds_as_published(chosen, gold)).count();
     case.randint = drawn(evidence);
@@ -168,7 +168,7 @@ fn error_step(ending: &Ending) -> Option<u32> {
 }
 
 fn action(chosen: &Chosen, gold: &[GoldStep]) -> WebAction {
-    // The original records the query as it asks the ranker.
+    // The original records the query in the form sent to the ranker.
     let mut query = chosen.query.clone();
     if chosen.action == ActionName::Select {
         query.push_str(&option_hint(chosen.text.as_deref().unwrap_or_default()));

@@ -1,4 +1,4 @@
-//! StrategyQA: questions whose steps are not said, answered by yes or no (Geva et al. 2021; upstream
+//! StrategyQA: yes-or-no questions that require implicit steps (Geva et al. 2021; upstream
 //! `eval/strategyqa/run_eval.py`).
 
 mod record;
@@ -15,7 +15,7 @@ use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
 use crate::metrics::{ACCURACY, MetricDefinition, score_yes_or_no};
 use crate::score::{ItemScore, Scoring};
 
-/// StrategyQA's training and development sets together, which Lumos tests on.
+/// StrategyQA's training and development sets combined, which Lumos uses for testing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StrategyQa;
 
@@ -81,8 +81,8 @@ impl Benchmark for StrategyQa {
         Some(lumos_environments::retrieval::STRATEGYQA_PAGES.as_bytes())
     }
 
-    /// Beside the Lumos file and the official ones this reads the BIG-bench task file, whose records stand in a field
-    /// `examples`.
+    /// In addition to the Lumos file and the official files, reads the BIG-bench task file, whose records are
+    /// in the field `examples`.
     fn open(&self, source: DataSource) -> Result<Items, LoadError> {
         open(self.name(), &source, self.samples(), Layout::EitherOrMember("examples"), record::read)
     }

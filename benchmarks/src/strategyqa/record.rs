@@ -1,5 +1,6 @@
-//! A StrategyQA record: `{"question", "answer"}` in the Lumos file, with `qid`, `term`, `facts` and more in the official
-//! ones, `{"input", "target_scores"}` in the BIG-bench task file. Facts and decompositions are never shown to the agent.
+//! Parses StrategyQA records: `{"question", "answer"}` in the Lumos file, also `qid`, `term`, `facts` and
+//! more in the official files, and `{"input", "target_scores"}` in the BIG-bench task file. Facts and
+//! decompositions are never shown to the agent.
 
 use lumos_tasks::{AnswerForm, Setup, Target, Task};
 use serde_json::Value;
@@ -9,7 +10,7 @@ use crate::loading::{Content, RecordError, describe, optional_text, required, te
 const ANSWER: &str = "answer";
 const TRUE_OR_FALSE: &str = "true or false";
 
-/// Reads a record.
+/// Parses a record.
 pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
     if record.get("target_scores").is_some() {
         return read_big_bench(record);
@@ -21,7 +22,7 @@ pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
     }
 }
 
-/// Reads a record as the original does: `str` of whatever stands in `answer`.
+/// Parses a record as the original does: `str` of any value of `answer`.
 pub(super) fn read_as_original(record: &Value) -> Result<Content, RecordError> {
     let question = text(record, "question")?;
     let answer = match required(record, ANSWER, TRUE_OR_FALSE)? {
@@ -33,7 +34,7 @@ pub(super) fn read_as_original(record: &Value) -> Result<Content, RecordError> {
     Ok(content(record, question, &answer))
 }
 
-/// `str(answer)` of the original.
+/// The original's `str(answer)`.
 fn python_text(answer: bool) -> &'static str {
     if answer { "True" } else { "False" }
 }

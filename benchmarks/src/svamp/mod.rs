@@ -33,7 +33,7 @@ impl Benchmark for Svamp {
         &Formulation::OF_LUMOS
     }
 
-    /// The published script stops after two planner turns, whether or not the planner is done.
+    /// The published script stops after two planner turns, even if the planner is not done.
     fn max_rounds(&self, behaviour: Behaviour) -> u32 {
         match behaviour {
             Behaviour::Paper => 2,

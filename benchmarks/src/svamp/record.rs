@@ -1,4 +1,4 @@
-//! A SVAMP record: `{"ID", "Body", "Question", "Equation", "Answer", "Type"}`.
+//! Parses SVAMP records: `{"ID", "Body", "Question", "Equation", "Answer", "Type"}`.
 
 use lumos_tasks::python::Integer;
 use lumos_tasks::{Setup, Target, Task};
@@ -9,7 +9,7 @@ use crate::loading::{Content, RecordError, describe, optional_text, required, te
 const ANSWER: &str = "Answer";
 const WHOLE_NUMBER: &str = "a whole number";
 
-/// Reads a record.
+/// Parses a record.
 pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
     let (body, question) = (text(record, "Body")?, text(record, "Question")?);
     let answer = gold_answer(required(record, ANSWER, WHOLE_NUMBER)?)?;
@@ -22,7 +22,7 @@ pub(super) fn read(record: &Value) -> Result<Content, RecordError> {
     })
 }
 
-/// `str(int(answer))` of the original: a number loses what stands behind its point, a text must be whole.
+/// The original's `str(int(answer))`: a number is truncated, a string must contain an integer.
 fn gold_answer(answer: &Value) -> Result<String, RecordError> {
     let whole = match answer {
         Value::Number(number) => truncated(number),
@@ -38,11 +38,12 @@ fn truncated(number: &Number) -> Option<String> {
         return Some(number.to_string());
     }
     let value = number.as_f64()?.trunc();
-    // Adding 0 turns -0 into 0.
+    // Adding 0 converts -0 to 0.
     value.is_finite().then(|| format!("{:.0}", value + 0.0))
 }
 
-/// One record of the published file misspells its type, which would make a group of its own.
+/// Corrects the misspelled type of one record in the published file, which would otherwise form a separate
+/// group.
 fn spelled(group: String) -> String {
     if group == "Common-Divison" { "Common-Division".to_owned() } else { group }
 }

@@ -1,4 +1,4 @@
-//! From products to items: goals are made of the catalogue, as the original makes them when it starts.
+//! Creates items from products: goals are generated from the catalogue, as the original does on startup.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use crate::error::LoadError;
 use crate::loading::{Content, DataSource, Items, RecordError, single};
 
-/// The file of documents.
+/// Name of the file of documents.
 const DOCUMENTS: &str = "items_1000_documents.jsonl";
 
-/// The file of attributes and instructions beside the documents.
+/// Name of the file with attributes and instructions.
 const ATTRIBUTES: &str = "items_ins_v2_1000.json";
 
 /// Opens a catalogue as a stream of goals.
@@ -60,7 +60,7 @@ pub(super) fn open(
     })))
 }
 
-/// The documents of a file and the attributes beside it.
+/// Reads the documents of a file, and the attributes next to it.
 fn documents(path: &Path) -> Result<Stock, String> {
     let opened = |path: &Path| {
         File::open(path).map(BufReader::new).map_err(|error| format!("{}: {error}", path.display()))
@@ -69,8 +69,8 @@ fn documents(path: &Path) -> Result<Stock, String> {
     Stock::from_documents(documents, attributes).map_err(|error| error.to_string())
 }
 
-/// The catalogue in a folder: documents with their attributes, or the three raw files, of which the original loads the
-/// first thousand products.
+/// Reads the catalogue in a folder: documents with their attributes, or the three raw files, of which the
+/// original loads the first thousand products.
 pub(crate) fn stock_in(folder: &Path) -> Result<Stock, String> {
     let path = folder.join(DOCUMENTS);
     if path.is_file() {

@@ -1,4 +1,4 @@
-//! What an episode of shopping is worth.
+//! Scores shopping episodes.
 
 use lumos_tasks::families::shop::{End, Purchase, ShopEvidence};
 use lumos_tasks::{Evidence, Outcome};
@@ -6,22 +6,22 @@ use lumos_tasks::{Evidence, Outcome};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring, Share};
 
-/// The reward. Paper scoring divides by the items that ended, corrected scoring by all.
+/// The reward. Paper scoring divides by the number of items that ended, corrected scoring by all items.
 pub(super) const REWARD: MetricDefinition = MetricDefinition::unit_mean(
     "reward",
     "reward of what was bought: attributes, options, price and kind of product",
 );
 
-/// Full rewards.
+/// Items with the full reward.
 const SUCCESS: MetricDefinition = MetricDefinition::proportion("success", "items with the full reward");
 
-/// The reward if the nouns in titles, which the original's tagger finds, spoke most against what was bought.
+/// The lowest reward that any nouns in titles could yield; the original finds the nouns with a tagger.
 const LOWEST: MetricDefinition = MetricDefinition::unit_mean(
     "reward_lowest",
     "the reward if another part-of-speech tagger judged titles as strictly as possible",
 );
 
-/// The reward if they spoke most for it.
+/// The highest reward that any nouns in titles could yield.
 const HIGHEST: MetricDefinition = MetricDefinition::unit_mean(
     "reward_highest",
     "the reward if another part-of-speech tagger judged titles as mildly as possible",
@@ -29,10 +29,10 @@ const HIGHEST: MetricDefinition = MetricDefinition::unit_mean(
 
 pub(super) const ALL: [MetricDefinition; 4] = [REWARD, SUCCESS, LOWEST, HIGHEST];
 
-/// The score of an outcome; `None` where the infrastructure failed.
+/// Scores an outcome; `None` for a fault.
 ///
-/// In paper scoring an item that never ended has no share in any metric. In corrected scoring the first purchase counts
-/// whether the original would count it or not, and an option only counts in its own group.
+/// In paper scoring an item that never ended contributes to no metric. In corrected scoring the first
+/// purchase counts even if the original would ignore it, and an option counts only in its own group.
 pub(super) fn score(outcome: &Outcome, scoring: Scoring) -> Option<ItemScore> {
     if outcome.is_fault() {
         return None;

@@ -1,4 +1,5 @@
-//! WebShop: something to be bought (Yao et al. 2022; upstream `eval/webshop/run_eval.py`).
+//! WebShop: buying a product that matches an instruction (Yao et al. 2022; upstream
+//! `eval/webshop/run_eval.py`).
 
 mod catalogue;
 mod metrics;
@@ -17,10 +18,10 @@ use crate::score::{ItemScore, Scoring};
 
 pub(crate) use catalogue::stock_in;
 
-/// Where a recorded case holds exemplars that are not the project's own: beside the goal.
+/// Field of a recorded case, next to the goal, for exemplars that differ from the project's own.
 pub(crate) const EXEMPLARS: &str = "exemplars";
 
-/// The goals that Lumos evaluates: made instructions on 1,000 products.
+/// The goals that Lumos evaluates: generated instructions on 1,000 products.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WebShop;
 
@@ -77,7 +78,7 @@ impl Benchmark for WebShop {
         catalogue::open(self.name(), &source, |goal| Self.read(goal))
     }
 
-    /// Reads a goal. A data file holds products; goals are made of them.
+    /// Parses a goal. A data file contains products, from which goals are generated.
     fn read(&self, record: &Value) -> Result<Content, RecordError> {
         let instruction = text(record, "instruction_text")?.to_owned();
         let goal: Goal = serde_json::from_value(record.clone())
@@ -101,7 +102,7 @@ impl Benchmark for WebShop {
     }
 }
 
-/// Lumos on an unseen kind of task: trained on all kinds it knows (unified), or on one of them.
+/// Lumos on an unseen kind of task: trained on all kinds that it supports (unified), or on one of them.
 const PUBLISHED: [PublishedFigure; 5] = [
     figure("Lumos-I 7B, unified", 39.8, PROJECT_PAGE),
     figure("Lumos-I 13B", 50.3, LATER_LISTING),

@@ -1,21 +1,21 @@
-//! The leaves of recorded cases that cannot matter to a replay.
+//! Leaves of recorded cases that are irrelevant to a replay.
 
 use serde_json::Value;
 
-/// Leaves that cannot matter, and why.
+/// Leaves that are irrelevant, and the reason.
 pub(crate) struct Exempt {
-    /// What the kind of case starts with; empty for all.
+    /// Prefix of the kind of case; empty for all kinds.
     kind: &'static str,
-    /// The leaf's path, or how it begins where it ends with `…`.
+    /// The leaf's path, or its prefix followed by `…`.
     pattern: &'static str,
-    /// Whether that leaf of that case is one of them.
+    /// Whether the exemption applies to this leaf of this case.
     when: fn(&Value, &str) -> bool,
-    /// Why it cannot matter.
+    /// Why it is irrelevant.
     reason: &'static str,
 }
 
 impl Exempt {
-    /// Whether a leaf is one of these.
+    /// Whether the exemption covers a leaf.
     pub(crate) fn covers(&self, kind: &str, pattern: &str, case: &Value, pointer: &str) -> bool {
         let fits = match self.pattern.strip_suffix('…') {
             Some(start) => pattern.starts_with(start),
@@ -24,7 +24,7 @@ impl Exempt {
         kind.starts_with(self.kind) && fits && (self.when)(case, pointer)
     }
 
-    /// The leaves and the reason.
+    /// Describes the exemption.
     pub(crate) fn describe(&self) -> String {
         format!("{} {}: {}", self.kind, self.pattern, self.reason)
     }
@@ -43,17 +43,17 @@ const fn some(
     Exempt { kind, pattern, when, reason }
 }
 
-/// The place that stands `back` steps before the end of a pointer.
+/// Returns the list position `back` parts before the end of a pointer.
 fn place(pointer: &str, back: usize) -> usize {
     pointer.rsplit('/').nth(back).unwrap().parse().unwrap()
 }
 
-/// All turns count where nothing else is recorded.
+/// Number of turns that count; all if it is not recorded.
 fn effective_turns(case: &Value) -> usize {
     case["effective_turns"].as_u64().map_or(usize::MAX, |turns| usize::try_from(turns).unwrap())
 }
 
-/// The original refuses the record before anything is asked.
+/// The original rejects the record before the first model call.
 fn is_refused(case: &Value, _: &str) -> bool {
     !case["expected"]["raises"].is_null()
         && (effective_turns(case) == 0 || case["prompts"]["answer"].as_array().is_some_and(Vec::is_empty))
@@ -63,18 +63,18 @@ fn raises(case: &Value, _: &str) -> bool {
     !case["expected"]["raises"].is_null()
 }
 
-/// An action failed, so that the item's values are lost.
+/// An action failed, so the item's values are missing.
 fn is_failed(case: &Value, _: &str) -> bool {
     case["expected"].get("results").is_some_and(Value::is_null)
 }
 
-/// One passage was ranked.
+/// Only one passage was ranked.
 fn is_alone(case: &Value, pointer: &str) -> bool {
     let (list, _) = pointer.rsplit_once('/').unwrap();
     case.pointer(list).and_then(Value::as_array).is_some_and(|scores| scores.len() == 1)
 }
 
-/// The turn comes after the last one that counts.
+/// The turn follows the last one that counts.
 fn is_behind_the_end(case: &Value, pointer: &str) -> bool {
     let stops =
         |reply: &Value| reply.as_str().is_some_and(|reply| reply.contains("Yes, I will stop planning"));
@@ -83,14 +83,14 @@ fn is_behind_the_end(case: &Value, pointer: &str) -> bool {
         || (pointer.contains("/ground/") && turns == place + 1 && stops(&case["script"]["plan"][place]))
 }
 
-/// The calculator asks again in other words where the service gives a list.
+/// The calculator repeats the query in other words if the service returns a list.
 fn is_asked_again(case: &Value, pointer: &str) -> bool {
     let (call, _) = pointer.split_once("/output").unwrap();
     let query = case.pointer(call).unwrap()["input"].as_str().unwrap_or_default();
     query.starts_with("Expand ") || query.starts_with("Calculate ")
 }
 
-/// The page of a step that no recorded action looked at, or a candidate that the original does not look at.
+/// The page of a step without recorded actions, or a candidate that the original ignores.
 fn is_not_looked_at(case: &Value, pointer: &str) -> bool {
     let mut parts = pointer.split('/').skip(3);
     let step: u64 = parts.next().unwrap().parse().unwrap();
@@ -101,7 +101,7 @@ fn is_not_looked_at(case: &Value, pointer: &str) -> bool {
     is_far || steps.iter().all(|one| one["step"] != step)
 }
 
-/// The gold action of the last step gone through or of a later one: the planner sees the earlier ones.
+/// The gold action of the last executed step or of a later one: the planner sees the earlier ones only.
 fn is_never_told(case: &Value, pointer: &str) -> bool {
     place(pointer, 0) + 1 >= usize::try_from(case["expected"]["iterations"].as_u64().unwrap()).unwrap()
 }
@@ -111,7 +111,7 @@ fn ends_the_run(case: &Value, pointer: &str) -> bool {
     case["expected"]["error"].is_string() && is_never_told(case, pointer)
 }
 
-/// The original asks on after the item has ended; these prompts are not recorded.
+/// The original makes further calls after the item has ended; their prompts are not recorded.
 fn has_no_prompt(case: &Value, pointer: &str) -> bool {
     let (list, _) = pointer.rsplit_once('/').unwrap();
     let prompts = case.pointer(&list.replace("/script", "/prompts")).and_then(Value::as_array).unwrap();
@@ -139,7 +139,7 @@ fn is_of_gold(case: &Value, pointer: &str) -> bool {
     case.pointer(pointer.split("/error").next().unwrap()).unwrap()["input"] == case["gold_sql"]
 }
 
-/// What was shown after the turn that an action of a log belongs to.
+/// Returns the observation of the turn of a logged action.
 fn shown<'a>(case: &'a Value, pointer: &str) -> &'a str {
     case["turn_history"]["observations"][place(pointer, 0)].as_str().unwrap_or_default()
 }
@@ -160,12 +160,12 @@ fn is_unsolved(case: &Value, _: &str) -> bool {
     case["summary"]["max_reward"] != 1.0
 }
 
-/// A one-time record shows a failed item's actions to nobody.
+/// A `onetime` record does not contain the actions of a failed item.
 fn is_failed_at_once(case: &Value, pointer: &str) -> bool {
     is_failed(case, pointer) && case["formulation"] == "onetime"
 }
 
-/// A one-time record shows the last value of a variable only, and the same is calculated again later.
+/// A `onetime` record contains only the last value of a variable, and the same value is computed again later.
 fn is_overwritten(case: &Value, pointer: &str) -> bool {
     let tools = case["tools"].as_array().unwrap();
     let number = place(pointer, 1);
@@ -173,7 +173,7 @@ fn is_overwritten(case: &Value, pointer: &str) -> bool {
     case["formulation"] == "onetime" && again
 }
 
-/// An address of another site than the encyclopaedia.
+/// An address of a site other than the encyclopaedia.
 fn is_elsewhere(case: &Value, pointer: &str) -> bool {
     tool(case, pointer) == "google" && !case.pointer(pointer).unwrap().as_str().unwrap().contains("wikipedia")
 }
@@ -183,7 +183,7 @@ fn is_dropped(case: &Value, pointer: &str) -> bool {
         && place(pointer, 0) + 1 == case["prompts"]["ground"].as_array().unwrap().len()
 }
 
-/// Behind the two products that are read off a page.
+/// After the two products that are read from a page.
 fn is_not_read(case: &Value, pointer: &str) -> bool {
     tool(case, pointer) == "lucene" && place(pointer, 0) >= 2
 }
@@ -192,7 +192,7 @@ fn is_broken_off(case: &Value, _: &str) -> bool {
     case["error"].is_string()
 }
 
-/// The list.
+/// All exemptions.
 pub(crate) const EXEMPT: &[Exempt] = &[
     all("", "/id", "the name under which the case is reported"),
     all("", "/tags/*", "says what was disturbed"),

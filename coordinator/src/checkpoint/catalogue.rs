@@ -1,6 +1,8 @@
 //! In-memory catalogue of a journal: the location of every item, record and note.
 //!
-//! Uses about sixty bytes per unit, sixteen of them for the location of its record.
+//! [`Loaded`] is the result of reading a journal, with the entries that are damaged; [`Catalogue`] is the
+//! part that readers and the writer use. It needs about sixty bytes per unit, sixteen of them for the
+//! location of its record.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -126,8 +126,7 @@ pub fn fuzz_records(bytes: &[u8], is_json: bool) {
     let _ = decode::<crate::computing::WorkerComputing>(bytes);
 }
 
-/// Decompresses bytes. Returns more than `limit` bytes, without decompressing the rest, if the content is
-/// larger.
+/// Decompresses at most `limit` + 1 bytes, so that the caller detects larger content without decompressing it.
 fn decompress(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     match zstd::zstd_safe::get_frame_content_size(bytes) {
         Ok(Some(length)) if length <= LARGEST_AT_ONCE.min(limit as u64) => {

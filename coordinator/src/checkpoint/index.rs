@@ -1,4 +1,8 @@
-//! In-memory index of settled units and recorded faults, and the packed entries from which it is loaded.
+//! In-memory index of settled units and recorded faults.
+//!
+//! [`SettledIndex`] implements the settling rule: the first outcome that is not a fault settles a unit, and
+//! later ones are duplicates. It is loaded from the packed entries that are stored with the records, without
+//! reading the records.
 
 use lumos_tasks::{Ending, Outcome};
 

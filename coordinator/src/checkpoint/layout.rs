@@ -1,4 +1,6 @@
 //! Layout version of the database, and migration from the first layout.
+//!
+//! The journal has a version of its own in its header (`frame`).
 
 use std::path::Path;
 

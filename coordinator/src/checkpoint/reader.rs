@@ -1,4 +1,7 @@
 //! Read access to a checkpoint, during the run or afterwards.
+//!
+//! [`CheckpointReader`] reads the journal and never writes to the checkpoint's folder. `Checkpoint`
+//! dereferences to it, so that the writing process reads in the same way.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,7 @@
 //! Report of the damage that was found when a checkpoint was opened, and of what was restored.
+//!
+//! [`Recovery`] is filled by the module `recover` and returned by `CheckpointReader::recovery`. Its lines are
+//! logged when a checkpoint is opened.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};

@@ -1,4 +1,7 @@
-//! Storage behind the writer: both copies of a checkpoint, or a store that injects failures in tests.
+//! Storage behind the writer.
+//!
+//! [`BothCopies`] writes a [`Batch`] to the journal and the database. Tests implement [`Store`] to inject
+//! failures.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,8 @@
 //! The thread that writes all records, with group commit.
+//!
+//! [`Writer`] sends jobs to the thread. The thread takes all jobs that are queued, classifies their records
+//! with the index, writes them as one [`Batch`] to the [`Store`], and sends the results after the flush.
+//! After an error it rejects all further jobs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,17 @@
 //! State machine of a session's open units. Performs no I/O and reads no clock.
 //!
-//! A unit is waiting, being sent or published, and ends as settled or faulted. After a fault with retries
-//! left it waits again as its next attempt. A published unit whose message is lost is published again as the
-//! same attempt.
+//! ```text
+//!           next          sent
+//! waiting ───────► sending ───────► published ──── outcome ───► settled
+//!    ▲                                  │                          ▲
+//!    ├──── message lost (same attempt) ─┤                          │ late outcome
+//!    └──── fault, retries left ─────────┴──── fault, none left ─► faulted
+//! ```
+//!
+//! A fault with retries left makes the unit wait again as its next attempt. A published unit whose message is
+//! lost is published again as the same attempt. [`Board`] holds the units, [`Present`] lists the attempts
+//! found on the server, and [`Consequence`] is the effect of a result. The session's loop executes the
+//! decisions.
 
 use std::collections::{HashSet, VecDeque};
 

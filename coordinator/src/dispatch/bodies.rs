@@ -1,4 +1,7 @@
-//! Builds assignments from the checkpoint when units are published, instead of holding all of them in memory.
+//! Builds assignments for units that are about to be published.
+//!
+//! A unit's item is read from the checkpoint when the unit is published, so that memory does not grow with
+//! the size of the plan. [`Bodies`] also scores outcomes for the running accuracy.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! Channels and shared state between a session and the fleet tasks that run next to it.
+//!
+//! The tasks in [`crate::fleet`] send a [`Command`] through the [`Link`] and read the session's state from
+//! the [`Gauge`]. [`Voice`] emits the events of both.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

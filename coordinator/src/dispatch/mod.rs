@@ -1,7 +1,8 @@
 //! Dispatches units and records their outcomes, always in this order: record, flush, acknowledge.
 //!
-//! The board makes all decisions and performs no I/O; the session's loop executes them. The same loop serves
-//! in-memory queues and, together with the tasks in [`crate::fleet`], queues on a server.
+//! [`dispatch()`] runs a session with in-memory queues; [`crate::fleet`] runs the same session with queues on
+//! a server. The session's loop executes the decisions of the board, a state machine without I/O. [`Terms`]
+//! are the settings of a session and [`Summary`] is its result.
 
 mod board;
 #[cfg(test)]

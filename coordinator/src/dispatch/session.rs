@@ -1,4 +1,8 @@
 //! The loop of a session, which executes the board's decisions.
+//!
+//! [`Session`] publishes units to the work queue, claims results, records them and acknowledges their
+//! messages. It handles a temporary failure of either queue by retrying with a delay, and receives commands
+//! from the fleet tasks if there are any.
 
 use std::future::pending;
 use std::sync::atomic::Ordering;

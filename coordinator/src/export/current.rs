@@ -1,4 +1,4 @@
-//! Tests whether a run's exported files are current.
+//! Tests whether a run's exported files are current, so that a complete run is not exported again.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,7 @@
 //! Writes the files of a run: results and samples with lm-eval's fields, and reports.
+//!
+//! [`export()`] writes all of them to the run's folder, next to the checkpoint. [`is_current`] tests whether
+//! the files in a folder match a report, and [`sample()`] formats one line of a samples file.
 
 mod current;
 mod sample;

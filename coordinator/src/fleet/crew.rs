@@ -1,4 +1,8 @@
 //! Registry of a fleet's workers, built from their notices. Performs no I/O; the caller passes the time.
+//!
+//! [`Crew`] holds the latest notice and claims of every worker within fixed memory limits, because any client
+//! with write access to the bucket can write notices. `watch_workers` updates it; reconciliation and draining
+//! read it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

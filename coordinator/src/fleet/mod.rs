@@ -4,6 +4,10 @@
 //! units that are neither queued, held nor among the results are published again, and further outcomes are
 //! counted and dropped. One coordinator owns a run at a time. It may be killed at any moment and restarted on
 //! any host with the same run folder.
+//!
+//! [`run_fleet`] runs a session of [`crate::dispatch`] together with these tasks: `ownership` renews the
+//! claim on the run, `reconcile` finds lost units, `watch_workers` detects lost workers, `restore` recreates
+//! deleted server data, `drain` stops the run, and `status` publishes its state.
 
 mod announce;
 mod cancel;

@@ -1,5 +1,7 @@
-//! Ownership of a run: a claim, acquired with compare-and-swap and renewed, ensures that one coordinator runs
-//! it.
+//! Ownership of a run: a claim on the server ensures that one coordinator runs it.
+//!
+//! [`Ownership`] acquires the claim with compare-and-swap, renews it while the session runs, and releases it
+//! at the end. A claim expires if its owner stops renewing it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

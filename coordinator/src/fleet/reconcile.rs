@@ -101,7 +101,7 @@ struct Keeper {
     examiner: Reminder,
 }
 
-/// Consumers that appeared stuck. They are recreated only after appearing stuck twice in a row.
+/// Consumers and streams that appeared stuck. They are recreated only after appearing stuck twice in a row.
 #[derive(Debug, Default)]
 struct Stuck {
     results: bool,
@@ -236,8 +236,8 @@ impl Keeper {
     }
 
     /// Recreates streams that store nothing although they could, as after a full disk on the server. Does so
-    /// only if there is something to store and all results of the run in the stream were delivered: results
-    /// that are still there cannot be removed either.
+    /// only if there is something to store, and after all results of the run in the stream were delivered: the
+    /// ones that remain are there because the stream cannot remove them either.
     async fn give_up_hung_streams(&mut self, asked: &Asked) {
         let Around { server, gauge, crew, .. } = &self.around;
         let spooled = crew.lock().unwrap_or_else(PoisonError::into_inner).spooled();

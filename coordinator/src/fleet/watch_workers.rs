@@ -1,4 +1,7 @@
 //! Detects lost workers and withdraws their leases without waiting for them to expire.
+//!
+//! [`watch_workers`] passes the workers' notices to the registry and the usage figures. [`Suspects`]
+//! remembers which lost workers held a message, and adds them to the fault of an item that crashes workers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

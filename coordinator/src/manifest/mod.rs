@@ -1,4 +1,8 @@
 //! Manifest of a run: the resolved request, written before anything runs.
+//!
+//! A [`Manifest`] contains the specification, the configurations, models and data with their hashes, and
+//! versions. Its [`RunIdentity`] decides whether an existing folder contains the same run
+//! ([`Manifest::open_or_create`]); if it does not, the error lists the differences.
 
 pub(crate) mod compare;
 mod error;

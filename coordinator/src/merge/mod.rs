@@ -1,4 +1,7 @@
 //! Merges the parts of a run into one run, for runs that were split over machines without a queue.
+//!
+//! Parts are runs with a [`Partition`]. [`merge()`] checks that all parts are present and belong to the same
+//! run, and writes the manifest, items and records of the whole run to a new folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

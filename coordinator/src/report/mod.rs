@@ -1,4 +1,8 @@
 //! Reports of runs: one [`Report`] and several output formats.
+//!
+//! [`report()`] builds the report from a checkpoint, using a [`ReportBuilder`]. A [`Format`] selects the
+//! [`Render`] implementation: terminal tables, Markdown, JSON with lm-eval's layout, CSV or a self-contained
+//! HTML page.
 
 mod attribution;
 mod build;

@@ -1,4 +1,4 @@
-//! Every format, against a run with every kind of ending.
+//! Tests of every format with a run that contains every kind of ending.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::samples::{configuration, item, manifest_of, state};
 use crate::spec::ItemChoice;
 use crate::walk::{UnitState, unit_of};
 
-/// The report of two configurations over ten items; of the second only the first item is recorded.
+/// Returns a report of two configurations over ten items. Only the first item of the second configuration is
+/// recorded.
 fn sample() -> Report {
     let items: Vec<_> = (0..10).map(item).collect();
     let manifest = manifest_of(&[configuration(0), configuration(1)], &items);
@@ -32,8 +33,8 @@ fn sample() -> Report {
     report
 }
 
-/// The report of a run over the published items of SVAMP under the published settings, after a change; all is answered
-/// rightly but the first items.
+/// Returns a report of a run over the published items of SVAMP with the published settings, modified by
+/// `change`. All items are correct except the first `wrong` ones.
 fn published(wrong: u64, change: impl FnOnce(&mut Manifest)) -> Report {
     let svamp = lumos_benchmarks::find("svamp").unwrap();
     let items: Vec<_> = (0..1000).map(item).collect();
@@ -54,7 +55,7 @@ fn published(wrong: u64, change: impl FnOnce(&mut Manifest)) -> Report {
     builder.finish()
 }
 
-/// The first published figure beside each scoring's.
+/// Returns the comparison of each scoring's main metric with its first published figure.
 fn compared(report: &Report) -> Vec<&PublishedComparison> {
     report.configurations[0].scores.iter().map(|scores| &scores.metrics[0].published[0]).collect()
 }
@@ -114,7 +115,7 @@ fn other_items_and_settings_are_no_comparison_but_a_reason() {
         manifest.spec.items.insert("svamp".to_owned(), chosen);
     });
     assert_eq!(chosen, "not the first 1,000 items");
-    // A few items are the first thing to say, in every format.
+    // In every format, the number of items is the first reason.
     let few = sample();
     let paper = compared(&few)[0];
     assert_eq!((paper.points, paper.inside), (None, None), "{paper:?}");
@@ -131,7 +132,7 @@ fn other_items_and_settings_are_no_comparison_but_a_reason() {
     assert!(!rendered(Format::Html, &few).contains("class=\"published\""));
 }
 
-/// Three items of InterCode SQL that took 4, 8 and 10 turns.
+/// Returns a report of three items of InterCode SQL that took 4, 8 and 10 turns.
 fn turns() -> Report {
     let configuration = Configuration { benchmark: "intercode_sql".to_owned(), ..configuration(0) };
     let items: Vec<_> = (0..3).map(item).collect();
@@ -297,7 +298,7 @@ fn what_takes_a_browser_has_figures_only_where_there_was_one() {
     assert!(!rendered(Format::Terminal, &read).contains("executable"));
 }
 
-/// A text without its line breaks.
+/// Returns a text without its line breaks.
 fn unwrapped(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

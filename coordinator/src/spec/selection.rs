@@ -11,7 +11,7 @@ use thiserror::Error as ThisError;
 /// A set of item positions, counted from 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// First and last position of each run of neighbours, ascending, with gaps between.
+    /// First and last position of each contiguous range, in ascending order, with gaps between ranges.
     ranges: Vec<(u64, u64)>,
 }
 

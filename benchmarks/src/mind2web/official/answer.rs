@@ -1,4 +1,4 @@
-//! Reading a model's answer.
+//! Parses a model's answer.
 
 use std::sync::LazyLock;
 
@@ -7,16 +7,16 @@ use regex::Regex;
 
 use crate::mind2web::f1::{of_sets, words};
 
-/// What an answer picks, and what it does there.
+/// Element and action of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// The letter of a choice; in generation the id of an element, `None` where none is picked.
+    /// Letter of a choice. For generation, the id of an element, or `None` if none was chosen.
     pub picked: Option<String>,
-    /// Operation and value, a blank between them.
+    /// Operation and value, separated by a blank.
     pub action: String,
 }
 
-/// A pattern that is known to be valid.
+/// Compiles a pattern that is known to be valid.
 fn pattern(text: &'static str) -> Regex {
     Regex::new(text).expect("a valid pattern")
 }
@@ -31,29 +31,29 @@ fn first<'t>(pattern: &Regex, text: &'t str) -> Option<&'t str> {
     Some(pattern.captures(text)?.get(1)?.as_str())
 }
 
-/// Operation and value of an answer.
+/// Returns operation and value of an answer.
 pub(super) fn action(text: &str) -> String {
     let found = |pattern| strip(first(pattern, text).unwrap_or_default()).to_owned();
     format!("{} {}", found(&OPERATION), found(&VALUE))
 }
 
-/// Reads an answer of a model trained to begin with the letter; `None` where there is no first character (the original
-/// raises `IndexError`).
+/// Parses an answer of a model trained to begin with the letter. Returns `None` for an empty answer, for
+/// which the original raises `IndexError`.
 pub fn parse_multichoice(text: &str) -> Option<Answer> {
     let text = strip(text);
     let picked = text.chars().next()?.to_string();
     Some(Answer { picked: Some(picked), action: action(text) })
 }
 
-/// Reads an answer of a chat model; without a letter it is `A`.
+/// Parses an answer of a chat model. The default letter is `A`.
 pub fn parse_multichoice_llm(text: &str) -> Answer {
     let text = strip(text);
     let picked = first(&LETTER, text).unwrap_or("A").to_owned();
     Answer { picked: Some(picked), action: action(text) }
 }
 
-/// Reads an answer that repeats an element: by the number in it, or else by how alike it is to the choices. There the
-/// original compares a text with a pair of texts, in which only a whole text that is one character long can be found.
+/// Parses an answer that repeats an element: by the number in it, otherwise by similarity to the choices. The
+/// original compares a string with a pair of strings there, so only a string of a single character can match.
 pub fn parse_generation(text: &str, choices: &[(String, String)]) -> Answer {
     let text = strip(text);
     let action = action(text);
@@ -75,12 +75,13 @@ pub fn parse_generation(text: &str, choices: &[(String, String)]) -> Answer {
     Answer { picked: choices.get(place).map(|(id, _)| id.clone()), action }
 }
 
-/// F1 of the multi-choice evaluators: over the sets of words.
+/// F1 of the multi-choice evaluators, over the sets of words.
 pub fn f1_of_multichoice(prediction: &str, gold: &str) -> f64 {
     crate::mind2web::f1::f1(prediction, gold)
 }
 
-/// F1 of the generation evaluator: words that are a run of punctuation, as it stands in ASCII order, do not count.
+/// F1 of the generation evaluator. Words that are a substring of the ASCII punctuation characters do not
+/// count.
 pub fn f1_of_generation(prediction: &str, gold: &str) -> f64 {
     const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
     let counted = |text| words(text).into_iter().filter(|word| !PUNCTUATION.contains(word)).collect();

@@ -1,4 +1,4 @@
-//! Picking out of five at a time.
+//! Evaluates a step by choosing among five elements at a time.
 
 use std::collections::VecDeque;
 
@@ -12,32 +12,32 @@ use super::answer::{
 };
 use super::sample::Sample;
 
-/// How many choices a round has.
+/// Number of choices per round.
 const CHOICES: usize = 5;
 
 /// The official evaluators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evaluator {
-    /// Of models trained to answer with a letter.
+    /// For models trained to answer with a letter.
     MultiChoice,
-    /// Of chat models.
+    /// For chat models.
     Llm,
-    /// Of models that repeat the element.
+    /// For models that repeat the element.
     Generation,
 }
 
 /// One round of an evaluation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
-    /// The elements among which was to be picked.
+    /// The elements to choose from.
     pub candidates: Vec<String>,
-    /// The same in the order of the page, with the first words of each.
+    /// The same elements in the order of the page, each with its first words.
     pub choices: Vec<(String, String)>,
-    /// What was asked below the page.
+    /// The question after the page.
     pub question: String,
 }
 
-/// What was predicted in the end.
+/// The final prediction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prediction {
     /// The element.
@@ -46,30 +46,30 @@ pub struct Prediction {
     pub action: String,
 }
 
-/// What came of a step.
+/// Result of evaluating a step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
-    /// Whether a right element is among the candidates.
+    /// Whether a correct element is among the candidates.
     pub can_be_right: bool,
-    /// The rounds it took.
+    /// The rounds.
     pub rounds: Vec<Round>,
-    /// What was predicted; `None` scores nothing.
+    /// The prediction; `None` scores zero.
     pub prediction: Option<Prediction>,
-    /// 1 where the element is right.
+    /// 1 if the element is correct.
     pub element: f64,
     /// F1 of operation and value.
     pub f1: f64,
-    /// 1 where both are right.
+    /// 1 if both are correct.
     pub step: f64,
 }
 
-/// Why a step cannot be evaluated.
+/// Error of evaluating a step.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EvaluationError {
-    /// The page cannot be read.
+    /// The page cannot be parsed.
     #[error(transparent)]
     Page(#[from] PageError),
-    /// The candidates cannot be shown.
+    /// The candidates cannot be formatted.
     #[error(transparent)]
     Text(#[from] TextError),
     /// The answer has no first character; the original raises `IndexError`.
@@ -77,8 +77,8 @@ pub enum EvaluationError {
     EmptyAnswer,
 }
 
-/// Evaluates a step. `shuffled` are its candidates below `top_k` in the order in which they are shown; `ask` answers a
-/// round.
+/// Evaluates a step. `shuffled` are its candidates below rank `top_k`, in the order in which they are shown.
+/// `ask` returns the model's answer to a round.
 ///
 /// # Errors
 /// See [`EvaluationError`].
@@ -142,10 +142,10 @@ pub fn evaluate(
     Ok(evaluation)
 }
 
-/// What an answer picks.
+/// The choice of an answer.
 enum Picked {
     Nothing,
-    /// A choice that there is not.
+    /// A letter without a choice.
     Beyond,
     Element(String, String),
 }
@@ -167,7 +167,7 @@ fn picked(
     if letter == 'A' {
         return Ok(Picked::Nothing);
     }
-    // The letters before `B` count from the end, as indices do in Python.
+    // Letters before `B` count from the end, as negative indices do in Python.
     let place = i64::from(u32::from(letter)) - i64::from(u32::from('B'));
     let place = if place < 0 { place + choices.len() as i64 } else { place };
     let choice = usize::try_from(place).ok().and_then(|place| choices.get(place));

@@ -1,5 +1,5 @@
-//! The official evaluators of Mind2Web (upstream `action_prediction/metric.py`): a model picks an element out of five at a
-//! time until one is left.
+//! The official evaluators of Mind2Web (upstream `action_prediction/metric.py`): a model chooses one of five
+//! elements at a time until one remains.
 
 mod answer;
 mod evaluate;

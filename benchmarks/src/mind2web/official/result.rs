@@ -1,4 +1,4 @@
-//! The figures over all steps.
+//! Figures over all steps.
 
 use std::collections::BTreeMap;
 
@@ -7,28 +7,29 @@ use serde::Serialize;
 use super::evaluate::Evaluation;
 use super::sample::Sample;
 
-/// The figures of the multi-choice evaluators, under the names of the official results.
+/// Figures of the multi-choice evaluators, with the names of the official results.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Mean over steps: the element is right.
+    /// Mean over steps: the element is correct.
     pub element_acc: f64,
     /// Mean over steps: F1 of operation and value.
     pub action_f1: f64,
-    /// Mean over steps: both are right.
+    /// Mean over steps: both are correct.
     pub step_acc: f64,
-    /// Mean over tasks of the first.
+    /// Mean over tasks of `element_acc`.
     pub marco_element_acc: f64,
-    /// Mean over tasks of the second.
+    /// Mean over tasks of `action_f1`.
     pub marco_action_f1: f64,
-    /// Mean over tasks of the third.
+    /// Mean over tasks of `step_acc`.
     pub marco_step_acc: f64,
-    /// Share of tasks with 0, 1, 2, 3 and more steps that are not right. The share with 0 is the task success rate.
+    /// Fraction of tasks with 0, 1, 2, 3 and more incorrect steps. The fraction with 0 is the task success
+    /// rate.
     pub error_ratio: BTreeMap<String, f64>,
-    /// By website: the mean over tasks of the steps that are right, and the number of tasks.
+    /// By website: mean over tasks of the fraction of correct steps, and the number of tasks.
     pub acc_per_website: BTreeMap<String, (f64, u64)>,
 }
 
-/// What is added up of a task.
+/// Sums of one task.
 #[derive(Debug, Default)]
 struct Task<'a> {
     website: &'a str,
@@ -38,8 +39,9 @@ struct Task<'a> {
     step: f64,
 }
 
-/// The figures over steps. The original adds a step without a right element to its task when it comes to the next step
-/// with one, so that such steps at the very end are in the means over steps and in no task.
+/// Computes the figures over steps. The original adds a step without a correct element to its task when it
+/// reaches the next step with one, so such steps at the very end are part of the means over steps and of no
+/// task.
 pub fn figures<'a>(steps: impl IntoIterator<Item = (&'a Sample, &'a Evaluation)>) -> Figures {
     let all: Vec<_> = steps.into_iter().collect();
     let in_tasks = all.iter().rposition(|(_, evaluation)| evaluation.can_be_right).map_or(0, |last| last + 1);
@@ -81,7 +83,7 @@ pub fn figures<'a>(steps: impl IntoIterator<Item = (&'a Sample, &'a Evaluation)>
     figures
 }
 
-/// The generation evaluator's figures: element accuracy and action F1 over steps, in percent.
+/// Figures of the generation evaluator: element accuracy and action F1 over steps, in percent.
 pub fn generation_figures<'a>(steps: impl IntoIterator<Item = &'a Evaluation>) -> (f64, f64) {
     let (mut count, mut element, mut f1) = (0.0, 0.0, 0.0);
     for evaluation in steps {

@@ -1,25 +1,25 @@
-//! One step as the official evaluators see it.
+//! A step in the format of the official evaluators.
 
 use serde::{Deserialize, Serialize};
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
-    /// The task the step belongs to.
+    /// Id of the step's task.
     pub annotation_id: String,
-    /// The step.
+    /// Id of the step.
     pub action_uid: String,
     /// The website.
     pub website: String,
-    /// The task's text.
+    /// Text of the task.
     pub confirmed_task: String,
     /// The gold actions before this one.
     pub previous_actions: Vec<String>,
-    /// What is to be done.
+    /// The gold operation.
     pub operation: Operation,
-    /// Elements that are right.
+    /// Correct elements.
     pub pos_candidates: Vec<Candidate>,
-    /// Elements that are not.
+    /// Incorrect elements.
     pub neg_candidates: Vec<Candidate>,
     /// The page.
     pub cleaned_html: String,
@@ -40,25 +40,25 @@ pub struct Operation {
 pub struct Candidate {
     /// Its id.
     pub backend_node_id: String,
-    /// Its place in the candidate ranking, from 0.
+    /// Rank among the candidates, from 0.
     pub rank: u64,
 }
 
 impl Sample {
-    /// The ids of the right elements below a rank.
+    /// Returns the ids of the correct elements below a rank.
     pub fn positives(&self, top_k: u64) -> Vec<&str> {
         below(&self.pos_candidates, top_k)
     }
 
-    /// The ids of all candidates below a rank, the right ones first.
+    /// Returns the ids of all candidates below a rank, with the correct ones first.
     pub fn candidates(&self, top_k: u64) -> Vec<&str> {
         let mut ids = self.positives(top_k);
         ids.extend(below(&self.neg_candidates, top_k));
         ids
     }
 
-    /// What is to be done, written as the evaluators compare it: the operation, a blank and, unless it is a click, the
-    /// first line of its value.
+    /// Formats the gold action as the evaluators compare it: the operation, a blank and, unless it is a
+    /// click, the first line of its value.
     pub fn gold_action(&self) -> String {
         let Operation { op, value } = &self.operation;
         let mut target = format!("Action: {op}\n");
@@ -68,7 +68,7 @@ impl Sample {
         super::answer::action(&target)
     }
 
-    /// What is asked below the page.
+    /// Returns the question after the page.
     pub fn question(&self, choices: &[(String, String)]) -> String {
         let mut text = format!(
             "Based on the HTML webpage above, try to complete the following task:\nTask: {}\nPrevious actions:\n",

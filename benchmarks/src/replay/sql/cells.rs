@@ -1,12 +1,12 @@
-//! Recorded cells: JSON values, and objects with a Python type where JSON has none.
+//! Recorded cells: JSON values, and objects with a Python type for values that JSON does not have.
 
 use lumos_environments::sql::{Cell, row_text};
 use serde_json::Value;
 
-/// A row as Python prints it.
+/// Formats a row like Python prints it.
 ///
 /// # Errors
-/// If a cell is not of a known form.
+/// If a cell has an unknown form.
 pub(super) fn printed(row: &[Value]) -> Result<String, String> {
     let cells = row.iter().map(|value| cell(value).ok_or_else(|| format!("not a recorded cell: {value}")));
     cells.collect::<Result<Vec<_>, _>>().map(|cells| row_text(&cells))
@@ -66,7 +66,7 @@ fn cell(value: &Value) -> Option<Cell> {
     }
 }
 
-/// The numbers of a text, with anything else between them.
+/// Returns the numbers in a text, with any separators.
 fn numbers<const COUNT: usize>(text: &str) -> Option<[u32; COUNT]> {
     let parts = text.split(|character: char| !character.is_ascii_digit()).filter(|part| !part.is_empty());
     let parts: Option<Vec<u32>> = parts.map(|part| part.parse().ok()).collect();

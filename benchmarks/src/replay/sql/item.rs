@@ -1,4 +1,4 @@
-//! The item of a recorded episode, compared with the data set where it is here.
+//! Compares the item of a recorded episode with the data set, if that is available.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use crate::benchmark::Benchmark;
 use crate::intercode_sql::IntercodeSql;
 use crate::loading::DataSource;
 
-/// The data set's records, by their place.
+/// The data set's records, by position.
 type Records = Arc<Vec<Value>>;
 
 impl SqlRow {
-    /// The database, the question and the gold query must be those of the data set's record.
+    /// Checks that the database, the question and the gold query equal those of the data set's record.
     pub(super) fn check_item(&self) -> Result<(), String> {
         let Some(place) = self.task_id else { return Ok(()) };
         let Some(records) = records(&self.folder)? else { return Ok(()) };
@@ -32,7 +32,8 @@ impl SqlRow {
     }
 }
 
-/// The records of the data set that belongs to a folder of recorded cases, read once; `None` where it is not here.
+/// Returns the records of the data set for a folder of recorded cases, read once; `None` if the data set is
+/// missing.
 fn records(folder: &Path) -> Result<Option<Records>, String> {
     static KNOWN: OnceLock<Mutex<HashMap<PathBuf, Records>>> = OnceLock::new();
     let file = crate::replay::data_folder(folder).join(IntercodeSql.data_file());

@@ -1,9 +1,10 @@
-//! Published logs: actions as several versions of the parser read them, what was shown and what that earned, and neither
-//! replies nor gold rows.
+//! Checks published logs. They contain parsed actions (from several versions of the parser), the shown
+//! observations and the rewards, but neither replies nor gold rows.
 //!
-//! A log is checked against itself. What was shown is read and printed again; where a turn earned 1 its rows stand for the
-//! gold rows, and every turn is graded by them (early logs were not rounded); an error must be one that MySQL gives for the
-//! turn's statement; equal statements show equal rows; the summary follows from the turns.
+//! A log is checked for consistency. Each observation is parsed and printed again. The rows of a turn with
+//! reward 1 are used as the gold rows, by which every turn is graded (early logs were not rounded). An error
+//! must be one that MySQL returns for the turn's statement. Equal statements must show equal rows. The
+//! summary must follow from the turns.
 
 use std::collections::HashMap;
 
@@ -13,15 +14,15 @@ use lumos_tasks::outcome::{SqlEvidence, SqlTry};
 use super::statement::{could_fail_with, could_show, is_repeatable};
 use super::{Figures, History, SqlRow, same};
 
-/// How the messages begin that stand for a reply without code. How they go on depends on the run.
+/// Beginnings of the messages for a reply without code. The rest depends on the run.
 const RETRY: [&str; 2] =
     ["No SQL code was found in your last response.", "Format your SQL command as follows:"];
-/// The action of a last reply that the parser could not take: it is logged without an observation.
+/// Action of a final reply that the parser rejected. It is logged without an observation.
 const BLOCKED: &str = "blocked";
-/// How an error is shown.
+/// Prefix of a shown error.
 const ERROR: &str = "Error executing query: ";
 
-/// One turn of a log.
+/// A turn of a log.
 struct Turn<'a> {
     action: &'a str,
     shown: &'a str,
@@ -33,7 +34,8 @@ impl Turn<'_> {
         !RETRY.iter().any(|retry| self.shown.starts_with(retry))
     }
 
-    /// What was shown must be what the statement can give, and earn what such a result can.
+    /// Checks that the statement can return the shown observation, and that such a result can earn the
+    /// reward.
     fn check(&self, database: &str) -> Result<Observation, String> {
         let observation = Observation::of_printed(self.shown);
         let printed = observation.printed();
@@ -97,7 +99,7 @@ impl SqlRow {
                 return Err(place("the episode went on after it was solved".to_owned()));
             }
             if reward == 0.0 {
-                // Logs hold a negative zero now and then.
+                // Some logs contain a negative zero.
                 reward = 0.0;
             }
             let (action, observation) = (turn.action.to_owned(), turn.shown.to_owned());
@@ -114,7 +116,8 @@ impl SqlRow {
         if best != figures.max_reward || at != figures.max_reward_idx {
             return Err(format!("the best is {best} at {at}, logged {figures:?}"));
         }
-        // A reply that the parser could not take is a turn that leaves nothing behind, or a word; so is `skip`.
+        // A reply that the parser rejected is a turn without a log entry, or with the action `blocked`;
+        // `skip` is treated alike.
         let taken = u32::try_from(turns.len()).unwrap_or(u32::MAX);
         let is_blocked = history.actions.len() > turns.len();
         let broken_off = best != 1.0 && figures.turns_taken == taken + 1;
@@ -132,7 +135,8 @@ impl SqlRow {
         }
     }
 
-    /// The turns of a log: equally many actions, observations and rewards, but for a last reply that was not taken.
+    /// Returns the turns of a log. The numbers of actions, observations and rewards are equal, except for a
+    /// rejected last reply.
     fn turns<'a>(&self, history: &'a History) -> Result<Vec<Turn<'a>>, String> {
         let History { actions, observations, rewards, .. } = history;
         if actions.len() == observations.len() + 1 {
@@ -146,15 +150,15 @@ impl SqlRow {
         Ok(turns.map(|((action, shown), reward)| Turn { action, shown, reward: *reward }).collect())
     }
 
-    /// How many turns the run has by its name: `ic_sql_multiturn_gpt-4_10_turns.json`.
+    /// Returns the number of turns in the run's name: `ic_sql_multiturn_gpt-4_10_turns.json`.
     fn run_turns(&self) -> Option<u32> {
         let (before, _) = self.run.as_deref()?.split_once("_turns")?;
         before.rsplit(['_', '-']).next()?.parse().ok()
     }
 }
 
-/// A statement that gave a result is valid, one that failed is not, and neither is a reply without code; there some
-/// versions of the runner left the value of the turn before.
+/// Checks validity: a statement with a result is valid, a failed statement or a reply without code is not.
+/// For replies without code some versions of the runner kept the value of the previous turn.
 fn check_valid(history: &History, turns: &[Turn<'_>]) -> Result<(), String> {
     let Some(valid) = &history.valid_action else { return Ok(()) };
     same("valid_action", &valid.len(), &turns.len())?;

@@ -1,5 +1,5 @@
-//! Replaying episodes of InterCode SQL: of its own runner with recorded statement results, and of its published logs,
-//! which hold what was shown and earned and no results.
+//! Replays episodes of InterCode SQL: those of its own runner with recorded statement results, and published
+//! logs, which contain observations and rewards but no results.
 
 mod cells;
 mod item;
@@ -25,9 +25,9 @@ use crate::intercode_sql::IntercodeSql;
 /// A recorded episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SqlRow {
-    /// The row's name.
+    /// Name of the row.
     pub id: String,
-    /// Its place in the data set.
+    /// Position in the data set.
     #[serde(default)]
     task_id: Option<usize>,
     db: String,
@@ -37,7 +37,7 @@ pub struct SqlRow {
     max_turns: Option<u32>,
     #[serde(default)]
     dialogue_limit: Option<usize>,
-    /// What the model said; the published logs hold actions only.
+    /// The model's replies; missing in published logs, which contain actions only.
     #[serde(default)]
     replies: Option<Vec<String>>,
     #[serde(default)]
@@ -56,25 +56,25 @@ pub struct SqlRow {
     error: Option<String>,
     #[serde(default)]
     success: Option<bool>,
-    /// Which published run a log belongs to.
+    /// The published run to which a log belongs.
     #[serde(default)]
     run: Option<String>,
-    /// The folder of the file it stands in.
+    /// Folder of the file that contains the row.
     #[serde(skip)]
     pub(super) folder: PathBuf,
 }
 
-/// What the model was shown after a turn.
+/// The observation that the model received after a turn.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Shown {
     printed: String,
-    /// How many rows of it, where it is rows.
+    /// Number of rows, if the observation contains rows.
     #[serde(default)]
     rows: Option<usize>,
     reward: f64,
 }
 
-/// A statement that was sent, and what it gave.
+/// A statement that was sent, and its result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Statement {
     tool: String,
@@ -87,10 +87,10 @@ struct Statement {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Output {
-    /// The cells, where they were kept.
+    /// The cells, if they were recorded.
     #[serde(default)]
     rows: Option<Vec<Vec<Value>>>,
-    /// Each row as Python prints it.
+    /// Each row as printed by Python.
     row_strings: Vec<String>,
 }
 
@@ -123,7 +123,7 @@ struct Figures {
 }
 
 impl Statement {
-    /// The recorded cells must print as the recorded rows.
+    /// Checks that the recorded cells print as the recorded rows.
     fn check(&self) -> Result<(), String> {
         if self.tool != "sql" {
             return Err(format!("{:?} was sent to the tool {}", self.input, self.tool));
@@ -142,7 +142,7 @@ impl Statement {
     }
 }
 
-/// Where statements' results come from.
+/// Source of the statements' results.
 struct Source<'a>(std::slice::Iter<'a, Statement>);
 
 impl Source<'_> {
@@ -214,7 +214,7 @@ impl SqlRow {
                 Next::Call(ToolCall::Chat { messages, .. }) => {
                     let mut roles: Vec<&str> = messages.iter().map(|message| message.role.as_str()).collect();
                     if self.dialogue_limit != Some(DIALOGUE_LIMIT) {
-                        // The recorded run forgot later, or nothing.
+                        // The recorded run used a different dialogue limit, or none.
                         roles = conversation(asked, self.dialogue_limit);
                     }
                     same(&format!("conversation {}", asked + 1), &self.roles_sent.get(asked), &Some(&roles))?;
@@ -248,7 +248,7 @@ impl SqlRow {
             return Err("the episode ended without evidence".to_owned());
         };
         match (&self.error, &outcome.ending) {
-            // The original's run ends here, ours only the item.
+            // The original's run ends here; lumos ends only the item.
             (Some(error), Ending::GaveUp(_)) if error == EMPTY_BLOCK => {
                 self.compare_shown(&evidence)?;
                 same("success", &self.success.unwrap_or_default(), &false)
@@ -258,7 +258,7 @@ impl SqlRow {
         }
     }
 
-    /// The recorded statements behind the one that chooses the database.
+    /// Returns the recorded statements after the one that selects the database.
     fn statements(&self) -> Result<std::slice::Iter<'_, Statement>, String> {
         let mut statements = self.tools.iter();
         match statements.next() {
@@ -290,7 +290,7 @@ impl SqlRow {
         self.success.map_or(Ok(()), |recorded| same("success", &recorded, &(best == 1.0)))
     }
 
-    /// What the model was shown after each turn but the last.
+    /// Compares the observations after each turn except the last.
     fn compare_shown(&self, evidence: &SqlEvidence) -> Result<(), String> {
         let recorded = &self.observations_shown_to_policy;
         for (index, (recorded, got)) in recorded.iter().zip(&evidence.tries).enumerate() {
@@ -307,11 +307,11 @@ impl SqlRow {
     }
 }
 
-/// What the original raises for a reply whose block of code is empty.
+/// Exception that the original raises for a reply with an empty code block.
 const EMPTY_BLOCK: &str = "IndexError";
 
-/// Who speaks in the conversation that is sent for the turn after `turns` others: the first two messages are kept, and the
-/// last `limit` of the others.
+/// Returns the roles of the messages sent after `turns` turns: the first two messages, and the last `limit`
+/// of the others.
 fn conversation(turns: usize, limit: Option<usize>) -> Vec<&'static str> {
     let later = (0..2 * turns).map(|index| if index % 2 == 0 { "assistant" } else { "user" });
     // The original treats a limit of 0 as unlimited.

@@ -1,31 +1,33 @@
-//! What MySQL can answer to a statement, as far as the statement alone says.
+//! Checks whether MySQL can return a result or an error for a statement, as far as the statement alone
+//! determines it.
 
 use lumos_environments::sql::lexer::{Token, tokens};
 
-/// Words that a statement starts with that gives rows.
+/// First words of statements that return rows.
 const FIRST: [&str; 12] = [
     "SHOW", "SELECT", "DESCRIBE", "DESC", "EXPLAIN", "WITH", "TABLE", "VALUES", "CALL", "CHECK", "ANALYZE",
     "HELP",
 ];
-/// Words behind the columns that a statement selects.
+/// Words that can follow the selected columns.
 const BEHIND_COLUMNS: [&str; 10] =
     ["FROM", "UNION", "EXCEPT", "INTERSECT", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "FOR"];
-/// The most bytes of a statement that a syntax error quotes.
+/// Maximum number of bytes of a statement quoted in a syntax error.
 const QUOTED: usize = 80;
 
-/// Whether a statement starts like one that gives rows.
+/// Whether a statement starts like one that returns rows.
 fn gives_rows(statement: &str) -> bool {
     let first = tokens(statement).find(|token| *token != Token::Symbol('('));
     matches!(first, Some(Token::Word(word)) if FIRST.iter().any(|first| word.eq_ignore_ascii_case(first)))
 }
 
-/// Whether the rows of a statement are the same each time.
+/// Whether a statement returns the same rows each time.
 pub(super) fn is_repeatable(statement: &str) -> bool {
     let upper = statement.to_uppercase();
     !["RAND", "NOW", "CURRENT_", "UUID", "CURTIME", "SYSDATE"].iter().any(|word| upper.contains(word))
 }
 
-/// Whether a statement can have given rows: they have as many cells as it selects, where it lists what it selects.
+/// Checks that a statement can return these rows: they have as many cells as the statement selects, if it
+/// lists columns.
 pub(super) fn could_show(statement: &str, rows: &[String]) -> Result<(), String> {
     if !gives_rows(statement) || !is_whole(statement) {
         return Err(format!("{statement:?} cannot have given rows"));
@@ -37,7 +39,7 @@ pub(super) fn could_show(statement: &str, rows: &[String]) -> Result<(), String>
     }
 }
 
-/// How many columns a statement lists; `None` where it does not say.
+/// Returns the number of columns that a statement lists; `None` if it is unknown.
 fn width(statement: &str) -> Option<usize> {
     let mut tokens = tokens(statement).peekable();
     let mut word = |expected: &str| {
@@ -56,7 +58,7 @@ fn width(statement: &str) -> Option<usize> {
             Token::Symbol('(') => depth += 1,
             Token::Symbol(')') => depth = depth.checked_sub(1)?,
             Token::Symbol(',') if depth == 0 => columns += 1,
-            // All columns, unless it multiplies.
+            // A `*` that selects all columns, not a multiplication.
             Token::Symbol('*') if depth == 0 => match tokens.peek() {
                 None | Some(Token::Symbol(',' | ';')) => return None,
                 Some(Token::Word(word)) if is_end(word) => return None,
@@ -69,7 +71,7 @@ fn width(statement: &str) -> Option<usize> {
     Some(columns)
 }
 
-/// How many cells a printed row has.
+/// Returns the number of cells in a printed row.
 fn cells(row: &str) -> usize {
     let inner = row.trim_start_matches('(').trim_end_matches(')').trim_end_matches(',');
     let (mut depth, mut cells, mut quote, mut escaped) = (0usize, 1, None, false);
@@ -89,7 +91,8 @@ fn cells(row: &str) -> usize {
     cells
 }
 
-/// Whether MySQL can give this error for a statement: what it names must stand in there.
+/// Checks that MySQL can return this error for a statement: the names in the error must occur in the
+/// statement.
 pub(super) fn could_fail_with(statement: &str, database: &str, message: &str) -> Result<(), String> {
     let named = |name: &str| contains(statement, name);
     let named_in = |rest: &str, between: &str| {
@@ -98,7 +101,7 @@ pub(super) fn could_fail_with(statement: &str, database: &str, message: &str) ->
     let fits = if let Some((_, rest)) = message.split_once("for the right syntax to use near '") {
         rest.rsplit_once("' at line ").is_some_and(|(near, line)| stands_at(statement, near, line))
     } else if let Some(table) = between(message, "Table '", "' doesn't exist") {
-        // The server folds names of databases and tables.
+        // MySQL compares names of databases and tables without case.
         table.is_some_and(|table| {
             let (own, table) = table.split_once('.').unwrap_or(("", table));
             (own.eq_ignore_ascii_case(database) || named(own)) && named(table)
@@ -112,14 +115,14 @@ pub(super) fn could_fail_with(statement: &str, database: &str, message: &str) ->
     {
         name.is_some_and(named) && is_whole(statement)
     } else {
-        // Other errors do not say what they are about.
+        // Other errors do not contain names.
         !message.trim().is_empty()
     };
     if fits { Ok(()) } else { Err(format!("{statement:?} cannot fail with {message:?}")) }
 }
 
-/// Whether the parentheses and quotes of a statement are closed and something stands at its end, as in everything that
-/// the server could read.
+/// Whether a statement's parentheses and quotes are closed and it does not end too early, as in every
+/// statement that the server could parse.
 fn is_whole(statement: &str) -> bool {
     let (mut depth, mut last) = (0usize, None);
     for token in tokens(statement) {
@@ -137,7 +140,7 @@ fn is_whole(statement: &str) -> bool {
     depth == 0 && last.is_none_or(|last| !matches!(last, Token::Symbol(symbol) if !")*;".contains(symbol)))
 }
 
-/// How MySQL calls the parts of a statement.
+/// MySQL's names for the parts of a statement.
 const CLAUSES: [&str; 13] = [
     "field list",
     "where clause",
@@ -154,14 +157,15 @@ const CLAUSES: [&str; 13] = [
     "VALUES",
 ];
 
-/// What stands between a start and an end, for a text that has both; `None` within where it goes on behind the end.
+/// Returns the text between a start and an end if the text contains both; the inner value is `None` if it
+/// continues after the end.
 fn between<'a>(text: &'a str, start: &str, end: &str) -> Option<Option<&'a str>> {
     let rest = text.strip_prefix(start).filter(|rest| rest.contains(end))?;
     Some(rest.strip_suffix(end))
 }
 
 fn contains(statement: &str, name: &str) -> bool {
-    // A name may be written in parts, each in backquotes, with blanks between them.
+    // A name may consist of parts, each in backquotes, separated by blanks.
     let bare = |text: &str| {
         let kept = text.chars().filter(|character| *character != '`' && !character.is_whitespace());
         kept.collect::<String>().to_lowercase()
@@ -169,12 +173,12 @@ fn contains(statement: &str, name: &str) -> bool {
     bare(statement).contains(&bare(name))
 }
 
-/// Whether a statement has the text that a syntax error quotes on the line it names; all of the rest is quoted, up to a
-/// limit.
+/// Whether a statement contains the text quoted by a syntax error in the stated line. MySQL quotes the whole
+/// rest, up to a limit.
 fn stands_at(statement: &str, near: &str, line: &str) -> bool {
     let Ok(line) = line.parse::<usize>() else { return false };
     if !near.is_ascii() {
-        // The quotation is cut in bytes, which may leave half a character.
+        // The quotation is truncated in bytes, possibly within a character.
         return true;
     }
     let places = statement.char_indices().map(|(at, _)| at).chain([statement.len()]);

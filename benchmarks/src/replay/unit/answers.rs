@@ -1,4 +1,4 @@
-//! Gold answers and answers cut out of replies (upstream `eval/gsm/run_eval.py`).
+//! Gold answers, and answers extracted from replies (upstream `eval/gsm/run_eval.py`).
 
 use lumos_tasks::families::maths::answer;
 
@@ -6,11 +6,11 @@ use super::UnitRow;
 use super::output::Output;
 use crate::gsm8k::{gold_answer, is_zero};
 
-/// Calls the function of a row; `None` where it is none of these.
+/// Calls the function of a row; `None` if it is not one of these.
 pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
     Some(match row.function.as_str() {
         "gsm8k.gold_answer" => row.text(0).map(|solution| match gold_answer(solution) {
-            // The original takes a gold answer of 0 for none; the loader here does not.
+            // The original rejects a gold answer of 0; the loader here accepts it.
             Ok(answer) if is_zero(&answer) => Output::Raised(Some("AssertionError")),
             Ok(answer) => answer.into(),
             Err(error) => Output::Raised(Some(error.exception)),

@@ -1,4 +1,5 @@
-//! Helpers of the original, some of which its evaluation never calls (upstream `eval/gsm/utils.py`).
+//! Helper functions of the original, including some that its evaluation never calls (upstream
+//! `eval/gsm/utils.py`).
 
 use lumos_tasks::families::maths::parse::find_variables;
 use lumos_tasks::python::{Characters, is_digit, repr_list, strip};
@@ -8,7 +9,7 @@ use super::UnitRow;
 use super::output::Output;
 use crate::python_float::float;
 
-/// Calls the function of a row; `None` where it is none of these.
+/// Calls the function of a row; `None` if it is not one of these.
 pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
     Some(match row.function.as_str() {
         "findvariables" => row.text(0).map(|text| json!(find_variables(text)).into()),
@@ -19,8 +20,8 @@ pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
     })
 }
 
-/// Subgoals and their actions, from `Subgoal 1` on: blocks of a subgoal's line and its actions' lines. Without
-/// that mark the original reads the last character.
+/// Parses subgoals and their actions, starting at `Subgoal 1`: blocks of a subgoal's line and its actions'
+/// lines. If the marker is missing, the original reads the last character.
 fn subgoals(text: &str) -> Value {
     let text = Characters::new(text);
     let plan = text.from(text.find("Subgoal 1"));
@@ -33,7 +34,7 @@ fn subgoals(text: &str) -> Value {
     json!([subgoals, actions])
 }
 
-/// The value of a fraction of whole numbers; anything else as it is.
+/// Returns the value of a fraction of integers; returns any other value unchanged.
 fn fraction(row: &UnitRow) -> Result<Output, String> {
     let argument = row.args.first().ok_or("the row has no argument")?;
     let Value::String(text) = argument else { return Ok(argument.clone().into()) };

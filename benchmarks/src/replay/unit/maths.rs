@@ -1,4 +1,4 @@
-//! The mathematics family's functions (upstream `eval/gsm/utils.py`, `math_tool.py`, `run_eval.py`).
+//! Functions of the maths benchmarks (upstream `eval/gsm/utils.py`, `math_tool.py`, `run_eval.py`).
 
 use lumos_tasks::families::maths::execution::{Executed, Progress, Results, execute, perform};
 use lumos_tasks::families::maths::parse;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::UnitRow;
 use super::output::Output;
 
-/// Calls the function of a row; `None` where it is none of these.
+/// Calls the function of a row; `None` if it is not one of these.
 pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
     Some(match row.function.as_str() {
         "math.parse_actions" => on_text(row, |text| {
@@ -59,10 +59,10 @@ fn executed(row: &UnitRow) -> Result<Output, String> {
     .into())
 }
 
-/// One of the original's action functions by itself.
+/// Calls one of the original's action functions.
 fn action(row: &UnitRow, name: &str) -> Option<Result<Output, String>> {
     let name = match name {
-        // By itself it gives the solution as the service wrote it; it is taken apart where it is assigned.
+        // Called alone, it returns the solution as received from the service. Assignment splits it later.
         "SolveEquation" => "SolveInequality",
         "Calculator" | "SetEquation" | "SolveInequality" | "Define" | "Count" => name,
         _ => return None,
@@ -78,7 +78,7 @@ fn action(row: &UnitRow, name: &str) -> Option<Result<Output, String>> {
     }))
 }
 
-/// Drives an action with the recorded answers, which must all be asked for.
+/// Runs an action with the recorded answers, all of which must be used.
 fn run(row: &UnitRow, step: impl Fn(&[MathsReply]) -> Progress) -> Result<Executed, String> {
     let mut answers: Vec<MathsReply> = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Replaying rows that record a single function of the original.
+//! Replays rows that record a call of a single function of the original.
 
 mod answers;
 mod helpers;
@@ -13,18 +13,18 @@ use serde_json::Value;
 use super::{Verdict, compare};
 use output::Output;
 
-/// One call of one of the original's functions.
+/// A call of one of the original's functions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnitRow {
     /// The function: `math.parse_actions`.
     #[serde(rename = "fn")]
     pub function: String,
-    /// What it was given.
+    /// The arguments.
     pub args: Vec<Value>,
-    /// What it returned, where it did not raise.
+    /// The return value, if the function did not raise.
     #[serde(default)]
     pub out: Value,
-    /// `Name: message` of what it raised.
+    /// `Name: message` of the exception it raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raises: Option<String>,
     /// The tool calls it made.
@@ -33,7 +33,7 @@ pub struct UnitRow {
 }
 
 impl UnitRow {
-    /// An argument that must be a text.
+    /// Returns an argument that must be a string.
     fn text(&self, index: usize) -> Result<&str, String> {
         self.args
             .get(index)
@@ -54,8 +54,8 @@ pub fn replay_unit(id: &str, row: &UnitRow) -> Verdict {
     }
 }
 
-/// Compares what a function gave with the row. Of exceptions only that there is one: the original's come from
-/// the interpreter.
+/// Compares a function's result with the row. For exceptions, compares only that there is one, because the
+/// original's come from the Python interpreter.
 fn check(row: &UnitRow, output: &Output) -> Result<(), String> {
     match (&row.raises, output) {
         (Some(_), Output::Raised(None)) => Ok(()),

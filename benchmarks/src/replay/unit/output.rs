@@ -1,8 +1,8 @@
-//! What a function gave.
+//! Result of a function.
 
 use serde_json::Value;
 
-/// A value, or an exception (with its name where the code here knows it).
+/// A value, or an exception (with its name if it is known here).
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Output {
     Value(Value),
@@ -15,8 +15,8 @@ impl<T: Into<Value>> From<T> for Output {
     }
 }
 
-/// Whether two values are equal; a whole number and the same number with a point are, and so are a number and
-/// its text (`Count` gives a number in the original, variables hold texts here).
+/// Whether two values are equal. An integer equals the same number with a decimal point, and a number equals
+/// its text (`Count` returns a number in the original, but variables contain strings here).
 pub(super) fn same(recorded: &Value, got: &Value) -> bool {
     match (recorded, got) {
         (Value::Number(left), Value::Number(right)) => left.as_f64() == right.as_f64(),

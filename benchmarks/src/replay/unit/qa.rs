@@ -1,5 +1,5 @@
-//! The question-answering family's functions (upstream `eval/hotpotqa/utils.py` and `run_eval.py`, and the same in
-//! `eval/strategyqa`).
+//! Functions of the question-answering benchmarks (upstream `eval/hotpotqa/utils.py` and `run_eval.py`, and
+//! their copies in `eval/strategyqa`).
 
 use lumos_tasks::families::qa::page::{self, LISTED_SENTENCES, MOST_SENTENCES, Page, SENTENCE_MARK};
 use lumos_tasks::families::qa::{answer, parse, ranking};
@@ -11,7 +11,7 @@ use super::UnitRow;
 use super::output::Output;
 use crate::metrics::{f1, normalise};
 
-/// Calls the function of a row; `None` where it is none of these.
+/// Calls the function of a row; `None` if it is not one of these.
 pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
     let reply =
         |form, formulation| row.text(0).map(|reply| json!(answer::of_reply(reply, form, formulation)).into());
@@ -38,7 +38,7 @@ pub(super) fn call(row: &UnitRow) -> Option<Result<Output, String>> {
     })
 }
 
-/// `get_page_obs(page, num)`: the first sentences, or all but the last ones, or all.
+/// `get_page_obs(page, num)`: the first sentences, all but the last sentences, or all sentences.
 fn observation(row: &UnitRow) -> Result<Output, String> {
     let mut sentences = page::sentences(row.text(0)?);
     let most = row.args.get(1).and_then(Value::as_i64).unwrap_or(0);
