@@ -15,6 +15,10 @@ use crate::world::{RUNS, World};
 /// Time without a recorded outcome after the last fault at which the round counts as hanging.
 const HANG: Duration = Duration::from_secs(60);
 
+/// The same where browsers take part: all places of a worker share one, so that minutes pass before an episode ends on
+/// a busy machine.
+const HANG_WITH_BROWSERS: Duration = Duration::from_secs(240);
+
 /// Maximum wait for the fraction of units at which a fault starts.
 const STEP: Duration = Duration::from_secs(10);
 
@@ -244,7 +248,8 @@ impl Drama {
                 (self.restarts, self.changed) = (self.restarts + 1, Instant::now());
             }
             let over = self.active.is_empty() && self.next == plan.faults.len();
-            if over && self.changed.elapsed() > HANG {
+            let hang = if plan.browser { HANG_WITH_BROWSERS } else { HANG };
+            if over && self.changed.elapsed() > hang {
                 return Some(stated(stage, &written));
             }
             std::thread::sleep(Duration::from_millis(20));
