@@ -201,7 +201,7 @@ fn goals_are_made_of_a_catalogue() {
         assert!(!serde_json::to_string(&item.task).unwrap().contains(item.target.text()));
     }
     let report = Written::new("webshop", b"{}").report();
-    assert!(report.contains("items_ins_v2_1000.json") && report.contains("README.md"), "{report}");
+    assert!(report.contains("items_ins_v2_1000.json") && report.contains("docs/webshop.md"), "{report}");
 }
 
 #[test]

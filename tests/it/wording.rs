@@ -55,7 +55,7 @@ fn sources(folder: &str, found: &mut Vec<String>) {
 /// The texts of a source that people read, each as one line.
 fn texts(path: &str, source: &str) -> Vec<String> {
     let literal = Regex::new(r#"(?s)"((?:[^"\\]|\\.)*)""#).unwrap();
-    let space = Regex::new(r"(\\\n)?\s+").unwrap();
+    let space = Regex::new(r"(?:\\\n|\s)+").unwrap();
     let (mut code, mut help) = (String::new(), Vec::new());
     // Tests come last in a file.
     for line in source.lines().take_while(|line| !line.trim_start().starts_with("#[cfg(test)]")) {

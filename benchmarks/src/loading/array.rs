@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(flaw("[1,\n"), "2: a record / the end of the file");
         assert_eq!(flaw("[1] x"), "1: the end of the file / `x`");
         let cut = "[1,\n{\"a\": \"b\n";
-        assert!(flaw(cut).contains("within the record that starts in line 2"), "{}", flaw(cut));
+        assert!(flaw(cut).contains("in the record that starts at line 2"), "{}", flaw(cut));
     }
 
     proptest! {

@@ -160,16 +160,16 @@ mod tests {
         let content = b"{\"id\": \"a\"}\n{\n[]\n{\"benchmark\": \"gsm8k\", \"id\": \"x\"}\n";
         insta::assert_snapshot!(errors(content).join("\n"), @r#"
         Verdict { id: "a", difference: None, skipped: Some("neither an episode nor a function") }
-        FILE, line 2: not a recorded case: invalid JSON (EOF while parsing an object, column 1)
-        FILE, line 3: not a recorded case: expected a JSON object
-        FILE, line 4: not a recorded case: missing field `formulation`
+        FILE:2: not a recorded case: invalid JSON (EOF while parsing an object, column 1)
+        FILE:3: not a recorded case: expected a JSON object
+        FILE:4: not a recorded case: missing field `formulation`
         "#);
     }
 
     #[test]
     fn a_missing_file_is_named() {
         let error = read_cases(Path::new("/nowhere/cases.jsonl")).err().unwrap();
-        insta::assert_snapshot!(error, @"/nowhere/cases.jsonl: cannot be read: No such file or directory (os error 2)");
+        insta::assert_snapshot!(error, @"failed to read /nowhere/cases.jsonl: No such file or directory (os error 2)");
     }
 
     #[test]
@@ -182,6 +182,6 @@ mod tests {
         let passed = errors(&packed);
         assert!(passed.len() == 1 && passed[0].contains("difference: None, skipped: None"), "{passed:?}");
         let cut = errors(&packed[..packed.len() - 12]);
-        assert!(cut.last().unwrap().contains("cannot be read"), "{cut:?}");
+        assert!(cut.last().unwrap().starts_with("failed to read FILE"), "{cut:?}");
     }
 }

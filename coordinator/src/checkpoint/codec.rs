@@ -193,6 +193,6 @@ mod tests {
         assert!(matches!(decode_within::<String>(&written, 999), Err(CodecError::Malformed(_))));
         let refused = encode_within(&value, 999).unwrap_err().at(Path::new("runs/x/checkpoint"));
         assert!(matches!(refused, CheckpointError::Io { .. }), "{refused:?}");
-        assert!(refused.to_string().contains("above the maximum of 999 bytes"), "{refused}");
+        assert!(refused.to_string().contains("exceeds the maximum of 999 bytes"), "{refused}");
     }
 }

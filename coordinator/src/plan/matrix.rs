@@ -149,6 +149,6 @@ mod tests {
     fn the_role_of_a_model_that_cannot_be_had_is_named() {
         let spec = spec().resolve().unwrap();
         let error = expand(&spec, |_, _, _| Err(std::fmt::Error), tools).unwrap_err();
-        assert!(error.to_string().starts_with("the planner: "), "{error}");
+        assert!(error.to_string().starts_with("planner: "), "{error}");
     }
 }

@@ -107,7 +107,7 @@ fn other_items_and_settings_are_no_comparison_but_a_reason() {
     });
     assert_eq!(compared(&sampled)[0].not_compared, ["sampling at temperature 0.7"]);
     let data = |change: fn(&mut Manifest)| compared(&published(364, change))[0].not_compared.join("; ");
-    let file = "data with another checksum instead of the published file";
+    let file = "data with a different checksum instead of the published file";
     assert_eq!(data(|manifest| manifest.data[0].sha256 = ContentHash::of_bytes(b"mine")), file);
     assert_eq!(data(|manifest| manifest.data[0].invalid = 2), "2 malformed records skipped");
     let chosen = data(|manifest| {

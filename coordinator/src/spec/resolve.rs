@@ -445,10 +445,10 @@ mod tests {
         assert!(message.contains(
             "unknown benchmark `gsm9k`: expected one of gsm8k, hotpotqa, webshop; did you mean `gsm8k`?"
         ));
-        assert!(message.contains("limit: 0 items"), "{message}");
+        assert!(message.contains("limit: expected a positive integer, found 0"), "{message}");
         assert!(message.contains("dtype: unknown type"), "{message}");
         assert!(message.contains("models: no model is set"), "{message}");
-        assert!(message.contains("name: `../up`"), "{message}");
+        assert!(message.contains("name: invalid folder name `../up`"), "{message}");
     }
 
     #[test]
