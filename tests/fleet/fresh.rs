@@ -61,7 +61,7 @@ fn a_fresh_server_has_no_runs() {
         until(&mut one, "sweep · complete");
         // There is nothing to cancel.
         let (code, stdout, stderr) = on(&nats, &["cancel", "sweep"]);
-        assert_eq!((code, stdout.as_str()), (0, "run sweep is finished: nothing to cancel\n"), "{stderr}");
+        assert_eq!((code, stdout.as_str()), (0, "nothing to cancel: run sweep is complete\n"), "{stderr}");
         let (_, stdout, _) = on(&nats, &["status", "sweep"]);
         assert!(stdout.contains("sweep · complete"), "{stdout}");
         drop(worker);

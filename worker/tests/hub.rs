@@ -295,7 +295,7 @@ fn a_gguf_file_is_a_model_of_its_own() {
     let error = hub.fetch("org/model").unwrap_err().to_string();
     assert!(error.contains("a-Q4_K_M.gguf, a-Q8_0.gguf") && error.contains("candle:org/model/a-"), "{error}");
     let error = hub.fetch("org/model/b.gguf").unwrap_err().to_string();
-    assert!(error.contains("not found b.gguf"), "{error}");
+    assert!(error.contains("`b.gguf` not found"), "{error}");
 }
 
 #[test]
