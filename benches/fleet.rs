@@ -105,7 +105,9 @@ fn ours(rehearsal: &Rehearsal, items: u64) -> Duration {
     let places = PLACES.to_string();
     let script = format!("script:{}", rehearsal.script.display());
     let data = rehearsal.data.display().to_string();
-    let _workers: Vec<Process> = (0..WORKERS).map(|_| fleet.worker(&["--places", &places])).collect();
+    let _workers: Vec<Process> = (0..WORKERS)
+        .map(|_| fleet.worker(&["--allow-path", rehearsal.script.to_str().unwrap(), "--places", &places]))
+        .collect();
     let arguments =
         ["--tasks", "gsm8k", "--formulation", "direct", "--model", &script, "--data", &data, "--json"];
     let seconds = session_seconds(&fleet, &arguments, items);
@@ -239,7 +241,18 @@ fn scale(seconds: u64) {
         let fleet = Fleet::new(folder.path(), &nats.url());
         let (latency, per_worker) = (((TURN * 1000.0) as u64).to_string(), PLACES.to_string());
         let _workers: Vec<Process> = (0..workers)
-            .map(|_| fleet.worker(&["--places", &per_worker, "--script-latency", &latency, "--threads", "1"]))
+            .map(|_| {
+                fleet.worker(&[
+                    "--allow-path",
+                    rehearsal.script.to_str().unwrap(),
+                    "--places",
+                    &per_worker,
+                    "--script-latency",
+                    &latency,
+                    "--threads",
+                    "1",
+                ])
+            })
             .collect();
         // The first coordinator sets the server up, and gives every worker something, so that what is measured is not
         // how long sixty-four processes on this one machine take to read the script.
