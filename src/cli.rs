@@ -290,8 +290,8 @@ pub(crate) struct ModelArgs {
     pub(crate) answerer: Option<String>,
     /// Set the chat model of the question-answering tool
     ///
-    /// Forms: openai:<model>@<base url>, script:<cases file>. Default: the value of --model. Example: --qa
-    /// openai:gpt-4@https://api.openai.com/v1
+    /// Forms: openai:<model>@<base url>, script:<cases file>. Default: the value of --model. Example: `--qa
+    /// openai:gpt-4@https://api.openai.com/v1`
     #[arg(long, value_name = "MODEL", env = "LUMOS_QA")]
     pub(crate) qa: Option<String>,
     /// Set a tool's backend; repeatable
