@@ -35,7 +35,8 @@ fn read(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-fn sources(folder: &str, found: &mut Vec<String>) {
+/// Collects the Rust files below a folder of the repository.
+pub(crate) fn sources(folder: &str, found: &mut Vec<String>) {
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap() {
         let entry = entry.unwrap();
         let path = format!("{folder}/{}", entry.file_name().into_string().unwrap());

@@ -8,6 +8,8 @@ use std::path::Path;
 
 use regex::Regex;
 
+use crate::waits::sources;
+
 /// Where messages for people are.
 const ROOTS: [&str; 8] = [
     "benchmarks/src",
@@ -39,18 +41,6 @@ const REJECTED: [(&str, &str); 10] = [
 
 /// What a pattern finds that is plain English.
 const ACCEPTED: [&str; 3] = ["is no longer", "are no longer", "there is no"];
-
-fn sources(folder: &str, found: &mut Vec<String>) {
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap() {
-        let entry = entry.unwrap();
-        let path = format!("{folder}/{}", entry.file_name().into_string().unwrap());
-        if entry.path().is_dir() {
-            sources(&path, found);
-        } else if path.ends_with(".rs") {
-            found.push(path);
-        }
-    }
-}
 
 /// The texts of a source that people read, each as one line.
 fn texts(path: &str, source: &str) -> Vec<String> {
