@@ -45,6 +45,8 @@ fn main() -> ExitCode {
         }
     };
     memory::watch_threads();
+    #[cfg(unix)]
+    memory::watch_aborts();
     logging::start(cli.global.verbose, cli.global.quiet, cli.global.log_format);
     let outcome = match runtime(&cli.command) {
         Ok(runtime) => {

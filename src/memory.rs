@@ -58,6 +58,27 @@ pub(crate) fn watch_threads() {
     }));
 }
 
+/// Ends the process in the same way if a C library aborts it for lack of memory, as glibc does if it cannot
+/// register a destructor of a thread. Only under a limit on the address space: elsewhere an abort has other
+/// causes.
+#[cfg(unix)]
+pub(crate) fn watch_aborts() {
+    extern "C" fn aborted(_: libc::c_int) {
+        end(format_args!(
+            "error: out of memory: a library ended the process under a limit on its address space\nhint: recorded \
+             outcomes are safe; raise the memory limit (`ulimit -v unlimited`) and run the same command again\n"
+        ));
+    }
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `limit` is valid for the call, and the handler only writes to standard error and exits, which
+    // signal handlers may do.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_AS, &mut limit) == 0 && limit.rlim_cur != libc::RLIM_INFINITY {
+            libc::signal(libc::SIGABRT, aborted as *const () as libc::sighandler_t);
+        }
+    }
+}
+
 #[inline]
 fn checked(block: *mut u8, size: usize) -> *mut u8 {
     if block.is_null() && size < ABSURD {

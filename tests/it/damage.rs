@@ -167,6 +167,16 @@ fn items_that_both_copies_lost_are_planned_again() {
 /// Runs the program with a limit on its address space in KiB. Returns `None` if it did not end.
 #[cfg(target_os = "linux")]
 fn limited(kibibytes: u64, arguments: &[&str]) -> Option<Output> {
+    limited_while(kibibytes, arguments, |_| {})
+}
+
+/// As [`limited`], and calls `meanwhile` again and again until the program has ended.
+#[cfg(target_os = "linux")]
+fn limited_while(
+    kibibytes: u64,
+    arguments: &[&str],
+    meanwhile: impl Fn(&std::process::Child),
+) -> Option<Output> {
     let program = lumos();
     let mut command = Command::new("sh");
     for (name, value) in program.get_envs() {
@@ -189,6 +199,7 @@ fn limited(kibibytes: u64, arguments: &[&str]) -> Option<Output> {
             child.wait().unwrap();
             return None;
         }
+        meanwhile(&child);
         std::thread::sleep(Duration::from_millis(20));
     }
     Some(child.wait_with_output().unwrap())
@@ -227,6 +238,26 @@ fn under_a_memory_limit_it_ends_with_the_reason_and_nothing_is_called_damaged() 
     assert!(stdout.contains("intact; 30 items, 60 units settled"), "{stdout}\n{stderr}");
     expect(0, &["resume", name]);
     assert_eq!(content(&run_folder), before);
+}
+
+/// glibc aborts if it cannot register a destructor of a thread, which one limit in a thousand causes.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_library_that_aborts_under_a_memory_limit_is_an_error_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let output_path = folder.path().to_str().unwrap();
+    let tasks = ["run", "--tasks", "all", "--model", "builtin:tiny", "--output-path", output_path, "--name", "a"];
+    let run_folder = folder.path().join("a");
+    let abort = |child: &std::process::Child| {
+        if run_folder.join("manifest.json").exists() {
+            Command::new("kill").args(["-ABRT", &child.id().to_string()]).status().unwrap();
+        }
+    };
+    let (code, _, stderr) = text(&limited_while(4_000_000, &tasks, abort).expect("it hangs"));
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("out of memory") && stderr.contains("hint: "), "{stderr}");
+    assert_no_bad_advice(&stderr);
+    expect(0, &["resume", run_folder.to_str().unwrap()]);
 }
 
 /// With some of these limits no thread can be started, for which tokio panics.
