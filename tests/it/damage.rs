@@ -246,7 +246,8 @@ fn under_a_memory_limit_it_ends_with_the_reason_and_nothing_is_called_damaged() 
 fn a_library_that_aborts_under_a_memory_limit_is_an_error_with_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let output_path = folder.path().to_str().unwrap();
-    let tasks = ["run", "--tasks", "all", "--model", "builtin:tiny", "--output-path", output_path, "--name", "a"];
+    let tasks =
+        ["run", "--tasks", "all", "--model", "builtin:tiny", "--output-path", output_path, "--name", "a"];
     let run_folder = folder.path().join("a");
     let abort = |child: &std::process::Child| {
         if run_folder.join("manifest.json").exists() {
