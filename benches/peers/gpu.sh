@@ -20,7 +20,7 @@ nvidia-smi | tee "$out/nvidia-smi.txt"
 $lumos doctor | tee "$out/doctor.txt"
 
 echo "parity with the processor and with transformers' reference cases"
-LUMOS_DEVICE=$device cargo test --release --locked --features cuda -p lumos-engine --test cuda -- --nocapture \
+LUMOS_DEVICE=$device cargo test --release --locked --features cuda -p lumos-engine --test it cuda:: -- --nocapture \
   2>&1 | tee "$out/parity.txt"
 
 echo "the same shape and prompts, one after the other, three times"

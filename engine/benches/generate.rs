@@ -1,6 +1,7 @@
 //! Generated tokens per second at several batch sizes, with random models built in memory.
 
-#[path = "../tests/support/mod.rs"]
+#[allow(dead_code, reason = "shared with the integration tests, which use more of it")]
+#[path = "../tests/it/support/mod.rs"]
 mod support;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

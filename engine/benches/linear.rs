@@ -22,7 +22,8 @@ mod quantized;
 #[allow(dead_code, unreachable_pub, unused_imports)]
 #[path = "../src/model/simd/mod.rs"]
 mod simd;
-#[path = "../tests/support/mod.rs"]
+#[allow(dead_code, reason = "shared with the integration tests, which use more of it")]
+#[path = "../tests/it/support/mod.rs"]
 mod support;
 
 use std::time::{Duration, Instant};

@@ -43,7 +43,8 @@ pub mod fuzzing {
 }
 
 #[cfg(test)]
-#[path = "../tests/support/mod.rs"]
+#[allow(dead_code, reason = "shared with the integration tests, which use more of it")]
+#[path = "../tests/it/support/mod.rs"]
 mod fixtures;
 
 pub use description::{ModelDescription, WeightFile};

@@ -20,7 +20,8 @@ use crate::scheduler::{Completion, Limits, Order, Reply, Scheduler, Submission};
 use crate::statistics::Counters;
 use crate::tokenizer::Tokenizer;
 
-#[path = "../../../tests/support/reference.rs"]
+#[allow(dead_code, reason = "shared with the integration tests, which use more of it")]
+#[path = "../../../tests/it/cases.rs"]
 mod reference;
 
 const CONTEXT: usize = 512;

@@ -1,0 +1,10 @@
+//! Integration tests of the benchmarks.
+
+#[path = "../../examples/support/mod.rs"]
+mod support;
+
+mod cases;
+mod loading;
+mod mind2web;
+mod mutations;
+mod shared;

@@ -1,0 +1,121 @@
+//! A GPU against the processor: `LUMOS_DEVICE=cuda:0 cargo test --release --features cuda -p lumos-engine --test it cuda::`.
+//!
+//! Without that variable the tests are skipped. The reference cases lie in `$LUMOS_SHARED/golden/engine`.
+
+use crate::cases;
+use std::path::Path;
+
+use crate::requests::greedy;
+use crate::support::{Shape, Uniform};
+use lumos_engine::{
+    DType, DeviceName, Engine, GenerateRequest, Generation, Input, LoadOptions, ModelSource, Sampling,
+};
+
+fn device() -> Option<DeviceName> {
+    let Ok(name) = std::env::var("LUMOS_DEVICE") else {
+        lumos_capabilities::skip(lumos_capabilities::Capability::Gpu, "LUMOS_DEVICE is not set");
+        return None;
+    };
+    Some(name.parse().unwrap())
+}
+
+fn load(folder: &Path, device: DeviceName, dtype: DType) -> Engine {
+    let options = LoadOptions { device, dtype, ..LoadOptions::default() };
+    Engine::load(ModelSource::Folder(folder.to_owned()), options).unwrap()
+}
+
+async fn all(engine: &Engine, requests: &[GenerateRequest]) -> Vec<Generation> {
+    let started: Vec<_> = requests
+        .iter()
+        .map(|request| {
+            let (engine, request) = (engine.clone(), request.clone());
+            tokio::spawn(async move { engine.generate(request).await.unwrap() })
+        })
+        .collect();
+    let mut generations = Vec::new();
+    for generation in started {
+        generations.push(generation.await.unwrap());
+    }
+    generations
+}
+
+fn logit(generation: &Generation, id: u32) -> f32 {
+    generation.first_logits.iter().find(|(found, _)| *found == id).unwrap().1
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn float32_equals_transformers() {
+    let Some(device) = device() else { return };
+    for name in ["llama-mha", "llama-gqa-tied", "llama3-rope"] {
+        let Some(folder) = cases::folder(name) else { return };
+        let engine = load(&folder, device, DType::F32);
+        let cases = cases::cases(&folder);
+        let requests: Vec<GenerateRequest> =
+            cases.iter().map(|case| greedy(Input::Tokens(case.ids.clone()), 48, 768)).collect();
+        for (case, found) in cases.iter().zip(all(&engine, &requests).await) {
+            assert_eq!(found.tokens[..case.safe_tokens], case.greedy[..case.safe_tokens], "{name}");
+            for (id, expected) in &case.first_top8 {
+                assert!((logit(&found, *id) - expected).abs() < 1e-3, "{name}: logit of {id}");
+            }
+        }
+    }
+}
+
+/// Without `first_logits` the device draws; with it the logits come here and are drawn from.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_draws_what_the_processor_draws_of_its_logits() {
+    let Some(device) = device() else { return };
+    let shape = Shape::small();
+    let folder = tempfile::tempdir().unwrap();
+    shape.files(5).write(folder.path());
+    let engine = load(folder.path(), device, DType::F32);
+    let cuts = [(None, None), (Some(0.9), None), (None, Some(40)), (Some(0.9), Some(40))];
+    for seed in 0..40 {
+        let (top_p, top_k) = cuts[seed as usize % 4];
+        let sampling = Sampling { temperature: 0.5 + 0.1 * (seed % 11) as f64, top_p, top_k, seed };
+        let prompt = Input::Tokens((0..12).map(|at| (at * 7 + seed as u32) % 200).collect());
+        // One at a time and less than a page, so that cuBLAS has the same rows each time.
+        let mut tokens = Vec::new();
+        for first_logits in [0, 1] {
+            let request =
+                GenerateRequest { sampling: sampling.clone(), first_logits, ..greedy(prompt.clone(), 1, 0) };
+            tokens.push(engine.generate(request).await.unwrap().tokens);
+        }
+        assert_eq!(tokens[0], tokens[1], "{sampling:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_is_near_the_processor() {
+    let Some(device) = device() else { return };
+    for (dtype, near) in [(DType::F32, 1e-3), (DType::Bf16, 0.15), (DType::F16, 0.02)] {
+        for shape in [Shape::tiny(), Shape::small(), Shape::medium()] {
+            let folder = tempfile::tempdir().unwrap();
+            shape.files(5).write(folder.path());
+            let (there, here) =
+                (load(folder.path(), device, dtype), load(folder.path(), DeviceName::Cpu, dtype));
+            assert_eq!((there.device(), here.device()), (device, DeviceName::Cpu));
+            let mut random = Uniform::new(2);
+            let requests: Vec<GenerateRequest> = (0..40)
+                .map(|index| {
+                    let prompt =
+                        (0..1 + random.below(300)).map(|_| random.below(shape.vocabulary) as u32).collect();
+                    let temperature = if index % 4 == 0 { 0.7 } else { 0.0 };
+                    let sampling = Sampling { temperature, seed: index, ..Sampling::GREEDY };
+                    GenerateRequest { sampling, ..greedy(Input::Tokens(prompt), 8, shape.vocabulary) }
+                })
+                .collect();
+            let (there, here) = (all(&there, &requests).await, all(&here, &requests).await);
+            for (there, here) in there.iter().zip(&here) {
+                let largest = here.first_logits[0].1.abs().max(1.0);
+                for (id, expected) in &here.first_logits {
+                    let found = logit(there, *id);
+                    assert!(
+                        (found - expected).abs() < near * largest,
+                        "{dtype}: logit of {id}: {found}, {expected}"
+                    );
+                }
+            }
+        }
+    }
+}

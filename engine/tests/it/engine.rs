@@ -1,0 +1,126 @@
+//! The handle: requests, their errors, cancelling and shutting down.
+
+use crate::support;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::support::{Shape, safetensors};
+use lumos_engine::{
+    Engine, Finish, GenerateError, GenerateRequest, Input, LoadOptions, ModelSource, Sampling, Stop,
+};
+
+fn engine() -> Engine {
+    let folder = tempfile::tempdir().unwrap();
+    Shape::tiny().files(4).write(folder.path());
+    let options = LoadOptions { max_sequence_length: Some(500), ..LoadOptions::default() };
+    Engine::load(ModelSource::Folder(folder.path().to_owned()), options).unwrap()
+}
+
+fn request(text: &str) -> GenerateRequest {
+    GenerateRequest { stop: Stop::Never, ignore_eos: true, ..GenerateRequest::text(text, 40) }
+}
+
+#[tokio::test]
+async fn text_is_what_the_whole_says_more_than_the_prompt() {
+    let engine = engine();
+    let free = engine.generate(request("the inn")).await.unwrap();
+    assert_eq!((free.finish, free.tokens.len()), (Finish::Length, 40));
+    assert_eq!((free.usage.prompt_tokens, free.usage.completion_tokens), (free.prompt_tokens.len(), 40));
+    let all = [&free.prompt_tokens[..], &free.tokens].concat();
+    assert_eq!(engine.tokenizer().decode(&all).unwrap(), format!("the inn{}", free.text));
+
+    // Stopping at a token that it generates: everything before it, and the token is counted.
+    let stop = free.tokens[5];
+    let first = free.tokens.iter().position(|token| *token == stop).unwrap();
+    let stopped = GenerateRequest { stop: Stop::Tokens(vec![stop]), ..request("the inn") };
+    let stopped = engine.generate(stopped).await.unwrap();
+    assert_eq!((stopped.finish, &stopped.tokens[..]), (Finish::Stop, &free.tokens[..first]));
+    assert_eq!(stopped.usage.completion_tokens, first + 1);
+    assert!(free.text.starts_with(&stopped.text));
+
+    // Seeds: the same stream again, another for another seed, whatever runs beside it.
+    let sampled = |seed| GenerateRequest {
+        sampling: Sampling { temperature: 1.0, top_p: Some(0.9), top_k: None, seed },
+        ..request("the inn")
+    };
+    let (one, other) = tokio::join!(engine.generate(sampled(1)), engine.generate(sampled(2)));
+    assert_eq!(engine.generate(sampled(1)).await.unwrap(), one.clone().unwrap());
+    assert_ne!(one.unwrap().tokens, other.unwrap().tokens);
+}
+
+#[tokio::test]
+async fn bad_requests_are_refused() {
+    let engine = engine();
+    let refused = |request| async { engine.generate(request).await.unwrap_err() };
+    assert_eq!(refused(request("")).await, GenerateError::EmptyPrompt);
+    let long = refused(GenerateRequest { input: Input::Tokens(vec![5; 500]), ..request("") }).await;
+    assert_eq!(long, GenerateError::PromptTooLong { tokens: 500, limit: 500 });
+    let unknown = refused(GenerateRequest { input: Input::Tokens(vec![300]), ..request("") }).await;
+    assert_eq!(unknown, GenerateError::UnknownToken { token: 300, vocabulary: 300 });
+    let stop = refused(GenerateRequest { stop: Stop::Text(String::new()), ..request("a") }).await;
+    assert!(matches!(stop, GenerateError::InvalidStop(_)));
+    let sampling = Sampling { temperature: -1.0, ..Sampling::GREEDY };
+    assert!(matches!(
+        refused(GenerateRequest { sampling, ..request("a") }).await,
+        GenerateError::InvalidSampling(_)
+    ));
+    let late = refused(GenerateRequest { deadline: Some(Instant::now()), ..request("a") }).await;
+    assert_eq!(late, GenerateError::DeadlineExceeded { completion_tokens: 0 });
+    // The context ends the sequence at its last place.
+    let full = GenerateRequest { input: Input::Tokens(vec![5; 490]), ..request("") };
+    let full = engine.generate(full).await.unwrap();
+    assert_eq!((full.tokens.len(), full.finish), (10, Finish::Length));
+}
+
+#[tokio::test]
+async fn dropping_cancels_and_shutting_down_joins() {
+    let engine = engine();
+    let long = GenerateRequest { max_new_tokens: 480, ..request("the inn") };
+    let cancelled = tokio::time::timeout(Duration::from_millis(1), engine.generate(long.clone())).await;
+    drop(cancelled);
+    assert!(engine.generate(request("an inn")).await.is_ok());
+    let other = engine.clone();
+    let running = tokio::spawn(async move { other.generate(long).await });
+    tokio::task::yield_now().await;
+    engine.shutdown();
+    engine.shutdown();
+    // In flight it is told so, unless it was done already.
+    assert!(matches!(running.await.unwrap(), Err(GenerateError::ShutDown) | Ok(_)));
+    assert_eq!(engine.generate(request("a")).await.unwrap_err(), GenerateError::ShutDown);
+}
+
+#[tokio::test]
+async fn a_llama_2_vocabulary_with_a_row_more_than_pieces_loads() {
+    let Some(shared) = lumos_capabilities::shared("") else { return };
+    let shape = Shape {
+        hidden: 8,
+        intermediate: 16,
+        layers: 1,
+        heads: 2,
+        key_value_heads: 2,
+        vocabulary: 32_001,
+        ..Shape::tiny()
+    };
+    let tokenizers = Path::new(&shared).join("data/tokenizers/llama2");
+    let mut results = Vec::new();
+    for (name, pickled) in [("tokenizer.json", false), ("tokenizer.model", true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+        write("config.json", shape.config().to_string().as_bytes());
+        write(name, &std::fs::read(tokenizers.join(name)).unwrap());
+        let tensors = shape.tensors(8);
+        if pickled {
+            write("pytorch_model.bin", &support::pickle::pickle(&tensors, false));
+            write("added_tokens.json", br#"{"<pad>": 32000}"#);
+        } else {
+            write("model.safetensors", &safetensors(&tensors));
+        }
+        let engine =
+            Engine::load(ModelSource::Folder(folder.path().to_owned()), LoadOptions::default()).unwrap();
+        assert_eq!(engine.tokenizer().newline(), Some(13));
+        let request =
+            GenerateRequest { first_logits: 5, ..request("<|user|>\nTask: 漢字 🙂\n<|assistant|>\n") };
+        results.push(engine.generate(request).await.unwrap());
+    }
+    assert_eq!(results[0], results[1]);
+}

@@ -1,0 +1,247 @@
+//! Every layout of a model folder loads, and every fault in one is named with the file and a remedy.
+
+use std::path::Path;
+
+use crate::support::{NamedTensor, Shape, pickle, pieces, safetensors, sentencepiece};
+use lumos_engine::{
+    DType, Engine, GenerateRequest, Generation, Input, LoadError, LoadOptions, ModelFiles, ModelSource,
+    Models, Sampling, Stop,
+};
+use serde_json::json;
+use tempfile::TempDir;
+
+/// What is done to a good folder, and words that the error must hold.
+type Fault<'a> = (&'a dyn Fn(&Path), &'a [&'a str]);
+
+fn load(folder: &Path) -> Result<Engine, LoadError> {
+    Engine::load(ModelSource::Folder(folder.to_owned()), LoadOptions::default())
+}
+
+fn folder(shape: &Shape) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    shape.files(1).write(folder.path());
+    folder
+}
+
+async fn generation(engine: &Engine) -> Generation {
+    let request = GenerateRequest {
+        input: Input::Text("the inn\n in the é 🙂".to_owned()),
+        stop: Stop::Never,
+        max_new_tokens: 20,
+        sampling: Sampling::GREEDY,
+        ignore_eos: true,
+        first_logits: 300,
+        forced: Vec::new(),
+        deadline: None,
+    };
+    engine.generate(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn every_layout_gives_the_same() {
+    let shape = Shape::tiny();
+    let tensors = shape.tensors(1);
+    let original = folder(&shape);
+    let engine = load(original.path()).unwrap();
+    let expected = generation(&engine).await;
+    let parameters: usize = tensors.iter().map(|(_, _, values)| values.len()).sum();
+    let description = engine.description();
+    assert_eq!(description.parameters, parameters as u64);
+    assert_eq!((description.architecture.as_str(), description.vocabulary), ("LlamaForCausalLM", 300));
+    assert_eq!((description.context_length, description.dtype), (2048, DType::F32));
+    assert_eq!(description.weight_files[0].name, "model.safetensors");
+    assert_eq!(description.weight_files[0].sha256.len(), 64);
+
+    // Sharded safetensors.
+    let sharded = folder(&shape);
+    std::fs::remove_file(sharded.path().join("model.safetensors")).unwrap();
+    let (first, second) = tensors.split_at(7);
+    let mut map = serde_json::Map::new();
+    for (part, name) in [(first, "model-1.safetensors"), (second, "model-2.safetensors")] {
+        std::fs::write(sharded.path().join(name), safetensors(part)).unwrap();
+        map.extend(part.iter().map(|(tensor, _, _)| (tensor.clone(), json!(name))));
+    }
+    let index = json!({"weight_map": map}).to_string();
+    std::fs::write(sharded.path().join("model.safetensors.index.json"), index).unwrap();
+    let engine = load(sharded.path()).unwrap();
+    assert_eq!(generation(&engine).await, expected);
+    assert_eq!(engine.description().weight_files.len(), 2);
+
+    // One pickle and a SentencePiece model.
+    let pickled = folder(&shape);
+    for name in ["model.safetensors", "tokenizer.json"] {
+        std::fs::remove_file(pickled.path().join(name)).unwrap();
+    }
+    std::fs::write(pickled.path().join("pytorch_model.bin"), pickle::pickle(&tensors, false)).unwrap();
+    std::fs::write(pickled.path().join("tokenizer.model"), sentencepiece::model(&pieces())).unwrap();
+    assert_eq!(generation(&load(pickled.path()).unwrap()).await, expected);
+
+    // Sharded pickles.
+    std::fs::remove_file(pickled.path().join("pytorch_model.bin")).unwrap();
+    let mut map = serde_json::Map::new();
+    for (part, name) in [(first, "pytorch_model-1.bin"), (second, "pytorch_model-2.bin")] {
+        std::fs::write(pickled.path().join(name), pickle::pickle(part, false)).unwrap();
+        map.extend(part.iter().map(|(tensor, _, _)| (tensor.clone(), json!(name))));
+    }
+    let index = json!({"weight_map": map}).to_string();
+    std::fs::write(pickled.path().join("pytorch_model.bin.index.json"), index).unwrap();
+    assert_eq!(generation(&load(pickled.path()).unwrap()).await, expected);
+
+    // Safetensors win over pickles of another model.
+    let both = folder(&shape);
+    let other = pickle::pickle(&shape.tensors(2), false);
+    std::fs::write(both.path().join("pytorch_model.bin"), other).unwrap();
+    assert_eq!(generation(&load(both.path()).unwrap()).await, expected);
+
+    // Embedded in the binary.
+    let files = shape.files(1);
+    let leak = |bytes: Vec<u8>| -> &'static [u8] { Box::leak(bytes.into_boxed_slice()) };
+    let files = ModelFiles {
+        config: leak(files.config),
+        tokenizer: leak(files.tokenizer),
+        weights: leak(files.weights),
+    };
+    let engine = Engine::load(ModelSource::Memory(files), LoadOptions::default()).unwrap();
+    assert_eq!(generation(&engine).await, expected);
+}
+
+#[tokio::test]
+async fn weights_of_half_width_stay_close() {
+    let folder = folder(&Shape::tiny());
+    let exact = generation(&load(folder.path()).unwrap()).await.first_logits;
+    for (dtype, tolerance) in [(DType::F16, 0.05), (DType::Bf16, 0.4)] {
+        let options = LoadOptions { dtype, ..LoadOptions::default() };
+        let engine = Engine::load(ModelSource::Folder(folder.path().to_owned()), options).unwrap();
+        let logits = generation(&engine).await.first_logits;
+        for (id, logit) in &exact {
+            let found = logits.iter().find(|(found, _)| found == id).unwrap().1;
+            assert!((found - logit).abs() < tolerance, "{dtype}: {found} against {logit}");
+        }
+    }
+}
+
+#[test]
+fn half_precision_pickles_load() {
+    let shape = Shape::tiny();
+    let folder = folder(&shape);
+    std::fs::remove_file(folder.path().join("model.safetensors")).unwrap();
+    std::fs::write(folder.path().join("pytorch_model.bin"), pickle::pickle(&shape.tensors(1), true)).unwrap();
+    assert_eq!(load(folder.path()).unwrap().description().vocabulary, 300);
+}
+
+#[test]
+fn faults_are_named() {
+    let edit = |change: &dyn Fn(&Path)| -> String {
+        let folder = folder(&Shape::tiny());
+        change(folder.path());
+        load(folder.path()).unwrap_err().to_string()
+    };
+    let remove = |name: &'static str| move |folder: &Path| std::fs::remove_file(folder.join(name)).unwrap();
+    let write = |name: &'static str, bytes: &'static [u8]| {
+        move |folder: &Path| std::fs::write(folder.join(name), bytes).unwrap()
+    };
+    let cut = |name: &'static str| {
+        move |folder: &Path| {
+            let bytes = std::fs::read(folder.join(name)).unwrap();
+            std::fs::write(folder.join(name), &bytes[..bytes.len() / 2]).unwrap();
+        }
+    };
+    let config = |change: serde_json::Value| {
+        move |folder: &Path| {
+            let shape = Shape { extra: change.clone(), ..Shape::tiny() };
+            std::fs::write(folder.join("config.json"), shape.config().to_string()).unwrap();
+        }
+    };
+    let tensors = |change: &'static dyn Fn(&mut Vec<NamedTensor>)| {
+        move |folder: &Path| {
+            let mut tensors = Shape::tiny().tensors(1);
+            change(&mut tensors);
+            std::fs::write(folder.join("model.safetensors"), safetensors(&tensors)).unwrap();
+        }
+    };
+    let bad_pickle = |folder: &Path| {
+        std::fs::remove_file(folder.join("model.safetensors")).unwrap();
+        std::fs::write(folder.join("pytorch_model.bin"), b"not a zip file").unwrap();
+    };
+    let missing_shard = |folder: &Path| {
+        let index = json!({"weight_map": {"model.norm.weight": "model-00007.safetensors"}}).to_string();
+        std::fs::write(folder.join("model.safetensors.index.json"), index).unwrap();
+    };
+    let no_folder = |folder: &Path| std::fs::remove_dir_all(folder).unwrap();
+    let file_for_folder = |folder: &Path| {
+        std::fs::remove_dir_all(folder).unwrap();
+        std::fs::write(folder, "").unwrap();
+    };
+    let folder_for_file = |folder: &Path| {
+        std::fs::remove_file(folder.join("config.json")).unwrap();
+        std::fs::create_dir(folder.join("config.json")).unwrap();
+    };
+    let sentencepiece_fault = |folder: &Path| {
+        std::fs::remove_file(folder.join("tokenizer.json")).unwrap();
+        std::fs::write(folder.join("tokenizer.model"), b"\xff\xff").unwrap();
+    };
+    let cases: [Fault<'_>; 20] = [
+        (&no_folder, &["does not exist", "pass the folder"]),
+        (&file_for_folder, &["failed to read model folder", "check"]),
+        (&folder_for_file, &["config.json", "failed to read"]),
+        (&remove("config.json"), &["config.json", "copy it"]),
+        (&remove("tokenizer.json"), &["tokenizer.json or tokenizer.model", "copy the tokenizer"]),
+        (&remove("model.safetensors"), &["model.safetensors", "pytorch_model.bin", "copy the weight"]),
+        (&missing_shard, &["model-00007.safetensors", "index"]),
+        (&cut("model.safetensors"), &["model.safetensors", "damaged or incomplete"]),
+        (&write("model.safetensors", b""), &["model.safetensors", "damaged or incomplete"]),
+        (&bad_pickle, &["pytorch_model.bin", "damaged or incomplete"]),
+        (&cut("config.json"), &["config.json", "not valid", "line 1"]),
+        (
+            &write("config.json", br#"{"architectures": ["LlamaForCausalLM"]}"#),
+            &["config.json", "hidden_size"],
+        ),
+        (&write("model.safetensors.index.json", b"{"), &["model.safetensors.index.json", "not valid"]),
+        (&cut("tokenizer.json"), &["tokenizer.json", "copy the tokenizer"]),
+        (&sentencepiece_fault, &["tokenizer.model", "SentencePiece"]),
+        (&config(json!({"architectures": ["GPT2LMHeadModel"]})), &["GPT2LMHeadModel", "Llama"]),
+        (&config(json!({"attention_bias": true})), &["attention_bias", "Llama"]),
+        (&config(json!({"intermediate_size": 101})), &["gate_proj", "[100, 48]", "[101, 48]"]),
+        (
+            &tensors(&|tensors| tensors.retain(|(name, _, _)| name != "lm_head.weight")),
+            &["lm_head.weight", "missing"],
+        ),
+        (
+            &tensors(&|tensors| {
+                for (name, shape, values) in tensors {
+                    if name.contains("embed_tokens") || name.contains("lm_head") {
+                        shape[0] = 200;
+                        values.truncate(200 * 48);
+                    }
+                }
+            }),
+            &["tokenizer.json", "283 pieces", "200 rows"],
+        ),
+    ];
+    for (change, words) in cases {
+        let message = edit(change);
+        for word in words {
+            assert!(message.contains(word), "{message:?} lacks {word:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn same_folder_is_loaded_once() {
+    let folder = folder(&Shape::tiny());
+    let models = Models::new();
+    let source = || ModelSource::Folder(folder.path().to_owned());
+    let planner = models.engine(source(), LoadOptions::default()).unwrap();
+    let dotted = ModelSource::Folder(folder.path().join("."));
+    let grounder = models.engine(dotted, LoadOptions::default()).unwrap();
+    assert_eq!(models.loads(), 1);
+    assert_eq!(generation(&planner).await, generation(&grounder).await);
+    let half = models.engine(source(), LoadOptions { dtype: DType::F16, ..LoadOptions::default() }).unwrap();
+    assert_eq!(models.loads(), 2);
+    drop((planner, grounder, half));
+    let again = models.engine(source(), LoadOptions::default()).unwrap();
+    assert_eq!(models.loads(), 3);
+    drop(again);
+    assert!(models.engine(ModelSource::Folder("/nowhere/at/all".into()), LoadOptions::default()).is_err());
+    assert_eq!(models.loads(), 3);
+}

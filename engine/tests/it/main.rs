@@ -1,0 +1,22 @@
+//! Integration tests of the engine.
+
+mod cases;
+mod requests;
+mod support;
+
+mod adapter;
+mod bench;
+mod candle_llama;
+mod cross_encoder;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod engine;
+mod gguf;
+mod loading;
+mod matrix;
+mod models;
+mod prefixes;
+mod reader;
+mod reference;
+mod soak;
+mod tokenizer;

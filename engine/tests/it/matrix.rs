@@ -1,0 +1,139 @@
+//! The reference models under every way of computing them: alone and together, prompts cut small or not, pages small
+//! and large, memory short or not, prefixes reused or not. All must give the recorded tokens and the same logits, to
+//! the bit.
+//!
+//! The reference cases lie in `$LUMOS_SHARED/golden/engine`; without that variable a random model takes their place,
+//! which is compared with itself alone.
+
+use crate::cases;
+use std::path::Path;
+
+use crate::cases::Case;
+use crate::requests::{alone, greedy, together};
+use crate::support::{Shape, Uniform};
+use lumos_engine::{Engine, GenerateRequest, Generation, Input, LoadOptions, ModelSource};
+
+const NEW_TOKENS: usize = 48;
+
+#[derive(Clone, Copy, Debug)]
+struct Variation {
+    together: bool,
+    small_chunks: bool,
+    page_size: usize,
+    /// Memory for little more than the longest sequence.
+    short_of_memory: bool,
+    reuse: bool,
+}
+
+fn variations() -> impl Iterator<Item = Variation> {
+    (0..32).map(|number| {
+        let bit = |place: u32| number >> place & 1 == 1;
+        Variation {
+            together: bit(0),
+            small_chunks: bit(1),
+            page_size: if bit(2) { 4 } else { 16 },
+            short_of_memory: bit(3),
+            reuse: bit(4),
+        }
+    })
+}
+
+fn engine(folder: &Path, variation: Variation, longest: usize) -> Engine {
+    let base = LoadOptions {
+        hash_weights: false,
+        // The tests run side by side already; `reference.rs` varies the threads.
+        threads: Some(1),
+        max_batch: 24,
+        page_size: variation.page_size,
+        reuse_prefixes: variation.reuse,
+        ..LoadOptions::default()
+    };
+    let prefill_chunk = if variation.small_chunks { 16 } else { base.prefill_chunk };
+    let load = |kv_cache_bytes| {
+        let options = LoadOptions { prefill_chunk, kv_cache_bytes, ..base.clone() };
+        Engine::load(ModelSource::Folder(folder.to_owned()), options).unwrap()
+    };
+    if !variation.short_of_memory {
+        return load(Some(64 << 20));
+    }
+    let page_bytes = load(Some(64 << 20)).statistics().page_bytes;
+    load(Some((longest.div_ceil(variation.page_size) + 3) * page_bytes))
+}
+
+/// Runs all variations; returns what all of them gave.
+async fn matrix(name: &str, folder: &Path, requests: &[GenerateRequest]) -> Vec<Generation> {
+    let prompt = |request: &GenerateRequest| match &request.input {
+        Input::Tokens(tokens) => tokens.len(),
+        Input::Text(_) => panic!("the matrix is given token ids"),
+    };
+    let longest = requests.iter().map(prompt).max().unwrap() + NEW_TOKENS;
+    let mut expected: Option<Vec<Generation>> = None;
+    for variation in variations() {
+        let engine = engine(folder, variation, longest);
+        let found = if variation.together {
+            together(&engine, requests).await
+        } else {
+            alone(&engine, requests).await
+        };
+        let statistics = engine.statistics();
+        assert!(statistics.allocated_pages <= statistics.page_limit, "{name} {variation:?}: {statistics:?}");
+        // Without reuse those who wait may fit one after the other.
+        if variation.short_of_memory && variation.reuse {
+            assert!(statistics.evictions > 0, "{name} {variation:?}: {statistics:?}");
+        }
+        let expected = expected.get_or_insert_with(|| found.clone());
+        // Logits and tokens, compared with ==.
+        assert!(found == *expected, "{name} {variation:?} differs");
+    }
+    expected.unwrap()
+}
+
+fn check(case: &Case, generation: &Generation) {
+    assert_eq!(generation.tokens[..case.safe_tokens], case.greedy[..case.safe_tokens]);
+    for (id, logit) in &case.first_top8 {
+        let found = generation.first_logits.iter().find(|(found, _)| found == id).unwrap().1;
+        assert!((found - logit).abs() < 1e-3, "logit of {id}: {found} against {logit}");
+    }
+}
+
+/// All variations of one reference model against what is recorded.
+async fn check_reference(name: &str) {
+    let Some(folder) = cases::folder(name) else { return };
+    let cases = cases::cases(&folder);
+    assert_eq!(cases.len(), 24);
+    let requests: Vec<GenerateRequest> =
+        cases.iter().map(|case| greedy(Input::Tokens(case.ids.clone()), NEW_TOKENS, 768)).collect();
+    for (case, generation) in cases.iter().zip(matrix(name, &folder, &requests).await) {
+        check(case, &generation);
+    }
+}
+
+#[tokio::test]
+async fn llama_mha_gives_the_same_in_every_way() {
+    check_reference("llama-mha").await;
+}
+
+#[tokio::test]
+async fn llama_gqa_tied_gives_the_same_in_every_way() {
+    check_reference("llama-gqa-tied").await;
+}
+
+#[tokio::test]
+async fn llama3_rope_gives_the_same_in_every_way() {
+    check_reference("llama3-rope").await;
+}
+
+#[tokio::test]
+async fn a_random_model_gives_the_same_in_every_way() {
+    let shape = Shape { extra: serde_json::json!({"sliding_window": 70}), ..Shape::tiny() };
+    let folder = tempfile::tempdir().unwrap();
+    shape.files(11).write(folder.path());
+    let mut random = Uniform::new(5);
+    // Half of the prompts begin alike.
+    let mut ids = |count| -> Vec<u32> { (0..count).map(|_| random.below(300) as u32).collect() };
+    let common = ids(75);
+    let prompts = (0..24).map(|index| [&common[..index % 2 * 75], &ids(1 + 4 * index)].concat());
+    let requests: Vec<GenerateRequest> =
+        prompts.map(|prompt| greedy(Input::Tokens(prompt), NEW_TOKENS, 300)).collect();
+    matrix("random", folder.path(), &requests).await;
+}

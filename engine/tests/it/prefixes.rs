@@ -1,0 +1,161 @@
+//! What is reused, what is refused, and how tokens come one by one.
+
+use crate::requests;
+use crate::requests::greedy;
+use crate::support::{Shape, Uniform};
+use lumos_engine::{
+    Delta, Engine, GenerateError, GenerateRequest, Generation, Input, LoadError, LoadOptions, ModelSource,
+    RandomShape, Stop, StreamEvent,
+};
+
+fn engine(options: LoadOptions) -> Engine {
+    let folder = tempfile::tempdir().unwrap();
+    Shape::tiny().files(4).write(folder.path());
+    Engine::load(ModelSource::Folder(folder.path().to_owned()), options).unwrap()
+}
+
+fn tokens(count: usize, seed: u64) -> Vec<u32> {
+    let mut random = Uniform::new(seed);
+    (0..count).map(|_| 3 + random.below(280) as u32).collect()
+}
+
+#[tokio::test]
+async fn a_turn_computes_its_new_tokens_only() {
+    for page_size in [4, 16, 32] {
+        let engine = engine(LoadOptions { page_size, ..LoadOptions::default() });
+        let off = self::engine(LoadOptions { reuse_prefixes: false, ..LoadOptions::default() });
+        let mut prompt = tokens(100, 1);
+        let mut known = 0;
+        for turn in 0..4 {
+            let request = greedy(Input::Tokens(prompt.clone()), 30, 300);
+            let computed = engine.statistics().computed_tokens;
+            let mut generation = engine.generate(request.clone()).await.unwrap();
+            // Whole pages of all that was computed before: everything but the last token that was generated.
+            let expected = known / page_size * page_size;
+            assert_eq!(generation.usage.cached_tokens, expected, "turn {turn}");
+            let computed = (engine.statistics().computed_tokens - computed) as usize;
+            assert_eq!(computed, prompt.len() - expected + 29);
+            let plain = off.generate(request).await.unwrap();
+            assert_eq!(plain.usage.cached_tokens, 0);
+            generation.usage.cached_tokens = 0;
+            assert_eq!(generation, plain, "turn {turn}");
+            known = prompt.len() + 29;
+            prompt = [&prompt[..], &generation.tokens, &tokens(7, turn)].concat();
+        }
+        // At least one token is computed, however often the prompt came before.
+        let request = greedy(Input::Tokens(tokens(64, 9)), 1, 0);
+        engine.generate(request.clone()).await.unwrap();
+        assert_eq!(engine.generate(request).await.unwrap().usage.cached_tokens, 64 - page_size);
+        assert_eq!(off.statistics().reused_tokens, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_common_beginning_is_computed_once_however_many_ask_at_once() {
+    let engine = engine(LoadOptions { max_batch: 24, prefill_chunk: 50, ..LoadOptions::default() });
+    let common = tokens(160, 2);
+    let requests: Vec<GenerateRequest> = (0..24)
+        .map(|index| greedy(Input::Tokens([&common[..], &tokens(10, 100 + index)].concat()), 1, 0))
+        .collect();
+    requests::together(&engine, &requests).await;
+    let statistics = engine.statistics();
+    assert_eq!(statistics.computed_tokens, 160 + 24 * 10);
+    assert_eq!(statistics.reused_tokens, 23 * 160);
+}
+
+#[tokio::test]
+async fn what_can_never_fit_is_refused_at_once() {
+    let page_bytes = engine(LoadOptions::default()).statistics().page_bytes;
+    let engine = engine(LoadOptions { kv_cache_bytes: Some(4 * page_bytes + 1), ..LoadOptions::default() });
+    let ask = |prompt, new| engine.generate(greedy(Input::Tokens(tokens(prompt, 1)), new, 0));
+    // The last token that is generated needs no place.
+    assert_eq!(ask(60, 5).await.unwrap().tokens.len(), 5);
+    let refused = ask(60, 6).await.unwrap_err();
+    assert_eq!(refused, GenerateError::TooLargeForMemory { needed: 5 * page_bytes, budget: 4 * page_bytes });
+    assert!(refused.to_string().contains("max_new_tokens"), "{refused}");
+    assert_eq!(ask(64, 0).await.unwrap().tokens.len(), 0);
+    assert!(ask(65, 0).await.is_err());
+}
+
+#[tokio::test]
+async fn options_are_checked_and_the_batch_follows_the_memory() {
+    let source = || ModelSource::Random { shape: RandomShape::With1M, seed: 1 };
+    for page_size in [0, 3, 24] {
+        let error = Engine::load(source(), LoadOptions { page_size, ..LoadOptions::default() }).unwrap_err();
+        assert!(matches!(&error, LoadError::InvalidOption { .. }), "{error}");
+    }
+    let page_bytes = 4 * 2 * (32 * 16 + 16 * 32) * 4;
+    let automatic = |pages: usize| {
+        let max_batch = LoadOptions::AUTO_BATCH;
+        let kv_cache_bytes = Some(pages * page_bytes);
+        Engine::load(source(), LoadOptions { max_batch, kv_cache_bytes, ..LoadOptions::default() }).unwrap()
+    };
+    assert_eq!(automatic(10).statistics().page_bytes, page_bytes);
+    assert_eq!((automatic(10).max_batch(), automatic(640).max_batch()), (1, 10));
+}
+
+async fn streamed(engine: &Engine, request: GenerateRequest) -> (Vec<Delta>, Generation) {
+    let mut stream = engine.stream(request).await.unwrap();
+    let mut deltas = Vec::new();
+    while let Some(event) = stream.next().await {
+        match event.unwrap() {
+            StreamEvent::Delta(delta) => deltas.push(delta),
+            StreamEvent::Done(generation) => {
+                assert!(stream.next().await.is_none());
+                return (deltas, generation);
+            }
+        }
+    }
+    panic!("a stream ends with its generation");
+}
+
+#[tokio::test]
+async fn streams_add_up_to_the_generation() {
+    let engine = engine(LoadOptions::default());
+    for seed in 0..20 {
+        let plain = GenerateRequest {
+            sampling: lumos_engine::Sampling { temperature: 1.5, seed, ..Default::default() },
+            ..greedy(Input::Text("the inn".to_owned()), 60, 3)
+        };
+        let free = engine.generate(plain.clone()).await.unwrap();
+        let middle = free.text.chars().skip(free.text.chars().count() / 2).take(2).collect();
+        for stop in [Stop::Never, Stop::Text(middle), Stop::Tokens(vec![free.tokens[30]])] {
+            let request = GenerateRequest { stop, ..plain.clone() };
+            let expected = engine.generate(request.clone()).await.unwrap();
+            let (deltas, generation) = streamed(&engine, request).await;
+            assert_eq!(generation, expected);
+            let tokens: Vec<u32> = deltas.iter().flat_map(|delta| delta.tokens.clone()).collect();
+            assert_eq!(tokens, generation.tokens);
+            let text: String = deltas.iter().map(|delta| &*delta.text).collect();
+            // A random model's bytes are hardly ever text; how many replacement characters they give depends on what
+            // follows them.
+            assert!(text == generation.text || generation.text.contains('\u{FFFD}'), "{text:?}");
+            assert!(deltas.len() >= tokens.len().min(30), "the tokens came at once");
+        }
+    }
+    let refused = engine.stream(greedy(Input::Text(String::new()), 3, 0)).await;
+    assert_eq!(refused.unwrap_err(), GenerateError::EmptyPrompt);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_holds_nobody_up_and_dropping_cancels() {
+    let engine = engine(LoadOptions { max_sequence_length: Some(600), ..LoadOptions::default() });
+    // Nobody reads this one while it goes on far beyond what the channel holds.
+    let mut slow = engine.stream(greedy(Input::Tokens(tokens(5, 1)), 500, 0)).await.unwrap();
+    engine.generate(greedy(Input::Tokens(tokens(5, 2)), 550, 0)).await.unwrap();
+    let mut count = 0;
+    while let Some(event) = slow.next().await {
+        match event.unwrap() {
+            StreamEvent::Delta(delta) => count += delta.tokens.len(),
+            StreamEvent::Done(generation) => assert_eq!(generation.tokens.len(), count),
+        }
+    }
+    assert_eq!(count, 500);
+    let dropped = engine.stream(greedy(Input::Tokens(tokens(5, 3)), 590, 0)).await.unwrap();
+    drop(dropped);
+    engine.generate(greedy(Input::Tokens(tokens(5, 4)), 2, 0)).await.unwrap();
+    while engine.statistics().running > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(engine.statistics().held_pages, 0);
+}

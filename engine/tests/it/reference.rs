@@ -1,0 +1,109 @@
+//! Against what transformers computes, and every way of computing it against every other, to the bit.
+//!
+//! The reference cases lie in `$LUMOS_SHARED/golden/engine`; without that variable those tests are skipped.
+
+use crate::cases;
+use std::path::Path;
+
+use crate::cases::Case;
+use crate::requests::{alone, greedy, together_in};
+use crate::support::{Shape, Uniform};
+use lumos_engine::{Engine, Finish, GenerateRequest, Generation, Input, LoadOptions, ModelSource};
+
+const FOLDERS: [&str; 3] = ["llama-mha", "llama-gqa-tied", "llama3-rope"];
+
+fn engine(folder: &Path, options: LoadOptions) -> Engine {
+    Engine::load(ModelSource::Folder(folder.to_owned()), options).unwrap()
+}
+
+fn check(case: &Case, engine: &Engine, generation: &Generation) {
+    assert_eq!(generation.prompt_tokens, case.ids);
+    assert_eq!(generation.tokens[..case.safe_tokens], case.greedy[..case.safe_tokens]);
+    assert_eq!((generation.tokens.len(), generation.finish), (48, Finish::Length));
+    for (id, logit) in &case.first_top8 {
+        let found = generation.first_logits.iter().find(|(found, _)| found == id).unwrap().1;
+        assert!((found - logit).abs() < 1e-3, "logit of {id}: {found} against {logit}");
+    }
+    if case.safe_tokens == 48 {
+        // The reference decodes the generated ids alone, which loses a leading blank.
+        assert_eq!(engine.tokenizer().decode(&generation.tokens).unwrap(), case.text);
+        assert_eq!(generation.text.strip_prefix(' ').unwrap_or(&generation.text), case.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equals_transformers_alone_and_together() {
+    for name in FOLDERS {
+        let Some(folder) = cases::folder(name) else { return };
+        let cases = cases::cases(&folder);
+        let engine = engine(&folder, LoadOptions::default());
+        let requests: Vec<GenerateRequest> =
+            cases.iter().map(|case| greedy(Input::Text(case.prompt.clone()), 48, 768)).collect();
+        let order: Vec<usize> = (0..cases.len()).collect();
+        let (alone, together) =
+            (alone(&engine, &requests).await, together_in(&engine, &requests, &order).await);
+        assert_eq!(alone, together, "{name}");
+        for (case, generation) in cases.iter().zip(&alone) {
+            check(case, &engine, generation);
+        }
+    }
+}
+
+fn shuffled(length: usize, seed: u64) -> Vec<usize> {
+    let mut random = Uniform::new(seed);
+    let mut order: Vec<usize> = (0..length).collect();
+    for index in (1..length).rev() {
+        order.swap(index, random.below(index + 1));
+    }
+    order
+}
+
+/// Every variation must give the same generations with the same logits.
+async fn check_invariance(load: impl Fn(LoadOptions) -> Engine, requests: &[GenerateRequest]) {
+    let expected = alone(&load(LoadOptions { threads: Some(1), ..LoadOptions::default() }), requests).await;
+    let variations = [
+        (LoadOptions { max_batch: 24, ..LoadOptions::default() }, 1),
+        (LoadOptions { prefill_chunk: 1, threads: Some(2), ..LoadOptions::default() }, 2),
+        (LoadOptions { prefill_chunk: 7, max_step_tokens: 40, ..LoadOptions::default() }, 3),
+        (LoadOptions { prefill_chunk: 64, max_batch: 5, threads: Some(3), ..LoadOptions::default() }, 4),
+        (LoadOptions { prefill_chunk: 4096, max_step_tokens: 8192, ..LoadOptions::default() }, 5),
+    ];
+    for (options, seed) in variations {
+        let description = format!("{options:?}");
+        let engine = load(options);
+        let order = shuffled(requests.len(), seed);
+        assert_eq!(together_in(&engine, requests, &order).await, expected, "{description}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reference_models_are_invariant_to_the_bit() {
+    for name in FOLDERS {
+        let Some(folder) = cases::folder(name) else { return };
+        let requests: Vec<GenerateRequest> = cases::cases(&folder)
+            .iter()
+            .map(|case| greedy(Input::Text(case.prompt.clone()), 24, 768))
+            .collect();
+        check_invariance(|options| engine(&folder, options), &requests).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_models_are_invariant_to_the_bit() {
+    let square =
+        Shape { hidden: 64, intermediate: 64, layers: 1, heads: 1, key_value_heads: 1, ..Shape::tiny() };
+    let windowed = Shape { extra: serde_json::json!({"sliding_window": 20}), tied: true, ..Shape::tiny() };
+    for shape in [Shape::tiny(), square, windowed] {
+        let folder = tempfile::tempdir().unwrap();
+        shape.files(11).write(folder.path());
+        let mut random = Uniform::new(5);
+        let requests: Vec<GenerateRequest> = (0..24)
+            .map(|_| {
+                let length = 1 + random.below(150);
+                let ids = (0..length).map(|_| random.below(shape.vocabulary) as u32).collect();
+                greedy(Input::Tokens(ids), 1 + random.below(20), shape.vocabulary)
+            })
+            .collect();
+        check_invariance(|options| engine(folder.path(), options), &requests).await;
+    }
+}

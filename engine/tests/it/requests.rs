@@ -1,0 +1,58 @@
+//! Requests, alone and together.
+
+use lumos_engine::{Engine, GenerateRequest, Generation, Input, Sampling, Stop};
+
+/// A request that goes on greedily to its full length.
+pub(crate) fn greedy(input: Input, max_new_tokens: usize, first_logits: usize) -> GenerateRequest {
+    GenerateRequest {
+        input,
+        stop: Stop::Never,
+        max_new_tokens,
+        sampling: Sampling::GREEDY,
+        ignore_eos: true,
+        first_logits,
+        forced: Vec::new(),
+        deadline: None,
+    }
+}
+
+/// A generation without what depends on earlier ones.
+async fn generate(engine: &Engine, request: GenerateRequest) -> Generation {
+    let mut generation = engine.generate(request).await.unwrap();
+    generation.usage.cached_tokens = 0;
+    generation
+}
+
+/// One request after the other.
+pub(crate) async fn alone(engine: &Engine, requests: &[GenerateRequest]) -> Vec<Generation> {
+    let mut results = Vec::new();
+    for request in requests {
+        results.push(generate(engine, request.clone()).await);
+    }
+    results
+}
+
+/// All requests in flight at once.
+pub(crate) async fn together(engine: &Engine, requests: &[GenerateRequest]) -> Vec<Generation> {
+    let order: Vec<usize> = (0..requests.len()).collect();
+    together_in(engine, requests, &order).await
+}
+
+/// All requests in flight at once, submitted in the given order; results in the order of the requests.
+pub(crate) async fn together_in(
+    engine: &Engine,
+    requests: &[GenerateRequest],
+    order: &[usize],
+) -> Vec<Generation> {
+    let mut tasks = Vec::new();
+    for index in order {
+        let (engine, request) = (engine.clone(), requests[*index].clone());
+        tasks.push((*index, tokio::spawn(async move { generate(&engine, request).await })));
+        tokio::task::yield_now().await;
+    }
+    let mut results: Vec<Option<Generation>> = vec![None; requests.len()];
+    for (index, task) in tasks {
+        results[index] = Some(task.await.unwrap());
+    }
+    results.into_iter().map(Option::unwrap).collect()
+}

@@ -1,0 +1,256 @@
+//! Small random models, made at run time from a seed.
+
+pub(crate) mod adapter;
+pub(crate) mod gguf;
+pub(crate) mod pickle;
+pub(crate) mod sentencepiece;
+
+use std::path::Path;
+
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+use serde_json::{Value, json};
+
+/// A seeded stream of uniform numbers (splitmix64).
+pub(crate) struct Uniform(u64);
+
+impl Uniform {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn integer(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut state = self.0;
+        state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        state ^ (state >> 31)
+    }
+
+    /// A number below `limit`.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.integer() % limit as u64) as usize
+    }
+
+    /// `count` numbers between `-scale` and `scale`.
+    pub(crate) fn values(&mut self, count: usize, scale: f32) -> Vec<f32> {
+        (0..count).map(|_| ((self.integer() >> 40) as f32 / (1u64 << 23) as f32 - 1.0) * scale).collect()
+    }
+}
+
+/// A tensor's name, shape and values.
+pub(crate) type NamedTensor = (String, Vec<usize>, Vec<f32>);
+
+/// The shape of a random model.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) hidden: usize,
+    pub(crate) intermediate: usize,
+    pub(crate) layers: usize,
+    pub(crate) heads: usize,
+    pub(crate) key_value_heads: usize,
+    pub(crate) vocabulary: usize,
+    pub(crate) tied: bool,
+    /// Added to config.json.
+    pub(crate) extra: Value,
+}
+
+impl Shape {
+    /// Tiny and awkward: grouped heads, sizes that are no multiples of a vector.
+    pub(crate) fn tiny() -> Self {
+        Self {
+            hidden: 48,
+            intermediate: 100,
+            layers: 2,
+            heads: 6,
+            key_value_heads: 2,
+            vocabulary: 300,
+            tied: false,
+            extra: json!({}),
+        }
+    }
+
+    /// About 2 M parameters: the size of the model that ships with the project.
+    #[allow(dead_code, reason = "used by the benches")]
+    pub(crate) fn small() -> Self {
+        Self {
+            hidden: 224,
+            intermediate: 256,
+            layers: 5,
+            heads: 7,
+            key_value_heads: 7,
+            vocabulary: 2048,
+            tied: true,
+            extra: json!({}),
+        }
+    }
+
+    /// About 10 M parameters.
+    #[allow(dead_code, reason = "used by the benches")]
+    pub(crate) fn medium() -> Self {
+        Self {
+            hidden: 384,
+            intermediate: 1024,
+            layers: 5,
+            heads: 6,
+            key_value_heads: 6,
+            vocabulary: 2048,
+            tied: false,
+            extra: json!({}),
+        }
+    }
+
+    pub(crate) fn head_size(&self) -> usize {
+        self.hidden / self.heads
+    }
+
+    pub(crate) fn config(&self) -> Value {
+        let mut config = json!({
+            "architectures": ["LlamaForCausalLM"],
+            "hidden_size": self.hidden,
+            "intermediate_size": self.intermediate,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.key_value_heads,
+            "vocab_size": self.vocabulary,
+            "max_position_embeddings": 2048,
+            "rms_norm_eps": 1e-5,
+            "tie_word_embeddings": self.tied,
+            "eos_token_id": 2,
+        });
+        if let (Some(config), Some(extra)) = (config.as_object_mut(), self.extra.as_object()) {
+            config.extend(extra.clone());
+        }
+        config
+    }
+
+    /// Names, shapes and values of all tensors.
+    pub(crate) fn tensors(&self, seed: u64) -> Vec<NamedTensor> {
+        let mut random = Uniform::new(seed);
+        let (hidden, keys) = (self.hidden, self.key_value_heads * self.head_size());
+        let mut tensors = Vec::new();
+        let mut matrix = |name: String, rows: usize, columns: usize| {
+            let scale = 3.0 / (columns as f32).sqrt();
+            tensors.push((name, vec![rows, columns], random.values(rows * columns, scale)));
+        };
+        matrix("model.embed_tokens.weight".into(), self.vocabulary, hidden);
+        if !self.tied {
+            matrix("lm_head.weight".into(), self.vocabulary, hidden);
+        }
+        for layer in 0..self.layers {
+            let mut matrix = |part: &str, rows, columns| {
+                matrix(format!("model.layers.{layer}.{part}.weight"), rows, columns);
+            };
+            matrix("self_attn.q_proj", hidden, hidden);
+            matrix("self_attn.k_proj", keys, hidden);
+            matrix("self_attn.v_proj", keys, hidden);
+            matrix("self_attn.o_proj", hidden, hidden);
+            matrix("mlp.gate_proj", self.intermediate, hidden);
+            matrix("mlp.up_proj", self.intermediate, hidden);
+            matrix("mlp.down_proj", hidden, self.intermediate);
+        }
+        let mut norm = |name: String| {
+            let values = random.values(hidden, 0.2).iter().map(|value| 1.0 + value).collect();
+            tensors.push((name, vec![hidden], values));
+        };
+        for layer in 0..self.layers {
+            norm(format!("model.layers.{layer}.input_layernorm.weight"));
+            norm(format!("model.layers.{layer}.post_attention_layernorm.weight"));
+        }
+        norm("model.norm.weight".into());
+        tensors
+    }
+
+    /// The files of such a model.
+    pub(crate) fn files(&self, seed: u64) -> Files {
+        Files {
+            config: self.config().to_string().into_bytes(),
+            tokenizer: byte_tokenizer().to_string().into_bytes(),
+            weights: safetensors(&self.tensors(seed)),
+        }
+    }
+}
+
+/// config.json, tokenizer.json and model.safetensors.
+#[derive(Clone)]
+pub(crate) struct Files {
+    pub(crate) config: Vec<u8>,
+    pub(crate) tokenizer: Vec<u8>,
+    pub(crate) weights: Vec<u8>,
+}
+
+impl Files {
+    /// Writes them into a folder.
+    pub(crate) fn write(&self, folder: &Path) {
+        std::fs::write(folder.join("config.json"), &self.config).unwrap();
+        std::fs::write(folder.join("tokenizer.json"), &self.tokenizer).unwrap();
+        std::fs::write(folder.join("model.safetensors"), &self.weights).unwrap();
+    }
+}
+
+/// Serialises float32 tensors.
+pub(crate) fn safetensors(tensors: &[NamedTensor]) -> Vec<u8> {
+    let bytes: Vec<Vec<u8>> = tensors
+        .iter()
+        .map(|(_, _, values)| values.iter().flat_map(|value| value.to_le_bytes()).collect())
+        .collect();
+    let views = tensors.iter().zip(&bytes).map(|((name, shape, _), bytes)| {
+        (name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap())
+    });
+    safetensors::serialize(views, None).unwrap()
+}
+
+/// Pieces of the tests' tokenizer: three control pieces, all bytes, and some Llama-like pieces with their scores.
+pub(crate) fn pieces() -> Vec<(String, f32)> {
+    let mut pieces: Vec<(String, f32)> =
+        ["<unk>", "<s>", "</s>"].map(|text| (text.to_owned(), 0.0)).into_iter().collect();
+    pieces.extend((0..=255).map(|byte| (format!("<0x{byte:02X}>"), 0.0)));
+    let merged = ["▁t", "er", "in", "▁a", "th", "▁th", "he", "▁the", "▁▁", "▁▁▁", "the", "aa"];
+    pieces.extend(merged.iter().enumerate().map(|(rank, text)| ((*text).to_owned(), -(rank as f32))));
+    let single = ["▁", "t", "e", "r", "i", "n", "a", "h", "s", "o", "1", "é"];
+    pieces.extend(single.iter().enumerate().map(|(rank, text)| ((*text).to_owned(), -(100.0 + rank as f32))));
+    pieces
+}
+
+/// The same as a tokenizer.json, with merges listed by hand.
+pub(crate) fn byte_tokenizer() -> Value {
+    let vocabulary: serde_json::Map<String, Value> =
+        pieces().into_iter().enumerate().map(|(id, (text, _))| (text, json!(id))).collect();
+    let special = |id: usize, text: &str| {
+        json!({"id": id, "content": text, "single_word": false, "lstrip": false, "rstrip": false,
+               "normalized": false, "special": true})
+    };
+    let merges = [
+        "▁ t",
+        "e r",
+        "i n",
+        "▁ a",
+        "t h",
+        "▁t h",
+        "▁ th",
+        "h e",
+        "▁th e",
+        "▁t he",
+        "▁ the",
+        "▁ ▁",
+        "▁▁ ▁",
+        "▁ ▁▁",
+        "th e",
+        "t he",
+        "a a",
+    ];
+    json!({
+        "version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": [special(0, "<unk>"), special(1, "<s>"), special(2, "</s>")],
+        "normalizer": {"type": "Sequence", "normalizers": [
+            {"type": "Prepend", "prepend": "▁"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+        "pre_tokenizer": null, "post_processor": null,
+        "decoder": {"type": "Sequence", "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+        "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
+            "vocab": vocabulary, "merges": merges},
+    })
+}

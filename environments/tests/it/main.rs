@@ -1,0 +1,6 @@
+//! Integration tests of the environments.
+
+mod dom;
+mod maths;
+mod shop;
+mod sql;

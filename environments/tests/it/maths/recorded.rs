@@ -1,0 +1,113 @@
+//! Agreement with what the recorded service answered.
+//!
+//! The recorded service does not understand what it understands elsewhere, gives empty texts, several forms of one value, or
+//! remarks about factors. The test names the kind of each difference, and fails on one of no known kind.
+
+use std::collections::BTreeMap;
+
+use super::support::{gathered, recorded, rows, same_answers};
+use lumos_environments::maths::answer;
+use serde_json::{Value, json};
+
+const FILES: [&str; 6] = [
+    "gsm8k_iterative",
+    "gsm8k_onetime",
+    "svamp_iterative",
+    "svamp_onetime",
+    "unit_math_execute",
+    "unit_math_actions",
+];
+
+/// `x = 14 ± 13` is two subpods in one.
+fn without_plus_minus(texts: Vec<String>) -> Vec<String> {
+    match texts.as_slice() {
+        [text] if text.contains('±') => {
+            let sum = text.replace("= ±", "= 0 ±");
+            vec![sum.replace('±', "-"), sum.replace('±', "+")]
+        }
+        _ => texts,
+    }
+}
+
+/// What a recorded answer that differs from ours is; `None` where it is another value.
+fn kind(output: &Value, ours: &[String]) -> Option<&'static str> {
+    match output {
+        Value::Null => Some("no text"),
+        Value::String(text) if text.is_empty() => Some("empty text"),
+        Value::String(text) if text.contains("factor") => Some("remark about factors"),
+        Value::Array(parts) if parts.iter().any(Value::is_null) => Some("part without text"),
+        Value::Array(parts) => {
+            let forms = parts.iter().filter_map(Value::as_str);
+            let mut forms = forms.map(|form| form.split(" (alternate").next().unwrap_or(form).to_owned());
+            forms.any(|form| same_answers(ours, &[form])).then_some("several forms of one value")
+        }
+        _ => None,
+    }
+}
+
+/// Why the service gave no answer; `None` for what the recordings do not describe.
+fn refusal(call: &Value) -> Option<&'static str> {
+    match call["raises"].as_str() {
+        Some("StopIteration") => Some("not understood by the service"),
+        Some(raised) if raised.starts_with("Exception: Error ") => Some("failure of the service"),
+        _ => None,
+    }
+}
+
+#[test]
+fn recorded_answers() {
+    let mut calls = BTreeMap::new();
+    for name in FILES {
+        let Some(text) = recorded(name) else {
+            return;
+        };
+        for row in rows(&text) {
+            for call in row["tools"].as_array().into_iter().flatten() {
+                if call["tool"] == "wolfram" {
+                    let query = call["input"].as_str().expect("a query").to_owned();
+                    calls.insert((query, call.to_string()), call.clone());
+                }
+            }
+        }
+    }
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut unknown = Vec::new();
+    for ((query, _), call) in &calls {
+        let found = match (answer(query), call.get("raises")) {
+            (Err(_), Some(_)) => Some("refused by both"),
+            (Ok(_), Some(_)) => refusal(call),
+            (Ok(answer), None) => {
+                let recorded = without_plus_minus(gathered(&call["output"]));
+                match same_answers(answer.texts(), &recorded) {
+                    true => Some("same"),
+                    false => kind(&call["output"], answer.texts()),
+                }
+            }
+            (Err(_), None) => None,
+        };
+        match found {
+            Some(kind) => *kinds.entry(kind).or_default() += 1,
+            None => unknown.push(format!("{query}: {:?}, recorded {call}", answer(query))),
+        }
+    }
+    eprintln!("{} calls: {kinds:#?}", calls.len());
+    assert_eq!(unknown, Vec::<String>::new());
+    // A recording that our answers have nothing to do with would have other kinds.
+    let same = kinds.get("same").copied().unwrap_or(0);
+    assert!(same > calls.len() / 2, "{same} of {} are the same", calls.len());
+}
+
+#[test]
+fn another_value_is_of_no_kind() {
+    let ours = ["72".to_owned()];
+    assert_eq!(kind(&json!(["72", "2 × 72"]), &ours), Some("several forms of one value"));
+    assert_eq!(
+        kind(&json!(["3 n + 6 (alternate form)"]), &["3 n + 6".to_owned()]),
+        Some("several forms of one value")
+    );
+    assert_eq!(kind(&json!("factor 72"), &ours), Some("remark about factors"));
+    for other in [json!("73"), json!(["73", "2 × 72"]), json!("seventy-two"), json!(72), json!({})] {
+        assert_eq!(kind(&other, &ours), None, "{other}");
+    }
+    assert_eq!(refusal(&json!({"raises": "KeyError: 'x'"})), None);
+}
