@@ -15,16 +15,16 @@ fn messages(criterion: &mut Criterion) {
                 runtime.block_on(async {
                     let queue = MemoryQueue::bounded(MESSAGES as usize);
                     for number in 0..MESSAGES {
-                        queue.publish(&number.to_string(), number).await.expect("it is open");
+                        queue.publish(&number.to_string(), number).await.expect("the queue is open");
                     }
                     queue.close();
                     loop {
-                        let leases = queue.claim(together).await.expect("it is there");
+                        let leases = queue.claim(together).await.expect("the memory queue does not fail");
                         if leases.is_empty() {
                             break;
                         }
                         for lease in leases {
-                            lease.acknowledge().await.expect("it is held");
+                            lease.acknowledge().await.expect("the lease is held");
                         }
                     }
                 });

@@ -1,4 +1,4 @@
-//! How fast work goes through a real nats-server on this machine, with four consumers of eight places each.
+//! Throughput of the work queue on a local nats-server, with four consumers of eight slots each.
 
 #[path = "../tests/support/nats_server.rs"]
 mod nats_server;
@@ -17,7 +17,7 @@ const RUN: &str = "00000000000000bb";
 const CONSUMERS: usize = 4;
 const PLACES: usize = 8;
 
-/// Items per round: `LUMOS_BENCH_ITEMS`, else 30,000. Listings above 100,000 come in pages.
+/// Number of items per round: `LUMOS_BENCH_ITEMS`, by default 30,000. Listings above 100,000 are paged.
 fn items() -> usize {
     static ITEMS: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *ITEMS.get_or_init(|| {
@@ -43,7 +43,7 @@ fn messages(bytes: usize) -> Vec<(String, String)> {
     (0..items()).map(|number| (format!("{number:016x}-1"), "x".repeat(bytes))).collect()
 }
 
-/// Claims as many as there are free places, works on them with `work`, and acknowledges.
+/// Claims as many messages as there are free slots, runs `work` on each, and acknowledges them.
 async fn consume<W>(queue: NatsQueue<String>, done: Arc<AtomicUsize>, work: W)
 where
     W: AsyncFn(&Lease<String>) + Clone + 'static,
@@ -76,7 +76,8 @@ where
     local.run_until(claiming).await;
 }
 
-/// Runs the consumers, each with a connection and a thread of its own, until everything is done.
+/// Runs the consumers, each with its own connection and thread, until all items are done. Returns the start
+/// time for the throughput.
 fn consumers(server: &nats_server::NatsServer, with_results: bool) -> Instant {
     let done = Arc::new(AtomicUsize::new(0));
     let began = Instant::now();
@@ -103,7 +104,7 @@ fn consumers(server: &nats_server::NatsServer, with_results: bool) -> Instant {
             });
         }
     });
-    // What consumers waited for at the end, to see that nothing comes, is not part of it.
+    // Excludes the last claims, which time out because the queue is empty.
     began + Duration::from_millis(200)
 }
 
@@ -118,7 +119,7 @@ fn main() {
             (connection, lane)
         });
         println!(
-            "nats-server {}, {} items of 1 KiB, {CONSUMERS} consumers x {PLACES} places",
+            "nats-server {}, {} items of 1 KiB, {CONSUMERS} consumers x {PLACES} slots",
             connection.version(),
             items()
         );

@@ -1,21 +1,21 @@
-//! The right to work on one message.
+//! Leases: one delivery of a message, which its holder acknowledges, extends, returns or terminates.
 
 use async_trait::async_trait;
 
 use crate::QueueError;
 
-/// What a queue does when a lease ends. Implemented by each queue.
+/// Operations on a lease. Implemented by each queue.
 #[async_trait]
 pub trait LeaseControl: Send + Sync {
-    /// Removes the message as done.
+    /// Acknowledges the message: removes it as done.
     async fn acknowledge(&self) -> Result<(), QueueError>;
     /// Extends the lease.
     async fn extend(&self) -> Result<(), QueueError>;
     /// Returns the message for redelivery.
     fn release(&self);
-    /// Removes the message without an acknowledgement: it can never succeed.
+    /// Terminates the message: removes it without an acknowledgement, because it can never succeed.
     async fn bury(&self) -> Result<(), QueueError>;
-    /// A token with which other processes can return the message when its holder is gone.
+    /// Token with which other processes can return the message if its holder disappeared.
     fn token(&self) -> Option<&str> {
         None
     }
@@ -30,7 +30,7 @@ pub struct Lease<T> {
     control: Duty,
 }
 
-/// The obligation to settle a delivery. Returns the message when it is dropped unsettled.
+/// Controls an unsettled delivery. Returns the message if it is dropped unsettled.
 struct Duty(Option<Box<dyn LeaseControl>>);
 
 impl Drop for Duty {
@@ -42,35 +42,36 @@ impl Drop for Duty {
 }
 
 impl<T> Lease<T> {
-    /// Builds a lease; for queues.
+    /// Creates a lease. Called by implementations of queues.
     pub fn new(id: String, body: T, deliveries: u32, control: Box<dyn LeaseControl>) -> Self {
         Self { id, body, deliveries, control: Duty(Some(control)) }
     }
 
-    /// The message's id.
+    /// Returns the id of the message.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn body(&self) -> &T {
         &self.body
     }
 
-    /// How often the message has been delivered, this time included.
+    /// Returns the number of deliveries of the message, including this one.
     pub fn deliveries(&self) -> u32 {
         self.deliveries
     }
 
-    /// A token with which other processes can return the message when this holder is gone, if the queue supports it.
+    /// Returns a token with which other processes can return the message if this holder disappeared, if the
+    /// queue supports it.
     pub fn token(&self) -> Option<&str> {
         self.control.0.as_deref().and_then(LeaseControl::token)
     }
 
-    /// The same lease of another view of the message.
+    /// Converts the message with `view` and keeps the lease.
     ///
     /// # Errors
-    /// The error of `view`, together with the lease.
+    /// Returns the error of `view` together with the unchanged lease.
     pub fn try_map<U, E>(self, view: impl FnOnce(&T) -> Result<U, E>) -> Result<Lease<U>, (Self, E)> {
         match view(&self.body) {
             Ok(body) => Ok(Lease { id: self.id, body, deliveries: self.deliveries, control: self.control }),
@@ -78,7 +79,7 @@ impl<T> Lease<T> {
         }
     }
 
-    /// The message, and the lease without it.
+    /// Separates the message from its lease.
     pub fn split(self) -> (T, Lease<()>) {
         let Self { id, body, deliveries, control } = self;
         (body, Lease { id, body: (), deliveries, control })
@@ -98,7 +99,7 @@ impl<T> Lease<T> {
     /// Acknowledges the message: it was executed, and its result is stored.
     ///
     /// # Errors
-    /// If the lease is no longer held; the message may be delivered again then.
+    /// If the lease is no longer held. The message may then be redelivered.
     pub async fn acknowledge(mut self) -> Result<(), QueueError> {
         match self.control.0.take() {
             Some(control) => control.acknowledge().await,
@@ -106,12 +107,12 @@ impl<T> Lease<T> {
         }
     }
 
-    /// Returns the message at once.
+    /// Returns the message to the queue immediately.
     pub fn release(self) {
         drop(self);
     }
 
-    /// Takes the message out for good.
+    /// Terminates the message: removes it from the queue without redelivery.
     ///
     /// # Errors
     /// If the lease is no longer held.

@@ -9,7 +9,7 @@ mod lease;
 mod memory;
 pub mod nats;
 
-/// Entry points of fuzz targets; not part of the interface.
+/// Entry points of fuzz targets; not part of the public API.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::nats::fuzz_decoded as decoded;
@@ -40,14 +40,14 @@ pub enum QueueError {
     /// The message is larger than the queue accepts.
     #[error("message `{id}` is too large: {bytes} bytes, limit {limit} bytes")]
     TooLarge {
-        /// The message.
+        /// Id of the message.
         id: String,
-        /// Its length.
+        /// Its size in bytes.
         bytes: usize,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The stream or consumer was deleted on the server. Claiming works again once it was created again.
+    /// The stream or consumer was deleted on the server. Claiming works again once it is recreated.
     #[error("{0}")]
     Gone(String),
     /// The server rejected the request: missing permissions, or an unsupported setting.

@@ -1,4 +1,4 @@
-//! The queue of a single process: a bounded list in memory.
+//! Bounded in-memory queue for a single process.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,16 +26,16 @@ impl<T> Clone for MemoryQueue<T> {
 struct Shared<T> {
     capacity: usize,
     state: Mutex<State<T>>,
-    /// Rung when something can be claimed, or never will be again.
+    /// Notified when a message becomes available or is settled, and when the queue is closed.
     filled: Notify,
-    /// Rung when there is room, or never will be again.
+    /// Notified when there is space, and when the queue is closed.
     emptied: Notify,
 }
 
 struct State<T> {
     ready: VecDeque<Message<T>>,
     leased: HashMap<String, Message<T>>,
-    /// Ids that are ready, for the check against publishing twice.
+    /// Ids of the messages in `ready`, to detect duplicates.
     ready_ids: std::collections::HashSet<String>,
     closed: bool,
 }
@@ -48,7 +48,8 @@ struct Message<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> MemoryQueue<T> {
-    /// A queue that holds up to `capacity` messages that wait to be claimed; publishing waits beyond that.
+    /// Creates a queue for up to `capacity` messages that wait to be claimed. Publishing waits while it is
+    /// full.
     pub fn bounded(capacity: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -65,19 +66,19 @@ impl<T: Clone + Send + Sync + 'static> MemoryQueue<T> {
         }
     }
 
-    /// Messages that wait to be claimed.
+    /// Returns the number of messages that wait to be claimed.
     pub fn waiting(&self) -> usize {
         self.shared.lock().ready.len()
     }
 
-    /// Messages that someone holds a lease of.
+    /// Returns the number of leased messages.
     pub fn leased(&self) -> usize {
         self.shared.lock().leased.len()
     }
 }
 
 impl<T> Shared<T> {
-    /// The state is consistent between statements, so a panic elsewhere does not spoil it.
+    /// Locks the state. Ignores poisoning, since the state is consistent after every statement.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,7 +125,7 @@ impl<T: Clone + Send + Sync + 'static> Queue<T> for MemoryQueue<T> {
                     self.shared.emptied.notify_waiters();
                     return Ok(leases);
                 }
-                // What is leased may still come back.
+                // A leased message may be returned.
                 if max == 0 || (state.closed && state.leased.is_empty()) {
                     return Ok(Vec::new());
                 }
@@ -160,7 +161,7 @@ struct MemoryLease<T> {
 impl<T> MemoryLease<T> {
     fn settle(&self) -> Result<(), QueueError> {
         let settled = self.shared.lock().leased.remove(&self.id);
-        // The last message of a closed queue is what claimers may be waiting for.
+        // Claimers of a closed queue wait until its last message is settled.
         self.shared.filled.notify_waiters();
         settled.map(|_| ()).ok_or_else(|| QueueError::LeaseLost(self.id.clone()))
     }

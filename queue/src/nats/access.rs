@@ -7,17 +7,17 @@ use async_nats::ConnectOptions;
 
 use super::NatsError;
 
-/// A text that is never printed.
+/// A string that is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a secret.
+    /// Wraps a secret.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself.
+    /// Returns the secret.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -29,12 +29,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How to reach NATS servers and how to authenticate. Printing it shows no secret.
+/// Addresses of NATS servers and the credentials for them. The `Debug` output contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Access {
     /// The servers, separated by commas: `nats://host:4222`; `tls://…` requires TLS. Contains no secret.
     pub url: String,
-    /// The user.
+    /// The user name.
     pub user: Option<String>,
     /// The user's password.
     pub password: Option<Secret>,
@@ -55,11 +55,11 @@ pub struct Access {
 }
 
 impl Access {
-    /// Takes `user:password@` or `token@` out of the URL. Several servers are separated by commas; the credentials
-    /// of one hold for all.
+    /// Parses a URL and removes `user:password@` or `token@` from it. Several servers are separated by
+    /// commas; the credentials of one apply to all.
     ///
     /// # Errors
-    /// If it is not a valid URL of NATS servers.
+    /// If the URL is invalid, or its servers have different credentials.
     pub fn new(url: &str) -> Result<Self, NatsError> {
         let mut access = Self {
             url: String::new(),
@@ -96,12 +96,12 @@ impl Access {
         Ok(access)
     }
 
-    /// The servers, for messages; contains no secret.
+    /// Returns the servers, for messages. Contains no secret.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Takes over what stands before the `@`.
+    /// Sets the credentials from the part of the URL before the `@`.
     fn identify(&mut self, who: &str) -> Result<(), NatsError> {
         let (user, password, token) = match who.split_once(':') {
             Some((user, password)) => (Some(decoded(user)?), Some(Secret(decoded(password)?)), None),
@@ -117,7 +117,7 @@ impl Access {
         Ok(())
     }
 
-    /// What is presented to the server, for people.
+    /// Describes the presented credentials, for error messages.
     pub(super) fn presented(&self) -> String {
         if let Some(file) = &self.credentials {
             format!("the credentials in {}", file.display())
@@ -134,7 +134,7 @@ impl Access {
         }
     }
 
-    /// The client's options.
+    /// Builds the client's options.
     pub(super) async fn options(&self) -> Result<ConnectOptions, NatsError> {
         let ways = [
             self.user.is_some() || self.password.is_some(),
@@ -156,10 +156,10 @@ impl Access {
             }
             (None, None) => {}
             (Some(_), None) => {
-                return Err(NatsError::Address("missing password of the NATS user".to_owned()));
+                return Err(NatsError::Address("missing password for the NATS user".to_owned()));
             }
             (None, Some(_)) => {
-                return Err(NatsError::Address("missing user of the NATS password".to_owned()));
+                return Err(NatsError::Address("missing user for the NATS password".to_owned()));
             }
         }
         if let Some(token) = &self.token {
@@ -188,7 +188,7 @@ impl Access {
     }
 
     async fn secured(&self, mut options: ConnectOptions) -> Result<ConnectOptions, NatsError> {
-        // Which implementation of TLS is used is a matter of the process; whoever was first has decided.
+        // The TLS provider is global to the process. If one is already installed, that one is used.
         let _ = async_nats::rustls::crypto::ring::default_provider().install_default();
         if let Some(file) = &self.tls_ca {
             let text = read(file, "TLS authority").await?;
@@ -210,7 +210,7 @@ impl Access {
                 ));
             }
         }
-        // An authority is given by those who expect to meet it.
+        // A configured authority or client certificate implies that TLS is required.
         Ok(options.require_tls(self.tls || self.tls_ca.is_some() || self.tls_certificate.is_some()))
     }
 }
@@ -238,7 +238,7 @@ fn check_address(address: &str) -> Result<(), NatsError> {
     }
 }
 
-/// Resolves `%41`.
+/// Decodes percent-encoding (`%41`).
 fn decoded(text: &str) -> Result<String, NatsError> {
     let wrong =
         || NatsError::Address("invalid percent-encoding in the credentials of the NATS URL".to_owned());

@@ -1,4 +1,4 @@
-//! A content-addressed store: bytes under their SHA-256.
+//! Content-addressed store: bytes are stored under their SHA-256.
 
 use sha2::{Digest, Sha256};
 
@@ -6,7 +6,7 @@ use super::NatsError;
 use super::link::SharedLink;
 use super::objects::Objects;
 
-/// Begins the subjects of all chunks here.
+/// Prefix of the subjects of all chunks in this store.
 const SPACE: &str = "shared";
 
 /// Bytes of any length, stored once under their SHA-256. Cloning gives another handle to the same store.
@@ -23,10 +23,11 @@ impl Blobs {
         Self { objects: Objects::new(link, bucket), limit }
     }
 
-    /// Stores bytes that may be there already; their SHA-256, hexadecimal.
+    /// Stores bytes, unless they are already stored. Returns their SHA-256 in hexadecimal.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses, or there are more bytes than a message may have.
+    /// If the server cannot be reached or rejects the request, or the bytes exceed the size limit of message
+    /// bodies.
     pub async fn put(&self, bytes: &[u8]) -> Result<String, NatsError> {
         if bytes.len() > self.limit {
             return Err(NatsError::Refused(format!(
@@ -46,18 +47,18 @@ impl Blobs {
         Ok(hash)
     }
 
-    /// Whether bytes of this hash are described in the store; [`Blobs::get`] verifies them.
+    /// Returns whether the store has an entry for this hash. The content is verified by [`Blobs::get`] only.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn holds(&self, hash: &str) -> Result<bool, NatsError> {
         Ok(self.objects.describe(hash).await?.is_some())
     }
 
-    /// The bytes of a hash, verified.
+    /// Returns the bytes with this hash, verified.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if they were not stored, [`NatsError::Damaged`] if they do not match the hash.
+    /// [`NatsError::Missing`] if they are not stored, [`NatsError::Damaged`] if they do not match the hash.
     pub async fn get(&self, hash: &str) -> Result<Vec<u8>, NatsError> {
         let bytes = self.objects.get(hash, self.limit).await?;
         if hex::encode(Sha256::digest(&bytes)) != hash {

@@ -10,25 +10,26 @@ use sha2::{Digest, Sha256};
 
 use super::complaints::Kind;
 
-/// Names the protocol of a message.
+/// Header with the protocol number of a message.
 pub(super) const PROTOCOL: HeaderName = HeaderName::from_static("Lumos-Protocol");
-/// Names how the body is compressed.
+/// Header with the compression of the body.
 pub(super) const ENCODING: HeaderName = HeaderName::from_static("Lumos-Encoding");
-/// Names the object that holds the body of a message too large to hold it itself.
+/// Header with the name of the object that holds the body of a message above the size limit.
 pub(super) const OBJECT: HeaderName = HeaderName::from_static("Lumos-Object");
-/// Names the [`checksum`] of a message.
+/// Header with the [`checksum`] of a message.
 pub(super) const CHECKSUM: HeaderName = HeaderName::from_static("Lumos-Checksum");
-/// Names how many messages a request left unanswered.
+/// Header with the number of messages that a pull request left undelivered.
 pub(super) const PENDING: HeaderName = HeaderName::from_static("Nats-Pending-Messages");
 
-/// Bytes that most bodies stay within.
+/// Size in bytes that most bodies do not exceed.
 const USUAL: usize = 2048;
-/// Bodies up to this are sent as they are: compressing them costs more than it saves.
+/// Bodies up to this size in bytes are not compressed: compressing them costs more than it saves.
 const COMPRESSED_ABOVE: usize = 4096;
-/// The fastest that is worth it.
+/// Compression level of zstd: the fastest one that is worthwhile.
 const LEVEL: i32 = 1;
 
-/// Whether the client can parse the headers of a stored message. It drops its connection over those it cannot.
+/// Whether the client can parse the headers of a stored message. The client drops its connection when it
+/// receives headers that it cannot parse.
 pub(super) fn is_readable(headers: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(headers) else { return false };
     let mut lines = text.lines();
@@ -44,16 +45,17 @@ pub(super) fn is_readable(headers: &[u8]) -> bool {
 }
 
 thread_local! {
-    /// Making a compressor costs about as much as compressing a short body.
+    /// Reused, since creating a compressor costs about as much as compressing a short body.
     static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> = const { RefCell::new(None) };
-    /// The same holds for a decompressor.
+    /// Reused for the same reason.
     static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// A body that says it is longer is read piece by piece instead of into memory set aside for all of it.
+/// Bodies with a larger declared size (in bytes) are decompressed incrementally, without allocating the
+/// declared size in advance.
 const LONGEST_AT_ONCE: u64 = 1 << 20;
 
-/// A body ready to be sent.
+/// An encoded body.
 pub(super) struct Encoded {
     pub(super) bytes: Vec<u8>,
     pub(super) compressed: bool,
@@ -61,9 +63,9 @@ pub(super) struct Encoded {
 
 /// Why a body cannot be sent.
 pub(super) enum Unsendable {
-    /// Its length, which is above the limit.
+    /// Its size in bytes, which exceeds the limit.
     TooLarge(usize),
-    /// It is no JSON.
+    /// It cannot be encoded.
     Failed(String),
 }
 
@@ -87,7 +89,8 @@ fn compress(plain: &[u8]) -> io::Result<Vec<u8>> {
     })
 }
 
-/// What was compressed, or its beginning with more than `limit` bytes.
+/// Decompresses a body. If the result exceeds `limit` bytes, only a prefix longer than `limit` may be
+/// returned.
 fn decompress(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     let most = u64::try_from(limit).unwrap_or(u64::MAX);
     match zstd::zstd_safe::get_frame_content_size(bytes) {
@@ -106,7 +109,7 @@ fn decompress(bytes: &[u8], limit: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Why a message is not given to anyone.
+/// Why a message is not delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unfit {
     pub(super) kind: Kind,
@@ -119,9 +122,9 @@ impl Unfit {
     }
 }
 
-/// SHA-256, hexadecimal, of a message's id, of how its body is encoded and of the body itself, wherever that lies. The
-/// publisher computes it and the claimer verifies it, so that nothing between the two can change a message unseen: TCP's
-/// own checksum misses some errors, proxies and disks have theirs.
+/// Returns the SHA-256, in hexadecimal, of a message's id, the encoding of its body, and its body, wherever
+/// that is stored. The publisher computes it and the claimer verifies it, so that a change in between is
+/// detected: TCP's checksum misses some errors, and proxies and disks can corrupt data.
 pub(super) fn checksum(id: &str, encoding: Option<&str>, body: &[u8]) -> String {
     let mut hash = Sha256::new();
     for part in [id, encoding.unwrap_or_default()] {
@@ -132,7 +135,7 @@ pub(super) fn checksum(id: &str, encoding: Option<&str>, body: &[u8]) -> String 
     hex::encode(hash.finalize())
 }
 
-/// Whether a message is the one that was published.
+/// Verifies the checksum of a message.
 pub(super) fn check_content(headers: Option<&HeaderMap>, id: &str, body: &[u8]) -> Result<(), Unfit> {
     let why = match header(headers, CHECKSUM) {
         Some(claimed) if claimed == checksum(id, header(headers, ENCODING), body) => return Ok(()),
@@ -142,7 +145,7 @@ pub(super) fn check_content(headers: Option<&HeaderMap>, id: &str, body: &[u8]) 
     Err(Unfit::new(Kind::Damaged, why))
 }
 
-/// Whether a message speaks our protocol.
+/// Checks that a message uses protocol `protocol`.
 pub(super) fn check_protocol(headers: Option<&HeaderMap>, protocol: u32) -> Result<(), Unfit> {
     let said = header(headers, PROTOCOL);
     match said.map(str::parse::<u32>) {
@@ -151,7 +154,7 @@ pub(super) fn check_protocol(headers: Option<&HeaderMap>, protocol: u32) -> Resu
             Kind::Protocol,
             format!("message uses protocol {number}, this version of lumos uses protocol {protocol}"),
         )),
-        // Ours all do; this one may have been damaged on its way.
+        // Publishers always set the header, so it was probably corrupted in transit.
         Some(Err(_)) | None => Err(Unfit::new(Kind::Damaged, "a message has no protocol number")),
     }
 }
@@ -160,7 +163,7 @@ pub(super) fn header(headers: Option<&HeaderMap>, name: HeaderName) -> Option<&s
     headers.and_then(|headers| headers.get(name)).map(async_nats::HeaderValue::as_str)
 }
 
-/// The body of a message; never holds more than `limit` bytes, whatever the message claims.
+/// Decodes the body of a message. Decompresses at most `limit` + 1 bytes, whatever size the message declares.
 pub(super) fn decoded<T: DeserializeOwned>(
     headers: Option<&HeaderMap>,
     bytes: &[u8],
@@ -187,7 +190,7 @@ pub(super) fn decoded<T: DeserializeOwned>(
     parsed.map_err(|error| undecodable(format!("invalid body of a message: {error}")))
 }
 
-/// The body of a message, as it is read off the bus: the entry point of a fuzz target.
+/// Decodes the body of a message as received from the server: the entry point of a fuzz target.
 pub fn fuzz_decoded<T: DeserializeOwned>(compressed: bool, bytes: &[u8], limit: usize) -> Option<T> {
     let mut headers = HeaderMap::new();
     if compressed {

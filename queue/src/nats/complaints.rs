@@ -3,20 +3,20 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What can be wrong with a message.
+/// Problem with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// It cannot be decoded.
     Undecodable,
-    /// It speaks another protocol.
+    /// It uses another protocol.
     Protocol,
     /// Its body is larger than allowed.
     TooLarge,
-    /// Its body is not in the object store, or not what was put there.
+    /// Its body is missing from the object store, or corrupt.
     Body,
-    /// A lease could not be given back at once.
+    /// Its lease could not be returned immediately.
     Release,
-    /// Its content is not what was published.
+    /// Its content differs from what was published.
     Damaged,
 }
 
@@ -29,7 +29,7 @@ struct Said {
     since: u64,
 }
 
-/// One warning per kind and ten seconds; the others are counted.
+/// Logs at most one warning per kind in ten seconds, and counts the others.
 #[derive(Debug, Default)]
 pub(super) struct Complaints {
     said: Mutex<[Said; KINDS]>,
@@ -48,7 +48,7 @@ impl Complaints {
             said.at = Some(now);
             std::mem::take(&mut said.since)
         };
-        // Whoever may publish may write anything into a subject.
+        // The subject is chosen by the publisher and may contain control characters.
         let subject: String = subject.chars().filter(|letter| !letter.is_control()).take(200).collect();
         tracing::warn!(subject, unsaid, "{why}");
     }

@@ -12,20 +12,22 @@ use super::link::{Failure, Link, Violation};
 use super::server::ConnectionState;
 use super::{Access, Connecting, NatsError};
 
-/// The oldest server this works with: pull requests say what they left unanswered since then.
+/// Oldest supported server version. Since 2.9, the end of a pull request reports the number of undelivered
+/// messages.
 const OLDEST: (u32, u32) = (2, 9);
 
-/// How long connecting is tried before it is said that it fails; then whenever it took twice as long.
+/// Time without a connection before the first warning. Each further warning follows after twice the elapsed
+/// time.
 const SAID_AFTER: Duration = Duration::from_secs(5);
 
-/// A connection and what it tells.
+/// A connection and the receivers of its events.
 pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) connection: watch::Receiver<ConnectionState>,
     pub(super) violations: watch::Receiver<Violation>,
 }
 
-/// Connects, trying again for as long as is allowed where that can help.
+/// Connects. Retries while no server can be reached, until the time limit.
 pub(super) async fn connect(access: &Access, connecting: &Connecting) -> Result<Connected, NatsError> {
     let servers: Vec<ServerAddr> = access
         .url
@@ -50,7 +52,7 @@ pub(super) async fn connect(access: &Access, connecting: &Connecting) -> Result<
             .await?
             .name(&connecting.name)
             .connection_timeout(Duration::from_secs(5))
-            // A peer that is cut off says nothing: three pings without an answer end the connection.
+            // Detects a peer that is cut off: three pings without a response end the connection.
             .ping_interval(Duration::from_secs(5))
             .reconnect_delay_callback(reconnect_delay)
             .event_callback(move |event| {
@@ -110,7 +112,7 @@ fn heed(
     }
 }
 
-/// What a failed connection means, and what can be done.
+/// Converts a connection error to an error with its cause and a hint.
 fn explain(error: &ConnectError, access: &Access) -> NatsError {
     let url = access.url();
     let mut causes = Vec::new();
@@ -160,7 +162,7 @@ fn explain(error: &ConnectError, access: &Access) -> NatsError {
     }
 }
 
-/// Whether the server can do what is needed.
+/// Checks the server's version and its support of JetStream.
 pub(super) async fn check(link: &Link, access: &Access) -> Result<(), NatsError> {
     let url = access.url();
     let version = parsed(&link.version);
@@ -171,13 +173,14 @@ pub(super) async fn check(link: &Link, access: &Access) -> Result<(), NatsError>
             link.version, OLDEST.0, OLDEST.1
         )));
     }
-    // A server without JetStream may lead to others that have it, so its own word is not enough.
+    // A server without JetStream may be connected to others that have it, so its own setting is not
+    // sufficient.
     let alone = !link.client.server_info().jetstream;
     let patience = Duration::from_secs(if alone { 1 } else { 10 });
     let asked =
         tokio::time::timeout(patience, link.api::<serde_json::Value>("INFO", &serde_json::Value::Null)).await;
     match asked {
-        // Those who may not ask may still be allowed what they need.
+        // A user without permission for this request may still have the required permissions.
         Ok(Ok(_) | Err(Failure::Refused(_))) => Ok(()),
         Ok(Err(Failure::Api(error))) => Err(NatsError::Unsuitable(format!(
             "the NATS server at {url} does not support JetStream for {} ({}); hint: enable JetStream for the \

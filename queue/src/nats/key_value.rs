@@ -1,4 +1,4 @@
-//! Small values under keys, with compare-and-swap.
+//! Key-value buckets of small values, with compare-and-swap.
 //!
 //! The buckets are NATS key-value buckets: streams named `KV_<bucket>` that keep the last message of every key. This
 //! module creates and writes them with plain requests, because creating them with the client fails with nats-server
@@ -19,14 +19,15 @@ use super::server::ConnectionState;
 
 const OPERATION: &str = "KV-Operation";
 
-/// How often a watched bucket is looked at: whether it is still the same one, and whether all that is in it came.
+/// Interval at which a watched bucket is checked: whether it was recreated, and whether all its values were
+/// delivered.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Values read at once by [`KeyValue::entries`].
+/// Number of concurrent reads of [`KeyValue::entries`].
 const READ_AT_ONCE: usize = 64;
-/// Keys that [`KeyValue::entries`] reads at most.
+/// Maximum number of keys read by [`KeyValue::entries`].
 const MOST_ENTRIES: usize = 20_000;
-/// Bytes of values that [`KeyValue::entries`] reads at most.
+/// Maximum total size of the values read by [`KeyValue::entries`], in bytes.
 const MOST_BYTES: usize = 64 << 20;
 
 /// A bucket of small values. Cloning gives another handle to the same bucket.
@@ -47,7 +48,7 @@ pub struct Change {
     pub revision: u64,
 }
 
-/// The last thing written under a key.
+/// The last entry of a key.
 struct Last {
     revision: u64,
     /// `None` if it was deleted.
@@ -84,15 +85,15 @@ impl KeyValue {
         Ok(format!("{}{key}", self.root()))
     }
 
-    /// Writes a key that is not there; its revision.
+    /// Creates a key. Returns its revision.
     ///
     /// # Errors
-    /// [`KeyValueError::Conflict`] if it is there.
-    /// [`NatsError::Unreachable`](super::NatsError::Unreachable) leaves open whether it was written.
+    /// [`KeyValueError::Conflict`] if it exists. After
+    /// [`NatsError::Unreachable`](super::NatsError::Unreachable) it is unknown whether it was written.
     pub async fn create(&self, key: &str, value: &[u8]) -> Result<u64, KeyValueError> {
         match self.swap(key, value, 0).await {
             Err(KeyValueError::Conflict(key)) => match self.last(&key).await? {
-                // Deleted, which leaves a mark; or gone by its age in the meantime.
+                // It was deleted, which leaves a marker, or it expired in the meantime.
                 Some(Last { value: None, revision }) => self.swap(&key, value, revision).await,
                 None => self.swap(&key, value, 0).await,
                 Some(_) => Err(KeyValueError::Conflict(key)),
@@ -101,16 +102,17 @@ impl KeyValue {
         }
     }
 
-    /// Writes a key whose revision is still the one given; its new revision.
+    /// Writes a key if its revision is still `revision`. Returns its new revision.
     ///
     /// # Errors
-    /// [`KeyValueError::Conflict`] if it was written or deleted since, or its age ran out.
-    /// [`NatsError::Unreachable`](super::NatsError::Unreachable) leaves open whether it was written.
+    /// [`KeyValueError::Conflict`] if it was written or deleted since, or expired. After
+    /// [`NatsError::Unreachable`](super::NatsError::Unreachable) it is unknown whether it was written.
     pub async fn update(&self, key: &str, value: &[u8], revision: u64) -> Result<u64, KeyValueError> {
         self.swap(key, value, revision).await
     }
 
-    /// Not repeated after a reconnection: what landed the first time would conflict with itself.
+    /// Writes a key with compare-and-swap. Not repeated after a reconnection: if the first attempt was
+    /// stored, the second would conflict with it.
     async fn swap(&self, key: &str, value: &[u8], revision: u64) -> Result<u64, KeyValueError> {
         let mut headers = HeaderMap::new();
         headers.insert(EXPECTED, revision.to_string());
@@ -121,19 +123,19 @@ impl KeyValue {
         }
     }
 
-    /// Writes a key, whatever it holds; its revision.
+    /// Writes a key unconditionally. Returns its revision.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn put(&self, key: &str, value: &[u8]) -> Result<u64, KeyValueError> {
         let value = Bytes::copy_from_slice(value);
         Ok(self.link.store(&self.subject(key)?, HeaderMap::new(), value, true).await?)
     }
 
-    /// A key's value and revision.
+    /// Returns the value and revision of a key.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn get(&self, key: &str) -> Result<Option<(Bytes, u64)>, KeyValueError> {
         let last = self.last(key).await?;
         Ok(last.and_then(|Last { revision, value }| value.map(|value| (value, revision))))
@@ -150,23 +152,23 @@ impl KeyValue {
         Ok(Some(Last { revision: message.sequence, value }))
     }
 
-    /// Deletes a key; nothing happens if it is not there.
+    /// Deletes a key. Has no effect if the key does not exist.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn delete(&self, key: &str) -> Result<(), KeyValueError> {
-        // A mark stays, so that those who watch are told.
+        // Writes a delete marker, so that watchers are notified.
         let mut headers = HeaderMap::new();
         headers.insert(OPERATION, "DEL");
         self.link.store(&self.subject(key)?, headers, Bytes::new(), true).await?;
         Ok(())
     }
 
-    /// Every key and its value, in the order of keys. Any party of the queue may have written them: what cannot be a key,
-    /// and what lies beyond `MOST_ENTRIES` and `MOST_BYTES`, is left out with a warning.
+    /// Returns all keys and values, sorted by key. The content is untrusted: malformed keys, and entries
+    /// beyond `MOST_ENTRIES` and `MOST_BYTES`, are skipped with a warning.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     pub async fn entries(&self) -> Result<Vec<(String, Bytes)>, KeyValueError> {
         let root = self.root();
         let subjects = self.link.subjects(&self.stream(), &format!("{root}>")).await?;
@@ -175,7 +177,7 @@ impl KeyValue {
             keys.map(str::to_owned).partition(|key| self.subject(key).is_ok());
         if let Some(first) = malformed.first() {
             let first: String = first.chars().take(80).collect();
-            // As a literal: it may hold what a terminal obeys.
+            // Logged with escapes, since it may contain terminal control sequences.
             tracing::warn!(bucket = self.bucket, keys = malformed.len(), ?first, "ignoring malformed keys");
         }
         keys.sort_unstable();
@@ -208,9 +210,9 @@ impl KeyValue {
         Ok(found)
     }
 
-    /// What is there, then what changes. Begins again after a reconnection, after the bucket was deleted and made anew,
-    /// and when something that is in it does not come; so entries may repeat. Values that run out of age or went with
-    /// their bucket are not reported: [`KeyValue::entries`] does not have them.
+    /// Streams the current entries, then all changes. Restarts after a reconnection, after the bucket was
+    /// recreated, and when a value was not delivered, so entries may repeat. Values that expire or are
+    /// deleted with their bucket are not reported; they are missing from [`KeyValue::entries`].
     pub fn watch(&self) -> impl Stream<Item = Change> + Send + 'static {
         let watching = Watching {
             link: self.link.clone(),
@@ -228,22 +230,22 @@ impl KeyValue {
     }
 }
 
-/// A watch that begins again when it breaks.
+/// A watch that restarts when it fails.
 struct Watching {
     link: SharedLink,
     bucket: String,
     connection: watch::Receiver<ConnectionState>,
     remade: watch::Receiver<u64>,
     changes: Option<kv::Watch>,
-    /// The last revision that came since the watch began.
+    /// Last revision received since the watch started.
     seen: u64,
-    /// How the bucket stood when it was looked at last.
+    /// State of the bucket at the last check.
     standing: Option<Standing>,
-    /// When it is looked at next.
+    /// Time of the next check.
     look: Instant,
 }
 
-/// A bucket's stream, and what it holds.
+/// State of a bucket's stream.
 #[derive(Debug, Clone, Deserialize)]
 struct Standing {
     created: String,
@@ -258,21 +260,21 @@ struct Extent {
 }
 
 impl Standing {
-    /// Why a watch that has seen so much has to begin again, if it has to; judged by how the bucket stood a moment ago
-    /// and how it stands now.
+    /// Returns why a watch that received revisions up to `seen` must restart, or `None`. Compares the state
+    /// of the bucket at the last check with the current state.
     fn broken(before: Option<&Self>, now: &Self, seen: u64) -> Option<&'static str> {
         let before = before?;
         if before.created != now.created {
             return Some("the bucket was created again");
         }
-        // What was the last one a moment ago is still there and did not come.
+        // Values up to the last check are still stored, and the newest of them was not delivered.
         let there = now.state.messages > 0 && now.state.first_seq <= before.state.last_seq;
         (there && seen < before.state.last_seq).then_some("a value was not delivered")
     }
 }
 
 impl Watching {
-    /// The next change; `None` once the connection was closed.
+    /// Returns the next change, or `None` once the connection is closed.
     async fn next(&mut self) -> Option<Change> {
         loop {
             let ended = self.link.ended.clone();
@@ -282,7 +284,7 @@ impl Watching {
                     () = self.begin() => continue,
                 }
             };
-            // The client panics at a subject that was damaged on its way.
+            // The client panics on a subject that was corrupted in transit.
             let next = std::panic::AssertUnwindSafe(changes.next()).catch_unwind();
             tokio::select! {
                 () = ended.cancelled() => return None,
@@ -316,8 +318,8 @@ impl Watching {
         }
     }
 
-    /// Looks whether the watch still shows what the bucket holds. One that was deleted and made anew, or a server that
-    /// ran out of room, may leave it silent for ever.
+    /// Checks whether the watch still delivers the content of the bucket. After the bucket was recreated or
+    /// the server ran out of space, a watch may never deliver anything again.
     async fn look_over(&mut self) {
         let question = serde_json::Value::Null;
         let stream = format!("KV_{}", self.bucket);
@@ -356,7 +358,7 @@ impl Watching {
         match timeout(PATIENCE, began).await {
             Ok(Ok(changes)) => self.changes = Some(changes),
             Ok(Err(error)) => {
-                // Whoever may create the bucket does; this one goes on by itself then.
+                // The bucket is created by a process with that permission; this watch retries until then.
                 tracing::debug!(error, bucket = self.bucket, "failed to start a watch");
                 sleep(Duration::from_millis(500)).await;
             }

@@ -8,27 +8,27 @@ use super::NatsError;
 /// and protocol. Limits apply when streams are created; existing streams keep theirs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// What every name begins with: letters, digits, `_` and `-`.
+    /// Prefix of every name: letters, digits, `_` and `-`.
     pub prefix: String,
     /// Protocol number, part of every name, so that processes of different protocols never receive each other's
     /// messages.
     pub protocol: u32,
-    /// Copies that a cluster keeps.
+    /// Number of replicas in a cluster.
     pub replicas: usize,
     /// Size limit of the results stream in bytes; -1 for no limit. Beyond it results are rejected, never dropped. A
     /// server with less space gets a smaller stream.
     pub results_max_bytes: i64,
-    /// Limit of messages in the results stream; -1 for no limit.
+    /// Maximum number of messages in the results stream; -1 for no limit.
     pub results_max_messages: i64,
     /// Size limit of the work stream in bytes; -1 for no limit. A server with less space gets a smaller stream.
     pub work_max_bytes: i64,
-    /// How long a lease lasts without an extension.
+    /// Duration of a lease without an extension.
     pub lease: Duration,
-    /// Bytes a message may have once it is decompressed.
+    /// Maximum size of a message body after decompression, in bytes.
     pub body_limit: usize,
-    /// How long a worker's notice lasts when it is not written again.
+    /// Time after which a worker's notice expires if it is not written again.
     pub workers_max_age: Duration,
-    /// How long an owner's claim lasts when it is not written again.
+    /// Time after which an owner's claim expires if it is not written again.
     pub owners_max_age: Duration,
 }
 
@@ -61,8 +61,9 @@ pub(super) enum Bucket {
 impl Bucket {
     pub(super) const ALL: [Self; 4] = [Self::Runs, Self::Workers, Self::Owners, Self::Status];
 
-    /// Whether its values outlive the server. The others are written anew every few seconds, and must not be on disk:
-    /// nats-server 2.9 hangs a bucket whose disk was full once, and with it every connection that writes to it.
+    /// Whether its values survive a restart of the server. Values of the other buckets are rewritten every
+    /// few seconds and must not be stored on disk: in nats-server 2.9, a bucket whose disk was full once
+    /// hangs, and so does every connection that writes to it.
     pub(super) fn is_kept(self) -> bool {
         matches!(self, Self::Runs)
     }
@@ -78,7 +79,7 @@ impl Bucket {
 }
 
 impl Layout {
-    /// Whether the names can stand in subjects.
+    /// Checks that the prefix is valid in subjects.
     pub(super) fn checked(&self) -> Result<(), NatsError> {
         if !is_token(&self.prefix) {
             return Err(NatsError::Address(format!(
@@ -89,12 +90,12 @@ impl Layout {
         Ok(())
     }
 
-    /// `lumos-2`: what names begin with where dots are not allowed.
+    /// `lumos-2`: prefix of names that must not contain dots.
     fn stem(&self) -> String {
         format!("{}-{}", self.prefix, self.protocol)
     }
 
-    /// `lumos.2`: what subjects begin with.
+    /// `lumos.2`: prefix of subjects.
     fn root(&self) -> String {
         format!("{}.{}", self.prefix, self.protocol)
     }
@@ -107,12 +108,12 @@ impl Layout {
         format!("{}-results", self.stem())
     }
 
-    /// The stream that keeps room for the buckets.
+    /// Name of the stream that reserves space for the buckets.
     pub(super) fn room_stream(&self) -> String {
         format!("{}-room", self.stem())
     }
 
-    /// What nobody publishes to.
+    /// Subject of that stream. Nothing is published to it.
     pub(super) fn room_subject(&self) -> String {
         format!("{}.room", self.root())
     }
@@ -125,47 +126,47 @@ impl Layout {
         format!("{}.results.>", self.root())
     }
 
-    /// What a lane's messages of all runs are published to.
+    /// Subjects of a lane's messages, over all runs.
     pub(super) fn lane_subjects(&self, lane: &Lane) -> String {
         format!("{}.work.{}.{}.>", self.root(), lane.needs, lane.priority)
     }
 
-    /// What a lane's messages of one run are published to, before the message's id.
+    /// Prefix of the subjects of a lane's messages of one run, before the message id.
     pub(super) fn lane_root(&self, lane: &Lane, run: &str) -> String {
         format!("{}.work.{}.{}.{run}", self.root(), lane.needs, lane.priority)
     }
 
-    /// A run's work over all lanes.
+    /// Subjects of a run's work messages, over all lanes.
     pub(super) fn run_work(&self, run: &str) -> String {
         format!("{}.work.*.*.{run}.>", self.root())
     }
 
-    /// What a run's results are published to, before the message's id.
+    /// Prefix of the subjects of a run's results, before the message id.
     pub(super) fn results_root(&self, run: &str) -> String {
         format!("{}.results.{run}", self.root())
     }
 
-    /// Where it is tried whether the work stream stores anything: a lane that nobody has.
+    /// Subject for testing whether the work stream stores messages. Its lane does not exist.
     pub(super) fn work_probe(&self) -> String {
         format!("{}.work.probe.0.probe", self.root())
     }
 
-    /// The same of the results stream, which is not a run's.
+    /// Subject for testing whether the results stream stores messages. It belongs to no run.
     pub(super) fn results_probe(&self) -> String {
         format!("{}.results.probe", self.root())
     }
 
-    /// All results of a run.
+    /// Subjects of all results of a run.
     pub(super) fn results_of(&self, run: &str) -> String {
         format!("{}.>", self.results_root(run))
     }
 
-    /// Where a worker tells what it has just claimed.
+    /// Subject to which a worker publishes its latest claims.
     pub(super) fn claims_of(&self, worker: &str) -> String {
         format!("{}.claims.{worker}", self.root())
     }
 
-    /// Where all workers do.
+    /// Subjects of the claims of all workers.
     pub(super) fn claims(&self) -> String {
         format!("{}.claims.*", self.root())
     }
@@ -174,7 +175,7 @@ impl Layout {
         format!("{}-{}", self.stem(), bucket.name())
     }
 
-    /// How long the values of a bucket stay.
+    /// Maximum age of the values of a bucket; zero for no limit.
     pub(super) fn max_age(&self, bucket: Bucket) -> Duration {
         match bucket {
             Bucket::Workers => self.workers_max_age,
@@ -191,15 +192,15 @@ impl Layout {
         format!("{}-shared", self.stem())
     }
 
-    /// Whether a lease's token is of one of these streams.
+    /// Whether a lease token belongs to one of these streams.
     pub(super) fn is_lease_token(&self, token: &str) -> bool {
         stream_of_lease(token)
             .is_some_and(|stream| stream == self.work_stream() || stream == self.results_stream())
     }
 }
 
-/// The stream that a lease's token is of: `$JS.ACK.<stream>.<consumer>.…` with five numbers behind, or, from servers
-/// that say more, domain and account before and a random token behind.
+/// Returns the stream of a lease token: `$JS.ACK.<stream>.<consumer>.…` followed by five numbers. Some
+/// servers add domain and account before the stream, and a random token at the end.
 pub(super) fn stream_of_lease(token: &str) -> Option<&str> {
     let plain = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'*' && byte != b'>')
@@ -214,7 +215,7 @@ pub(super) fn stream_of_lease(token: &str) -> Option<&str> {
     }
 }
 
-/// A lane's two parts.
+/// The two parts of a lane's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Lane {
     needs: String,
@@ -245,15 +246,15 @@ pub(super) fn results_consumer(run: &str) -> String {
     format!("results-{run}")
 }
 
-/// Whether a text can be one token of a subject and part of a name: letters, digits, `_` and `-`.
+/// Whether a text is valid as one token of a subject and as part of a name: letters, digits, `_` and `-`.
 pub(super) fn is_token(text: &str) -> bool {
     text.len() <= 200 && is_message_id(text)
 }
 
-/// The longest id of a message. It ends a subject, of which a server takes four times as much.
+/// Maximum length of a message id. The id ends a subject; servers accept subjects four times as long.
 pub(super) const LONGEST_ID: usize = 1_500;
 
-/// Whether a text can be a message's id: letters, digits, `_` and `-`.
+/// Whether a text is a valid message id: letters, digits, `_` and `-`.
 pub(super) fn is_message_id(text: &str) -> bool {
     (1..=LONGEST_ID).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))

@@ -19,38 +19,40 @@ const EXTEND: Bytes = Bytes::from_static(b"+WPI");
 const TERMINATE: Bytes = Bytes::from_static(b"+TERM");
 pub(super) const GIVE_BACK: Bytes = Bytes::from_static(b"-NAK");
 
-/// Answers to deliveries that may wait to be sent. Beyond it, an acknowledgement is sent by whoever gives it, and anything
-/// else is left to the lease's term.
+/// Maximum number of replies to deliveries that are queued for sending. When the queue is full,
+/// acknowledgements are sent by the caller, and other replies are dropped: their messages are redelivered
+/// when the lease expires.
 pub(super) const ANSWERS: usize = 16_384;
-/// Answers sent in a row.
+/// Maximum number of replies sent in a row.
 const TOGETHER: usize = 256;
 
-/// An answer that nobody waits for.
+/// A reply that is sent in the background.
 #[derive(Debug)]
 pub(super) struct Release {
     subject: String,
     payload: Bytes,
-    /// When it no longer matters, and might hit the message's next holder.
+    /// Expiry of the lease. Later, the reply could affect the message's next holder.
     until: Instant,
 }
 
-/// What goes to the task that sends them.
+/// Input of the task that sends replies.
 #[derive(Debug)]
 pub(super) enum Outgoing {
-    /// An answer.
+    /// Any reply other than an acknowledgement.
     Release(Release),
-    /// The acknowledgement of a delivery, by its token. It matters however late it comes.
+    /// The acknowledgement of a delivery, by its token. It is sent even after the lease expired.
     Acknowledge(String),
-    /// Rung when everything before it was sent.
+    /// Notified when everything before it was sent.
     Sent(oneshot::Sender<()>),
 }
 
-/// Sends the answers that nobody waits for, since a lease may be dropped where nothing can be awaited. Ends when
-/// the connection's last handle is gone.
+/// Sends replies in the background, since a lease may be dropped where nothing can be awaited. Ends when the
+/// last handle of the connection is dropped.
 pub(super) async fn send_answers(client: Client, mut outgoing: mpsc::Receiver<Outgoing>) {
     let mut waiting = Vec::with_capacity(TOGETHER);
     while outgoing.recv_many(&mut waiting, TOGETHER).await > 0 {
-        // Whoever has acknowledged asks for more. Let it come to that: both then leave in one write.
+        // A holder usually requests more messages right after an acknowledgement. Yielding sends both in one
+        // write.
         tokio::task::yield_now().await;
         for next in waiting.drain(..) {
             match next {
@@ -71,14 +73,14 @@ pub(super) async fn send_answers(client: Client, mut outgoing: mpsc::Receiver<Ou
     let _ = client.flush().await;
 }
 
-/// The right to one delivery, and the duty to answer it.
+/// The lease of one delivery.
 pub(super) struct NatsLease {
     link: SharedLink,
     id: String,
     token: String,
     term: Duration,
     until: Mutex<Instant>,
-    /// Where the body is, if it is not in the message.
+    /// Name of the object with the body, if the body is not in the message.
     object: Option<String>,
 }
 
@@ -100,7 +102,7 @@ impl NatsLease {
 
     fn answer_later(&self, payload: Bytes) {
         let until = self.until();
-        // The message may have another holder by now, and the server takes an answer for his.
+        // The message may have another holder by now, and the server would apply the reply to its delivery.
         if Instant::now() >= until {
             return;
         }
@@ -114,17 +116,17 @@ impl NatsLease {
         }
     }
 
-    /// Takes the message out; nobody waits for it.
+    /// Terminates the message in the background.
     pub(super) fn terminate_later(&self) {
         self.answer_later(TERMINATE);
     }
 
-    /// Gives the message back for a delivery that is not at once.
+    /// Returns the message for redelivery after `delay`.
     pub(super) fn give_back_after(&self, delay: Duration) {
         self.answer_later(Bytes::from(format!("-NAK {{\"delay\": {}}}", delay.as_nanos())));
     }
 
-    /// Removes the body of a message that is gone. One that stays behind costs room and nothing else.
+    /// Removes the stored body of a settled message. A body that remains only takes up space.
     async fn remove_object(&self) {
         if let Some(object) = &self.object {
             let objects = Objects::new(self.link.clone(), self.link.layout.payloads());
@@ -137,8 +139,8 @@ impl NatsLease {
 
 #[async_trait]
 impl LeaseControl for NatsLease {
-    /// Sent even when the lease ran out: what the message asked for was done, and the server takes it from anyone
-    /// who held the message.
+    /// Sent even if the lease expired: the work was done, and the server accepts an acknowledgement from any
+    /// holder of the message.
     async fn acknowledge(&self) -> Result<(), QueueError> {
         if self.link.answers.try_send(Outgoing::Acknowledge(self.token.clone())).is_err() {
             self.link.tell(&self.token, ACKNOWLEDGE).await?;
@@ -178,7 +180,7 @@ impl LeaseControl for NatsLease {
     }
 }
 
-/// How often a message was delivered, this time included, by its lease's token.
+/// Parses the number of deliveries of a message, including this one, from its lease token.
 pub(super) fn deliveries(token: &str) -> u32 {
     let parts: Vec<&str> = token.split('.').collect();
     let place = if parts.len() == 9 { 4 } else { 6 };

@@ -20,24 +20,25 @@ use super::server::ConnectionState;
 use super::{Layout, NatsError};
 use crate::QueueError;
 
-/// How long an answer is waited for, reconnections included.
+/// Time limit for a response, including reconnections.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The header by which JetStream stores a message only if its subject holds the one with this sequence.
+/// Header that makes JetStream store a message only if the last message of its subject has this sequence
+/// number (0 if there is none).
 pub(super) const EXPECTED: HeaderName = async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
 
-/// What a request to the server can fail with.
+/// Failure of a request to the server.
 #[derive(Debug, Clone)]
 pub(super) enum Failure {
-    /// No answer.
+    /// No response.
     Unreachable(String),
-    /// Not allowed, or nothing the server understands.
+    /// Not permitted, or not understood by the server.
     Refused(String),
-    /// JetStream says no.
+    /// An error reported by JetStream.
     Api(ApiError),
 }
 
-/// JetStream's answer to what it does not do.
+/// Error in a response of JetStream.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ApiError {
     #[serde(default)]
@@ -47,22 +48,23 @@ pub(super) struct ApiError {
 }
 
 impl ApiError {
-    /// There is no such stream, consumer or message.
+    /// Whether the stream, consumer or message was not found.
     pub(super) fn is_missing(&self) -> bool {
         matches!(self.err_code, 10_059 | 10_014 | 10_037)
     }
 
-    /// The subject holds another message than the one expected. Newer servers have two codes for it.
+    /// Whether the last message of the subject is not the expected one. Newer servers have two codes for this
+    /// error.
     pub(super) fn is_conflict(&self) -> bool {
         matches!(self.err_code, 10_071 | 10_164)
     }
 
-    /// The stream or the server's store has no room.
+    /// Whether the stream or the server's store is full.
     pub(super) fn is_full(&self) -> bool {
         matches!(self.err_code, 10_077 | 10_047 | 10_023)
     }
 
-    /// A cluster that is electing a leader, a server that is coming up.
+    /// Whether the error is temporary: a cluster is electing a leader, or a server is starting.
     fn is_passing(&self) -> bool {
         matches!(self.err_code, 10_008 | 10_009)
     }
@@ -90,29 +92,29 @@ impl From<Failure> for QueueError {
     }
 }
 
-/// What the server said about something not allowed.
+/// Permission violation reported by the server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Violation {
     pub(super) text: String,
 }
 
-/// The answer to a message that was to be stored: read once, since there is one for every item.
+/// Response to a stored message. Parsed in a single pass, since there is one for every item.
 #[derive(Debug, Deserialize)]
 struct Stored {
     seq: Option<u64>,
     error: Option<ApiError>,
 }
 
-/// A message as a stream holds it.
+/// A message read from a stream.
 #[derive(Debug)]
 pub(super) struct StoredMessage {
     pub(super) sequence: u64,
     pub(super) data: Vec<u8>,
-    /// As they came: lines of `name: value`.
+    /// Raw headers: lines of `name: value`.
     pub(super) headers: Vec<u8>,
 }
 
-/// A connection, shared by everything that was made from it.
+/// A connection, shared by all objects created from it.
 pub(super) struct Link {
     pub(super) client: Client,
     pub(super) layout: Layout,
@@ -121,9 +123,9 @@ pub(super) struct Link {
     pub(super) violations: watch::Receiver<Violation>,
     pub(super) answers: mpsc::Sender<Outgoing>,
     pub(super) complaints: Complaints,
-    /// Counts the streams that this connection has made anew, so that whoever watches one begins again.
+    /// Incremented when this connection recreates streams, so that watches restart.
     pub(super) remade: watch::Sender<u64>,
-    /// Ends every task.
+    /// Cancelled to end all tasks.
     pub(super) ended: CancellationToken,
     pub(super) tasks: TaskTracker,
 }
@@ -139,7 +141,7 @@ impl Link {
         self.client.connection_state() == async_nats::connection::State::Connected
     }
 
-    /// Waits for a connection.
+    /// Waits until the client is connected or the deadline is reached.
     pub(super) async fn connected(&self, deadline: Instant) -> Result<(), Failure> {
         let mut connection = self.connection.clone();
         while !self.is_connected() {
@@ -149,15 +151,15 @@ impl Link {
             if Instant::now() >= deadline {
                 return Err(Failure::Unreachable("not connected to the NATS server".to_owned()));
             }
-            // The client tells of its events, and may drop one when there are many: look again by oneself.
+            // The client may drop events when there are many, so the state is also polled.
             let look = Instant::now() + Duration::from_millis(200);
             let _ = timeout_at(look.min(deadline), connection.changed()).await;
         }
         Ok(())
     }
 
-    /// Sends a request and gives its answer. With `repeat`, it is sent again after a reconnection: only for what may
-    /// be done twice.
+    /// Sends a request and returns its response. With `repeat`, the request is sent again after a
+    /// reconnection; only for idempotent requests.
     pub(super) async fn request(
         &self,
         subject: &str,
@@ -185,7 +187,7 @@ impl Link {
                     biased;
                     answer = &mut sent => match answer {
                         Ok(message) => return Ok(message),
-                        // Nobody got it, so it may be sent again whatever it is.
+                        // Without responders, no server received it, so it is safe to send any request again.
                         Err(error) if error.kind() == RequestErrorKind::NoResponders => break format!(
                             "no responders for `{subject}`: JetStream is starting or disabled, or the stream \
                              does not exist"
@@ -208,7 +210,7 @@ impl Link {
                         }
                     }
                     () = sleep_until(deadline) => {
-                        return Err(Failure::Unreachable(format!("no answer within {} s", PATIENCE.as_secs())));
+                        return Err(Failure::Unreachable(format!("no response within {} s", PATIENCE.as_secs())));
                     }
                 }
             };
@@ -219,7 +221,7 @@ impl Link {
         }
     }
 
-    /// Asks JetStream: `$JS.API.<what>`.
+    /// Sends a request to the JetStream API: `$JS.API.<what>`.
     pub(super) async fn api<R: DeserializeOwned>(
         &self,
         what: &str,
@@ -242,7 +244,7 @@ impl Link {
         }
     }
 
-    /// Stores a message; its sequence.
+    /// Stores a message. Returns its sequence number.
     pub(super) async fn store(
         &self,
         subject: &str,
@@ -252,19 +254,20 @@ impl Link {
     ) -> Result<u64, Failure> {
         let headers = if headers.is_empty() { None } else { Some(headers) };
         let answer = self.request(subject, headers, payload, repeat).await?;
-        // An answer that was damaged on its way leaves open whether the message arrived.
+        // If the response is corrupt, it is unknown whether the message was stored.
         let stored: Stored = serde_json::from_slice(&answer.payload)
             .map_err(|error| Failure::Unreachable(format!("invalid response of JetStream: {error}")))?;
         match (stored.error, stored.seq) {
             (Some(error), _) => Err(Failure::Api(error)),
             (None, Some(sequence)) => Ok(sequence),
             (None, None) => {
-                Err(Failure::Unreachable("invalid response of JetStream: no sequence".to_owned()))
+                Err(Failure::Unreachable("invalid response of JetStream: missing sequence".to_owned()))
             }
         }
     }
 
-    /// One message of a stream: the last of a subject, or the next of one; `None` if there is none.
+    /// Reads one message of a stream: the last one of a subject, or the next one. Returns `None` if not
+    /// found.
     pub(super) async fn message(
         &self,
         stream: &str,
@@ -296,7 +299,7 @@ impl Link {
         }
     }
 
-    /// Removes the messages of a stream whose subjects match; how many.
+    /// Removes the messages of a stream whose subjects match `filter`. Returns their number.
     pub(super) async fn purge(&self, stream: &str, filter: &str) -> Result<u64, Failure> {
         #[derive(Deserialize)]
         struct Purged {
@@ -307,7 +310,8 @@ impl Link {
         Ok(answer.purged)
     }
 
-    /// The subjects of a stream that match, over all pages. What is removed meanwhile may hide others that are there.
+    /// Lists the subjects of a stream that match `filter`, over all pages. Concurrent removals may hide
+    /// existing subjects.
     pub(super) async fn subjects(&self, stream: &str, filter: &str) -> Result<Vec<String>, Failure> {
         #[derive(Deserialize)]
         struct Page {
@@ -333,8 +337,8 @@ impl Link {
         }
     }
 
-    /// Sends a message without an answer. It leaves together with others that are sent at the same time, and at the
-    /// latest when the connection is closed.
+    /// Sends a message without waiting for a response. It is buffered and flushed together with others, at
+    /// the latest when the connection is closed.
     pub(super) async fn tell(&self, subject: &str, payload: Bytes) -> Result<(), Failure> {
         let deadline = Instant::now() + PATIENCE;
         self.connected(deadline).await?;
@@ -344,14 +348,14 @@ impl Link {
         }
     }
 
-    /// A name nobody else has.
+    /// Returns a unique name.
     pub(super) fn unique(&self) -> String {
         let inbox = self.client.new_inbox();
         inbox.rsplit('.').next().unwrap_or_default().to_owned()
     }
 }
 
-/// Which stream or consumer a request to JetStream found missing: `STREAM.INFO.<stream>`,
+/// Returns the error message for a missing stream or consumer, named in the request: `STREAM.INFO.<stream>`,
 /// `CONSUMER.INFO.<stream>.<consumer>`.
 fn missing(what: &str) -> Option<String> {
     let mut parts = what.split('.');
@@ -367,7 +371,7 @@ fn missing(what: &str) -> Option<String> {
     }
 }
 
-/// A JetStream answer, or the error it holds.
+/// Parses a response of JetStream, or returns the error in it.
 pub(super) fn parsed<R: DeserializeOwned>(payload: &[u8]) -> Result<R, Failure> {
     #[derive(Deserialize)]
     struct Envelope {
@@ -380,10 +384,10 @@ pub(super) fn parsed<R: DeserializeOwned>(payload: &[u8]) -> Result<R, Failure> 
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // as map_err gives it
+#[allow(clippy::needless_pass_by_value)] // signature required by map_err
 fn strange(error: serde_json::Error) -> Failure {
     Failure::Refused(format!("invalid response of JetStream: {error}"))
 }
 
-/// How everyone holds the connection.
+/// Shared handle of a connection.
 pub(super) type SharedLink = Arc<Link>;

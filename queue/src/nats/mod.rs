@@ -4,16 +4,16 @@
 //!
 //! - A message whose publishing was confirmed is delivered at least once, until it is acknowledged or removed, even if
 //!   claimers, publishers or the server are killed meanwhile (as long as the server's store survives).
-//! - Publishing an id that is queued or leased has no effect, however much later it happens.
+//! - Publishing an id that is queued or leased has no effect, no matter how much later it happens.
 //! - A claim returns at most the requested number of messages, and no more are fetched from the server than claimers
 //!   request.
-//! - When its holder drops a lease, the message is redelivered at once. When the holder vanished, it is redelivered
-//!   when the lease expires or when it is [recalled](Server::recall).
-//! - Messages of other programs in the streams are untrusted data: they are checked, limited in size, and disposed of
-//!   if they are invalid.
+//! - When a lease is dropped, its message is redelivered immediately. If the holder disappears, the message
+//!   is redelivered when the lease expires or when it is [recalled](Server::recall).
+//! - Messages of other programs in the streams are untrusted data: they are checked, limited in size, and
+//!   discarded if they are invalid.
 //! - A message is delivered as it was published or not at all: `Lumos-Checksum` is verified before anything is decoded.
-//! - Streams, buckets and consumers that were deleted are created again by [`Server::restore`]. Their content is lost,
-//!   and its publisher must detect that.
+//! - Streams, buckets and consumers that were deleted are recreated by [`Server::restore`]. Their content is
+//!   lost, and its publisher must detect that.
 //! - Order is not guaranteed. Acknowledgements that the server received and lost are not covered either: nats-server
 //!   2.9 loses some when it is killed, and then redelivers finished work. Consumers of results must accept a result
 //!   twice.
@@ -46,9 +46,9 @@
 //!   requests them.
 //! - **Requests that can be lost are repeated if repeating is safe**: a publish without a response may have been
 //!   stored. Compare-and-swap is not repeated; its error states that the result is unknown.
-//! - **Leases expire by the clock of this machine.** The server accepts replies from holders whose lease expired, even
-//!   when the message has another holder. After that, replies that would harm the other holder (return, removal) are
-//!   not sent; an acknowledgement is sent, since the work was done.
+//! - **Leases expire by the clock of this machine.** The server accepts replies from holders whose lease
+//!   expired, even when the message has another holder. After a lease expired, replies that would affect the
+//!   other holder (return, termination) are not sent; an acknowledgement is sent, since the work was done.
 //! - **The results stream rejects messages when it is full.** Dropping old messages would drop results.
 //! - **Size limits are adapted.** A stream's limit is reserved on the server; a server with little disk space gets a
 //!   smaller stream, and an existing stream keeps the limits that its operator set.

@@ -56,8 +56,8 @@ impl Objects {
         format!("$O.{}.M.{}", self.bucket, URL_SAFE.encode(name))
     }
 
-    /// Stores an object, replacing one of that name. `space` begins the chunks' subjects, so that the chunks of a
-    /// run can be removed even where their description is lost.
+    /// Stores an object; replaces an existing one with this name. `space` is the prefix of the chunks'
+    /// subjects, so that the chunks of a run can be removed even if their description is lost.
     pub(super) async fn put(&self, space: &str, name: &str, bytes: &[u8]) -> Result<(), Failure> {
         let old = self.describe(name).await?;
         let mut attempt = 1;
@@ -65,9 +65,10 @@ impl Objects {
             let nuid = format!("{space}.{}", self.link.unique());
             match self.put_chunks(&nuid, bytes).await {
                 Ok(()) => break nuid,
-                // A chunk whose answer was lost may be there or not. Chunks have no identity, so all begin anew.
+                // Without a response, a chunk may or may not be stored. Chunks have no identity, so all are
+                // stored again.
                 Err(Failure::Unreachable(why)) if attempt < ATTEMPTS => {
-                    tracing::debug!(why, attempt, "storing an object again");
+                    tracing::debug!(why, attempt, "failed to store an object; retrying");
                     attempt += 1;
                 }
                 Err(failure) => return Err(failure),
@@ -96,7 +97,7 @@ impl Objects {
         CHUNK.min(self.link.client.max_payload().saturating_sub(1024)).max(1024)
     }
 
-    /// One after the other: their order in the stream is their order in the object.
+    /// Stores chunks sequentially: their order in the stream is their order in the object.
     async fn put_chunks(&self, nuid: &str, bytes: &[u8]) -> Result<(), Failure> {
         let subject = self.chunks(nuid);
         for chunk in bytes.chunks(self.chunk()) {
@@ -108,13 +109,13 @@ impl Objects {
     pub(super) async fn describe(&self, name: &str) -> Result<Option<Description>, Failure> {
         let question = json!({ "last_by_subj": self.description(name) });
         let Some(stored) = self.link.message(&self.stream(), &question).await? else { return Ok(None) };
-        // A description that cannot be read names no chunks, so it is as good as none.
+        // A description that cannot be decoded names no chunks, so it is treated as missing.
         let description = serde_json::from_slice::<Description>(&stored.data).ok();
         Ok(description.filter(|description| !description.deleted))
     }
 
-    /// An object's bytes, verified; [`NatsError::Missing`] if there is none, [`NatsError::Damaged`] if it has more
-    /// than `limit` bytes or is not what its description says.
+    /// Returns an object's bytes, verified. Fails with [`NatsError::Missing`] if it does not exist, and with
+    /// [`NatsError::Damaged`] if it has more than `limit` bytes or does not match its description.
     pub(super) async fn get(&self, name: &str, limit: usize) -> Result<Vec<u8>, NatsError> {
         let missing = || NatsError::Missing(format!("object `{name}` not found in the store"));
         let damaged = |why: &str| NatsError::Damaged(format!("object `{name}` {why}"));
@@ -122,7 +123,7 @@ impl Objects {
         if description.size > limit {
             return Err(damaged("is larger than allowed"));
         }
-        // Whoever wrote the description may have written anything: it must name chunks of this bucket only.
+        // The description is untrusted: it must name chunks of this bucket only.
         if description.nuid.split('.').any(|part| !super::layout::is_token(part)) {
             return Err(damaged("has no valid chunk subject"));
         }
@@ -145,7 +146,7 @@ impl Objects {
         Ok(bytes)
     }
 
-    /// Removes an object that may not be there.
+    /// Removes an object, if it exists.
     pub(super) async fn remove(&self, name: &str) -> Result<(), Failure> {
         if let Some(description) = self.describe(name).await? {
             self.link.purge(&self.stream(), &self.chunks(&description.nuid)).await?;

@@ -11,10 +11,10 @@ use super::link::{EXPECTED, Failure, SharedLink};
 use super::objects::Objects;
 use crate::QueueError;
 
-/// Messages on their way at once.
+/// Maximum number of messages in flight.
 const IN_FLIGHT: usize = 256;
 
-/// What a message has beside its body: subject, headers, the protocol's own words. Generous.
+/// Upper bound of the size of a message without its body: subject, headers and protocol overhead, in bytes.
 const HEADROOM: usize = 4096 + LONGEST_ID;
 
 /// Publishes messages under a subject that ends in their id.
@@ -22,7 +22,7 @@ const HEADROOM: usize = 4096 + LONGEST_ID;
 pub(super) struct Publisher {
     link: SharedLink,
     root: String,
-    /// What the names of its objects begin with.
+    /// Prefix of the names of its objects.
     run: String,
     objects: Objects,
 }
@@ -33,15 +33,15 @@ impl Publisher {
         Self { link, root, run, objects }
     }
 
-    /// Where its tasks belong.
+    /// Returns the tracker of its tasks.
     pub(super) fn tasks(&self) -> &TaskTracker {
         &self.link.tasks
     }
 
-    /// Publishes a message; nothing happens if it is there already.
+    /// Publishes a message. Has no effect if the message is already stored.
     ///
-    /// A window in which the server remembers ids would forget them. Instead, a subject of its own that must be
-    /// empty says for ever whether the message is there.
+    /// The server's duplicate window would forget ids. Therefore every message has its own subject, which
+    /// must be empty when the message is stored.
     pub(super) async fn publish<T: Serialize + Send>(&self, id: &str, body: T) -> Result<(), QueueError> {
         if !is_message_id(id) {
             return Err(QueueError::Refused(format!(
@@ -70,8 +70,8 @@ impl Publisher {
             self.store(&subject, headers, bytes).await?;
             return Ok(());
         }
-        // A name of its own for every attempt: who acknowledges a message removes its body, and must not remove that
-        // of the same message published anew.
+        // Each attempt uses its own name: acknowledging a message removes its body, and must not remove the
+        // body of the same message published again.
         let object = format!("{}/{id}/{}", self.run, self.link.unique());
         self.objects.put(&self.run, &object, &bytes).await?;
         headers.insert(codec::OBJECT, object.as_str());
@@ -81,7 +81,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether the message is new.
+    /// Stores a message. Returns whether it is new.
     async fn store(&self, subject: &str, headers: HeaderMap, bytes: Vec<u8>) -> Result<bool, QueueError> {
         match self.link.store(subject, headers, bytes.into(), true).await {
             Ok(_) => Ok(true),
@@ -90,7 +90,7 @@ impl Publisher {
         }
     }
 
-    /// Publishes many, some hundred on their way at once; the first failure in their order.
+    /// Publishes messages with up to `IN_FLIGHT` of them in flight. Returns the first failure in their order.
     pub(super) async fn publish_all<T: Serialize + Send>(
         &self,
         messages: Vec<(String, T)>,

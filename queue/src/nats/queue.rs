@@ -1,4 +1,4 @@
-//! The queue over NATS.
+//! [`NatsQueue`]: a queue on a NATS server.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use super::publishing::Publisher;
 use super::pulling::Puller;
 use crate::{Lease, Queue, QueueError};
 
-/// One end of a queue on a NATS server: it publishes or it claims. Cloning gives another handle to the same end.
+/// One end of a queue on a NATS server, either publishing or claiming. Cloning gives another handle to the
+/// same end.
 ///
-/// - Publishing returns once the server has stored the message. After ten seconds without a response it fails with
-///   [`QueueError::Unreachable`]; the message may be stored then, and publishing it again is safe. A stream at its size
-///   limit gives [`QueueError::Full`]. Ids are letters, digits, `_` and `-`.
+/// - Publishing returns once the server has stored the message. After ten seconds without a response it fails
+///   with [`QueueError::Unreachable`]; the message may have been stored, and publishing it again is safe. A
+///   stream at its size limit gives [`QueueError::Full`]. Ids are letters, digits, `_` and `-`.
 /// - [`Queue::claim`] waits until a message is available, through disconnections and restarts of the server, and
 ///   fails with [`QueueError::Gone`] while the lane does not exist. Order is not guaranteed. Dropping a claim loses
 ///   no message.
@@ -26,8 +27,8 @@ use crate::{Lease, Queue, QueueError};
 ///   it has expired by this machine's clock, because the server does not report it.
 /// - [`Lease::acknowledge`] is sent without a response. If it is lost, the message is redelivered, so the result must
 ///   be stored elsewhere first. An acknowledgement after the lease expired is accepted.
-/// - [`Queue::close`] closes this end only: claims are empty from then on, prefetched messages are returned, and
-///   nothing can be published.
+/// - [`Queue::close`] closes this end only: subsequent claims are empty, prefetched messages are returned,
+///   and publishing fails.
 pub struct NatsQueue<T> {
     end: Arc<End>,
     message: PhantomData<fn(T) -> T>,
@@ -96,8 +97,9 @@ impl<T> NatsQueue<T> {
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> NatsQueue<T> {
-    /// Sends rejected messages (of another protocol, corrupt or not decodable, each after some redeliveries) to
-    /// `outlet`, instead of returning or dropping them. While `outlet` is full they stay on the server.
+    /// Sends rejected messages to `outlet` instead of returning or dropping them: messages of another
+    /// protocol and corrupt ones after some redeliveries, undecodable and oversized ones immediately. While
+    /// `outlet` is full, they stay on the server.
     ///
     /// # Errors
     /// If this is a publishing end.
@@ -106,7 +108,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> NatsQueue<T> {
         Ok(())
     }
 
-    /// Claims the messages that are available now, at most `max`; empty if there are none.
+    /// Claims up to `max` messages that are available now. Returns an empty list if there are none.
     ///
     /// # Errors
     /// If the server cannot be reached, or this is a publishing end.
@@ -127,7 +129,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Queue<T> for NatsQ
     {
         let tasks = self.publisher()?.tasks().clone();
         let end = Arc::clone(&self.end);
-        // A task of its own: the server's answers come one by one, and whoever waits for all of them is woken once.
+        // Runs in its own task: the server's responses arrive one by one, and the caller is woken only once.
         let publishing = tasks.spawn(async move { end.publisher()?.publish_all(messages).await });
         match AbortOnDropHandle::new(publishing).await {
             Ok(published) => published,

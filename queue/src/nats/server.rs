@@ -23,18 +23,18 @@ use super::publishing::Publisher;
 use super::pulling::{Puller, Source};
 use super::{Access, Blobs, KeyValue, LaneStanding, Layout, NatsError, NatsQueue};
 
-/// How long a stream is given to store a message.
+/// Time limit for a stream to store a probe message.
 const PROBE: Duration = Duration::from_secs(4);
 
-/// Messages of a stream whose headers are looked at together.
+/// Maximum number of messages of a stream whose headers are checked in one call.
 const EXAMINED: usize = 1000;
 
-/// How to connect.
+/// Settings of a connection.
 #[derive(Debug, Clone)]
 pub struct Connecting {
     /// Name of the connection, shown in the server's monitoring.
     pub name: String,
-    /// How long to try; `None` tries forever.
+    /// How long to retry; `None` retries forever.
     pub patience: Option<Duration>,
     /// Names and limits.
     pub layout: Layout,
@@ -83,12 +83,12 @@ impl Server {
         Ok(Self { link })
     }
 
-    /// The server's version.
+    /// Returns the server's version.
     pub fn version(&self) -> &str {
         &self.link.version
     }
 
-    /// The server's limit for a message, headers included, in bytes.
+    /// Returns the server's size limit for a message, including headers, in bytes.
     pub fn max_payload(&self) -> usize {
         self.link.client.max_payload()
     }
@@ -98,12 +98,12 @@ impl Server {
         &self.link.layout
     }
 
-    /// Whether the client is connected.
+    /// Returns whether the client is connected.
     pub fn is_connected(&self) -> bool {
         self.link.is_connected()
     }
 
-    /// Changes with every disconnection and reconnection.
+    /// Returns a receiver of the connection's state, which changes with every disconnection and reconnection.
     pub fn connection(&self) -> watch::Receiver<ConnectionState> {
         self.link.connection.clone()
     }
@@ -116,11 +116,12 @@ impl Server {
         self.link.ensure().await.map(|_| ())
     }
 
-    /// Creates again what was deleted during a run: streams, buckets, the consumers of these lanes and of the run's
-    /// results. Returns the names of what was missing. The content of a deleted stream or bucket is lost.
+    /// Recreates streams, buckets and consumers (of these lanes and of the run's results) that were deleted
+    /// during a run. Returns the names of those that were missing. The content of a deleted stream or bucket
+    /// is lost.
     ///
     /// # Errors
-    /// If the server cannot be reached or rejects the request; what was created until then remains.
+    /// If the server cannot be reached or rejects the request. Objects created before the failure remain.
     pub async fn restore(&self, run: &str, lanes: &[String]) -> Result<Vec<String>, NatsError> {
         check_run(run)?;
         let mut made = self.link.ensure().await?;
@@ -138,8 +139,8 @@ impl Server {
         Ok(made)
     }
 
-    /// Replaces the consumer of a run's results, if it no longer delivers the content of its stream: every result is
-    /// redelivered. The consumer of [`Server::results_consumer`] continues with it.
+    /// Replaces the consumer of a run's results, for use if it no longer delivers the content of its stream.
+    /// Every result is redelivered. Queues from [`Server::results_consumer`] continue with the new consumer.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
@@ -151,7 +152,7 @@ impl Server {
         self.link.remake_consumer(&stream, &name, &subjects).await.map(|_| ())
     }
 
-    /// State of a lane's consumer, over all runs.
+    /// Returns the state of a lane's consumer, over all runs.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
@@ -161,8 +162,8 @@ impl Server {
         self.link.standing(&layout.work_stream(), &lane.consumer(), &layout.lane_subjects(&lane)).await
     }
 
-    /// Replaces a lane's consumer, if it no longer delivers the content of its stream: units are redelivered, including
-    /// those that are leased.
+    /// Replaces a lane's consumer, for use if it no longer delivers the content of its stream. Units are
+    /// redelivered, including those that are leased.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
@@ -173,12 +174,13 @@ impl Server {
         self.link.remake_consumer(&stream, &name, &subjects).await.map(|_| ())
     }
 
-    /// The streams of work and results that respond to requests but do not store messages, as after a full disk,
-    /// until the server is restarted or the stream is [deleted](Server::give_up). Detected by storing a message that
-    /// belongs to no run. A stream that rejects messages because it is full is not included.
+    /// Returns the streams of work and results that respond to requests but do not store messages, as happens
+    /// after a full disk, until the server is restarted or the stream is [deleted](Server::give_up). Detected
+    /// by storing a message that belongs to no run. A stream that rejects messages because it is full is not
+    /// included.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// If the server rejects the request.
     pub async fn hung(&self) -> Result<Vec<String>, NatsError> {
         let layout = &self.link.layout;
         let mut hung = Vec::new();
@@ -200,8 +202,8 @@ impl Server {
         Ok(hung)
     }
 
-    /// Deletes a stream of work or results that is [hung](Server::hung), with its content. [`Server::restore`]
-    /// creates it again.
+    /// Deletes a stream of work or results that is [hung](Server::hung), with its content.
+    /// [`Server::restore`] recreates it.
     ///
     /// # Errors
     /// If it is neither of these two, or the server cannot be reached or rejects the request.
@@ -229,15 +231,16 @@ impl Server {
         Ok(self.link.tell(&subject, Bytes::copy_from_slice(notice)).await?)
     }
 
-    /// Checks that everything that [`Server::ensure`] creates exists.
+    /// Checks that everything created by [`Server::ensure`] exists.
     ///
     /// # Errors
-    /// [`NatsError::Missing`] if it is not.
+    /// [`NatsError::Missing`] if something does not exist. Also if a stream has other settings, or the server
+    /// cannot be reached.
     pub async fn check(&self) -> Result<(), NatsError> {
         self.link.check().await
     }
 
-    /// Returns a message whose holder is gone, by its lease token.
+    /// Returns a message to its queue by its lease token, after its holder disappeared.
     ///
     /// # Errors
     /// If the token is invalid, or the server cannot be reached.
@@ -250,7 +253,8 @@ impl Server {
         Ok(self.link.tell(token, GIVE_BACK).await?)
     }
 
-    /// The publishing end of a lane (`<needs>.<priority>`) for one run. Creates the lane's consumer if it is missing.
+    /// Returns the publishing end of a lane (`<needs>.<priority>`) for one run. Creates the lane's consumer
+    /// if it is missing.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
@@ -268,7 +272,7 @@ impl Server {
         Ok(NatsQueue::publishing(Publisher::new(self.link.clone(), root, run.to_owned())))
     }
 
-    /// The claiming end of a lane, for all runs. Does not create the lane's consumer.
+    /// Returns the claiming end of a lane, for all runs. Does not create the lane's consumer.
     ///
     /// # Errors
     /// [`NatsError::Missing`] if the lane does not exist.
@@ -283,7 +287,7 @@ impl Server {
         self.claiming(stream, consumer, &subjects, config.ack_wait).await
     }
 
-    /// The publishing end of a run's results.
+    /// Returns the publishing end of a run's results.
     ///
     /// # Errors
     /// If the run's token is invalid.
@@ -296,8 +300,8 @@ impl Server {
         Ok(NatsQueue::publishing(Publisher::new(self.link.clone(), root, run.to_owned())))
     }
 
-    /// The claiming end of a run's results. Its consumer is created again, so that results which a killed process had
-    /// claimed can be claimed at once.
+    /// Returns the claiming end of a run's results. Recreates its consumer, so that results claimed by a
+    /// killed process can be claimed immediately.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
@@ -312,7 +316,7 @@ impl Server {
         self.claiming(stream, consumer, &subjects, config.ack_wait).await
     }
 
-    /// Ids of a run's messages in the work stream, queued or leased, over all lanes.
+    /// Returns the ids of a run's messages in the work stream, queued or leased, over all lanes.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
@@ -322,7 +326,7 @@ impl Server {
         self.present(&layout.work_stream(), &layout.run_work(run)).await
     }
 
-    /// Ids of a run's messages in the results stream.
+    /// Returns the ids of a run's messages in the results stream.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
@@ -332,9 +336,9 @@ impl Server {
         self.present(&layout.results_stream(), &layout.results_of(run)).await
     }
 
-    /// Removes the messages of a run, work and results, whose headers cannot be parsed, as one flipped bit makes them;
-    /// returns their ids. A client that receives such a message loses its connection each time, and never receives the
-    /// messages after it. Checks up to 1000 messages of each stream.
+    /// Removes a run's messages (work and results) whose headers cannot be parsed, for example because of a
+    /// flipped bit. Returns their ids. A client that receives such a message loses its connection each time,
+    /// and never receives the messages after it. Checks up to 1000 messages of each stream.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
@@ -351,7 +355,8 @@ impl Server {
                 if super::codec::is_readable(&stored.headers) {
                     continue;
                 }
-                // By its number: after purging one subject consumers of 2.9 lose messages that follow.
+                // Deletes by sequence number: after a subject is purged, consumers of nats-server 2.9 lose
+                // the messages that follow.
                 let which = serde_json::json!({ "seq": stored.sequence, "no_erase": true });
                 self.link.api::<serde_json::Value>(&format!("STREAM.MSG.DELETE.{stream}"), &which).await?;
                 removed.extend(subject.rsplit('.').next().map(str::to_owned));
@@ -370,7 +375,7 @@ impl Server {
         Ok(self.link.purge(&layout.work_stream(), &layout.run_work(run)).await?)
     }
 
-    /// Removes everything of a run but its notice and its status: work, results, their consumer, payloads.
+    /// Removes all data of a run except its notice and its status: work, results, their consumer, payloads.
     ///
     /// # Errors
     /// If the server cannot be reached or rejects the request.
@@ -383,7 +388,7 @@ impl Server {
         Ok(Objects::new(self.link.clone(), layout.payloads()).remove_space(run).await?)
     }
 
-    /// Run token → notice of the run.
+    /// Returns the bucket of run notices: run token → notice of the run.
     ///
     /// # Errors
     /// [`NatsError::Missing`] if the server has not been set up.
@@ -391,7 +396,8 @@ impl Server {
         self.bucket(Bucket::Runs).await
     }
 
-    /// Worker name → notice of the worker; expires when it is not written again.
+    /// Returns the bucket of worker notices: worker name → notice of the worker. A notice expires if it is
+    /// not written again.
     ///
     /// # Errors
     /// [`NatsError::Missing`] if the server has not been set up.
@@ -399,7 +405,8 @@ impl Server {
         self.bucket(Bucket::Workers).await
     }
 
-    /// Publishes a worker's latest claims to the subscribers of [`Server::claims`]. Not stored, without a response.
+    /// Publishes a worker's latest claims to the subscribers of [`Server::claims`]. The message is not stored
+    /// and has no response.
     ///
     /// # Errors
     /// If the name is invalid in a subject, or the server cannot be reached.
@@ -412,7 +419,7 @@ impl Server {
         Ok(self.link.tell(&self.link.layout.claims_of(worker), payload.into()).await?)
     }
 
-    /// Subscribes to the claims of workers, each with the worker's name. Bodies are not checked.
+    /// Subscribes to the claims of workers, each with the worker's name. Bodies are not validated.
     ///
     /// # Errors
     /// If the server cannot be reached.
@@ -425,7 +432,8 @@ impl Server {
         }))
     }
 
-    /// Run token → claim of the coordinator that owns it; expires when it is not written again.
+    /// Returns the bucket of owners: run token → claim of the coordinator that owns the run. A claim expires
+    /// if it is not written again.
     ///
     /// # Errors
     /// [`NatsError::Missing`] if the server has not been set up.
@@ -433,7 +441,7 @@ impl Server {
         self.bucket(Bucket::Owners).await
     }
 
-    /// Run token → status of the run.
+    /// Returns the bucket of statuses: run token → status of the run.
     ///
     /// # Errors
     /// [`NatsError::Missing`] if the server has not been set up.
@@ -441,7 +449,7 @@ impl Server {
         self.bucket(Bucket::Status).await
     }
 
-    /// Inputs that the units of runs share, by hash.
+    /// Returns the store of inputs that the units of runs share, by hash.
     ///
     /// # Errors
     /// [`NatsError::Missing`] if the server has not been set up.
@@ -453,7 +461,8 @@ impl Server {
     /// Sends pending messages, returns prefetched messages and closes the connection.
     pub async fn close(&self) {
         self.link.ended.cancel();
-        // Tasks give back what they hold; then what is to be sent goes out before the connection ends.
+        // Tasks return the messages that they hold; then pending replies are sent before the connection is
+        // closed.
         let rest = async {
             while self.link.tasks.len() > 1 {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -479,7 +488,7 @@ impl Server {
         Ok(NatsQueue::claiming(Puller::start(self.link.clone(), source).await?))
     }
 
-    /// The last parts of a stream's subjects.
+    /// Returns the last tokens of a stream's subjects: the ids of its messages.
     async fn present(&self, stream: &str, filter: &str) -> Result<HashSet<String>, NatsError> {
         let subjects = self.link.subjects(stream, filter).await?;
         Ok(subjects.iter().filter_map(|subject| subject.rsplit('.').next()).map(str::to_owned).collect())

@@ -7,11 +7,11 @@ use super::NatsError;
 use super::layout::Bucket;
 use super::link::{Failure, Link};
 
-/// Below this the server has too little room to be of use.
+/// Minimum size of a stream in bytes. A server with less space is unsuitable.
 const SMALLEST_STREAM: i64 = 64 << 20;
-/// Room that is kept for the buckets, and what is kept on servers with less.
+/// Space reserved for the buckets in bytes, and the size for servers with less space.
 const ROOM: [i64; 2] = [640 << 20, SMALLEST_STREAM];
-/// JetStream's answer to a stream that is there with other settings.
+/// JetStream's error code for a stream that exists with other settings.
 const IN_USE: u32 = 10_058;
 
 #[derive(Debug, Deserialize)]
@@ -38,28 +38,28 @@ struct ConsumerInfo {
     standing: LaneStanding,
 }
 
-/// How a lane's consumer stands, as the server counts.
+/// State of a lane's consumer, as reported by the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct LaneStanding {
     /// Messages that were not delivered yet.
     #[serde(default, rename = "num_pending")]
     pub pending: usize,
-    /// Messages that were delivered and neither acknowledged nor given back.
+    /// Messages that were delivered, and neither acknowledged nor returned.
     #[serde(default, rename = "num_ack_pending")]
     pub unacknowledged: usize,
-    /// Claims that wait for messages.
+    /// Pull requests that wait for messages.
     #[serde(default, rename = "num_waiting")]
     pub waiting: usize,
-    /// Messages that the stream holds for it. All of them are pending or unacknowledged, unless the consumer has lost
-    /// some: they are never delivered then.
+    /// Messages of the lane in the stream. All of them are pending or unacknowledged, unless the consumer has
+    /// lost some, which are then never delivered.
     #[serde(skip)]
     pub messages: usize,
 }
 
-/// What matters of a consumer's settings.
+/// The required settings of a consumer.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ConsumerConfig {
-    /// The term of a lease, nanoseconds.
+    /// Duration of a lease, in nanoseconds.
     #[serde(default)]
     pub(super) ack_wait: u64,
     #[serde(default)]
@@ -67,15 +67,15 @@ pub(super) struct ConsumerConfig {
 }
 
 impl Link {
-    /// Every stream there has to be, by name. The buckets' ones come first: they reserve no room, and on a server whose
-    /// room is reserved to the last byte none can be made.
+    /// Returns all required streams with their settings, by name. The streams of the buckets come first: they
+    /// reserve no space, and cannot be created on a server whose space is fully reserved.
     fn streams(&self) -> Vec<(String, Value)> {
         let layout = &self.layout;
         let mut streams = Vec::new();
         for bucket in Bucket::ALL {
             let name = layout.bucket(bucket);
             let max_age = u64::try_from(layout.max_age(bucket).as_nanos()).unwrap_or(0);
-            // The server refuses a window for duplicates that is longer than the messages live.
+            // The server rejects a duplicate window that is longer than the maximum age.
             let window = if max_age == 0 { 120_000_000_000 } else { max_age.min(120_000_000_000) };
             let storage = if bucket.is_kept() { "file" } else { "memory" };
             let config = json!({
@@ -108,7 +108,7 @@ impl Link {
         streams
     }
 
-    /// Makes the streams that are missing; their names.
+    /// Creates missing streams. Returns their names.
     pub(super) async fn ensure(&self) -> Result<Vec<String>, NatsError> {
         let mut made = Vec::new();
         for (name, config) in self.streams() {
@@ -130,8 +130,9 @@ impl Link {
         Ok(made)
     }
 
-    /// Keeps room for the buckets before a stream takes some for itself: by a stream that nothing is written to. Where it
-    /// cannot be made (permissions of an earlier version, little room), the server works without it.
+    /// Reserves space for the buckets with a stream that nothing is written to, before other streams reserve
+    /// theirs. If it cannot be created (permissions of an earlier version, little space), the server works
+    /// without it.
     async fn keep_room(&self) {
         let name = self.layout.room_stream();
         for bytes in ROOM {
@@ -142,7 +143,8 @@ impl Link {
             });
             match self.api::<Value>(&format!("STREAM.CREATE.{name}"), &config).await {
                 Err(Failure::Api(error)) if error.is_full() => {}
-                // It may be there already, with another limit.
+                // Created now or earlier. If it exists with another limit, the server returns an error,
+                // ignored below.
                 Ok(_) => return,
                 Err(failure) => {
                     let error = NatsError::from(failure);
@@ -153,7 +155,7 @@ impl Link {
         }
     }
 
-    /// What the streams have reserved, the most first.
+    /// Returns the sizes that the streams reserve in bytes, largest first.
     async fn reserved(&self) -> Vec<(String, i64)> {
         let layout = &self.layout;
         let mut reserved = Vec::new();
@@ -165,7 +167,7 @@ impl Link {
         reserved
     }
 
-    /// Whether all streams are there.
+    /// Checks that all streams exist with suitable settings.
     pub(super) async fn check(&self) -> Result<(), NatsError> {
         for (name, config) in self.streams() {
             let there = self.stream_config(&name).await.map_err(|error| match error {
@@ -191,11 +193,12 @@ impl Link {
         loop {
             match self.api::<Value>(&format!("STREAM.CREATE.{name}"), &config).await {
                 Ok(_) => return Ok(()),
-                // Somebody else made it just now, with other settings.
+                // Another process has just created it with other settings.
                 Err(Failure::Api(error)) if error.err_code == IN_USE => {
                     return fits(name, &self.stream_config(name).await?, &config);
                 }
-                // A stream's limit is room set aside for it. On a server with less, a smaller stream does as well.
+                // A stream's limit is reserved on the server. On a server with less space, a smaller stream
+                // is sufficient.
                 Err(Failure::Api(error)) if matches!(error.err_code, 10_047 | 10_023) => {
                     let smaller = config["max_bytes"].as_i64().unwrap_or(-1) / 2;
                     if smaller < SMALLEST_STREAM {
@@ -213,7 +216,8 @@ impl Link {
         }
     }
 
-    /// There is too little room on the server for a stream: how much it needs, and what has been reserved.
+    /// Returns the error for a server with too little space for a stream, with the required and the reserved
+    /// space.
     async fn no_room(&self, name: &str, config: &Value, why: &str) -> NatsError {
         let needed = match config["max_bytes"].as_i64() {
             Some(bytes) if bytes > 0 => format!("at least {}", size(SMALLEST_STREAM)),
@@ -222,7 +226,7 @@ impl Link {
         let reserved = self.reserved().await;
         let listed: Vec<String> =
             reserved.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();
-        let listed = if listed.is_empty() { "nothing by lumos".to_owned() } else { listed.join(", ") };
+        let listed = if listed.is_empty() { "no space by lumos".to_owned() } else { listed.join(", ") };
         let less = reserved.first().map_or_else(String::new, |(largest, bytes)| {
             format!(
                 ", or reserve less: nats stream edit {largest} --max-bytes {}",
@@ -235,13 +239,13 @@ impl Link {
         ))
     }
 
-    /// A consumer's settings; [`NatsError::Missing`] if it is not there.
+    /// Returns a consumer's settings. Fails with [`NatsError::Missing`] if it does not exist.
     pub(super) async fn consumer(&self, stream: &str, name: &str) -> Result<ConsumerConfig, NatsError> {
         let info: ConsumerInfo = self.api(&format!("CONSUMER.INFO.{stream}.{name}"), &Value::Null).await?;
         Ok(info.config)
     }
 
-    /// Makes a consumer, or finds the one that is there.
+    /// Creates a consumer unless it exists. Returns its settings.
     pub(super) async fn ensure_consumer(
         &self,
         stream: &str,
@@ -257,7 +261,8 @@ impl Link {
                     "config": {
                         "name": name, "durable_name": name, "deliver_policy": "all", "ack_policy": "explicit",
                         "ack_wait": lease, "max_deliver": -1, "max_ack_pending": -1, "replay_policy": "instant",
-                        // Every worker may have some requests waiting; the default of 512 refuses large fleets.
+                        // Every worker may have several waiting requests; the default of 512 is too small for
+                        // large fleets.
                         "max_waiting": 16_384,
                         "filter_subject": filter,
                     },
@@ -278,7 +283,7 @@ impl Link {
         Ok(config)
     }
 
-    /// How a consumer stands.
+    /// Returns the state of a consumer.
     pub(super) async fn standing(
         &self,
         stream: &str,
@@ -290,7 +295,7 @@ impl Link {
         Ok(LaneStanding { messages, ..info.standing })
     }
 
-    /// Makes a consumer if it is missing; whether it was.
+    /// Creates a consumer if it is missing. Returns whether it was missing.
     pub(super) async fn restore_consumer(
         &self,
         stream: &str,
@@ -304,7 +309,7 @@ impl Link {
         }
     }
 
-    /// Makes a consumer anew, so that everything its stream holds is delivered again.
+    /// Recreates a consumer, so that all messages of its stream are redelivered.
     pub(super) async fn remake_consumer(
         &self,
         stream: &str,
@@ -315,7 +320,7 @@ impl Link {
         self.ensure_consumer(stream, name, filter).await
     }
 
-    /// Deletes a consumer that may not be there.
+    /// Deletes a consumer, if it exists.
     pub(super) async fn delete_consumer(&self, stream: &str, name: &str) -> Result<(), NatsError> {
         match self.api::<Value>(&format!("CONSUMER.DELETE.{stream}.{name}"), &Value::Null).await {
             Ok(_) => Ok(()),
@@ -325,7 +330,7 @@ impl Link {
     }
 }
 
-/// Bytes as people read them.
+/// Formats a size in bytes for messages.
 fn size(bytes: i64) -> String {
     let mebibytes = bytes / (1 << 20);
     if mebibytes >= 1024 {
@@ -335,7 +340,7 @@ fn size(bytes: i64) -> String {
     }
 }
 
-/// A stream may have other limits than ours, and must be of the same kind.
+/// Checks that an existing stream is of the required kind. Its limits may differ.
 fn fits(name: &str, there: &StreamConfig, wanted: &Value) -> Result<(), NatsError> {
     let same = |have: &str, key: &str| wanted[key].as_str().is_none_or(|want| want == have);
     let subjects = wanted["subjects"].as_array().into_iter().flatten().filter_map(Value::as_str);

@@ -1,4 +1,4 @@
-//! What every queue promises. A new queue adds itself to `contract!`.
+//! Contract tests that every queue passes. Add a new queue to `contract!`.
 
 use std::any::Any;
 use std::path::Path;
@@ -12,18 +12,18 @@ use tokio::time::{Instant, sleep, timeout};
 
 const SOON: Duration = Duration::from_millis(50);
 const LONG: Duration = Duration::from_secs(60);
-/// A lease that runs out during a test.
+/// Duration of a lease that expires during a test.
 const TERM: Duration = Duration::from_secs(3);
 
 /// A queue under test.
 struct Fixture {
     publisher: Box<dyn Queue<u32>>,
     claimer: Box<dyn Queue<u32>>,
-    /// How long nothing has to come before it is believed that nothing comes.
+    /// Time without a message after which the queue is considered empty.
     soon: Duration,
-    /// When leases run out, where they do.
+    /// Duration of leases, if they expire.
     term: Option<Duration>,
-    /// What must live as long.
+    /// Values that must live as long as the queue.
     _rest: Box<dyn Any>,
 }
 
@@ -34,7 +34,7 @@ impl Fixture {
         }
     }
 
-    /// Claims until there are so many; never more at once than asked for.
+    /// Claims `count` messages, and checks that no claim returns more than requested.
     async fn claim(&self, count: usize) -> Vec<Lease<u32>> {
         let mut leases = Vec::new();
         timeout(LONG, async {
@@ -45,7 +45,7 @@ impl Fixture {
             }
         })
         .await
-        .expect("messages to claim");
+        .expect("timed out waiting for messages");
         leases
     }
 
@@ -240,7 +240,7 @@ macro_rules! contract {
             assert_eq!(late.extend().await, Err(QueueError::LeaseLost("0".to_owned())));
             let second = queue.claim_one().await;
             assert!(second.deliveries() >= 2);
-            // The first holder gives back what is no longer his.
+            // The first holder returns a lease that it no longer holds.
             drop(late);
             assert!(queue.nothing_comes().await);
         }
@@ -301,7 +301,7 @@ async fn a_closed_memory_queue_is_emptied_and_then_says_so() {
     published(&queue, 1).await;
     queue.close();
     let lease = queue.claim(1).await.unwrap().remove(0);
-    assert!(timeout(SOON, queue.claim(1)).await.is_err(), "what is leased may come back");
+    assert!(timeout(SOON, queue.claim(1)).await.is_err(), "a leased message may be returned");
     lease.acknowledge().await.unwrap();
     assert!(queue.claim(1).await.unwrap().is_empty());
 }
@@ -316,7 +316,7 @@ async fn publishing_to_a_full_memory_queue_waits_for_room() {
     lease.acknowledge().await.unwrap();
 }
 proptest! {
-    /// Whatever is done with leases, every message is acknowledged once in the end.
+    /// For any sequence of operations on leases, every message is acknowledged exactly once.
     #[test]
     fn nothing_is_lost(choices in proptest::collection::vec(0u8..3, 0..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

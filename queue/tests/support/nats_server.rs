@@ -1,7 +1,7 @@
-//! A real nats-server on a free port of this machine, its store in a temporary folder.
+//! A real nats-server on a free local port, with its store in a temporary folder.
 //!
-//! Which program: `LUMOS_NATS_SERVER`, else `nats-server` on the path; `LUMOS_NATS_SERVER_CURRENT` names a second one
-//! of another generation. Other crates' tests take this file in with `#[path]`.
+//! The program is `LUMOS_NATS_SERVER`, or `nats-server` on the path. `LUMOS_NATS_SERVER_CURRENT` names a
+//! second server, of another release series. Tests of other crates include this file with `#[path]`.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use lumos_capabilities::{Capability, on_path, skip, skip_part};
 use tempfile::TempDir;
 
-/// The server to test with; `None`, and the test is skipped, if it is not installed.
+/// Returns the server to test with. If it is not installed, returns `None`, and the test is skipped.
 pub fn program() -> Option<PathBuf> {
     let named = std::env::var_os("LUMOS_NATS_SERVER").filter(|name| !name.is_empty()).map(PathBuf::from);
     let found = named.or_else(|| on_path("nats-server"));
@@ -24,7 +24,7 @@ pub fn program() -> Option<PathBuf> {
     found
 }
 
-/// The server of another generation to test with as well.
+/// Returns the additional server of another release series.
 pub fn current_program() -> Option<PathBuf> {
     let named =
         std::env::var_os("LUMOS_NATS_SERVER_CURRENT").filter(|name| !name.is_empty()).map(PathBuf::from);
@@ -34,7 +34,7 @@ pub fn current_program() -> Option<PathBuf> {
     named
 }
 
-/// All servers to test with.
+/// Returns all servers to test with.
 pub fn programs() -> Vec<PathBuf> {
     program().into_iter().chain(current_program()).collect()
 }
@@ -49,7 +49,7 @@ pub struct NatsServer {
 }
 
 impl NatsServer {
-    /// Starts a server with JetStream; `None` if there is no program.
+    /// Starts a server with JetStream. Returns `None` if it is not installed.
     pub fn start() -> Option<Self> {
         program().map(|program| Self::with_jetstream(&program))
     }
@@ -64,12 +64,12 @@ impl NatsServer {
         Self::launch(program, &[], "")
     }
 
-    /// Starts a server with JetStream and a configuration beside address and store.
+    /// Starts a server with JetStream and additional configuration.
     pub fn configured(program: &Path, configuration: &str) -> Self {
         Self::launch(program, &["-js"], configuration)
     }
 
-    /// Starts a server with JetStream and further arguments, its passwords in the environment.
+    /// Starts a server with JetStream and additional arguments. Its passwords are in its environment.
     pub fn with_arguments(program: &Path, arguments: &[&str]) -> Self {
         let mut all = vec!["-js"];
         all.extend(arguments);
@@ -78,7 +78,7 @@ impl NatsServer {
 
     fn launch(program: &Path, arguments: &[&str], configuration: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        // The server may run as somebody else.
+        // The server may run as another user.
         let open = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("permissions");
         };
@@ -92,7 +92,7 @@ impl NatsServer {
             arguments.extend(["-c".to_owned(), file.display().to_string()]);
         }
         let mut server = Self { program: program.to_owned(), arguments, folder, port: 0, child: None };
-        // Somebody else may take the port between finding it and using it; then another one is tried.
+        // Another process may take the port before the server binds it; then another one is tried.
         for _ in 0..5 {
             server.port = free_port();
             if server.try_restart() {
@@ -116,7 +116,7 @@ impl NatsServer {
         assert!(self.try_restart(), "the server does not start again; its log:\n{}", self.log());
     }
 
-    /// Whether the process is there; it may have ended by itself.
+    /// Returns whether the process is running; it may have exited by itself.
     pub fn is_running(&mut self) -> bool {
         let ended = self.child.as_mut().is_none_or(|child| !matches!(child.try_wait(), Ok(None)));
         if ended {
@@ -125,12 +125,12 @@ impl NatsServer {
         !ended
     }
 
-    /// Starts the server on the same port and store; whether it can be reached then.
+    /// Starts the server on the same port and store. Returns whether it accepts connections.
     pub fn try_restart(&mut self) -> bool {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.log_file()).expect("a log");
         let child =
             without_privileges(&self.program)
-                // Later arguments win, so that another address can be asked for.
+                // Later arguments take precedence, so that a test can set another address.
                 .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-sd"])
                 .arg(self.folder.path().join("store"))
                 .args(&self.arguments)
@@ -141,7 +141,7 @@ impl NatsServer {
                 .stdout(Stdio::null())
                 .stderr(log)
                 .spawn();
-        let Ok(mut child) = child else { panic!("{} cannot be run", self.program.display()) };
+        let Ok(mut child) = child else { panic!("failed to run {}", self.program.display()) };
         let deadline = Instant::now() + Duration::from_secs(20);
         while Instant::now() < deadline {
             if TcpStream::connect_timeout(&self.address(), Duration::from_millis(200)).is_ok() {
@@ -162,12 +162,12 @@ impl NatsServer {
         self.folder.path().join("log")
     }
 
-    /// What the server has logged.
+    /// Returns the server's log.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
-    /// Where the server listens.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
@@ -177,18 +177,18 @@ impl NatsServer {
         format!("nats://{}", self.address())
     }
 
-    /// A folder for what a test needs beside; removed with the server.
+    /// Returns a folder for files of the test, removed with the server.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The process, for signals.
+    /// Returns the process id, for signals.
     pub fn process(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 }
 
-/// The program. One that was fetched from outside the distribution does not run as root.
+/// Returns the command of the program. A program from outside the distribution does not run as root.
 fn without_privileges(program: &Path) -> Command {
     let fetched = std::env::var_os("LUMOS_NATS_SERVER_CURRENT").is_some_and(|current| current == program);
     let root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);

@@ -1,6 +1,6 @@
-//! A TCP proxy between a client and its server that disturbs what goes through: it flips bits, delays, cuts off in the
-//! middle of what is sent, sends messages twice, and holds everything back. Other crates' tests take this file in with
-//! `#[path]`.
+//! A TCP proxy between a client and its server that injects faults: it flips bits, delays data, cuts
+//! connections in the middle of a message, duplicates messages, and blocks all data. Tests of other crates
+//! include this file with `#[path]`.
 
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
@@ -11,19 +11,19 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Which way bytes go.
+/// Direction of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     ToServer,
     ToClient,
 }
 
-/// One bit of some bytes that are to come, the first so many times.
+/// Flips one bit in the next `times` occurrences of some bytes.
 #[derive(Debug, Clone)]
 struct Flip {
     way: Way,
     needle: Vec<u8>,
-    /// Bytes behind the beginning of the needle.
+    /// Offset from the start of the needle, in bytes.
     offset: usize,
     times: u64,
 }
@@ -32,23 +32,23 @@ struct Flip {
 struct Faults {
     flips: Mutex<Vec<Flip>>,
     flipped: AtomicU64,
-    /// Milliseconds that everything is late.
+    /// Delay of all data, in milliseconds.
     delay: AtomicU64,
-    /// Bytes that still pass before all connections are cut; 0 for no cut.
+    /// Remaining bytes before all connections are cut; 0 for no cut.
     cut_after: AtomicU64,
-    /// Bytes that still pass, either way, before one bit is flipped.
+    /// Remaining bytes, in either direction, before one bit is flipped.
     flip_after: Mutex<Vec<u64>>,
-    /// Pieces that begin with a message of NATS and are still to be sent twice.
+    /// Number of reads starting with a NATS message that are still to be sent twice.
     twice: AtomicU64,
     doubled: AtomicU64,
-    /// Nothing passes, and no connection ends.
+    /// Whether all data is blocked while connections stay open.
     held: AtomicBool,
     refuse: AtomicBool,
     ended: AtomicBool,
     open: Mutex<Vec<TcpStream>>,
 }
 
-/// A proxy in front of a server. Ends when dropped.
+/// A proxy in front of a server. Stops when dropped.
 pub struct Proxy {
     address: SocketAddr,
     faults: Arc<Faults>,
@@ -94,38 +94,38 @@ impl Proxy {
         format!("nats://{}", self.address)
     }
 
-    /// Flips one bit in the first so many occurrences of some bytes that go this way.
+    /// Flips one bit in the next `times` occurrences of `needle` in this direction.
     pub fn flip(&self, way: Way, needle: &str, times: u64) {
         self.flip_behind(way, needle.as_bytes(), needle.len() / 2, times);
     }
 
-    /// The same, so many bytes behind the beginning of each.
+    /// Like `flip`, at `offset` bytes from the start of each occurrence.
     pub fn flip_behind(&self, way: Way, needle: &[u8], offset: usize, times: u64) {
         let needle = needle.to_vec();
         self.faults.flips.lock().unwrap().push(Flip { way, needle, offset, times });
     }
 
-    /// Flips one bit each, either way, after so many more bytes.
+    /// Flips one bit after each of these numbers of further bytes, in either direction.
     pub fn flip_after(&self, bytes: &[u64]) {
         self.faults.flip_after.lock().unwrap().extend(bytes);
     }
 
-    /// Sends the next so many messages of NATS twice, either way.
+    /// Sends the next `messages` NATS messages twice, in either direction.
     pub fn send_twice(&self, messages: u64) {
         self.faults.twice.store(messages, Ordering::Relaxed);
     }
 
-    /// Messages sent twice so far.
+    /// Returns the number of messages sent twice so far.
     pub fn doubled(&self) -> u64 {
         self.faults.doubled.load(Ordering::Relaxed)
     }
 
-    /// Holds everything back, as a network does that loses all packets, until it is called with `false`.
+    /// Blocks all data, like a network that drops all packets, until called with `false`.
     pub fn hold(&self, hold: bool) {
         self.faults.held.store(hold, Ordering::Relaxed);
     }
 
-    /// Ends all disturbances.
+    /// Removes all faults.
     pub fn calm(&self) {
         self.cut(false);
         self.hold(false);
@@ -136,22 +136,22 @@ impl Proxy {
         self.faults.flip_after.lock().unwrap().clear();
     }
 
-    /// Bits flipped so far.
+    /// Returns the number of bits flipped so far.
     pub fn flipped(&self) -> u64 {
         self.faults.flipped.load(Ordering::Relaxed)
     }
 
-    /// Makes everything late from now on.
+    /// Delays all data from now on.
     pub fn delay(&self, delay: Duration) {
         self.faults.delay.store(u64::try_from(delay.as_millis()).unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Cuts all connections after so many more bytes: what is sent then arrives in part.
+    /// Cuts all connections after `bytes` further bytes, so that the data being sent arrives in part.
     pub fn cut_after(&self, bytes: u64) {
         self.faults.cut_after.store(bytes.max(1), Ordering::Relaxed);
     }
 
-    /// Cuts all connections, and lets none come about until it is called with `false`.
+    /// Cuts all connections, and rejects new ones until called with `false`.
     pub fn cut(&self, cut: bool) {
         self.faults.refuse.store(cut, Ordering::Relaxed);
         if cut {
@@ -165,7 +165,7 @@ impl Drop for Proxy {
         self.faults.ended.store(true, Ordering::Relaxed);
         self.calm();
         self.faults.close_all();
-        // Wakes the one that accepts.
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -180,7 +180,7 @@ impl Faults {
         }
     }
 
-    /// Flips what is to be flipped in some bytes.
+    /// Applies the flips of `flip` to some bytes.
     fn flip(&self, way: Way, bytes: &mut [u8]) {
         for flip in self.flips.lock().unwrap().iter_mut().filter(|flip| flip.way == way) {
             let mut from = 0;
@@ -191,7 +191,7 @@ impl Faults {
                     break;
                 };
                 let place = from + found + flip.offset;
-                // What lies in the next piece is left alone.
+                // A byte in the next read is left unchanged.
                 if let Some(byte) = bytes.get_mut(place) {
                     *byte ^= 1;
                     flip.times -= 1;
@@ -202,7 +202,7 @@ impl Faults {
         }
     }
 
-    /// Flips the bits whose turn comes within these bytes.
+    /// Applies the flips of `flip_after` that are due within these bytes.
     fn flip_within(&self, bytes: &mut [u8]) {
         let count = bytes.len() as u64;
         self.flip_after.lock().unwrap().retain_mut(|left| {
@@ -216,7 +216,7 @@ impl Faults {
         });
     }
 
-    /// Whether these bytes are to be sent once more: whole messages, if they can be recognised.
+    /// Returns whether to send these bytes twice: only complete messages, as far as they can be recognised.
     fn sends_twice(&self, bytes: &[u8]) -> bool {
         let message = [&b"PUB "[..], b"HPUB ", b"MSG ", b"HMSG "].iter().any(|verb| bytes.starts_with(verb));
         let less = |left: u64| left.checked_sub(1);
@@ -227,7 +227,7 @@ impl Faults {
         twice
     }
 
-    /// How many of these bytes still pass, if there is to be a cut within them.
+    /// Returns how many of these bytes are forwarded, if a cut is due within them.
     fn cut_within(&self, bytes: usize) -> Option<usize> {
         let left = self.cut_after.load(Ordering::Relaxed);
         if left == 0 {

@@ -19,16 +19,16 @@ use super::source::SharedStore;
 use crate::drive::Limits;
 use crate::terms::{RunTerms, Runs};
 
-/// How long to wait before what could not be fetched is asked for again.
+/// Delay before a failed fetch is retried.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// A run's configurations by identity, each with what its lane is called.
+/// A run's configurations by identity, each with the `needs` part of its lane.
 type Configurations = BTreeMap<ContentHash, (Arc<Configuration>, RunToken)>;
 
-/// A lane of a run that is to be served.
+/// A lane of an active run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KnownLane {
-    /// Which it is.
+    /// Its id.
     pub id: LaneId,
     /// The configurations of its units, over all runs.
     pub configurations: Vec<Arc<Configuration>>,
@@ -37,17 +37,17 @@ pub struct KnownLane {
 /// Why a work message was not unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unpacking {
-    /// Nothing is known of its run yet, or not what its units share.
+    /// Its run, or the shared inputs of its run, are not known yet.
     Unknown,
-    /// Its run takes no more results.
+    /// Its run accepts no more results.
     Over,
-    /// It is queued in a lane that is not its own.
+    /// It is queued in the wrong lane.
     Misplaced,
-    /// It is not what it says it is.
+    /// It is invalid.
     Bad(MessageError),
 }
 
-/// The runs there are.
+/// The known runs.
 #[derive(Debug)]
 pub struct Catalogue {
     state: Mutex<State>,
@@ -58,11 +58,11 @@ pub struct Catalogue {
 struct State {
     runs: BTreeMap<RunToken, Run>,
     shared: HashMap<ContentHash, Arc<Configurations>>,
-    /// Shared inputs that are there and cannot be read.
+    /// Shared inputs that were fetched and cannot be decoded.
     unreadable: BTreeSet<ContentHash>,
-    /// The lanes of all of this, made anew when it changes.
+    /// Lanes of the active runs, recomputed after every change.
     lanes: Arc<Vec<KnownLane>>,
-    /// What was said already.
+    /// Warnings that were already logged.
     said: BTreeSet<String>,
 }
 
@@ -72,7 +72,7 @@ struct Run {
     cancelled: CancellationToken,
 }
 
-/// What is read of a notice before its protocol is known.
+/// The part of a notice that is decoded before its protocol is known.
 #[derive(Deserialize)]
 struct Heading {
     protocol: u32,
@@ -87,7 +87,7 @@ impl Default for Catalogue {
 }
 
 impl Catalogue {
-    /// Takes note of a run's notice, or of its being gone.
+    /// Records a run's notice, or its deletion.
     pub fn see(&self, key: &str, value: Option<&[u8]>) {
         let mut state = self.lock();
         match value.map(|value| read(key, value)) {
@@ -104,7 +104,7 @@ impl Catalogue {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Shared inputs that are needed and not here.
+    /// Returns the shared inputs that are needed and were not fetched yet.
     pub fn wanted(&self) -> BTreeSet<ContentHash> {
         let state = self.lock();
         let needed = state.runs.values().filter(|run| run.is_active()).map(|run| &run.notice.shared);
@@ -114,7 +114,7 @@ impl Catalogue {
             .collect()
     }
 
-    /// Supplies shared inputs that were wanted.
+    /// Records fetched shared inputs, or the error of fetching them.
     pub fn supply(&self, hash: &ContentHash, bytes: Result<Vec<u8>, NatsError>) {
         let mut state = self.lock();
         let read = bytes.map(|bytes| serde_json::from_slice::<SharedInputs>(&bytes));
@@ -127,14 +127,15 @@ impl Catalogue {
                 state.shared.insert(hash.clone(), Arc::new(with_lanes.collect()));
                 state.tidy();
             }
-            // The bytes are those of the hash, so that asking again cannot help.
+            // The bytes match the hash, so fetching them again cannot help.
             Ok(Err(error)) => {
                 state.unreadable.insert(hash.clone());
                 let hash = hash.short();
                 state.say_once(&format!("failed to decode the configurations of a run ({hash}): {error}"));
                 return;
             }
-            // What is missing may come back, and what was damaged on its way is whole the next time.
+            // Missing inputs may be stored again, and inputs corrupted in transit may be intact the next
+            // time.
             Err(error) => {
                 let hash = hash.short();
                 state.say_once(&format!("failed to fetch the configurations of a run ({hash}): {error}"));
@@ -145,17 +146,17 @@ impl Catalogue {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// How many runs there are that are to be served.
+    /// Returns the number of active runs.
     pub fn active(&self) -> usize {
         self.lock().runs.values().filter(|run| run.is_active()).count()
     }
 
-    /// The lanes of all runs that are to be served and whose configurations are known.
+    /// Returns the lanes of all active runs whose configurations are known.
     pub fn lanes(&self) -> Arc<Vec<KnownLane>> {
         Arc::clone(&self.lock().lanes)
     }
 
-    /// What a work message in a lane asks for.
+    /// Converts a work message of a lane to an assignment.
     ///
     /// # Errors
     /// See [`Unpacking`].
@@ -178,17 +179,17 @@ impl Catalogue {
             .map_err(Unpacking::Bad)
     }
 
-    /// How a run stands; `None` if nothing is known of it.
+    /// Returns the state of a run, or `None` if the run is unknown.
     pub fn state_of(&self, run: &RunToken) -> Option<RunState> {
         self.lock().runs.get(run).map(|run| run.notice.state)
     }
 
-    /// Counts changes.
+    /// Returns a counter that is incremented with every change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Follows a bucket of notices until `stop`.
+    /// Follows a bucket of notices until `stop` is cancelled.
     pub async fn follow(
         self: Arc<Self>,
         changes: impl Stream<Item = Change> + Send,
@@ -225,7 +226,7 @@ impl Runs for Catalogue {
     fn terms(&self, run: Option<&RunToken>) -> RunTerms {
         let state = self.lock();
         let Some(run) = run.and_then(|run| state.runs.get(run)) else {
-            // Its notice is gone since the unit was claimed.
+            // Its notice was deleted after the unit was claimed.
             let cancelled = CancellationToken::new();
             cancelled.cancel();
             return RunTerms { limits: Limits::default(), cancelled };
@@ -249,7 +250,7 @@ impl State {
                 if !active {
                     run.cancelled.cancel();
                 } else if !run.is_active() {
-                    // Taken up again: its new units are not the old ones that were dropped.
+                    // The run was resumed: the earlier cancellation must not affect its new units.
                     run.cancelled = CancellationToken::new();
                 }
                 run.notice = notice;
@@ -266,7 +267,7 @@ impl State {
         }
     }
 
-    /// Forgets shared inputs that no run needs any more, and lists the lanes anew.
+    /// Removes shared inputs that no active run needs, and recomputes the lanes.
     fn tidy(&mut self) {
         let needed: BTreeSet<&ContentHash> =
             self.runs.values().filter(|run| run.is_active()).map(|run| &run.notice.shared).collect();
@@ -289,14 +290,14 @@ impl State {
     }
 
     fn say_once(&mut self, message: &str) {
-        // Bounded: a bucket full of nonsense is not to fill the memory.
+        // Bounded, so that a bucket with many invalid notices cannot exhaust the memory.
         if self.said.len() < 1024 && self.said.insert(message.to_owned()) {
             tracing::warn!("{message}");
         }
     }
 }
 
-/// Reads a notice, the protocol first.
+/// Decodes a notice, after checking its protocol.
 fn read(key: &str, value: &[u8]) -> Result<RunNotice, String> {
     let heading: Heading =
         serde_json::from_slice(value).map_err(|error| format!("invalid notice of run `{key}`: {error}"))?;

@@ -1,5 +1,6 @@
-//! Checks whether this worker can serve a lane: its models and tools must be available here and be those that the run
-//! was planned with. The check runs once per lane, on a blocking thread, because hashing weights takes long.
+//! Checks whether this worker can serve a lane: its models and tools must be available on this host and
+//! identical to those that the run was planned with. The check runs once per lane, on a blocking thread,
+//! because hashing weights takes long. Refused lanes are checked again later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,71 +17,72 @@ use super::policy::ModelKey;
 use crate::model::{IdentifyError, LoadModelError, Models};
 use crate::tools::ToolSets;
 
-/// How long after a refusal it is looked again whether the model has come.
+/// Delay before a refused lane is verified again.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// A model that a lane needs, under a name by which it was found here.
+/// A model that a lane needs, with a name under which it was found on this host.
 #[derive(Debug, Clone)]
 pub struct Located {
-    /// What it is.
+    /// Its identity.
     pub identity: ModelIdentity,
     /// A role it serves.
     pub role: Role,
     /// A configuration that names it.
     pub configuration: Arc<Configuration>,
-    /// Bytes it takes in memory, where that is limited; else bytes of its weights as they are stored.
+    /// Size in memory in bytes if memory is limited, otherwise the size of its stored weights.
     pub bytes: u64,
 }
 
-/// What a lane needs, all of it here.
+/// The requirements of a lane, all available on this host.
 #[derive(Debug, Default)]
 pub struct Needs {
     /// Its models.
     pub models: Vec<Located>,
-    /// Their keys; where they take turns, the one of all of them together.
+    /// Their keys. If they are swapped with each other, the single key of all of them together.
     pub keys: Arc<BTreeSet<ModelKey>>,
-    /// Stands for models that take turns in all of the memory, where these do: they are loaded and unloaded as one.
+    /// Key of all models together if they are swapped with each other within the whole memory. They are then
+    /// loaded and unloaded as one.
     pub turns: Option<ModelKey>,
 }
 
 /// Whether a lane can be served.
 #[derive(Debug, Clone)]
 pub enum Verdict {
-    /// Yes.
+    /// It can be served.
     Fits(Arc<Needs>),
-    /// No; why, for people.
+    /// It cannot be served, with the reason for messages.
     Refused(String),
 }
 
 struct Judged {
-    /// What was looked at: another run of the lane may know its models by other names.
+    /// What was verified. Another run of the lane may use other names for its models.
     looked_at: Looked,
     verdict: Verdict,
     at: Instant,
 }
 
-/// The models of a lane by name and use, and its tools.
+/// The models of a lane by name, role, formulation and content.
 type Looked = BTreeSet<(String, Role, Formulation, ContentHash)>;
 
-/// A name, and the use where it matters to the result.
+/// The name of a model, with its role and formulation if they affect the result.
 type Asked = (String, Option<(Role, Formulation)>);
 
-/// What has been verified on this host.
+/// Verifies lanes on this host, and keeps the verdicts.
 pub struct Eligibility {
     models: Arc<Models>,
     tools: Arc<ToolSets>,
-    /// The memory that models have, and whether they may take turns in it.
+    /// The memory for models in bytes, and whether they may be swapped; `None` for no limit.
     memory: Option<(u64, Swap)>,
     judged: Mutex<BTreeMap<RunToken, Judged>>,
-    /// Content and bytes of the models found here: each is hashed once.
+    /// Content and size in bytes of the models found on this host. Each is hashed once.
     found: Mutex<BTreeMap<Asked, (ContentHash, u64)>>,
-    /// Whether something is being looked for right now.
+    /// Whether a lane is being verified.
     looking: AtomicBool,
     changed: watch::Sender<u64>,
 }
 
 impl Eligibility {
-    /// Nothing is verified yet.
+    /// Creates an instance without verdicts.
     pub fn new(models: Arc<Models>, tools: Arc<ToolSets>) -> Self {
         Self {
             models,
@@ -93,18 +95,18 @@ impl Eligibility {
         }
     }
 
-    /// Models have so many bytes, in which they may take turns or not.
+    /// Sets the memory for models in bytes, and whether they may be swapped.
     #[must_use]
     pub fn within(self, memory: Option<u64>, swap: Swap) -> Self {
         Self { memory: memory.map(|memory| (memory, swap)), ..self }
     }
 
-    /// What was found out about lanes with these needs; `None` while nothing is.
+    /// Returns the verdict for lanes with these needs, or `None` if they were not verified yet.
     pub fn of(&self, needs: &RunToken) -> Option<Verdict> {
         self.judged().get(needs).map(|judged| judged.verdict.clone())
     }
 
-    /// Why lanes are refused, for people.
+    /// Returns the reasons for refused lanes, for messages.
     pub fn refusals(&self) -> Vec<String> {
         let judged = self.judged();
         let refusals = judged.values().filter_map(|judged| match &judged.verdict {
@@ -114,7 +116,7 @@ impl Eligibility {
         refusals.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Loading a lane's model failed: it is left alone for a while.
+    /// Refuses a lane whose model failed to load. It is verified again later.
     pub fn refuse(&self, needs: &RunToken, error: &LoadModelError) {
         tracing::warn!("{error}");
         if let Some(judged) = self.judged().get_mut(needs) {
@@ -124,17 +126,18 @@ impl Eligibility {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Whether models are being hashed right now: that takes a while, and work may come of it.
+    /// Returns whether a lane is being verified, for example by hashing its models. It may be servable
+    /// afterwards.
     pub fn is_looking(&self) -> bool {
         self.looking.load(Ordering::Relaxed)
     }
 
-    /// Counts changes.
+    /// Returns a counter that is incremented with every change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Verifies the lanes of a catalogue as they come, until `stop`.
+    /// Verifies the lanes of a catalogue as they appear, until `stop` is cancelled.
     pub async fn follow(self: Arc<Self>, catalogue: Arc<Catalogue>, stop: CancellationToken) {
         let mut changes = catalogue.changes();
         let verifying = async {
@@ -154,7 +157,7 @@ impl Eligibility {
         stop.run_until_cancelled(verifying).await;
     }
 
-    /// Verifies one lane, unless it was.
+    /// Verifies a lane, unless its verdict is still valid.
     pub async fn verify(self: &Arc<Self>, lane: &KnownLane) {
         let looked_at = looked_at(&lane.configurations);
         let mut before = None;
@@ -183,7 +186,7 @@ impl Eligibility {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Looks for everything the configurations of a lane name. Blocks.
+    /// Locates all models and tools of a lane's configurations. Blocks.
     fn judge(&self, configurations: &[Arc<Configuration>]) -> Result<Needs, String> {
         let mut needs: BTreeMap<ModelKey, Result<Located, String>> = BTreeMap::new();
         for configuration in configurations {
@@ -191,7 +194,7 @@ impl Eligibility {
                 self.tools.verify(backend)?;
             }
             for (role, identity) in &configuration.models {
-                // Any name under which the right content is found will do.
+                // Any name under which the required content is found is sufficient.
                 let key = ModelKey::from(identity);
                 if !matches!(needs.get(&key), Some(Ok(_))) {
                     needs.insert(key, self.locate(identity, *role, configuration));

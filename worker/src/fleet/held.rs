@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::policy::ModelKey;
 
-/// The leases at hand.
+/// The leases that a worker holds.
 #[derive(Debug)]
 pub struct Held {
     entries: Mutex<Entries>,
@@ -29,19 +29,19 @@ impl Default for Held {
 struct Entries {
     next: u64,
     leases: BTreeMap<u64, Entry>,
-    /// The last of those that were told.
+    /// Number of the last lease that was published.
     told: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// `None` where the queue has no such thing as tokens.
+    /// `None` if the queue has no lease tokens.
     lease: Option<HeldLease>,
     models: Arc<BTreeSet<ModelKey>>,
 }
 
 impl Held {
-    /// Keeps book of a lease from now until it ends, one way or another.
+    /// Tracks a lease until it ends.
     pub fn hold(
         self: &Arc<Self>,
         lease: Lease<WorkMessage>,
@@ -68,17 +68,17 @@ impl Held {
         Lease::new(id, assignment, deliveries, Box::new(control))
     }
 
-    /// How many there are.
+    /// Returns the number of leases.
     pub fn count(&self) -> usize {
         self.lock().leases.len()
     }
 
-    /// The ids of their messages.
+    /// Returns the ids of their messages.
     pub fn messages(&self) -> Vec<String> {
         self.lock().leases.values().filter_map(|entry| Some(entry.lease.as_ref()?.message.clone())).collect()
     }
 
-    /// Those of them that were claimed since this or [`Held::all_told`] was called last.
+    /// Returns the leases that were claimed since the last call of this method or [`Held::all_told`].
     pub fn untold(&self) -> Vec<HeldLease> {
         let mut entries = self.lock();
         let since = entries.told;
@@ -86,19 +86,19 @@ impl Held {
         entries.leases.range(since + 1..).filter_map(|(_, entry)| entry.lease.clone()).collect()
     }
 
-    /// What is held now, all of it told with this.
+    /// Returns all leases, and marks them as published.
     pub fn all_told(&self) -> Vec<HeldLease> {
         let mut entries = self.lock();
         entries.told = entries.next;
         entries.leases.values().filter_map(|entry| entry.lease.clone()).collect()
     }
 
-    /// The models that the units at hand need.
+    /// Returns the models that the held units need.
     pub fn models(&self) -> BTreeSet<ModelKey> {
         self.lock().leases.values().flat_map(|entry| entry.models.iter().cloned()).collect()
     }
 
-    /// Counts changes.
+    /// Returns a counter that is incremented with every change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
@@ -108,7 +108,7 @@ impl Held {
     }
 }
 
-/// Passes on what happens to a lease, and strikes it off the book when it has ended.
+/// Forwards operations to a lease, and removes it from [`Held`] when it ends.
 struct Tracked {
     lease: tokio::sync::Mutex<Option<Lease<WorkMessage>>>,
     token: Option<String>,
@@ -139,7 +139,7 @@ impl LeaseControl for Tracked {
     }
 
     fn release(&self) {
-        // Whoever releases owns the lease, so nobody is extending it.
+        // The caller owns the lease, so no extension is in progress.
         if let Ok(mut lease) = self.lease.try_lock() {
             drop(lease.take());
         }

@@ -9,40 +9,40 @@ use super::policy::Moment;
 /// Recent results of pulls from one lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Answers {
-    /// When it last gave work.
+    /// When it last returned work.
     pub last_work: Option<Moment>,
-    /// Since when it has had none whenever it was asked.
+    /// Start of the current series of pulls without work.
     pub dry_since: Option<Moment>,
-    /// When it was last asked and had none.
+    /// When it was last pulled without work.
     pub last_dry: Option<Moment>,
 }
 
-/// What all lanes answered.
+/// Results of recent pulls from all lanes.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     lanes: BTreeMap<LaneId, Answers>,
 }
 
 impl History {
-    /// A lane gave work.
+    /// Records that a lane returned work.
     pub fn gave_work(&mut self, lane: &LaneId, now: Moment) {
         let answers = self.lanes.entry(lane.clone()).or_default();
         *answers = Answers { last_work: Some(now), ..Answers::default() };
     }
 
-    /// A lane had none.
+    /// Records that a lane had no work.
     pub fn was_dry(&mut self, lane: &LaneId, now: Moment) {
         let answers = self.lanes.entry(lane.clone()).or_default();
         answers.dry_since.get_or_insert(now);
         answers.last_dry = Some(now);
     }
 
-    /// What a lane answered.
+    /// Returns the results of a lane.
     pub fn of(&self, lane: &LaneId) -> Answers {
         self.lanes.get(lane).copied().unwrap_or_default()
     }
 
-    /// Forgets lanes that are no more.
+    /// Removes lanes that no longer exist.
     pub fn keep_only(&mut self, known: impl Fn(&LaneId) -> bool) {
         self.lanes.retain(|lane, _| known(lane));
     }

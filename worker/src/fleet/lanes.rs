@@ -22,28 +22,28 @@ use super::source::{LaneQueue, LaneSource};
 use crate::model::Models;
 use crate::tools::TOOLS;
 
-/// How long one lane is waited on before all are asked again.
+/// Time limit of a claim from one lane before all lanes are pulled again.
 const WAIT: Duration = Duration::from_secs(1);
-/// How long to wait before it is decided anew where no lane is loaded.
+/// Delay before the next decision if no lane has its models loaded.
 const IDLE: Duration = Duration::from_millis(250);
-/// How long a lane that is alone is asked without deciding anew, where nothing becomes known meanwhile.
+/// How long a decision for a single lane is reused, unless the catalogue or a verdict changes.
 const STEADY: Duration = Duration::from_millis(250);
-/// How long the units of a run that nothing is known of yet are kept before they are given back.
+/// How long units of an unknown run are held before they are returned to the queue.
 const UNKNOWN: Duration = Duration::from_secs(5);
 
-/// What the lanes are worked with.
+/// Settings of [`Lanes`].
 pub struct LanesSettings {
-    /// Bytes that may be filled with models; `None` for no limit.
+    /// Memory limit for models in bytes; `None` for no limit.
     pub memory: Option<u64>,
     /// Tools in addition to those that every worker has.
     pub tools: BTreeSet<String>,
-    /// For how long a lease holds.
+    /// Duration of a lease.
     pub lease: Duration,
-    /// When models are changed.
+    /// When models are switched.
     pub policy: PolicySettings,
 }
 
-/// The lanes of all runs, as one queue to claim from. One claims at a time.
+/// The lanes of all runs, as one queue to claim from. Only one claim may run at a time.
 pub struct Lanes {
     settings: LanesSettings,
     source: Arc<dyn LaneSource>,
@@ -61,15 +61,15 @@ struct State {
     history: History,
     open: BTreeMap<LaneId, Arc<dyn LaneQueue>>,
     last_switch: Option<Moment>,
-    /// Lanes that were deleted and have not come back yet.
+    /// Deleted lanes that were not recreated yet.
     gone: BTreeSet<LaneId>,
-    /// The models that take turns now.
+    /// The models that are currently swapped with each other.
     turns: Option<Turns>,
-    /// What was decided last, if there was only one lane to ask.
+    /// The last decision, if there was only one lane to pull from.
     steady: Option<Steady>,
 }
 
-/// A decision that holds for a moment.
+/// A decision that is reused for a short time.
 struct Steady {
     view: Arc<View>,
     until: Instant,
@@ -84,28 +84,28 @@ impl Steady {
     }
 }
 
-/// Models that take turns in all of the memory.
+/// Models that are swapped with each other within the whole memory.
 #[derive(Clone)]
 struct Turns {
     key: ModelKey,
     models: Vec<ModelIdentity>,
 }
 
-/// The lanes as they stand, and what the servable ones need.
+/// The current decision, and the needs of the servable lanes.
 struct View {
     decision: Decision,
     needs: BTreeMap<LaneId, Arc<Needs>>,
 }
 
 impl View {
-    /// Whether there is one lane only, so that nothing is to be chosen.
+    /// Whether there is only one lane, so that there is no choice.
     fn is_alone(&self) -> bool {
         self.decision.ask.len() == 1 && self.needs.len() == 1
     }
 }
 
 impl Lanes {
-    /// No lane is open yet.
+    /// Creates the queue. No lane is open yet.
     pub fn new(
         settings: LanesSettings,
         source: Arc<dyn LaneSource>,
@@ -127,7 +127,7 @@ impl Lanes {
         }
     }
 
-    /// Claims until there is something.
+    /// Claims until there is at least one assignment.
     async fn claim_some(&self, max: usize) -> Vec<Lease<Assignment>> {
         let mut catalogued = self.catalogue.changes();
         let mut verified = self.eligibility.changes();
@@ -152,14 +152,14 @@ impl Lanes {
                         return leases;
                     }
                 }
-                // What they answered counts in what is decided now.
+                // Decides again with the results of these pulls.
                 let view = self.view().await;
                 if let Some(switch) = &view.decision.switch {
                     let leases = self.switch(&view, switch).await;
                     if !leases.is_empty() {
                         return leases;
                     }
-                    // It had no work, or no model: another one may.
+                    // The lane had no work, or its model failed to load; try another one.
                     continue;
                 }
             }
@@ -182,13 +182,13 @@ impl Lanes {
         }
     }
 
-    /// What was decided last, as long as that holds.
+    /// Returns the last decision, if it is still valid.
     fn steady(&self) -> Option<Arc<View>> {
         let state = self.state();
         state.steady.as_ref().filter(|steady| steady.holds()).map(|steady| Arc::clone(&steady.view))
     }
 
-    /// Asks a lane for what it has now.
+    /// Claims the messages of a lane that are available now.
     async fn ask(&self, view: &View, lane: &LaneId, max: usize) -> Vec<Lease<Assignment>> {
         let claimed = match self.queue(lane).await {
             Some(queue) => queue.try_claim(max).await,
@@ -197,7 +197,7 @@ impl Lanes {
         self.take(view, lane, claimed).await
     }
 
-    /// Waits for a lane to have something.
+    /// Waits for messages of a lane.
     async fn wait(&self, view: &View, lane: &LaneId, max: usize) -> Vec<Lease<Assignment>> {
         let Some(queue) = self.queue(lane).await else {
             tokio::time::sleep(WAIT).await;
@@ -212,7 +212,7 @@ impl Lanes {
         leases
     }
 
-    /// Takes note of what a lane answered and unpacks it.
+    /// Records the result of a pull, and unpacks its messages.
     async fn take(
         &self,
         view: &View,
@@ -223,7 +223,7 @@ impl Lanes {
             tracing::debug!(%lane, %error, "failed to pull from a lane");
             let mut state = self.state();
             if !matches!(error, QueueError::Unreachable(_)) {
-                // It may have been made anew.
+                // The lane may have been recreated, so it is opened again.
                 state.open.remove(lane);
             }
             if matches!(error, QueueError::Gone(_)) && state.gone.insert(lane.clone()) {
@@ -250,7 +250,8 @@ impl Lanes {
         leases
     }
 
-    /// Makes an assignment of a message; `None` if that cannot be done, and the message is dealt with.
+    /// Converts a message to an assignment. If that fails, returns or terminates the message and returns
+    /// `None`.
     async fn unpack(
         &self,
         lane: &LaneId,
@@ -265,7 +266,8 @@ impl Lanes {
                 lease.release();
                 return None;
             }
-            // Its coordinator takes the others out; it puts back what it still needs when it begins again.
+            // The coordinator removes the other messages. When the run is resumed, it publishes those it
+            // still needs.
             Err(Unpacking::Over) => "the run has ended".to_owned(),
             Err(Unpacking::Misplaced) => "it is queued in the wrong lane".to_owned(),
             Err(Unpacking::Bad(error)) => error.to_string(),
@@ -277,7 +279,7 @@ impl Lanes {
         None
     }
 
-    /// The assignment of a message; waits a little for what is not known of its run yet.
+    /// Converts a message to an assignment. Waits until `until` for a run that is not known yet.
     async fn unpacked(
         &self,
         lane: &LaneId,
@@ -300,8 +302,8 @@ impl Lanes {
         timeout_at(until, known).await.unwrap_or(Err(Unpacking::Unknown))
     }
 
-    /// Changes models for a lane, if it has work. One unit of it is taken first: loading for a lane that turns out
-    /// to be empty would be for nothing.
+    /// Switches models for a lane, if it has work. One of its units is claimed first, so that no models are
+    /// loaded for an empty lane.
     async fn switch(&self, view: &View, switch: &Switch) -> Vec<Lease<Assignment>> {
         let leases = self.ask(view, &switch.to, 1).await;
         let Some(needs) = view.needs.get(&switch.to).filter(|_| !leases.is_empty()) else {
@@ -357,7 +359,7 @@ impl Lanes {
         Ok(())
     }
 
-    /// Has models take turns in all of the memory.
+    /// Arranges models to be swapped with each other within the whole memory.
     async fn take_turns(&self, needs: &Needs) -> Result<(), crate::model::LoadModelError> {
         let configurations: Vec<_> =
             needs.models.iter().map(|model| Arc::clone(&model.configuration)).collect();
@@ -369,7 +371,7 @@ impl Lanes {
         let failed = |message: String| crate::model::LoadModelError::new(name, message);
         let arranged = arranging.await.map_err(|error| failed(error.to_string()))?;
         arranged.map_err(|error| failed(error.to_string()))?;
-        // The first of them stays, which is the planner where there is one.
+        // In reverse order, so that the first one stays loaded.
         for model in needs.models.iter().rev() {
             tracing::info!(model = model.identity.name, "model swapped with others");
             self.models.check(&model.identity, model.role, &model.configuration).await?;
@@ -407,7 +409,7 @@ impl Lanes {
                     let bytes =
                         |model: &super::eligibility::Located| (ModelKey::from(&model.identity), model.bytes);
                     match &fits.turns {
-                        // They are loaded and unloaded as one, which takes the whole memory.
+                        // Swapped models are loaded and unloaded as one, which uses the whole memory.
                         Some(turns) => {
                             models.insert(turns.clone(), self.settings.memory.unwrap_or(0));
                         }
@@ -416,7 +418,7 @@ impl Lanes {
                     needs.insert(lane.id.clone(), fits);
                     false
                 }
-                // Not verified yet is not to be served yet.
+                // A lane that was not verified yet is not served yet.
                 Some(Verdict::Refused(_)) | None => true,
             };
             lanes.push(Lane {
@@ -435,7 +437,7 @@ impl Lanes {
             }
             loaded.insert(turns.key.clone(), self.settings.memory.unwrap_or(0));
         }
-        // What a loaded model takes is known from what was found out before.
+        // Loaded models use the sizes that were found during verification.
         for (key, bytes) in lanes.iter().flat_map(|lane| &lane.models) {
             loaded.entry(key.clone()).and_modify(|known| *known = *bytes);
         }
@@ -461,7 +463,7 @@ impl Lanes {
                 self.state().open.insert(lane.clone(), Arc::clone(&queue));
                 Some(queue)
             }
-            // Its coordinator makes it with the first unit.
+            // The coordinator creates the lane with its first unit.
             Ok(None) => None,
             Err(error) => {
                 tracing::debug!(%lane, %error, "failed to open a lane");
@@ -475,7 +477,8 @@ impl Lanes {
     }
 }
 
-/// The tools of a lane beside those that every worker knows; whether their backends are here is verified apart.
+/// Returns the tools of a lane in addition to those that every worker has. Their backends are verified
+/// separately.
 fn extra_tools(lane: &super::catalogue::KnownLane) -> BTreeSet<String> {
     let tools = lane.configurations.iter().flat_map(|configuration| &configuration.tools);
     tools.map(|backend| backend.tool.clone()).filter(|tool| !TOOLS.contains(&tool.as_str())).collect()

@@ -10,17 +10,17 @@ use lumos_queue::{Queue, QueueError};
 use lumos_tasks::fleet::{ResultBatch, ResultMessage};
 use tokio::sync::oneshot;
 
-/// A result that waits, and who is to be told.
+/// A result that waits, with the channel for its outcome.
 struct Waiting {
     message: Arc<ResultMessage>,
     told: oneshot::Sender<Result<(), QueueError>>,
 }
 
-/// Results of one run on their way to the server.
+/// Batches the results of one run.
 pub(super) struct Line {
     queue: Arc<dyn Queue<ResultBatch>>,
     waiting: Mutex<Vec<Waiting>>,
-    /// Whose turn it is to send.
+    /// Locked by the task that is sending.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -29,8 +29,8 @@ impl Line {
         Self { queue, waiting: Mutex::default(), turn: tokio::sync::Mutex::new(()) }
     }
 
-    /// Sends a result, together with others that wait. Answers once the server has it, or with what became of the
-    /// message it was in.
+    /// Sends a result together with others that wait. Returns once the server has stored it, or with the
+    /// error of the message that contained it.
     pub(super) async fn send(&self, message: &Arc<ResultMessage>) -> Result<(), QueueError> {
         let mut answer = self.wait(message);
         loop {
@@ -38,7 +38,7 @@ impl Line {
                 biased;
                 answered = &mut answer => match answered {
                     Ok(sent) => return sent,
-                    // Whoever sent for this one too was broken off.
+                    // The task that was sending this result was cancelled.
                     Err(_) => {
                         answer = self.wait(message);
                         continue;
@@ -52,7 +52,7 @@ impl Line {
             if !results.is_empty() {
                 let sent = self.send_batch(ResultBatch { results }).await;
                 for told in tell {
-                    // Who no longer waits need not know.
+                    // The receiver may have been dropped.
                     let _ = told.send(sent.clone());
                 }
             }
@@ -60,7 +60,8 @@ impl Line {
         }
     }
 
-    /// Lets those come along whose episodes are about to end: as long as every round of the others' turns brings one.
+    /// Waits for results of episodes that are about to end: yields to other tasks as long as every round adds
+    /// a result.
     async fn gather(&self) {
         let mut before = 0;
         loop {
@@ -73,7 +74,7 @@ impl Line {
         }
     }
 
-    /// Puts a result in the line; where its sender will say what became of it.
+    /// Queues a result. Returns the receiver of its outcome.
     fn wait(&self, message: &Arc<ResultMessage>) -> oneshot::Receiver<Result<(), QueueError>> {
         let (told, answer) = oneshot::channel();
         self.waiting().push(Waiting { message: Arc::clone(message), told });
@@ -89,7 +90,7 @@ impl Line {
         self.queue.close();
     }
 
-    /// The first of those that still wait.
+    /// Takes the oldest results whose senders still wait, up to the maximum size of a batch.
     fn take(&self) -> Vec<Waiting> {
         let mut waiting = self.waiting();
         waiting.retain(|one| !one.told.is_closed());
@@ -111,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that takes a message for every permit.
+    /// A server that accepts one message per permit.
     struct Slow {
         permits: Semaphore,
         arrived: Mutex<Vec<usize>>,
@@ -147,7 +148,7 @@ mod tests {
         (Arc::clone(&slow), Arc::new(Line::new(slow)))
     }
 
-    /// Time stands still until nobody can go on.
+    /// Waits until no task can continue. Time is paused.
     async fn until_still() {
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }

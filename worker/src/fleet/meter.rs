@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Over which time rates are taken.
+/// Time window of the rates.
 const WINDOW: Duration = Duration::from_secs(20);
 
-/// Counts what was finished.
+/// Counts finished units and their tokens.
 #[derive(Debug, Default)]
 pub struct Meter {
     units: AtomicU64,
@@ -17,13 +17,13 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A unit is finished, and its result is with the server.
+    /// Counts a unit whose result the server has stored.
     pub fn count(&self, tokens: u64) {
         self.units.fetch_add(1, Ordering::Relaxed);
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
     }
 
-    /// Units finished so far.
+    /// Returns the number of finished units.
     pub fn units(&self) -> u64 {
         self.units.load(Ordering::Relaxed)
     }
@@ -36,7 +36,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Reads the meter: units and tokens per second since the oldest reading that counts.
+    /// Reads the meter. Returns units and tokens per second since the oldest reading in the window.
     pub fn read(&mut self, meter: &Meter, now: Instant) -> (f64, f64) {
         let reading = (now, meter.units(), meter.tokens.load(Ordering::Relaxed));
         while self.readings.front().is_some_and(|(at, ..)| now.duration_since(*at) > WINDOW) {

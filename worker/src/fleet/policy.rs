@@ -1,5 +1,5 @@
-//! Decides which lanes a worker pulls from, and when it changes the models it has loaded. Pure: state goes in, a
-//! decision comes out.
+//! Decides which lanes a worker pulls from, and when it switches the models it has loaded. The decision is a
+//! pure function of the current state.
 //!
 //! Lanes whose models are loaded are pulled first, by priority. Loading takes time, and pays off only if there is no
 //! work without it: the models of another lane are loaded once every loaded lane has been empty for as long as the
@@ -12,18 +12,18 @@ use std::time::Duration;
 use lumos_tasks::fleet::LaneId;
 use lumos_tasks::{ContentHash, ModelIdentity};
 
-/// When a lane that has just run dry is asked again at the earliest.
+/// Minimum delay before a lane without work is pulled again.
 const SOON: Duration = Duration::from_millis(250);
 
-/// Time since the worker began.
+/// Time since the worker started.
 pub type Moment = Duration;
 
-/// What makes a loaded model the one it is: content, and the type it computes in.
+/// Identity of a loaded model: content and compute dtype.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelKey {
-    /// Hash of what is loaded.
+    /// Hash of its content.
     pub content: ContentHash,
-    /// The type it computes in, where that can be chosen.
+    /// Compute dtype, if it can be chosen.
     pub dtype: Option<String>,
 }
 
@@ -33,53 +33,53 @@ impl From<&ModelIdentity> for ModelKey {
     }
 }
 
-/// A lane, as the policy sees it.
+/// State of a lane, as input of the policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lane {
-    /// Which it is.
+    /// Its id.
     pub id: LaneId,
-    /// The models it needs, and their bytes.
+    /// The models it needs, with their sizes in bytes.
     pub models: BTreeMap<ModelKey, u64>,
     /// The tools it needs in addition to those that every worker has.
     pub tools: BTreeSet<String>,
-    /// This worker cannot serve it: a model is not here, or is another.
+    /// Whether this worker cannot serve it: a model is missing or differs, or the lane is not verified yet.
     pub refused: bool,
-    /// When it last gave work.
+    /// When it last returned work.
     pub last_work: Option<Moment>,
-    /// Since when it has had none whenever it was asked.
+    /// Start of the current series of pulls without work.
     pub dry_since: Option<Moment>,
-    /// When it was last asked and had none.
+    /// When it was last pulled without work.
     pub last_dry: Option<Moment>,
 }
 
-/// What the worker holds and can hold.
+/// State of the worker, as input of the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// Bytes it may fill with models; `None` for no limit.
+    /// Memory limit for models in bytes; `None` for no limit.
     pub memory: Option<u64>,
-    /// Loaded models, and their bytes.
+    /// Loaded models, with their sizes in bytes.
     pub loaded: BTreeMap<ModelKey, u64>,
-    /// Models that episodes at hand need.
+    /// Models that the held units need.
     pub in_use: BTreeSet<ModelKey>,
     /// Tools in addition to those that every worker has.
     pub tools: BTreeSet<String>,
-    /// When models were last changed.
+    /// When models were last switched.
     pub last_switch: Option<Moment>,
 }
 
-/// What loading is reckoned to cost, and how much patience that gives.
+/// Estimated cost of loading models, and the waiting times that depend on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PolicySettings {
-    /// Bytes loaded in a second.
+    /// Loading speed in bytes per second.
     pub bytes_per_second: u64,
-    /// What loading costs however small the model.
+    /// Minimum loading time, for models of any size.
     pub least: Duration,
-    /// Patience in load times.
+    /// Waiting time before a switch, as a multiple of the loading time.
     pub patience: f64,
-    /// For how long at most a lane that is not loaded and had no work is left alone. It is asked often at
-    /// first, and the more rarely the longer it has had none.
+    /// Maximum delay before a lane that is not loaded and had no work is pulled again. The delay grows with
+    /// the time that the lane has been without work.
     pub dry_for: Duration,
-    /// How recently a loaded lane must have been asked for its answer to count.
+    /// Maximum age of the last pull from a loaded lane for its result to count.
     pub fresh: Duration,
 }
 
@@ -96,40 +96,40 @@ impl Default for PolicySettings {
 }
 
 impl PolicySettings {
-    /// Reckoned time to load so many bytes.
+    /// Returns the estimated time to load `bytes` bytes.
     pub fn cost(&self, bytes: u64) -> Duration {
         let seconds = bytes as f64 / self.bytes_per_second.max(1) as f64;
         self.least + Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4)
     }
 
-    /// For how long loaded lanes must have been dry before so many bytes are loaded.
+    /// Returns how long loaded lanes must have been without work before `bytes` bytes are loaded.
     pub fn patience(&self, bytes: u64) -> Duration {
         let seconds = self.cost(bytes).as_secs_f64() * self.patience.max(0.0);
         Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 2)
     }
 }
 
-/// A change of models. Made only if the lane turns out to have work.
+/// A switch of models. Executed only if the lane has work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Switch {
-    /// For which lane.
+    /// The lane to switch to.
     pub to: LaneId,
-    /// What must go first.
+    /// Models to unload first.
     pub unload: Vec<ModelKey>,
-    /// What is loaded then.
+    /// Models to load then.
     pub load: Vec<ModelKey>,
 }
 
-/// What is to be done now.
+/// Result of the policy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Lanes to ask for work, in this order.
+    /// Lanes to pull from, in this order.
     pub ask: Vec<LaneId>,
-    /// What to do if they have none.
+    /// The switch to execute if they have no work.
     pub switch: Option<Switch>,
 }
 
-/// Decides.
+/// Decides which lanes to pull from, and whether to switch models.
 pub fn decide(lanes: &[Lane], holding: &Holding, now: Moment, settings: &PolicySettings) -> Decision {
     let (mut loaded, others): (Vec<&Lane>, Vec<&Lane>) =
         lanes.iter().filter(|lane| holding.can_hold(lane)).partition(|lane| holding.has_loaded(lane));
@@ -143,7 +143,7 @@ fn order(lane: &Lane) -> (u8, LaneId) {
     (lane.id.priority, lane.id.clone())
 }
 
-/// For how long no loaded lane has had work; `None` while one may have some.
+/// Returns how long no loaded lane has had work, or `None` if one may have some.
 fn quiet_for(
     loaded: &[&Lane],
     holding: &Holding,
@@ -152,14 +152,14 @@ fn quiet_for(
 ) -> Option<Duration> {
     let mut since = holding.last_switch;
     for lane in loaded {
-        // A worker whose places were taken has not asked for long: what it heard then says nothing.
+        // A worker without free slots has not pulled for a while, so the last result does not count.
         lane.last_dry.filter(|last| now.saturating_sub(*last) <= settings.fresh)?;
         since = since.max(Some(lane.dry_since?)).max(lane.last_work);
     }
     Some(since.map_or(Duration::MAX, |since| now.saturating_sub(since)))
 }
 
-/// The lane to be loaded: the most urgent, then the cheapest, of those whose time has come.
+/// Returns the switch to the best lane that is due: by priority, then by the bytes to load.
 fn choose(
     candidates: &[&Lane],
     lanes: &[Lane],
@@ -183,7 +183,7 @@ fn choose(
 }
 
 impl Holding {
-    /// Whether a lane could be served if nothing else were.
+    /// Whether this worker could serve a lane if it served no other lane.
     pub fn can_hold(&self, lane: &Lane) -> bool {
         let bytes: u64 = lane.models.values().sum();
         !lane.refused && lane.tools.is_subset(&self.tools) && self.memory.is_none_or(|memory| bytes <= memory)
@@ -202,7 +202,7 @@ impl Holding {
         self.missing(lane).map(|(_, bytes)| bytes).sum()
     }
 
-    /// What loading a lane takes; `None` while models that are in use stand in its way.
+    /// Returns the switch to a lane, or `None` if models in use occupy the memory it needs.
     fn plan(&self, lane: &Lane, lanes: &[Lane]) -> Option<Switch> {
         let load = self.missing(lane).map(|(model, _)| model.clone()).collect();
         let Some(memory) = self.memory else {
@@ -216,7 +216,7 @@ impl Holding {
             .filter(|(model, _)| !self.in_use.contains(model) && !lane.models.contains_key(model))
             .map(|(model, bytes)| (model, *bytes))
             .collect();
-        // What nobody needs goes first, then what was needed longest ago, large before small.
+        // Models that no lane needs are unloaded first, then the least recently needed, large before small.
         idle.sort_by_key(|(model, bytes)| (last_needed(model, lanes), u64::MAX - bytes));
         let mut unload: Vec<(&ModelKey, u64)> = Vec::new();
         for (model, bytes) in idle {
@@ -229,7 +229,7 @@ impl Holding {
         if excess > 0 {
             return None;
         }
-        // A later, larger one may have made earlier ones superfluous.
+        // A later, larger model may make it unnecessary to unload earlier ones.
         let mut spare = unload.iter().map(|(_, bytes)| bytes).sum::<u64>() - needed.saturating_sub(memory);
         unload.retain(|(_, bytes)| {
             let superfluous = *bytes <= spare;
@@ -241,7 +241,7 @@ impl Holding {
     }
 }
 
-/// When a model was last needed: `None` if no lane names it.
+/// Returns when a model was last needed, or `None` if no servable lane needs it.
 fn last_needed(model: &ModelKey, lanes: &[Lane]) -> Option<Moment> {
     let needing = lanes.iter().filter(|lane| !lane.refused && lane.models.contains_key(model));
     needing.map(|lane| lane.last_work.unwrap_or_default()).max()

@@ -1,5 +1,5 @@
-//! The presence of this worker on the server: a notice that is written periodically and expires when it is not, and a
-//! message about every claim in between.
+//! The presence of this worker on the server: a notice that is written periodically and expires otherwise,
+//! and a message about every claim in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,37 +18,37 @@ use super::meter::{Meter, Rates};
 use super::spool::Spool;
 use crate::model::Models;
 
-/// Claims are told at once, so that a coordinator can give them back should this worker be killed; where much is
-/// claimed, what comes within this time is told together.
+/// Interval within which claims are published together. The first claim is published immediately, so that a
+/// coordinator can return it if this worker is killed.
 const CLOSE: Duration = Duration::from_millis(20);
-/// How long writing a notice may take: the next one says more.
+/// Time limit for writing a notice. The next notice supersedes it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where notices stand.
+/// Stores the notices of workers.
 #[async_trait]
 pub trait NoticeBoard: Send + Sync {
     /// Writes a worker's notice.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     async fn put(&self, name: &str, notice: &[u8]) -> Result<(), KeyValueError>;
 
-    /// Removes it.
+    /// Removes a worker's notice.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     async fn delete(&self, name: &str) -> Result<(), KeyValueError>;
 
-    /// Tells what was just claimed.
+    /// Publishes the latest claims of a worker.
     ///
     /// # Errors
     /// If the server cannot be reached.
     async fn tell_claims(&self, name: &str, claims: Vec<u8>) -> Result<(), NatsError>;
 }
 
-/// The server's notice board.
+/// The notices on a server.
 pub struct ServerBoard {
-    /// Its bucket of workers' notices.
+    /// Bucket of the workers' notices.
     pub notices: KeyValue,
     /// The server.
     pub server: Server,
@@ -69,38 +69,38 @@ impl NoticeBoard for ServerBoard {
     }
 }
 
-/// What a worker tells of itself.
+/// Publishes the notice of a worker.
 pub struct Presence {
-    /// Where.
+    /// Destination of the notices.
     pub board: Arc<dyn NoticeBoard>,
-    /// What does not change.
+    /// The notice. Its variable fields are updated before it is written.
     pub notice: WorkerNotice,
-    /// How often, if nothing happens.
+    /// Interval between notices if nothing changes.
     pub every: Duration,
-    /// The leases at hand.
+    /// The leases that the worker holds.
     pub held: Arc<Held>,
-    /// The runs there are: when one comes or ends, a notice is written at once.
+    /// The known runs. A notice is written when a run starts or ends.
     pub catalogue: Arc<Catalogue>,
-    /// Why lanes are refused.
+    /// Source of the reasons for refused lanes.
     pub eligibility: Arc<Eligibility>,
-    /// What is loaded.
+    /// The loaded models.
     pub models: Arc<Models>,
-    /// What was done.
+    /// The finished units and tokens.
     pub meter: Arc<Meter>,
-    /// What waits to be sent.
+    /// The results that wait to be sent.
     pub spool: Arc<Spool>,
-    /// Cancelled: no more work is taken.
+    /// Cancelled when the worker accepts no more work.
     pub draining: CancellationToken,
 }
 
 impl Presence {
-    /// Writes notices until `stop`, then a last one, and takes it away.
+    /// Writes notices until `stop` is cancelled, then a final one, and removes it.
     pub async fn tell(mut self, stop: CancellationToken) {
         let mut held = self.held.changes();
         let mut rates = Rates::default();
         stop.run_until_cancelled(self.keep_telling(&mut held, &mut rates)).await;
         let leaving = async {
-            // What came since the one before would be lost.
+            // Publishes the changes since the previous notice.
             let _ = self.write(&mut rates).await;
             self.board.delete(&self.notice.name).await
         };
@@ -130,7 +130,7 @@ impl Presence {
                 () = sleep_until(began + self.every) => {}
                 () = tell_claims(&*board, &self.notice.name, &told, held) => {}
                 () = self.draining.cancelled(), if !draining => {}
-                // A moment later what ended with a run is no longer held.
+                // Leases that end with a run are released shortly after.
                 Ok(()) = runs.changed() => sleep(CLOSE).await,
             }
         }
@@ -157,7 +157,7 @@ impl Presence {
     }
 }
 
-/// Tells claims until the other end of `changes` is gone.
+/// Publishes claims until the sender of `changes` is dropped.
 async fn tell_claims(board: &dyn NoticeBoard, name: &str, held: &Held, changes: &mut watch::Receiver<u64>) {
     while changes.changed().await.is_ok() {
         let claimed = held.untold();
@@ -166,7 +166,7 @@ async fn tell_claims(board: &dyn NoticeBoard, name: &str, held: &Held, changes: 
         }
         let written_ms = jiff::Timestamp::now().as_millisecond();
         let notice = ClaimNotice { protocol: PROTOCOL, held: claimed, written_ms };
-        // The next notice says it too.
+        // A failure has no effect: the next notice contains the claims, too.
         let told = match serde_json::to_vec(&notice) {
             Ok(bytes) => board.tell_claims(name, bytes).await.map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),

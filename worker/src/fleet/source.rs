@@ -8,52 +8,52 @@ use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{LaneId, ResultBatch, WorkMessage};
 use lumos_tasks::{ContentHash, RunToken};
 
-/// The claiming end of one lane. Dropping a claim that waits loses nothing.
+/// The claiming end of one lane. Dropping a pending claim loses no messages.
 #[async_trait]
 pub trait LaneQueue: Send + Sync {
-    /// Claims what is there now, at most `max`.
+    /// Claims up to `max` messages that are available now.
     ///
     /// # Errors
-    /// If the queue cannot be reached or is gone.
+    /// If the queue cannot be reached or does not exist.
     async fn try_claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError>;
 
-    /// Claims at most `max`, and waits until there is something.
+    /// Claims up to `max` messages; waits until there is at least one.
     ///
     /// # Errors
-    /// If the queue cannot be reached or is gone.
+    /// If the queue cannot be reached or does not exist.
     async fn claim(&self, max: usize) -> Result<Vec<Lease<WorkMessage>>, QueueError>;
 
-    /// Claims nothing more; what was held back is given back.
+    /// Stops claiming, and returns prefetched messages.
     fn close(&self);
 }
 
-/// Where lanes are.
+/// Opens lanes.
 #[async_trait]
 pub trait LaneSource: Send + Sync {
-    /// Opens a lane; `None` while nobody has made it.
+    /// Opens a lane. Returns `None` if it does not exist yet.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     async fn open(&self, lane: &LaneId) -> Result<Option<Arc<dyn LaneQueue>>, QueueError>;
 }
 
-/// Where results go.
+/// Opens the results queues of runs.
 #[async_trait]
 pub trait ResultsSink: Send + Sync {
-    /// The publishing end of a run's results.
+    /// Returns the publishing end of a run's results.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or rejects the request.
     async fn open(&self, run: &RunToken) -> Result<Arc<dyn Queue<ResultBatch>>, QueueError>;
 }
 
-/// Where runs keep what their units share.
+/// Stores the inputs that the units of a run share.
 #[async_trait]
 pub trait SharedStore: Send + Sync {
-    /// The bytes of a hash, verified.
+    /// Returns the bytes with a hash, verified.
     ///
     /// # Errors
-    /// If they are not there, or not what they should be.
+    /// If they are missing or do not match the hash.
     async fn get(&self, hash: &ContentHash) -> Result<Vec<u8>, NatsError>;
 }
 

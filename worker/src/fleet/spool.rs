@@ -1,11 +1,12 @@
 //! Sends results to the server. A result that cannot be sent is written to a file while sending is retried, so that
 //! neither an unreachable server nor the end of this process loses it.
 //!
-//! Publishing returns only once the server has the result, however long that takes: the unit keeps its slot and its
-//! lease until then, and its work is acknowledged after that, never before. An unreachable server hands out no other
-//! work, so the worker misses nothing; a server whose results stream is full should not hand out more. If the work were
-//! acknowledged when the result is only in a file, the loss of a disk would lose a result that is never computed again.
-//! The file only avoids that the unit is executed twice when this process ends before the server is back.
+//! Publishing returns only once the server has stored the result, however long that takes: the unit keeps its
+//! slot and its lease until then, and its work message is acknowledged after that, never before. An
+//! unreachable server delivers no other work, so the worker loses no time; a server whose results stream is
+//! full should not deliver more. If the work were acknowledged while the result is only in a file, the loss
+//! of a disk would lose a result that is never computed again. The file only avoids that the unit is executed
+//! twice when this process ends before the server is reachable again.
 //!
 //! Results that finish while an earlier message is being sent are sent together, as one message: see `line`.
 
@@ -27,26 +28,26 @@ use super::meter::Meter;
 use super::source::ResultsSink;
 use super::spool_files as files;
 
-/// How long a result may be on its way before it is kept in a file.
+/// Time limit for sending a result before it is also written to a file.
 const PROMPT: Duration = Duration::from_secs(2);
-/// The longest pause between two attempts.
+/// Maximum delay between two attempts.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The lines that runs' results wait in.
+/// The batcher of each run's results.
 type Lines = BTreeMap<RunToken, Arc<Line>>;
 
-/// The way of results to the server.
+/// Sends results to the server, and stores those that cannot be sent.
 pub struct Spool {
     sink: Arc<dyn ResultsSink>,
     folder: Option<PathBuf>,
     meter: Arc<Meter>,
     waiting: AtomicU64,
     runs: Mutex<Lines>,
-    /// Why the last result that could not be sent was not.
+    /// The error of the last result that could not be sent.
     refused: Mutex<Option<String>>,
 }
 
-/// A result that waits.
+/// Counts a result as waiting until dropped.
 struct Waiting<'a>(&'a AtomicU64);
 
 impl<'a> Waiting<'a> {
@@ -63,10 +64,11 @@ impl Drop for Waiting<'_> {
 }
 
 impl Spool {
-    /// Results go to `sink`; those that cannot be sent are kept in `folder` meanwhile, if there is one.
+    /// Creates a spool that sends results to `sink`. Results that cannot be sent are stored in `folder`
+    /// meanwhile, if there is one.
     ///
     /// # Errors
-    /// If the folder cannot be made.
+    /// If the folder cannot be created.
     pub fn new(sink: Arc<dyn ResultsSink>, folder: Option<PathBuf>, meter: Arc<Meter>) -> io::Result<Self> {
         if let Some(folder) = &folder {
             std::fs::create_dir_all(folder)?;
@@ -81,12 +83,12 @@ impl Spool {
         })
     }
 
-    /// Results that wait to be sent.
+    /// Returns the number of results that wait to be sent.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Why results wait, as far as the server has said.
+    /// Returns why results wait: the error of the last one that could not be sent.
     pub fn refused(&self) -> Option<String> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -95,7 +97,7 @@ impl Spool {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
-    /// What earlier processes left in the folder.
+    /// Lists the results that earlier processes left in the folder.
     pub async fn leftovers(&self) -> Vec<PathBuf> {
         let Some(folder) = self.folder.clone() else { return Vec::new() };
         blocking(move || files::list(&folder)).await.unwrap_or_else(|error| {
@@ -104,7 +106,8 @@ impl Spool {
         })
     }
 
-    /// Sends what earlier processes left; what must wait (its run is not known, the server is away) comes back.
+    /// Sends results that earlier processes left. Returns those that must wait because their run is unknown
+    /// or the server cannot be reached.
     pub async fn send_leftovers(
         &self,
         left: Vec<PathBuf>,
@@ -146,7 +149,7 @@ impl Spool {
         still
     }
 
-    /// Sends until the server has it.
+    /// Sends a result, retrying until the server has stored it.
     async fn deliver(&self, id: &str, message: ResultMessage) -> Result<(), QueueError> {
         let mut message = Arc::new(message);
         let mut error = match timeout(PROMPT, self.send_with_others(&message)).await {
@@ -160,7 +163,7 @@ impl Spool {
         loop {
             match error {
                 QueueError::Closed => return Err(QueueError::Closed),
-                // It will never fit. That it does not is what is known of the unit then.
+                // Retrying cannot help, so the unit's result becomes a fault with this cause.
                 QueueError::TooLarge { bytes, limit, .. } => {
                     tracing::warn!(
                         unit = %message.unit, bytes, limit,
@@ -196,12 +199,12 @@ impl Spool {
         Ok(())
     }
 
-    /// Sends a result with whatever else of its run is to be sent now.
+    /// Sends a result in one message with other waiting results of its run.
     async fn send_with_others(&self, message: &Arc<ResultMessage>) -> Result<(), QueueError> {
         self.line(&message.run).await?.send(message).await
     }
 
-    /// Sends a result alone.
+    /// Sends a result in a message of its own.
     async fn send(&self, message: &Arc<ResultMessage>) -> Result<(), QueueError> {
         let line = self.line(&message.run).await?;
         line.send_batch(ResultBatch::from(Arc::clone(message))).await
@@ -212,7 +215,7 @@ impl Spool {
             return Ok(Arc::clone(line));
         }
         let line = Arc::new(Line::new(self.sink.open(run).await?));
-        // Somebody else may have opened one meanwhile.
+        // Another task may have opened one in the meantime.
         Ok(Arc::clone(self.runs().entry(run.clone()).or_insert(line)))
     }
 

@@ -11,7 +11,7 @@ use lumos_tasks::fleet::ResultMessage;
 const ENDING: &str = "result.json";
 const DAMAGED: &str = "damaged";
 
-/// Writes a result; where.
+/// Writes a result. Returns its path.
 pub(super) fn write(folder: &Path, id: &str, message: &ResultMessage) -> io::Result<PathBuf> {
     let path = folder.join(format!("{id}.{ENDING}"));
     let unfinished = folder.join(format!(".{id}.unfinished"));
@@ -22,12 +22,12 @@ pub(super) fn write(folder: &Path, id: &str, message: &ResultMessage) -> io::Res
     file.flush()?;
     file.sync_all()?;
     fs::rename(&unfinished, &path)?;
-    // A rename is safe once its folder is.
+    // A rename is durable only once its folder is synced.
     File::open(folder)?.sync_all()?;
     Ok(path)
 }
 
-/// The results there are.
+/// Lists the results in the folder.
 pub(super) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -42,7 +42,8 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Reads a result; `None` if it is corrupt (the file is renamed), or was sent by another process meanwhile.
+/// Reads a result. Returns `None` if it is corrupt (the file is renamed), or was sent by another process in
+/// the meantime.
 pub(super) fn read(path: &Path) -> io::Result<Option<ResultMessage>> {
     let bytes = match fs::read(path) {
         Ok(bytes) => bytes,

@@ -18,33 +18,33 @@ use crate::activity::{Activity, Source};
 use crate::model::Models;
 use crate::stall::{LOOK, Wait, remind};
 
-/// How a worker stands.
+/// State of a worker.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Situation {
     /// Whether there is a connection to the server.
     pub connected: bool,
-    /// Results that wait to be sent, and why.
+    /// Number of results that wait to be sent.
     pub spooled: u64,
-    /// What the server said about them.
+    /// The error of the last attempt to send them.
     pub refused: Option<String>,
-    /// Work messages at hand.
+    /// Ids of the work messages that it holds.
     pub held: Vec<String>,
-    /// Where their replies have to come from.
+    /// The models and tools that have not replied, with the number of episodes.
     pub sources: Vec<(Source, usize)>,
-    /// Runs that are to be served.
+    /// Number of active runs.
     pub runs: usize,
-    /// Whether the configurations of some of them have not come yet.
+    /// Whether the configurations of some runs were not fetched yet.
     pub unknown: bool,
-    /// Lanes of these runs.
+    /// Number of lanes of these runs.
     pub lanes: usize,
-    /// Whether models are being looked for or verified.
+    /// Whether models are being verified.
     pub looking: bool,
-    /// Why lanes are refused.
+    /// Reasons for refused lanes.
     pub refusals: Vec<String>,
 }
 
 impl Situation {
-    /// What a worker that stands like this waits for: the first of all causes, since the others follow from it.
+    /// Returns what the worker waits for: the first applicable cause, since the others follow from it.
     pub fn wait(self) -> Wait {
         let Self { connected, spooled, refused, held, sources, runs, unknown, lanes, looking, refusals } =
             self;
@@ -64,7 +64,7 @@ impl Situation {
     }
 }
 
-/// Watches a worker, and warns when it has had no progress for long.
+/// Warns when a worker makes no progress for a long time.
 pub(super) struct Watch {
     pub(super) limit: Duration,
     pub(super) server: Server,
@@ -78,7 +78,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches until `ended`.
+    /// Watches the worker until `ended` is cancelled.
     pub(super) async fn watch(self, ended: CancellationToken) {
         let mut reminder = Reminder::new(self.limit);
         let mut known = self.signature();
@@ -98,7 +98,7 @@ impl Watch {
         ended.run_until_cancelled(watching).await;
     }
 
-    /// What changes with every unit that is claimed, ended or sent.
+    /// Values that change whenever a unit is claimed, ends or is sent.
     fn signature(&self) -> (u64, u64, u64, usize) {
         let claims = *self.held.changes().borrow();
         (self.meter.units(), claims, self.spool.waiting(), self.catalogue.active())

@@ -30,9 +30,9 @@ use crate::stall::{Wait, remind};
 use crate::terms::LeaseTerms;
 use crate::tools::ToolSets;
 
-/// How long to wait before the server is asked again.
+/// Delay before a failed operation is retried.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long serving waits for what earlier workers left to be sent.
+/// Time limit for sending results of earlier workers before serving starts.
 const LEFTOVERS: Duration = Duration::from_secs(10);
 
 /// Settings of a worker of a fleet.
@@ -42,7 +42,7 @@ pub struct FleetSettings {
     pub name: String,
     /// The program's version, shown in status reports.
     pub version: String,
-    /// Where it computes: `cpu`, `cuda:0`.
+    /// Compute device: `cpu`, `cuda:0`.
     pub device: String,
     /// Episodes executed concurrently.
     pub places: usize,
@@ -53,11 +53,11 @@ pub struct FleetSettings {
     pub swap: Swap,
     /// Tools in addition to those that every worker has.
     pub tools: BTreeSet<String>,
-    /// When models are changed.
+    /// When models are switched.
     pub policy: PolicySettings,
     /// How long an episode may go without a reply.
     pub stall: Duration,
-    /// A unit that was delivered more often is not executed.
+    /// Maximum number of deliveries of a unit. Beyond it, the unit is not executed.
     pub max_deliveries: u32,
     /// How long a draining worker waits for episodes in progress.
     pub grace: Duration,
@@ -121,12 +121,12 @@ pub enum FleetError {
     Spool {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The underlying I/O error.
         source: std::io::Error,
     },
 }
 
-/// A name for this process: host, process and a random part.
+/// Returns a unique name for this process: host, process id and a random part.
 pub fn worker_name() -> String {
     let host: String =
         host().chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '-' }).take(40).collect();
@@ -162,7 +162,7 @@ pub async fn serve_fleet(
         () = drain.cancelled() => return Ok(nothing_done),
         () = stop.cancelled() => return Ok(nothing_done),
     };
-    // The lanes are closed before anything is given back, or it would come right back here.
+    // Lanes are closed before leases are returned; otherwise this worker would claim the messages again.
     let (draining, stopping, ended) =
         (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
 
@@ -226,7 +226,7 @@ pub async fn serve_fleet(
     };
     background.spawn(watch.watch(ended.clone()));
 
-    // What earlier workers did is not to be done again by this one.
+    // Results of earlier workers are sent first, so that their units are not executed again.
     let left = spool.leftovers().await;
     if !left.is_empty() {
         tracing::info!(results = left.len(), "found results left by earlier workers");
@@ -280,7 +280,7 @@ pub async fn serve_fleet(
     lanes.close();
     ended.cancel();
     while background.join_next().await.is_some() {}
-    // The last of all: whoever sees the notice go takes it that nothing is held.
+    // Last, because a removed notice means that the worker holds no leases.
     told.cancel();
     while telling.join_next().await.is_some() {}
     served?;
@@ -340,7 +340,8 @@ fn first_notice(settings: &FleetSettings) -> WorkerNotice {
     }
 }
 
-/// Sends what earlier workers left, until all of it is sent; says when it has tried all of it once.
+/// Sends results that earlier workers left, retrying until all are sent. Signals `tried` after the first
+/// attempt to send all of them.
 async fn send_leftovers(
     spool: Arc<Spool>,
     catalogue: Arc<Catalogue>,
@@ -361,7 +362,7 @@ async fn send_leftovers(
     ended.run_until_cancelled(sending).await;
 }
 
-/// Drains a worker that has had nothing to do for long.
+/// Cancels `idle` once the worker has held no lease for `limit` and no lane is being verified.
 async fn watch_idleness(
     held: Arc<Held>,
     eligibility: Arc<Eligibility>,

@@ -19,15 +19,16 @@ use crate::nats::layout::stream_of_lease;
 use crate::nats::lease::{self, NatsLease};
 use crate::nats::objects::Objects;
 
-/// How long a request waits at the server. Short, since nobody tells a client that its request was forgotten.
+/// How long a pull request waits on the server. Short, since the client is not notified if the server loses a
+/// request.
 const EXPIRY: Duration = Duration::from_secs(5);
-/// How much later a request is given up here: the server is to be first.
+/// Additional time before a request expires on the client, so that it expires on the server first.
 const SLACK: Duration = Duration::from_secs(1);
-/// How long a message is kept for a claimer to come.
+/// How long a message is buffered without a claimer, and the pause after a failure.
 const HOLD: Duration = Duration::from_secs(1);
-/// How long the server is given to end the requests of an inbox.
+/// Time limit for the server to end the requests of an inbox.
 const WITHDRAWAL: Duration = Duration::from_secs(1);
-/// Messages taken before claimers are woken.
+/// Maximum number of messages received before claimers are woken.
 const SWEEP: usize = 256;
 
 pub(super) struct Actor {
@@ -38,24 +39,25 @@ pub(super) struct Actor {
     subscriber: Subscriber,
     chores: JoinSet<Chore>,
     checking: bool,
-    /// Nobody claimed anything when it was looked after last.
+    /// Whether there was no claimer at the last check.
     idle: bool,
-    /// The consumer was not there when it was looked for last.
+    /// Whether the consumer did not exist at the last check.
     gone: bool,
-    /// Nothing is asked for before.
+    /// No requests are sent before this time.
     pause: Instant,
-    /// Requests in a row that the server did not understand.
+    /// Number of consecutive requests that the server rejected.
     refused: u32,
 }
 
-/// Requests in a row that the server may refuse before claimers get an error: one may have been damaged on its way.
+/// Number of consecutive rejected requests after which claimers get an error. A single request may have been
+/// corrupted in transit.
 const REFUSALS: u32 = 5;
 
-/// What is done beside.
+/// Result of a background task.
 enum Chore {
     /// A body was fetched.
     Fetched(Box<Delivery>, Result<Vec<u8>, NatsError>),
-    /// The consumer was looked for.
+    /// The consumer was looked up.
     Checked(Result<(), NatsError>),
 }
 
@@ -110,7 +112,7 @@ impl Actor {
                 () = ended.cancelled() => break,
                 message = self.subscriber.next() => match message {
                     Some(message) => self.sweep(message),
-                    // The client has ended, and with it everything here.
+                    // The client was closed.
                     None => break,
                 },
                 () = self.shared.wanted.notified() => {
@@ -123,7 +125,7 @@ impl Actor {
                     if changed.is_err() {
                         break;
                     }
-                    // A server that was started again knows no request, nor does one that lost us.
+                    // A restarted server has lost all requests, and so has a server that lost the connection.
                     self.shared.lock().demand.forget();
                     self.shared.arrived.notify_waiters();
                 }
@@ -142,7 +144,7 @@ impl Actor {
         self.end().await;
     }
 
-    /// Gives back everything, what is still on its way included.
+    /// Returns all messages, including those in transit.
     async fn end(mut self) {
         let held = {
             let mut state = self.shared.lock();
@@ -150,13 +152,13 @@ impl Actor {
             std::mem::take(&mut state.ready)
         };
         self.shared.arrived.notify_waiters();
-        // First the requests end: what is given back would be delivered to them.
+        // Requests end first: returned messages would be delivered to them.
         self.drain().await;
         drop(held);
         self.chores.shutdown().await;
     }
 
-    /// Ends all requests, which the server does when their inbox is gone, and takes what it sent before.
+    /// Ends all requests by unsubscribing from their inbox, and receives the messages that were sent before.
     async fn drain(&mut self) {
         if self.shared.lock().demand.outstanding() == 0 {
             return;
@@ -168,24 +170,25 @@ impl Actor {
                 }
             }
         };
-        // A message that is lost here is delivered again when its lease runs out.
+        // A message that is lost here is redelivered when its lease expires.
         let _ = timeout(WITHDRAWAL, draining).await;
         self.shared.lock().demand.forget();
     }
 
-    /// Ends requests that nobody waits for any more, so that their messages go to others.
+    /// Ends requests without a claimer, so that their messages go to other consumers.
     async fn withdraw(&mut self) {
         self.drain().await;
         let ended = self.ended.clone();
-        // If the client has ended, so has the subscription that is left.
+        // If the client was closed, the remaining subscription has ended, too.
         if let Some(Ok(subscribed)) = ended.run_until_cancelled(subscribe(&self.shared)).await {
             (self.inbox, self.subscriber) = subscribed;
         }
     }
 
-    /// Asks for what claimers want and nobody has asked for; false if it could not be sent.
+    /// Requests the messages that claimers need and that were not requested yet. Returns false if sending
+    /// failed.
     async fn order(&mut self) -> bool {
-        // A request to a consumer that is not there gets no answer at all.
+        // A request to a missing consumer never gets a response.
         if self.gone && Instant::now() >= self.pause && !self.shared.lock().claimers.is_empty() {
             self.check();
         }
@@ -235,7 +238,7 @@ impl Actor {
         orders
     }
 
-    /// When something has to be looked after even if nothing happens.
+    /// Returns when [`Actor::tidy`] must run next if nothing else happens.
     fn next_look(&self) -> Instant {
         let now = Instant::now();
         let state = self.shared.lock();
@@ -259,7 +262,8 @@ impl Actor {
         look
     }
 
-    /// Gives back what nobody came for, and what has waited so long that its lease is all but used up.
+    /// Expires requests, and returns buffered messages that have no claimer or have used up half of their
+    /// lease.
     async fn tidy(&mut self) {
         let now = Instant::now();
         let (unheard, abandoned) = {
@@ -271,7 +275,7 @@ impl Actor {
             (unheard, idle && (was_idle || unclaimed) && state.demand.outstanding() > 0)
         };
         if abandoned && self.shared.link.is_connected() {
-            // Before anything is given back: it would be delivered to these requests again, and again.
+            // Before messages are returned: they would be delivered to these requests again and again.
             self.withdraw().await;
         }
         let stale: Vec<Delivery> = {
@@ -284,14 +288,14 @@ impl Actor {
             stale.into()
         };
         drop(stale);
-        // The server says when it gives up a request, unless the consumer is gone.
+        // The server reports the end of a request, unless the consumer was deleted.
         if unheard {
             self.check();
         }
         self.shared.arrived.notify_waiters();
     }
 
-    /// Takes a message and all others that are there already, then wakes claimers once.
+    /// Receives a message and all others that are already available, then wakes claimers once.
     fn sweep(&mut self, first: Message) {
         let mut next = Some(first);
         let mut taken = 0;
@@ -311,7 +315,8 @@ impl Actor {
             return;
         }
         let link = &self.shared.link;
-        // Whoever may write to inboxes could have us answer anywhere.
+        // Only replies to leases of this stream are sent: a message written to the inbox by another client
+        // could name any reply subject.
         let ours = |reply: &&str| stream_of_lease(reply) == Some(self.source.stream.as_str());
         let Some(token) = message.reply.as_deref().filter(ours) else { return };
         let object = codec::header(message.headers.as_ref(), codec::OBJECT).map(str::to_owned);
@@ -353,7 +358,7 @@ impl Actor {
         }
     }
 
-    /// The server says something about a request.
+    /// Handles a status message of the server about a request.
     fn heed(&mut self, message: &Message) {
         let code = message.status.map_or(0, |status| status.as_u16());
         let number = message.subject.rsplit('.').next().and_then(|number| number.parse::<u64>().ok());
@@ -362,12 +367,12 @@ impl Actor {
         self.shared.lock().demand.ended(number, unanswered.and_then(|count| count.parse().ok()));
         let said = message.description.as_deref().unwrap_or_default();
         match code {
-            // Nothing is there, or nothing came in time.
+            // No messages are available, or none arrived in time.
             404 | 408 => self.refused = 0,
-            // Nobody listens: no such consumer, or JetStream is starting.
+            // No responders: the consumer does not exist, or JetStream is starting.
             503 => self.check(),
             409 if said.contains("Consumer Deleted") => self.check(),
-            // A new leader, a limit on requests: it may be otherwise soon.
+            // Temporary: a new leader, or a limit on requests.
             409 => {
                 tracing::debug!(
                     code,
@@ -380,7 +385,7 @@ impl Actor {
             _ => {
                 self.pause = Instant::now() + HOLD;
                 self.refused += 1;
-                let refusal = format!("pulling from `{}`: {code} {said}", self.source.consumer);
+                let refusal = format!("pull request to consumer `{}`: {code} {said}", self.source.consumer);
                 if self.refused < REFUSALS {
                     tracing::warn!("the NATS server rejected a request: {refusal}; retrying");
                 } else {
@@ -390,7 +395,7 @@ impl Actor {
         }
     }
 
-    /// The server does not allow something, and says so to nobody in particular.
+    /// Handles a permission violation, which the server reports for the connection instead of a request.
     fn heed_violation(&mut self, said: String) {
         let next = format!("CONSUMER.MSG.NEXT.{}.{}\"", self.source.stream, self.source.consumer);
         if said.contains(&next) || said.contains(&self.inbox) {
@@ -400,7 +405,7 @@ impl Actor {
         }
     }
 
-    /// Finds out whether the consumer is there; nothing is asked of it meanwhile.
+    /// Checks whether the consumer exists. No requests are sent meanwhile.
     fn check(&mut self) {
         if self.checking {
             return;
@@ -411,7 +416,7 @@ impl Actor {
         self.chores.spawn(async move { Chore::Checked(link.consumer(&stream, &consumer).await.map(|_| ())) });
     }
 
-    /// Tells everyone who waits.
+    /// Fails all current claims.
     fn fail(&self, error: QueueError) {
         let mut state = self.shared.lock();
         let last = state.last_claimer;
@@ -432,7 +437,7 @@ impl Actor {
                         self.pause = Instant::now() + HOLD;
                         self.fail(QueueError::Gone(what));
                     }
-                    Err(error) => tracing::debug!(%error, "looking for a consumer"),
+                    Err(error) => tracing::debug!(%error, "failed to look up a consumer"),
                 }
             }
             Chore::Fetched(delivery, body) => {
@@ -443,7 +448,7 @@ impl Actor {
     }
 }
 
-/// An inbox of its own, and what comes there.
+/// Creates an inbox and subscribes to it.
 async fn subscribe(shared: &Shared) -> Result<(String, Subscriber), NatsError> {
     let inbox = shared.link.client.new_inbox();
     match shared.link.client.subscribe(format!("{inbox}.*")).await {

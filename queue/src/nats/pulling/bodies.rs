@@ -1,11 +1,11 @@
-//! Bodies that are stored apart from their message.
+//! Bodies that are stored separately from their message.
 
 use super::{AGAIN, Delivery, Shared};
 use crate::nats::NatsError;
 use crate::nats::codec::Unfit;
 use crate::nats::complaints::Kind;
 
-/// Takes a body that was fetched, or disposes of its message.
+/// Adds a fetched body to its message, or dismisses the message if fetching failed.
 pub(super) fn settle(shared: &Shared, mut delivery: Delivery, body: Result<Vec<u8>, NatsError>) {
     let mut state = shared.lock();
     state.fetching = state.fetching.saturating_sub(1);

@@ -1,8 +1,9 @@
-//! The number of messages that were requested from the server and not delivered yet.
+//! Counts the messages that were requested from the server and not delivered yet.
 //!
-//! A message does not name the request that it answers, and the server serves several requests in turn. So each message
-//! is counted against the oldest request; when the server reports how much of a request it left unanswered, the
-//! difference is corrected among the others. The sum is exact as long as nothing is lost, and lost requests expire.
+//! A message does not name the request that it belongs to, and the server serves several requests in turn. So
+//! each message is counted against the oldest request. When the server reports how many messages of a request
+//! it left undelivered, the difference is corrected in the other requests. The sum is exact as long as
+//! nothing is lost, and lost requests expire.
 
 use std::collections::VecDeque;
 
@@ -16,7 +17,7 @@ struct Request {
     until: Instant,
 }
 
-/// Requests that are open.
+/// Open requests.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
     requests: VecDeque<Request>,
@@ -25,12 +26,12 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    /// Messages that may still come.
+    /// Returns the number of messages that may still arrive.
     pub(super) fn outstanding(&self) -> usize {
         self.outstanding
     }
 
-    /// Notes a request that is forgotten at `until`; its number.
+    /// Registers a request that expires at `until`. Returns its number.
     pub(super) fn open(&mut self, batch: usize, until: Instant) -> u64 {
         self.last += 1;
         self.requests.push_back(Request { number: self.last, batch, remaining: batch, until });
@@ -42,16 +43,16 @@ impl Demand {
         self.requests.iter().any(|request| request.number == number)
     }
 
-    /// A message came.
+    /// Records the arrival of a message.
     pub(super) fn arrived(&mut self) {
         self.withdraw(1);
     }
 
-    /// The server is done with a request, of which it left so many unanswered; all of them if it does not say.
+    /// Records the end of a request that left `unanswered` messages undelivered; if unknown, all that remain.
     pub(super) fn ended(&mut self, number: u64, unanswered: Option<usize>) {
         let found = self.requests.iter().position(|request| request.number == number);
         let Some(request) = found.and_then(|place| self.requests.remove(place)) else {
-            // All of it was put down to messages that in truth answered later requests.
+            // It was counted as complete because of messages that belonged to later requests.
             self.withdraw(unanswered.unwrap_or(0));
             return;
         };
@@ -60,7 +61,7 @@ impl Demand {
         if unanswered > request.remaining {
             self.withdraw(unanswered - request.remaining);
         } else if unanswered < request.remaining {
-            // It answered more than was put down to it, so others have answered less than was put down to them.
+            // More messages belonged to it than were counted, so fewer belonged to others than were counted.
             let more = request.remaining - unanswered;
             self.requests.push_back(Request {
                 number: 0,
@@ -85,7 +86,7 @@ impl Demand {
         }
     }
 
-    /// Forgets requests that the server should have given up by now; whether there were any.
+    /// Removes requests that the server should have ended by now. Returns whether there were any.
     pub(super) fn expire(&mut self, now: Instant) -> bool {
         let before = self.requests.len();
         let outstanding = &mut self.outstanding;
@@ -99,13 +100,13 @@ impl Demand {
         self.requests.len() < before
     }
 
-    /// Forgets all requests: a server that was started again knows none.
+    /// Removes all requests: a restarted server has lost them.
     pub(super) fn forget(&mut self) {
         self.requests.clear();
         self.outstanding = 0;
     }
 
-    /// When the next request is forgotten.
+    /// Returns when the next request expires.
     pub(super) fn next_expiry(&self) -> Option<Instant> {
         self.requests.iter().map(|request| request.until).min()
     }
@@ -135,7 +136,7 @@ mod tests {
     }
 
     proptest! {
-        /// However the server spreads its messages over requests, the sum is right once every request has ended.
+        /// For any distribution of messages over requests, the sum is correct once every request has ended.
         #[test]
         fn sums_are_exact(batches in proptest::collection::vec(1usize..9, 1..8), picks in proptest::collection::vec(0usize..8, 0..40)) {
             let later = Instant::now() + Duration::from_secs(1);
@@ -151,7 +152,7 @@ mod tests {
             }
             for place in 0..truth.len() {
                 let (number, left) = truth[place];
-                // The server says nothing about requests it answered in full.
+                // The server does not report requests that it served completely.
                 if left > 0 {
                     demand.ended(number, Some(left));
                     truth[place].1 = 0;

@@ -1,9 +1,9 @@
 //! The claiming end of a queue.
 //!
-//! Claimers register how many messages they need. One task per end requests them from the server and puts them into a
-//! small buffer, from which each claimer takes its messages in one step without awaiting. A claim can therefore be
-//! dropped at any point without losing messages: those requested for it go to the next claim, and are returned if there
-//! is none.
+//! Claimers register how many messages they need. One task per end requests them from the server and puts
+//! them into a small buffer, from which each claimer takes its messages in one step without awaiting. A claim
+//! can therefore be dropped at any point without losing messages: messages requested for it go to the next
+//! claim, and are returned if there is none.
 
 mod actor;
 mod bodies;
@@ -31,17 +31,17 @@ use actor::Actor;
 use demand::Demand;
 pub use rejected::Rejected;
 
-/// How long a message of another protocol is left to those who speak it.
+/// Redelivery delay of a message of another protocol, which leaves it to consumers of that protocol.
 const LEFT_TO_OTHERS: Duration = Duration::from_secs(60);
 
-/// How often a message that is not what was published is delivered before it is given up. What was damaged on its way
-/// from the server, or lags behind in a copy of its store, is whole the next time.
+/// Maximum number of deliveries of a corrupt message. Corruption in transit, or a replica of the store that
+/// lags behind, does not affect the next delivery.
 const TRIES: u32 = 3;
 
-/// When such a message is looked at again.
+/// Redelivery delay of such a message.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How long [`Puller::try_claim`] waits for the server to say that there is nothing.
+/// Time limit of [`Puller::try_claim`] for the response of the server.
 const PROBE: Duration = Duration::from_secs(3);
 
 /// Pulls the messages of one consumer. Its task ends when it is dropped.
@@ -50,26 +50,26 @@ pub(super) struct Puller {
     _ended: DropGuard,
 }
 
-/// Where messages come from.
+/// The consumer that messages are pulled from.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     pub(super) stream: String,
     pub(super) consumer: String,
-    /// What the subjects of its messages begin with, the last dot included.
+    /// Prefix of the subjects of its messages, including the last dot.
     pub(super) root: String,
-    /// How long a lease holds.
+    /// Duration of a lease.
     pub(super) term: Duration,
 }
 
-/// What claimers and the task share.
+/// State shared by claimers and the task.
 struct Shared {
     link: SharedLink,
     state: Mutex<State>,
-    /// Rung for claimers: something came, or never will.
+    /// Notifies claimers of new messages, failures and the end of the queue.
     arrived: Notify,
-    /// Rung for the task: somebody wants something.
+    /// Notifies the task of a new claim, or of the end of the queue.
     wanted: Notify,
-    /// Where messages go that no claimer is to see.
+    /// Receives messages that are not delivered to claimers.
     rejected: OnceLock<mpsc::Sender<Rejected>>,
 }
 
@@ -81,23 +81,23 @@ struct State {
     demand: Demand,
     claimers: HashMap<u64, Wish>,
     last_claimer: u64,
-    /// What went wrong last, and when by the count of claimers: those who came before are told.
+    /// The last failure, with the number of the last claimer at that time. Claimers up to that number get it.
     failure: Option<(u64, QueueError)>,
     closed: bool,
 }
 
-/// What a claimer wants.
+/// State of a claimer's request.
 #[derive(Debug, Clone, Copy)]
 enum Wish {
-    /// Up to so many, and wait for them.
+    /// Waits for up to this many messages.
     Await(usize),
-    /// Up to so many of those that are there; not asked for yet.
+    /// Takes up to this many available messages; not sent to the server yet.
     Probe(usize),
-    /// Asked for, by the request of that number.
+    /// Sent to the server as the request with this number.
     Probing(u64),
 }
 
-/// A message on its way to a claimer. Given back when it is dropped.
+/// A message to be delivered to a claimer. Returned to the queue when dropped.
 struct Delivery {
     id: String,
     deliveries: u32,
@@ -108,8 +108,9 @@ struct Delivery {
 }
 
 impl Delivery {
-    /// Disposes of a message that nobody is to see: it is delivered again where that may help, else handed to whoever
-    /// keeps such messages, else left to others or taken out.
+    /// Handles a message that is not delivered to claimers. A message that may be intact the next time is
+    /// redelivered. Otherwise it is sent to the outlet; without an outlet, it is returned for other consumers
+    /// (of another protocol) or terminated.
     fn dismiss(mut self, shared: &Shared, unfit: &Unfit) {
         let Some(lease) = self.lease.take() else { return };
         let outlet = shared.rejected.get();
@@ -149,7 +150,7 @@ impl Drop for Delivery {
     }
 }
 
-/// Whether a message is one that may be seen, by all but its body.
+/// Checks the subject, id and protocol of a message.
 fn fitness(message: &Message, id: &str, source: &Source, protocol: u32) -> Result<(), Unfit> {
     if !message.subject.starts_with(&source.root) || !is_message_id(id) {
         return Err(Unfit::new(Kind::Undecodable, "unexpected subject"));
@@ -157,7 +158,7 @@ fn fitness(message: &Message, id: &str, source: &Source, protocol: u32) -> Resul
     codec::check_protocol(message.headers.as_ref(), protocol)
 }
 
-/// What a claimer finds.
+/// What is available to a claimer.
 enum Found {
     Nothing,
     Deliveries(Vec<Delivery>),
@@ -165,14 +166,14 @@ enum Found {
     Failed(QueueError),
 }
 
-/// A claimer's wish, withdrawn when dropped.
+/// A registered claim, withdrawn when dropped.
 struct Claimer<'shared> {
     shared: &'shared Shared,
     number: u64,
 }
 
 impl Shared {
-    /// The state is consistent between statements, so a panic elsewhere does not spoil it.
+    /// Locks the state. Ignores poisoning, since the state is consistent after every statement.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,8 +196,9 @@ impl Drop for Claimer<'_> {
 }
 
 impl State {
-    /// Gives a claimer what is there for it. With `last`, it does not come again. A claimer that is given something wants
-    /// nothing more: if its wish outlasted this step, the task could ask the server for as much once more.
+    /// Takes the messages that are available to a claimer. With `last`, the claimer does not try again. A
+    /// claim that gets messages is removed in the same step: otherwise the task could request the same number
+    /// of messages from the server again.
     fn take(&mut self, number: u64, max: usize, last: bool) -> Found {
         if self.closed {
             return Found::Closed;
@@ -221,7 +223,7 @@ impl State {
         }
     }
 
-    /// Messages that claimers wait for and nobody has asked for yet.
+    /// Returns the number of messages that claimers wait for and that were not requested yet.
     fn missing(&self) -> usize {
         let wanted: usize =
             self.claimers.values().map(|wish| if let Wish::Await(max) = wish { *max } else { 0 }).sum();
@@ -230,7 +232,7 @@ impl State {
 }
 
 impl Puller {
-    /// Begins to serve claimers.
+    /// Starts the task that serves claimers.
     pub(super) async fn start(link: SharedLink, source: Source) -> Result<Self, super::NatsError> {
         let shared = Arc::new(Shared {
             link: link.clone(),
@@ -245,7 +247,7 @@ impl Puller {
         Ok(Self { shared, _ended: ended.drop_guard() })
     }
 
-    /// Waits for messages; up to `max`.
+    /// Claims up to `max` messages; waits until there is at least one.
     pub(super) async fn claim<T: DeserializeOwned>(&self, max: usize) -> Result<Vec<Lease<T>>, QueueError> {
         if max == 0 {
             return Ok(Vec::new());
@@ -265,14 +267,14 @@ impl Puller {
                     if !leases.is_empty() {
                         return Ok(leases);
                     }
-                    // None of them was fit to be seen; others have to be asked for.
+                    // All of them were dismissed, so others are requested.
                     claimer = self.shared.register(Wish::Await(max));
                 }
             }
         }
     }
 
-    /// Messages that are there now; up to `max`.
+    /// Claims up to `max` messages that are available now.
     pub(super) async fn try_claim<T: DeserializeOwned>(
         &self,
         max: usize,
@@ -304,7 +306,7 @@ impl Puller {
         }
     }
 
-    /// Decodes bodies. What is not what it should be is disposed of and not among them.
+    /// Verifies and decodes bodies. Invalid messages are dismissed and left out.
     fn opened<T: DeserializeOwned>(&self, deliveries: Vec<Delivery>) -> Vec<Lease<T>> {
         let limit = self.shared.link.layout.body_limit;
         let mut leases = Vec::with_capacity(deliveries.len());
@@ -324,12 +326,13 @@ impl Puller {
         leases
     }
 
-    /// Sends messages that no claimer is to see to `outlet`, instead of taking them out; the first outlet counts.
+    /// Sends messages that are not delivered to claimers to `outlet` instead of terminating them. Only the
+    /// first call has an effect.
     pub(super) fn reject_to(&self, outlet: mpsc::Sender<Rejected>) {
         let _ = self.shared.rejected.set(outlet);
     }
 
-    /// Gives everything back; claims are empty from now on.
+    /// Returns all buffered messages. Subsequent claims are empty.
     pub(super) fn close(&self) {
         let held = {
             let mut state = self.shared.lock();
@@ -351,7 +354,8 @@ mod tests {
         Delivery { id: String::new(), deliveries: 1, headers: None, body: Bytes::new(), lease: None, since }
     }
 
-    /// The task may look at what is missing at any moment, also before a claimer that took something has returned.
+    /// The task may compute the missing messages at any time, even before a claimer that took messages has
+    /// returned.
     #[test]
     fn what_a_claimer_was_given_is_not_requested_again() {
         let mut state = State::default();

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use crate::nats::lease::NatsLease;
 use crate::{LeaseControl, QueueError};
 
-/// A message that is not one of this queue: of another protocol, damaged, or not decodable. It stays on the server until
-/// it is [taken out](Rejected::take_out); dropping it gives it back.
+/// A message that this queue cannot deliver: of another protocol, corrupt, or undecodable. It stays on the
+/// server until it is [removed](Rejected::take_out); dropping it returns it to the queue.
 pub struct Rejected {
     id: String,
     why: String,
@@ -37,7 +37,7 @@ impl Rejected {
         &self.id
     }
 
-    /// Why it is rejected.
+    /// Why it was rejected.
     pub fn why(&self) -> &str {
         &self.why
     }
@@ -47,15 +47,16 @@ impl Rejected {
         &self.headers
     }
 
-    /// Its body, as it came.
+    /// Its body, as received.
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// Takes the message off the server.
+    /// Terminates the message: removes it from the server.
     ///
     /// # Errors
-    /// [`QueueError::LeaseLost`] if it took too long and the message comes again; if the server cannot be reached.
+    /// [`QueueError::LeaseLost`] if its lease has expired, in which case it is redelivered. Also if the
+    /// server cannot be reached.
     pub async fn take_out(mut self) -> Result<(), QueueError> {
         match self.lease.take() {
             Some(lease) => lease.bury().await,
@@ -63,7 +64,7 @@ impl Rejected {
         }
     }
 
-    /// Leaves the message on the server for so long.
+    /// Returns the message for redelivery after `delay`.
     pub fn leave(mut self, delay: Duration) {
         if let Some(lease) = self.lease.take() {
             lease.give_back_after(delay);

@@ -1,4 +1,4 @@
-//! Who is let in, and what those are told who are not.
+//! Tests of authentication and permissions, and of the errors for rejected clients.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::*;
 
 async fn refused(access: &Access) -> NatsError {
     let connecting = Connecting { name: "test".to_owned(), patience: None, layout: Layout::default() };
-    timeout(LONG, Server::connect(access, connecting)).await.expect("an answer at once").unwrap_err()
+    timeout(LONG, Server::connect(access, connecting)).await.expect("timed out").unwrap_err()
 }
 
 async fn let_in(access: &Access) -> Server {
@@ -56,7 +56,7 @@ on_servers! {
         let mut access = Access::new(&server.url()).unwrap();
         let file = server.folder().join("seed.nk");
         access.nkey_seed = Some(file.clone());
-        assert!(matches!(refused(&access).await, NatsError::Address(_)), "there is no such file");
+        assert!(matches!(refused(&access).await, NatsError::Address(_)), "the file does not exist");
         std::fs::write(&file, format!("{}\n", right.seed().unwrap())).unwrap();
         let_in(&access).await;
         std::fs::write(&file, wrong.seed().unwrap()).unwrap();
@@ -78,7 +78,7 @@ on_servers! {
         let boss = let_in(&with_credentials(&server, "boss:x")).await;
         let _lane = boss.lane_publisher::<u32>(LANE, RUN).await.unwrap();
         let worker = Server::connect(&with_credentials(&server, "worker:x"), connecting(Layout::default())).await.unwrap();
-        // By what it said, and not for want of an answer.
+        // Detected by the reported violation, not by a timeout.
         let error = worker.check().await.unwrap_err();
         assert!(matches!(&error, NatsError::Refused(why) if why.to_lowercase().contains("permissions")), "{error}");
         let lane = worker_lane(&server).await;
@@ -137,13 +137,13 @@ on_servers! {
         assert!(matches!(&error, NatsError::Tls(why) if why.contains("authority")), "{error}");
         access.tls_ca = Some(file("ca.pem"));
         let_in(&access).await;
-        // And no secrets to a server without it.
+        // No secrets are sent to a server without TLS.
         let open = NatsServer::with_jetstream(program);
         access = Access::new(&open.url()).unwrap();
         access.tls_ca = Some(file("ca.pem"));
         let error = refused(&access).await;
         assert!(matches!(error, NatsError::PlainText(_)), "{error}");
-        // Clients with certificates.
+        // Client certificates.
         let mutual = NatsServer::configured(
             program,
             &format!(
@@ -162,7 +162,7 @@ on_servers! {
     }
 }
 
-/// A lane for one who may look at it and not pull.
+/// Returns the claiming end of a lane for a user that may read the consumer but not pull from it.
 async fn worker_lane(server: &NatsServer) -> NatsQueue<u32> {
     let idle =
         Server::connect(&with_credentials(server, "idle:x"), connecting(Layout::default())).await.unwrap();
@@ -178,7 +178,8 @@ async fn refused_within(access: &Access) -> NatsError {
     timeout(LONG, Server::connect(access, hasty)).await.unwrap().unwrap_err()
 }
 
-/// Makes an authority, a certificate for 127.0.0.1 that it vouches for, and another authority.
+/// Creates a certificate authority, a certificate for 127.0.0.1 signed by it, and a second authority. Returns
+/// false if openssl fails.
 fn certificates(folder: &Path) -> bool {
     let run = |arguments: &str| {
         Command::new("openssl")
@@ -200,7 +201,7 @@ fn certificates(folder: &Path) -> bool {
             "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
         );
     if made {
-        // The server may run as somebody else; the key is worth nothing.
+        // The server may run as another user; the key is for this test only.
         let open = |path: &Path, mode| {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         };
@@ -210,7 +211,7 @@ fn certificates(folder: &Path) -> bool {
     made
 }
 
-/// A JWT as NATS signs them.
+/// Signs a JWT in the format of NATS.
 fn signed(issuer: &nkeys::KeyPair, subject: &str, nats: &serde_json::Value) -> String {
     let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
     let claims = serde_json::json!({

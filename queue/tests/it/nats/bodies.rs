@@ -1,4 +1,4 @@
-//! Bodies above the message limit, and what runs share.
+//! Tests of bodies above the message limit, and of shared inputs.
 
 use lumos_queue::QueueError;
 use lumos_queue::nats::NatsError;
@@ -6,7 +6,7 @@ use lumos_queue::nats::NatsError;
 use super::queues::noise;
 use super::*;
 
-/// Messages in the bucket of bodies.
+/// Returns the number of messages in the bucket of message bodies.
 pub(crate) async fn stored(bench: &Bench) -> u64 {
     let plain = async_nats::jetstream::new(bench.plain().await);
     plain.get_stream("OBJ_lumos-2-payloads").await.unwrap().cached_info().state.messages
@@ -60,7 +60,7 @@ on_servers! {
         assert!(blobs.get(&hash).await.unwrap() == bytes);
         assert_eq!(blobs.get(&blobs.put(b"").await.unwrap()).await.unwrap(), b"");
         assert!(matches!(blobs.get(&"0".repeat(64)).await, Err(NatsError::Missing(_))));
-        // Somebody damages a chunk: what is there is not given, and can be stored anew.
+        // A corrupt object is not returned, and can be stored again.
         let plain = async_nats::jetstream::new(bench.plain().await);
         let stream = plain.get_stream("OBJ_lumos-2-shared").await.unwrap();
         stream.delete_message(3).await.unwrap();

@@ -1,4 +1,4 @@
-//! Key-value buckets.
+//! Tests of key-value buckets.
 
 use futures::StreamExt;
 use lumos_queue::nats::KeyValueError;
@@ -28,7 +28,7 @@ on_servers! {
         let bench = Bench::new(program, Layout { owners_max_age: age, workers_max_age: age, ..Layout::default() }).await;
         let owners = bench.connection.owners().await.unwrap();
         let revision = owners.create(RUN, b"one").await.unwrap();
-        eventually("the claim runs out", async || owners.get(RUN).await.unwrap().is_none()).await;
+        eventually("the claim expires", async || owners.get(RUN).await.unwrap().is_none()).await;
         assert!(owners.update(RUN, b"late", revision).await.is_err());
         owners.create(RUN, b"two").await.unwrap();
         assert_eq!(owners.entries().await.unwrap(), [(RUN.to_owned(), "two".into())]);
@@ -47,7 +47,7 @@ on_servers! {
         assert_eq!(entries[0], ("host-001".to_owned(), "1".into()));
     }
 
-    // Whoever may write a bucket may write anything into it.
+    // Any client with write access to a bucket can write arbitrary keys.
     async fn what_cannot_be_a_key_is_left_out(program) {
         let bench = Bench::new(program, Layout::default()).await;
         let workers = bench.connection.workers().await.unwrap();
@@ -62,7 +62,7 @@ on_servers! {
         workers.put("later", b"2").await.unwrap();
         let entries = workers.entries().await.unwrap();
         assert_eq!(entries, [("honest".to_owned(), "1".into()), ("later".to_owned(), "2".into())]);
-        let mut next = async || timeout(LONG, changes.next()).await.expect("a change").unwrap();
+        let mut next = async || timeout(LONG, changes.next()).await.expect("timed out waiting for a change").unwrap();
         while next().await.key != "later" {}
     }
 
@@ -71,7 +71,7 @@ on_servers! {
         let runs = bench.connection.runs().await.unwrap();
         runs.put("a", b"1").await.unwrap();
         let mut changes = Box::pin(runs.watch());
-        let mut next = async || timeout(LONG, changes.next()).await.expect("a change").unwrap();
+        let mut next = async || timeout(LONG, changes.next()).await.expect("timed out waiting for a change").unwrap();
         let first = next().await;
         assert_eq!((first.key.as_str(), first.value.as_deref()), ("a", Some(b"1".as_slice())));
         runs.put("b", b"2").await.unwrap();

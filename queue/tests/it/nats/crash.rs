@@ -1,4 +1,4 @@
-//! Servers that are killed.
+//! Tests with servers that are killed.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ on_servers! {
         let waiting = tokio::spawn(async move { claim_one(&consumer).await.id().to_owned() });
         sleep(Duration::from_millis(300)).await;
         bench.server.kill();
-        eventually("the loss is seen", async || !bench.connection.is_connected()).await;
+        eventually("the lost connection is detected", async || !bench.connection.is_connected()).await;
         bench.server.restart();
         let mut connection = bench.connection.connection();
         timeout(LONG, connection.wait_for(|state| state.connected && state.reconnections > before)).await.unwrap().unwrap();
@@ -30,7 +30,7 @@ on_servers! {
         publisher.publish("a", 1).await.unwrap();
         let lease = claim_one(&consumer).await;
         bench.server.kill();
-        eventually("the loss is seen", async || !bench.connection.is_connected()).await;
+        eventually("the lost connection is detected", async || !bench.connection.is_connected()).await;
         assert!(matches!(lease.extend().await, Err(QueueError::Unreachable(_))));
         assert!(matches!(publisher.publish("b", 2).await, Err(QueueError::Unreachable(_))));
     }
@@ -71,6 +71,6 @@ on_servers! {
         let all = async { tokio::join!(publishing, claiming(&consumers[0]), claiming(&consumers[1]), killing) };
         let done = timeout(Duration::from_secs(90), all).await.is_ok();
         let seen = seen.into_inner().unwrap();
-        assert!(done, "{} of {COUNT} came; the stream holds {:?}", seen.len(), bench.connection.work_present(RUN).await.map(|ids| ids.len()));
+        assert!(done, "{} of {COUNT} messages were delivered; the stream holds {:?}", seen.len(), bench.connection.work_present(RUN).await.map(|ids| ids.len()));
     }
 }

@@ -1,4 +1,4 @@
-//! What was deleted, damaged or made by others while it is used.
+//! Tests of streams, buckets and messages that are deleted, corrupted or created by others while in use.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ on_servers! {
         let context = async_nats::jetstream::new(bench.plain().await);
         let mut names: Vec<String> = context.stream_names().map(Result::unwrap).collect().await;
         names.sort();
-        // The empty stream that keeps room for the buckets is made with them and not reported.
+        // The empty stream that reserves space for the buckets is created with them and not reported.
         names.retain(|name| name != "lumos-2-room");
         assert_eq!(names.len(), 8, "{names:?}");
         for name in &names {
@@ -45,10 +45,10 @@ on_servers! {
         let consumers = ["lumos-2-results/results-00000000000000bb", "lumos-2-work/lane-00000000000000aa-5"];
         let expected: BTreeSet<String> = names.into_iter().chain(consumers.map(str::to_owned)).collect();
         assert_eq!(restored, expected);
-        // The ends that were there before go on.
+        // Existing ends of the queues continue to work.
         publisher.publish("after", 2).await.unwrap();
         let lease = loop {
-            match timeout(LONG, consumer.claim(1)).await.expect("a message") {
+            match timeout(LONG, consumer.claim(1)).await.expect("timed out waiting for a message") {
                 Ok(mut leases) => break leases.remove(0),
                 Err(QueueError::Gone(_)) => {}
                 Err(error) => panic!("{error}"),
@@ -57,7 +57,7 @@ on_servers! {
         assert_eq!((lease.id(), *lease.body()), ("after", 2));
         bench.connection.results_publisher::<u32>(RUN).await.unwrap().publish("result", 3).await.unwrap();
         loop {
-            match timeout(LONG, results.claim(1)).await.expect("a result") {
+            match timeout(LONG, results.claim(1)).await.expect("timed out waiting for a result") {
                 Ok(leases) => break assert_eq!(*leases[0].body(), 3),
                 Err(QueueError::Gone(_)) => {}
                 Err(error) => panic!("{error}"),
@@ -67,7 +67,7 @@ on_servers! {
 
     async fn a_watch_goes_on_with_a_bucket_that_was_made_anew(program) {
         let bench = Bench::new(program, Layout::default()).await;
-        // One connection makes the bucket anew, another one has to find that out by itself.
+        // One connection recreates the bucket; the other one has to detect that.
         let other = connect(&bench.server, Layout::default()).await;
         for connection in [&bench.connection, &other] {
             let runs = connection.runs().await.unwrap();
@@ -77,7 +77,7 @@ on_servers! {
             delete_stream(&bench, "KV_lumos-2-runs").await;
             assert_eq!(bench.connection.restore(RUN, &lanes()).await.unwrap()[0], "KV_lumos-2-runs");
             runs.put("b", b"2").await.unwrap();
-            let change = timeout(LONG, changes.next()).await.expect("the change").unwrap();
+            let change = timeout(LONG, changes.next()).await.expect("timed out waiting for the change").unwrap();
             assert_eq!((change.key.as_str(), change.value.as_deref()), ("b", Some(b"2".as_slice())));
         }
     }
@@ -96,22 +96,23 @@ on_servers! {
         let consumer = through.lane_consumer::<String>(LANE).await.unwrap();
         let mut seen = BTreeSet::new();
         while seen.len() < 20 {
-            for lease in timeout(LONG, consumer.claim(4)).await.expect("a message").unwrap() {
+            for lease in timeout(LONG, consumer.claim(4)).await.expect("timed out waiting for a message").unwrap() {
                 let number: u32 = lease.id().parse().unwrap();
                 assert_eq!(*lease.body(), question(number));
-                assert!(seen.insert(number), "each is delivered once");
+                assert!(seen.insert(number), "message {number} was delivered twice");
                 lease.acknowledge().await.unwrap();
             }
         }
         assert_eq!(proxy.flipped(), 4);
 
-        // What was damaged before it was stored stays so: it is taken out, and whoever published it finds it missing.
+        // A message that was corrupted before it was stored stays corrupt: it is terminated, and its
+        // publisher finds it missing.
         proxy.flip(Way::ToServer, "pears", 1);
         let through_publisher = through.lane_publisher::<String>(LANE, RUN).await.unwrap();
         through_publisher.publish("damaged", question(21)).await.unwrap();
         tokio::select! {
             leases = consumer.claim(1) => panic!("{:?}", leases.unwrap()[0].body()),
-            () = eventually("the message is gone", async || bench.connection.work_present(RUN).await.unwrap().is_empty()) => {}
+            () = eventually("the message is removed", async || bench.connection.work_present(RUN).await.unwrap().is_empty()) => {}
         }
         assert_eq!(proxy.flipped(), 5);
     }
@@ -126,7 +127,7 @@ on_servers! {
         let subject = format!("lumos.2.results.{RUN}.foreign");
         bench.plain().await.request_with_headers(subject, headers, "{\"version\":9}".into()).await.unwrap();
         let taking = async {
-            let message = timeout(LONG, rejected.recv()).await.expect("the message").unwrap();
+            let message = timeout(LONG, rejected.recv()).await.expect("timed out waiting for the message").unwrap();
             assert_eq!((message.id(), message.body()), ("foreign", b"{\"version\":9}".as_slice()));
             assert_eq!(message.headers(), [("Lumos-Protocol".to_owned(), "9".to_owned())]);
             assert!(message.why().contains("protocol 9"), "{}", message.why());
@@ -145,14 +146,14 @@ on_servers! {
         for number in 0..3 {
             publisher.publish(&number.to_string(), number).await.unwrap();
         }
-        // As one that has lost them: nobody answers for these deliveries.
+        // Simulates a consumer that lost its deliveries: this one is never settled.
         std::mem::forget(claim_one(&consumer).await);
         let standing = bench.connection.lane_standing(LANE).await.unwrap();
         assert_eq!((standing.pending, standing.unacknowledged, standing.messages), (2, 1, 3));
         bench.connection.remake_lane(LANE).await.unwrap();
         let mut seen = BTreeSet::new();
         while seen.len() < 3 {
-            for lease in timeout(LONG, consumer.claim(4)).await.expect("a message").unwrap_or_default() {
+            for lease in timeout(LONG, consumer.claim(4)).await.expect("timed out waiting for a message").unwrap_or_default() {
                 seen.insert(*lease.body());
                 lease.acknowledge().await.unwrap();
             }

@@ -1,11 +1,12 @@
-//! What others may write into the streams: never delivered, never a panic, and out of the way.
+//! Tests with invalid messages from other programs: they are never delivered, never cause a panic, and do not
+//! block other messages.
 
 use async_nats::HeaderMap;
 use sha2::{Digest, Sha256};
 
 use super::*;
 
-/// The checksum that a publisher of ours would give a message.
+/// Computes the checksum that a lumos publisher sets.
 fn checksum(id: &str, encoding: &str, body: &[u8]) -> String {
     let hash = Sha256::new().chain_update(id).chain_update([0]).chain_update(encoding).chain_update([0]);
     hex::encode(hash.chain_update(body).finalize())
@@ -41,7 +42,7 @@ on_servers! {
             ("ünicode", headers(&[good]), b"1".to_vec()),
         ];
         for (id, mut headers, body) in hostile {
-            // They are of one who knows the checksum, but for one who does not.
+            // All but one have a valid checksum.
             if id != "nothing" {
                 let encoding = headers.get("Lumos-Encoding").map_or("", |encoding| encoding.as_str());
                 let last = id.rsplit('.').next().unwrap();
@@ -52,7 +53,7 @@ on_servers! {
         }
         plain.flush().await.unwrap();
         publisher.publish("fine", 7).await.unwrap();
-        // `sub.id` reads as the message `id` of a run, which it may be.
+        // `sub.id` is delivered as message `id`, since the id is the last token of the subject.
         let mut seen = Vec::new();
         let taking = async {
             loop {
@@ -73,7 +74,7 @@ on_servers! {
     async fn messages_with_damaged_headers_are_removed(program) {
         let bench = Bench::new(program, Layout::default()).await;
         let (publisher, consumer) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
-        // No client of NATS sends these.
+        // NATS clients do not send such headers.
         let mut raw = std::net::TcpStream::connect(bench.server.address()).unwrap();
         for (id, headers) in [
             ("nocolon", "NATS/1.0\r\nLumos-Protocol2\r\n\r\n"),
@@ -113,7 +114,7 @@ on_servers! {
         let plain = bench.plain().await;
         let streams = async_nats::jetstream::new(plain.clone());
         let bodies = streams.get_stream("OBJ_lumos-2-payloads").await.unwrap();
-        // The second chunk goes, and something else comes in its stead.
+        // Replaces the second chunk with other bytes.
         let chunk = bodies.get_raw_message(2).await.unwrap();
         bodies.delete_message(2).await.unwrap();
         plain.request(chunk.subject.to_string(), vec![b'x'; chunk.payload.len()].into()).await.unwrap();
@@ -124,7 +125,7 @@ on_servers! {
         }
         tokio::select! {
             leases = consumer.claim(4) => {
-                panic!("{:?} must not be seen", leases.unwrap().iter().map(Lease::id).collect::<Vec<_>>());
+                panic!("{:?} must not be delivered", leases.unwrap().iter().map(Lease::id).collect::<Vec<_>>());
             }
             () = eventually("the stream is empty", async || {
                 bench.connection.work_present(RUN).await.unwrap().is_empty()

@@ -1,4 +1,4 @@
-//! What the queue over NATS promises beyond the contract, against real servers.
+//! Tests of the NATS queue beyond the contract, with real servers.
 
 mod access;
 mod bodies;
@@ -21,7 +21,7 @@ const LANE: &str = "00000000000000aa.5";
 const RUN: &str = "00000000000000bb";
 const LONG: Duration = Duration::from_secs(30);
 
-/// A server that was set up, and a connection to it.
+/// A server with streams and buckets, and a connection to it.
 struct Bench {
     server: NatsServer,
     connection: Server,
@@ -49,7 +49,7 @@ impl Bench {
         self.connection.lane_consumer(LANE).await.unwrap()
     }
 
-    /// A plain client, for what the queue would not do.
+    /// A plain NATS client, for operations that the queue does not support.
     async fn plain(&self) -> async_nats::Client {
         async_nats::connect(self.server.url()).await.unwrap()
     }
@@ -63,7 +63,7 @@ async fn connect(server: &NatsServer, layout: Layout) -> Server {
     Server::connect(&Access::new(&server.url()).unwrap(), connecting(layout)).await.unwrap()
 }
 
-/// Leases that do not run out while a test waits.
+/// A layout with leases that do not expire during a test.
 fn long_lease() -> Layout {
     Layout { lease: LONG * 20, ..Layout::default() }
 }
@@ -76,19 +76,19 @@ async fn claim_one<T>(queue: &NatsQueue<T>) -> Lease<T>
 where
     T: serde::Serialize + serde::de::DeserializeOwned + Send + Sync + 'static,
 {
-    timeout(LONG, queue.claim(1)).await.expect("a message").unwrap().remove(0)
+    timeout(LONG, queue.claim(1)).await.expect("timed out waiting for a message").unwrap().remove(0)
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
     let deadline = Instant::now() + LONG;
     while !holds().await {
-        assert!(Instant::now() < deadline, "{what}");
+        assert!(Instant::now() < deadline, "timed out waiting until {what}");
         sleep(Duration::from_millis(20)).await;
     }
 }
 
-/// Runs a test once per server there is.
+/// Runs a test once per available server.
 macro_rules! on_servers {
     ($(async fn $name:ident($program:ident) $body:block)*) => { $(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

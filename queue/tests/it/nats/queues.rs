@@ -1,4 +1,4 @@
-//! Lanes, results, recalls, listings.
+//! Tests of lanes, results, recalled leases and listings.
 
 use std::collections::HashSet;
 
@@ -66,7 +66,7 @@ on_servers! {
         publisher.publish("2", 2).await.unwrap();
         let consumer = bench.connection.results_consumer::<u32>(RUN).await.unwrap();
         claim_one(&consumer).await.acknowledge().await.unwrap();
-        eventually("there is room again", async || publisher.publish("5", 5).await.is_ok()).await;
+        eventually("the stream has space again", async || publisher.publish("5", 5).await.is_ok()).await;
         assert_eq!(bench.connection.results_present(RUN).await.unwrap().len(), 5);
     }
 
@@ -74,7 +74,7 @@ on_servers! {
         let bench = Bench::new(program, long_lease()).await;
         let (publisher, consumer) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
         publisher.publish("a", 1).await.unwrap();
-        // The holder vanishes without a word.
+        // The holder disappears without returning its lease.
         let gone = connect(&bench.server, Layout::default()).await;
         let lease = claim_one(&gone.lane_consumer::<u32>(LANE).await.unwrap()).await;
         let token = lease.token().unwrap().to_owned();
@@ -116,7 +116,8 @@ on_servers! {
         while held.len() < 10 {
             held.extend(timeout(LONG, greedy.claim(10 - held.len())).await.unwrap().unwrap());
         }
-        // Its next request is served after all that it sent before, so the server has delivered what was claimed and no more.
+        // The server handles requests in order, so after this claim it has delivered exactly the claimed
+        // messages.
         held.push(claim_one(&greedy).await);
         let standing = bench.connection.lane_standing(LANE).await.unwrap();
         assert_eq!((standing.unacknowledged, standing.pending), (11, 29));
@@ -133,7 +134,7 @@ on_servers! {
         let (publisher, first) = (bench.publisher::<u32>().await, bench.consumer::<u32>().await);
         assert!(timeout(Duration::from_millis(200), first.claim(8)).await.is_err());
         publisher.publish("a", 1).await.unwrap();
-        // It goes to the first end, where nobody waits any more, and on from there.
+        // It may be delivered to the first end, whose claim was dropped, and is returned from there.
         let lease = claim_one(&bench.consumer::<u32>().await).await;
         assert!(lease.deliveries() <= 2, "{lease:?}");
     }
@@ -160,10 +161,10 @@ on_servers! {
         });
         assert!(matches!(told.unwrap(), Err(QueueError::Gone(_))));
         assert!(matches!(timeout(LONG, consumer.claim(1)).await.unwrap(), Err(QueueError::Gone(_))));
-        // Made anew, it goes on.
+        // Claiming continues once the consumer is recreated.
         let _again = bench.publisher::<u32>().await;
         publisher.publish("a", 1).await.unwrap();
-        eventually("the lane is there again", async || {
+        eventually("the lane exists again", async || {
             matches!(timeout(LONG, consumer.claim(1)).await.unwrap(), Ok(leases) if leases.len() == 1)
         })
         .await;
@@ -217,7 +218,7 @@ on_servers! {
     }
 }
 
-/// Text that does not compress to little.
+/// Generates text that compresses poorly.
 pub(crate) fn noise(bytes: usize) -> String {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     (0..bytes)

@@ -1,4 +1,4 @@
-//! Servers whose room is limited.
+//! Tests with servers with limited space.
 
 use lumos_queue::nats::NatsError;
 
@@ -6,7 +6,8 @@ use super::*;
 
 const GIB: i64 = 1 << 30;
 
-/// A server with so many bytes of room, and what its streams reserve after it was set up.
+/// Starts a server with a store of `bytes` bytes and sets it up. Returns it with the number of bytes that its
+/// streams reserve.
 async fn set_up(program: &std::path::Path, bytes: i64) -> Result<(NatsServer, Server, i64), NatsError> {
     let server = NatsServer::configured(program, &format!("jetstream {{ max_file_store: {bytes} }}"));
     let connection = connect(&server, Layout::default()).await;
@@ -20,7 +21,7 @@ async fn set_up(program: &std::path::Path, bytes: i64) -> Result<(NatsServer, Se
 }
 
 on_servers! {
-    // Work and results took 16 and 4 GiB, and no bucket could be made.
+    // Regression test: work and results reserved 16 and 4 GiB, so that no bucket could be created.
     async fn a_store_of_exactly_twenty_gibibytes_has_room_for_the_buckets(program) {
         let (_server, connection, reserved) = set_up(program, 20 * GIB).await.unwrap();
         assert!(reserved <= 20 * GIB, "{reserved}");
