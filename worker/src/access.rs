@@ -1,11 +1,12 @@
 //! Access policy: which hosts, files and folders a run that was planned on another machine may use.
 //!
-//! The coordinator of a queue names models and tools, and with them paths and addresses. [`AccessPolicy`] decides which
-//! of them a worker uses. It is checked before a file is opened or a connection is made. Refusals depend on names only:
-//! a path outside the allowed folders gets the same message whether it exists or not. Runs that are planned on this
-//! machine's own command line are unrestricted, which is the default.
+//! The coordinator of a queue names models and tools, and with them paths and addresses. [`AccessPolicy`]
+//! decides which of them a worker uses. It is checked before a file is opened or a connection is made.
+//! Refusals depend on names only: a path outside the allowed folders gets the same message whether it exists
+//! or not. Runs planned on this machine's own command line are unrestricted, which is the default.
 //!
-//! Addresses that only the operator can set (`HF_ENDPOINT`, `LUMOS_WIKI_ENDPOINT`, `LUMOS_SQL_URL`) are not checked.
+//! Addresses that only the operator can set (`HF_ENDPOINT`, `LUMOS_WIKI_ENDPOINT`, `LUMOS_SQL_URL`) are not
+//! checked.
 
 use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
@@ -20,15 +21,15 @@ use crate::tools::WikiSettings;
 
 /// Allows every host.
 const ANY_HOST: &str = "*";
-/// Where data sets are kept unless `LUMOS_DATA` names another folder.
+/// Default data folder, if `LUMOS_DATA` is not set.
 const DATA: &str = "data";
-/// Characters of a refused name that are repeated.
+/// Maximum characters of a refused name in a message.
 const LONGEST_NAME: usize = 200;
 
-/// A host or a path that the operator of this worker does not allow.
+/// A host or path that the operator of this worker does not allow.
 ///
-/// Names are escaped and shortened, and the hint does not repeat them: they come from whoever planned the run, and the
-/// hint is there to be pasted into a shell.
+/// Names are escaped and shortened. The hint does not repeat them, because they come from whoever planned the
+/// run and the hint is meant to be pasted into a shell.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AccessRefusal {
     /// A path outside the allowed folders.
@@ -45,36 +46,36 @@ pub enum AccessRefusal {
     Host(String),
 }
 
-/// Which hosts and paths runs may use. Cheap to clone; unrestricted by default.
+/// Hosts and paths that runs may use. Cheap to clone; unrestricted by default.
 #[derive(Debug, Clone, Default)]
 pub struct AccessPolicy(Option<Arc<Allowed>>);
 
-/// What a restricted process may use.
+/// Hosts and paths allowed in a restricted process.
 #[derive(Debug, Default)]
 struct Allowed {
     every_host: bool,
     hosts: AllowedHosts,
-    /// Absolute paths of files and folders. Symbolic links in them are resolved when they are asked for, because
-    /// caches may be made later.
+    /// Absolute paths of files and folders. Symbolic links in them are resolved at each check, because caches
+    /// may be created later.
     paths: Vec<PathBuf>,
 }
 
 impl AccessRefusal {
-    /// The refusal of a path.
+    /// Creates the refusal of a path.
     pub(crate) fn path(path: &Path) -> Self {
         Self::Path(shown(&path.to_string_lossy()))
     }
 }
 
 impl AccessPolicy {
-    /// The policy of a worker: what its operator names, and the defaults. Those are loopback hosts; `api.openai.com` if
-    /// there is a key for it, and the host of `OPENAI_BASE_URL`; the data folder (`LUMOS_DATA`, or `data`), the cache
-    /// of the Hugging Face hub and that of tools.
+    /// Creates the policy of a worker from the hosts and paths that its operator allows, plus the defaults:
+    /// loopback hosts; `api.openai.com` if an API key for it is set; the host of `OPENAI_BASE_URL`; the data
+    /// folder (`LUMOS_DATA`, or `data`); the cache of the Hugging Face hub; and the cache of tools.
     ///
     /// A host is `HOST`, `HOST:PORT` or `*`.
     ///
     /// # Errors
-    /// If a host is neither of these, or a path is empty.
+    /// If a host is invalid or a path is empty.
     pub fn of_worker(hosts: &[String], paths: &[PathBuf]) -> Result<Self, String> {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let mut allowed = Allowed::new(hosts, paths)?;
@@ -95,7 +96,7 @@ impl AccessPolicy {
         Ok(Self(Some(Arc::new(allowed))))
     }
 
-    /// Only these hosts and paths, and loopback.
+    /// Creates a policy that allows only these hosts and paths, and loopback.
     ///
     /// # Errors
     /// As [`AccessPolicy::of_worker`].
@@ -103,10 +104,10 @@ impl AccessPolicy {
         Ok(Self(Some(Arc::new(Allowed::new(hosts, paths)?))))
     }
 
-    /// Whether a run may make this process connect to a host.
+    /// Checks whether a run may make this process connect to a host.
     ///
     /// # Errors
-    /// If not.
+    /// If it may not.
     pub fn check_host(&self, host: &str, port: u16) -> Result<(), AccessRefusal> {
         let Some(allowed) = &self.0 else { return Ok(()) };
         let is_allowed = match Host::parse(host) {
@@ -118,10 +119,10 @@ impl AccessPolicy {
         if is_allowed { Ok(()) } else { Err(AccessRefusal::Host(shown(&format!("{host}:{port}")))) }
     }
 
-    /// Whether a run may make this process connect to the server of an address.
+    /// Checks whether a run may make this process connect to the server of a URL.
     ///
     /// # Errors
-    /// If not, or if the address has no host and port.
+    /// If it may not, or if the URL has no host and port.
     pub fn check_url(&self, url: &Url) -> Result<(), AccessRefusal> {
         match url.host_str().zip(url.port_or_known_default()) {
             Some((host, port)) => self.check_host(host, port),
@@ -130,10 +131,11 @@ impl AccessPolicy {
         }
     }
 
-    /// Whether a run may make this process read a file or a folder. Symbolic links and `..` are resolved before.
+    /// Checks whether a run may make this process read a file or a folder. Symbolic links and `..` are
+    /// resolved first.
     ///
     /// # Errors
-    /// If not; in the same words whether there is such a path or not.
+    /// If it may not. The message is the same whether the path exists or not.
     pub fn check_path(&self, path: &Path) -> Result<(), AccessRefusal> {
         let Some(allowed) = &self.0 else { return Ok(()) };
         let is_allowed = allowed.resolved(path).is_some_and(|path| allowed.holds(&path));
@@ -157,7 +159,7 @@ impl Allowed {
         Ok(allowed)
     }
 
-    /// Whether a resolved path is one of the allowed ones or below it.
+    /// Whether a resolved path is an allowed path or below one.
     fn holds(&self, path: &Path) -> bool {
         self.paths.iter().any(|allowed| match allowed.canonicalize() {
             Ok(allowed) => path.starts_with(allowed),
@@ -165,8 +167,9 @@ impl Allowed {
         })
     }
 
-    /// Where a path leads, as far as it exists. `None` where that must not be found out: behind a dangling link, and
-    /// where `..` follows a folder that is not allowed, for then the answer would tell whether that folder exists.
+    /// Resolves a path as far as it exists. Returns `None` if resolving it could reveal whether a path
+    /// outside the allowed folders exists: behind a dangling link, and if `..` follows a folder that is not
+    /// allowed.
     fn resolved(&self, path: &Path) -> Option<PathBuf> {
         let absolute = std::path::absolute(path).ok()?;
         let here = std::env::current_dir().unwrap_or_default();
@@ -197,12 +200,12 @@ impl Allowed {
     }
 }
 
-/// Whether what is sent to an address cannot be read on the way: over TLS, or within this machine.
+/// Whether data sent to a URL cannot be read in transit: it uses TLS or stays on this machine.
 pub(crate) fn is_private(url: &Url) -> bool {
     url.scheme() == "https" || url.host().is_some_and(|host| is_loopback(&host.to_owned()))
 }
 
-/// Whether a host is this machine, by its address or as `localhost`.
+/// Whether a host is this machine: a loopback address or `localhost`.
 pub(crate) fn is_loopback(host: &Host) -> bool {
     match host {
         Host::Domain(name) => name == "localhost",
@@ -211,7 +214,7 @@ pub(crate) fn is_loopback(host: &Host) -> bool {
     }
 }
 
-/// A name from outside, fit for a message.
+/// Escapes and shortens an untrusted name for a message.
 fn shown(name: &str) -> String {
     let mut shown: String = name.chars().take(LONGEST_NAME).flat_map(char::escape_debug).collect();
     if name.chars().nth(LONGEST_NAME).is_some() {
@@ -307,7 +310,7 @@ mod tests {
         ] {
             assert!(policy.check_path(&path(refused)).is_err(), "{refused}");
         }
-        // The folder itself may be behind a link, and need not be there yet.
+        // The allowed folder itself may be behind a link, and may not exist yet.
         assert_eq!(self::policy(&[], &[&path("models")]).check_path(&path("data/models/plan")), Ok(()));
         assert_eq!(self::policy(&[], &[&path("later")]).check_path(&path("later/file")), Ok(()));
         assert_eq!(AccessPolicy::default().check_path(&path("secret/key")), Ok(()));
@@ -326,7 +329,7 @@ mod tests {
         };
         assert_eq!(refusal("there"), refusal("none"));
         assert_eq!(refusal("there/a"), refusal("none/a"));
-        // Both would lead back into the data folder.
+        // Both paths lead back into the data folder.
         assert_eq!(refusal("there/../data"), refusal("none/../data"));
     }
 

@@ -1,7 +1,7 @@
-//! What the episodes of a worker do: when one last made progress, and what each waits for at present.
+//! Activity of a worker's episodes: the time of the latest progress, and what each episode is waiting for.
 //!
-//! [`mod@crate::drive`] registers every wait for a model, a tool or a session; [`crate::stall`] names them when nothing has
-//! happened for long.
+//! [`mod@crate::drive`] registers every wait for a model, a tool or a session. [`crate::stall`] reports the
+//! waits when there has been no progress for a long time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lumos_tasks::{Configuration, Role};
 use tokio::time::Instant;
 
-/// The latest progress of a set of episodes, and their waits. Cloning gives another handle to the same state.
+/// Latest progress and current waits of a set of episodes. Clones share the same state.
 #[derive(Debug, Clone)]
 pub struct Activity(Arc<Mutex<State>>);
 
@@ -48,7 +48,7 @@ impl Activity {
         Waiting { activity: self.clone(), number }
     }
 
-    /// What episodes currently wait for, with the number of episodes; the most frequent first.
+    /// Returns what episodes are waiting for, with the number of episodes each; the most frequent first.
     pub fn sources(&self) -> Vec<(Source, usize)> {
         let mut counts: BTreeMap<Source, usize> = BTreeMap::new();
         for (what, configuration) in self.lock().waits.values() {
@@ -64,7 +64,7 @@ impl Activity {
     }
 }
 
-/// A wait that is going on.
+/// A wait in progress. Dropping it ends the wait.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     activity: Activity,
@@ -77,7 +77,7 @@ impl Drop for Waiting {
     }
 }
 
-/// The progress of one episode, which is also its worker's.
+/// Progress of one episode. It also counts as progress of its worker, if there is one.
 #[derive(Debug, Default)]
 pub struct Progress {
     own: Activity,
@@ -85,12 +85,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The progress of an episode that is also its worker's.
+    /// Creates the progress of an episode that is executed by this worker.
     pub fn of(worker: &Activity) -> Self {
         Self { own: Activity::default(), worker: Some(worker.clone()) }
     }
 
-    /// The episode makes progress now.
+    /// Records progress of the episode.
     pub fn mark(&self) {
         self.own.mark();
         if let Some(worker) = &self.worker {
@@ -98,7 +98,7 @@ impl Progress {
         }
     }
 
-    /// When the episode made progress last.
+    /// Time of the episode's latest progress.
     pub fn last(&self) -> Instant {
         self.own.last()
     }
@@ -109,47 +109,47 @@ impl Progress {
     }
 }
 
-/// What an episode waits for.
+/// What an episode is waiting for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awaited {
-    /// Its models and tools.
+    /// Loading of its models and tools.
     SetUp,
-    /// Sessions of its tools.
+    /// Opening of its tools' sessions.
     Sessions,
-    /// A model's reply.
+    /// A reply of the model for this role.
     Model(Role),
-    /// A tool's reply.
+    /// A reply of the tool with this name.
     Tool(&'static str),
 }
 
-/// What a reply is awaited from, for messages.
+/// What an episode is waiting for, as shown in messages.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// Models and tools that are being set up.
+    /// Loading of models and tools.
     SetUp,
-    /// A server of models.
+    /// A model server.
     ModelServer {
-        /// The model's name.
+        /// Name of the model.
         name: String,
     },
-    /// A model of this process.
+    /// A model in this process.
     Model {
-        /// Its name.
+        /// Name of the model.
         name: String,
     },
     /// A browser.
     Browser {
-        /// Tool and backend.
+        /// Tool and backend, as `tool=backend`.
         tool: String,
     },
     /// A database server.
     Database {
-        /// Tool and backend.
+        /// Tool and backend, as `tool=backend`.
         tool: String,
     },
-    /// Another tool.
+    /// Any other tool.
     Tool {
-        /// Tool and backend.
+        /// Tool and backend, as `tool=backend`.
         tool: String,
     },
 }
@@ -164,7 +164,7 @@ impl Source {
                 if name.starts_with("openai:") { Self::ModelServer { name } } else { Self::Model { name } }
             }
             Awaited::Tool(tool) => Self::of_tool(tool, configuration),
-            // Shops and databases have sessions, and a configuration has one of them.
+            // Only shops and databases have sessions, and a configuration has at most one of them.
             Awaited::Sessions => {
                 let with_sessions = |tool: &&str| configuration.tools.iter().any(|one| one.tool == **tool);
                 let tool = ["sql", "web", "shop"].into_iter().find(with_sessions);
@@ -175,7 +175,7 @@ impl Source {
 
     fn of_tool(tool: &str, configuration: &Configuration) -> Self {
         let backend = configuration.tools.iter().find(|one| one.tool == tool);
-        // What follows is a hash.
+        // The part after `#` is a hash.
         let backend = backend.and_then(|one| one.backend.split('#').next()).unwrap_or("native");
         let named = format!("{tool}={backend}");
         let in_browser = backend.starts_with("chromedriver") || backend.starts_with("http:");
@@ -186,7 +186,7 @@ impl Source {
         }
     }
 
-    /// What to do about it.
+    /// What the user can do about the wait.
     pub(crate) fn hint(&self) -> String {
         match self {
             Self::SetUp => "no action needed: large models and corpora take minutes to load".to_owned(),

@@ -1,4 +1,4 @@
-//! Executes one episode from its start to its record.
+//! Executes one episode, from its start to its outcome.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::activity::{Awaited, Progress};
 use crate::model::{ModelBackend, ModelError};
 use crate::tools::{ToolFault, Tools};
 
-/// What an episode's requests are answered by.
+/// Models and tools that answer the requests of an episode.
 #[derive(Clone)]
 pub struct Backends {
     /// The models by role.
@@ -23,14 +23,15 @@ pub struct Backends {
     pub tools: Arc<dyn Tools>,
 }
 
-/// What an episode may use up.
+/// Resource limits of an episode.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Limits {
-    /// Wall-clock time of one episode. Running into it is a fault: how far one gets depends on the machine.
+    /// Wall-clock time of one episode. Exceeding it is a fault, because progress depends on the machine's
+    /// speed.
     pub time: Option<Duration>,
 }
 
-/// Seconds spent waiting.
+/// Time, tokens and cost used by an episode so far.
 #[derive(Debug, Default)]
 struct Clock {
     model: Duration,
@@ -40,7 +41,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// A model has replied.
+    /// Adds a completion that was requested at `asked`.
     fn count(&mut self, asked: Instant, completion: &Completion) {
         self.model += asked.elapsed();
         self.cached_tokens += u64::from(completion.cached_tokens.unwrap_or(0));
@@ -50,7 +51,7 @@ impl Clock {
     }
 }
 
-/// Drives a unit's episode until it has ended, one way or another. Every reply is marked as progress.
+/// Executes a unit's episode until it ends or fails. Every reply is recorded as progress.
 pub async fn drive(
     unit: &EpisodeUnit,
     backends: &Backends,
@@ -77,7 +78,7 @@ pub async fn drive(
     (outcome, telemetry)
 }
 
-/// Opens the sessions that the episode's tools need, drives it and closes them again.
+/// Opens the sessions that the episode's tools need, executes the episode and closes the sessions.
 async fn in_session(
     unit: &EpisodeUnit,
     episode: &mut Episode,
@@ -86,7 +87,7 @@ async fn in_session(
     clock: &mut Clock,
     progress: &Progress,
 ) -> Result<(), Fault> {
-    // A limit too far off to be represented is none.
+    // A limit that cannot be represented as an instant means no limit.
     let deadline = limits.time.and_then(|time| tokio::time::Instant::now().checked_add(time));
     let asked = Instant::now();
     let waiting = progress.wait(Awaited::Sessions, &unit.configuration);
@@ -167,8 +168,8 @@ async fn generate(request: Request, backends: &Backends) -> Result<Completion, F
     };
     match model.complete(request).await {
         Ok(completion) => Ok(completion),
-        // The model cannot take this prompt, today or tomorrow: the agent's doing, and an empty reply, which is
-        // what the original makes of it.
+        // The model can never accept this prompt. The agent caused it, and the original treats it as an empty
+        // reply.
         Err(ModelError::Refused(reason)) => {
             tracing::debug!(%role, reason, "the model refused the prompt");
             Ok(Completion { finish: Finish::Length, ..Completion::recorded("") })

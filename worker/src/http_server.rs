@@ -1,9 +1,9 @@
-//! The HTTP server below everything that this program offers over HTTP ([`crate::serve_model`],
-//! [`crate::sessions::site`]): so many connections, so long for a request's headers, and an orderly end.
+//! HTTP server that [`crate::serve_model`] and [`crate::sessions::site`] build on: limits connections and the
+//! time for request headers, and shuts down gracefully.
 //!
-//! A connection that sends nothing, or its headers byte by byte, is closed after [`HttpLimits::header_time`]; so is one
-//! that was idle for as long between two requests. How long bodies may take and how large they may be is for the routes
-//! to say.
+//! A connection that sends nothing, or sends its headers byte by byte, is closed after
+//! [`HttpLimits::header_time`]. The same timeout applies to a connection that is idle between two requests.
+//! The routes limit the size and duration of request bodies.
 
 use std::io;
 use std::time::Duration;
@@ -16,29 +16,29 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// How long to wait before the next connection is taken where the system has no room for one.
+/// Pause before the next accept if the system cannot accept a connection.
 const NO_ROOM: Duration = Duration::from_secs(1);
 
-/// How much clients may hold of a server before anything is known of them.
+/// Limits that apply before a request is authenticated or routed.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
-    /// Connections at once. Further ones wait until one ends.
+    /// Maximum concurrent connections. Further connections wait until one closes.
     pub connections: usize,
-    /// How long the headers of a request may take to arrive, from the connection or the last answer on.
+    /// Timeout for the headers of a request, measured from the connection or from the previous response.
     pub header_time: Duration,
-    /// Bytes of a request's first line and headers, at least 8192.
+    /// Maximum bytes of a request's first line and headers. At least 8192.
     pub header_bytes: usize,
 }
 
 impl Default for HttpLimits {
-    /// 512 connections, 10 s and 64 KiB for headers.
+    /// 512 connections; 10 s and 64 KiB for headers.
     fn default() -> Self {
         Self { connections: 512, header_time: Duration::from_secs(10), header_bytes: 64 << 10 }
     }
 }
 
-/// Serves routes until `drain` is cancelled; then takes no more connections, answers what was asked, and ends. Dropping
-/// it closes all connections.
+/// Serves routes until `drain` is cancelled, then stops accepting connections, completes requests in progress
+/// and returns. Dropping the future closes all connections.
 pub(crate) async fn serve(
     listener: TcpListener,
     routes: Router,
@@ -56,12 +56,12 @@ pub(crate) async fn serve(
             }
         }
     }
-    // Who comes now is refused by the system.
+    // From here on the operating system refuses new connections.
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
-/// The next connection; waits where the system has no room for one.
+/// Accepts the next connection. Retries after a pause if the system cannot accept one.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
@@ -75,13 +75,13 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// Whether a client went away before its connection was taken.
+/// Whether the client closed its connection before it was accepted.
 fn is_of_the_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// One connection, to its end.
+/// Serves one connection until it closes.
 async fn converse(stream: TcpStream, routes: Router, limits: HttpLimits, drain: CancellationToken) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

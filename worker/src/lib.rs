@@ -1,6 +1,6 @@
 //! Executes episodes: calls models and tools, and returns the outcomes.
 //!
-//! A worker receives tasks without gold answers; it has models and tools, and does not depend on benchmarks.
+//! A worker receives tasks without gold answers. It has models and tools, and does not depend on benchmarks.
 
 pub mod access;
 pub mod activity;
@@ -18,7 +18,7 @@ pub mod stall;
 pub mod terms;
 pub mod tools;
 
-/// Entry points of fuzz targets; not part of the interface.
+/// Entry points of fuzz targets. Not part of the public interface.
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::model::fuzz_chat as chat;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Reads a `Retry-After`: seconds, or a date (RFC 9110, 10.2.3).
+/// Parses a `Retry-After` value: seconds, or a date (RFC 9110, 10.2.3).
 pub(crate) fn retry_after(value: &str) -> Option<Duration> {
     if let Ok(seconds) = value.trim().parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();

@@ -1,5 +1,5 @@
-//! The worker's loop: claim as many units as there are free slots, execute them concurrently, publish each outcome,
-//! then acknowledge the unit.
+//! The worker's loop: claims as many units as it has free slots, executes them concurrently, publishes each
+//! outcome, then acknowledges the unit.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -21,39 +21,39 @@ use crate::model::Models;
 use crate::terms::{LeaseTerms, Runs};
 use crate::tools::ToolSets;
 
-/// Why a worker stopped before its queue was empty.
+/// Errors that stop a worker before its queue is empty.
 #[derive(Debug, Error)]
 pub enum ServeError {
-    /// A queue could not be used.
+    /// A queue operation failed.
     #[error("queue: {0}")]
     Queue(#[from] QueueError),
 }
 
-/// A worker: its models, its tools and its places.
+/// A worker: its models, tools and slots.
 pub struct Worker {
     /// The worker's name in telemetry.
     pub name: String,
-    /// Episodes driven side by side.
+    /// Maximum number of episodes executed concurrently.
     pub places: usize,
-    /// Models by content.
+    /// Models, by content.
     pub models: Arc<Models>,
-    /// Tools by backend.
+    /// Tools, by backend.
     pub tools: Arc<ToolSets>,
-    /// Limits and cancellation of the runs it serves.
+    /// Limits and cancellation of the runs that it serves.
     pub runs: Arc<dyn Runs>,
-    /// How it handles leases.
+    /// How the worker handles leases.
     pub terms: LeaseTerms,
 }
 
-/// A claim that waits for work.
+/// A pending claim for work.
 type Claim<'a> = OptionFuture<BoxFuture<'a, Result<Vec<Lease<Assignment>>, QueueError>>>;
 
 impl Worker {
-    /// Serves until the work queue is closed and empty, or until `drain` is cancelled and the episodes in progress have
-    /// ended or the grace period is over; unfinished units are then returned to the queue.
+    /// Serves until the work queue is closed and empty, or until `drain` is cancelled and the episodes in
+    /// progress have ended or the grace period is over. Unfinished units are then returned to the queue.
     ///
     /// # Errors
-    /// If a queue fails; unfinished units are then returned.
+    /// If a queue operation fails. Unfinished units are then returned to the queue.
     pub async fn serve(
         self: Arc<Self>,
         work: Arc<dyn Queue<Assignment>>,
@@ -69,8 +69,8 @@ impl Worker {
         while claiming || !running.is_empty() {
             let free = self.places.max(1).saturating_sub(running.len());
             if claiming && !asked && free > 0 {
-                // Kept until it answers, so that no message is on its way to a claim that is gone. Places that
-                // become free meanwhile are asked for by the next one.
+                // The claim stays pending until it returns, so that no message is delivered to a dropped
+                // claim. The next claim covers slots that become free in the meantime.
                 claim = Some(work.claim(free)).into();
                 asked = true;
             }
@@ -93,7 +93,7 @@ impl Worker {
                 }
                 Some(joined) = running.join_next(), if !running.is_empty() => {
                     ended(joined)?;
-                    // Places that became free together are asked for together.
+                    // One claim covers all slots that became free together.
                     while let Some(joined) = running.try_join_next() {
                         ended(joined)?;
                     }
@@ -108,7 +108,7 @@ impl Worker {
                 }
             }
         }
-        // Dropping an episode's task gives its lease back.
+        // Dropping an episode's task releases its lease.
         running.abort_all();
         while let Some(joined) = running.join_next().await {
             ended(joined)?;
@@ -116,7 +116,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Works on one lease: the result is published before the work is acknowledged.
+    /// Executes the unit of one lease. The result is published before the message is acknowledged.
     async fn work(
         self: Arc<Self>,
         lease: Lease<Assignment>,
@@ -136,13 +136,13 @@ impl Worker {
             }
         };
         if finished.outcome.is_fault() && matches!(lease.extend().await, Err(QueueError::LeaseLost(_))) {
-            // Somebody else has the unit, or will have it: that it failed here, where time stood still or the server
-            // was out of reach, says nothing.
+            // The unit is, or will be, redelivered to another worker. A failure here, after a pause of this
+            // process or a lost connection, is not meaningful and is not recorded.
             tracing::info!(unit = lease.id(), "failed after its lease was lost; the unit is redelivered");
             return Ok(());
         }
         let id = finished.message_id();
-        // However long this takes: whoever else did the unit would have no better way to send what came of it.
+        // No timeout: another worker that executed the unit could not publish its result any better.
         tokio::select! {
             biased;
             () = terms.cancelled.cancelled() => return bury(lease).await,
@@ -150,17 +150,17 @@ impl Worker {
             never = self.extend(&lease) => match never {},
         }
         if let Err(error) = lease.acknowledge().await {
-            // The unit will be delivered again and its second outcome dropped.
+            // The unit will be redelivered, and its second outcome will be dropped.
             tracing::debug!(%error, "failed to acknowledge a unit");
         }
         Ok(())
     }
 
-    /// Extends the lease as long as the episode goes on; ends when it has not for too long.
+    /// Extends the lease while the episode makes progress. Returns once it has made none for `stall`.
     async fn keep(&self, lease: &Lease<Assignment>, progress: &Progress, stall: Option<Duration>) {
         let stalled = async {
             let Some(stall) = stall else { return pending().await };
-            // Waiting for a model's turn is no stalling while others have theirs.
+            // Waiting for a model's phase does not count as a stall while other requests make progress.
             let last = || Some(progress.last()).max(self.models.went_on()).map(|last| last.elapsed());
             while let Some(left) =
                 stall.checked_sub(last().unwrap_or_default()).filter(|left| !left.is_zero())
@@ -174,13 +174,14 @@ impl Worker {
         }
     }
 
-    /// Extends the lease every third of its time.
+    /// Extends the lease every third of its duration.
     async fn extend(&self, lease: &Lease<Assignment>) -> Infallible {
         let Some(time) = self.terms.lease else { return pending().await };
         loop {
             tokio::time::sleep(time / 3).await;
             if let Err(error) = lease.extend().await {
-                // Somebody else may have the unit now. The first outcome counts, and this one is on its way.
+                // Another worker may have the unit now. The first outcome counts, and this one will still be
+                // published.
                 tracing::debug!(%error, "failed to extend a lease");
             }
         }
@@ -217,7 +218,7 @@ impl Worker {
         }
     }
 
-    /// The record of an assignment that failed.
+    /// Creates the result of an assignment that failed.
     fn record(&self, assignment: &Assignment, fault: Fault) -> Finished {
         let outcome = Outcome { ending: Ending::Faulted(fault), evidence: None, steps: Vec::new() };
         self.sign(assignment, outcome, Telemetry::default())
@@ -236,7 +237,7 @@ impl Worker {
     }
 }
 
-/// Removes a message of a cancelled run; its coordinator does the same.
+/// Terminates a message of a cancelled run. The coordinator does the same.
 async fn bury(lease: Lease<Assignment>) -> Result<(), ServeError> {
     if let Err(error) = lease.bury().await {
         tracing::debug!(%error, "failed to remove a cancelled unit from the queue");
@@ -244,11 +245,11 @@ async fn bury(lease: Lease<Assignment>) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// What came of an episode's task.
+/// Returns the result of an episode's task.
 fn ended(joined: Result<Result<(), ServeError>, JoinError>) -> Result<(), ServeError> {
     match joined {
         Ok(result) => result,
-        // Episodes catch their own panics; what is left is an abort at the end.
+        // Episodes catch their own panics, so the only expected error is an abort at the end.
         Err(error) => {
             if !error.is_cancelled() {
                 tracing::warn!(%error, "the task of an episode panicked");

@@ -1,8 +1,9 @@
-//! What a worker without progress is waiting for, both a worker of a queue and the one in this process. Pure except for
-//! the two loops at the end, which read the current state.
+//! Describes what a worker without progress is waiting for, both for workers of a queue and for the worker in
+//! this process. Pure except for the two loops at the end, which read the current state.
 //!
-//! Every wait of a worker that is not ended by its own process is a [`Wait`]: its cause, and a hint for the user; for
-//! some waits the hint is that no action is needed. [`crate::fleet::watch`] selects the wait of a worker of a queue.
+//! Every wait that can keep a worker from making progress is a [`Wait`]: its cause, and a hint for the user.
+//! For some waits the hint is that no action is needed. [`crate::fleet::watch`] selects the wait of a queue's
+//! worker.
 
 use std::fmt;
 use std::pin::pin;
@@ -17,36 +18,36 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::{Activity, Source};
 use crate::model::Models;
 
-/// How often progress is checked.
+/// Interval at which progress is checked.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
 
 /// What a worker is waiting for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wait {
-    /// A coordinator that sets the server up.
+    /// A coordinator that sets up the server.
     SetUp {
         /// What is missing.
         why: String,
     },
-    /// A connection.
+    /// A connection to the server.
     Connection,
-    /// The server, to accept results.
+    /// The server accepting results.
     Results {
-        /// How many.
+        /// Number of results.
         count: u64,
-        /// Its error.
+        /// The server's error.
         why: String,
     },
-    /// Replies of models or tools.
+    /// Replies from models or tools.
     Replies {
-        /// Ids of the units, if they came from a queue.
+        /// Ids of the units. Empty for a run in this process.
         units: Vec<String>,
-        /// The models and tools that have not replied, with the number of episodes.
+        /// The models and tools that have not replied, with the number of waiting episodes.
         sources: Vec<(Source, usize)>,
     },
     /// The configurations of a run.
     Configurations,
-    /// Models to be verified.
+    /// Models to be found and verified.
     Models,
     /// A run that this worker can serve.
     Capability {
@@ -55,18 +56,18 @@ pub enum Wait {
     },
     /// Units of the active runs.
     Units {
-        /// Their lanes.
+        /// Number of their lanes.
         lanes: usize,
     },
     /// A run.
     Runs,
-    /// Data and models of a run that is being planned.
+    /// Loading of the data and models of a run that is being planned.
     Planning,
-    /// Models and tools of a run that is about to begin.
+    /// Loading of the models and tools of a run that is about to start.
     Loading,
-    /// The run folder of this process's run.
+    /// Outcomes being recorded in the run folder of this process's run.
     RunFolder,
-    /// The checkpoint of this process's run, to be opened.
+    /// Opening of the checkpoint of this process's run.
     Checkpoint,
 }
 
@@ -123,10 +124,10 @@ impl Wait {
     }
 }
 
-/// Units and refusals named in a message.
+/// Maximum number of units, sources or refusals named in a message.
 const NAMED: usize = 4;
 
-/// The first of some names, and how many there are beyond.
+/// Joins the first [`NAMED`] names and appends the number of the others.
 fn named(names: &[String]) -> String {
     let first = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     match names.len().saturating_sub(NAMED) {
@@ -177,13 +178,13 @@ impl fmt::Display for Wait {
     }
 }
 
-/// What is said about a wait that began `silence` before `now`.
+/// Formats the warning about a wait that started `silence` before `now`.
 pub fn message(wait: &Wait, silence: Duration, now: Timestamp) -> String {
     let since = SignedDuration::try_from(silence).ok().and_then(|silence| now.checked_sub(silence).ok());
     stall_message(wait, &wait.hint(), silence, since.unwrap_or(now).strftime("%H:%M:%S UTC"))
 }
 
-/// Runs `work`, and warns when it takes long.
+/// Runs `work` and warns if it takes longer than `limit`.
 pub async fn reminded<T>(limit: Duration, wait: Wait, work: impl Future<Output = T>) -> T {
     let mut reminder = Reminder::new(limit);
     let began = Instant::now();
@@ -196,7 +197,7 @@ pub async fn reminded<T>(limit: Duration, wait: Wait, work: impl Future<Output =
     }
 }
 
-/// Watches the episodes of this process's run until `ended`, and warns when none has made progress for long.
+/// Watches the episodes of this process's run until `ended`, and warns if none has made progress for `limit`.
 pub async fn watch_here(limit: Duration, activity: Activity, models: Arc<Models>, ended: CancellationToken) {
     let mut reminder = Reminder::new(limit);
     let watching = async {
@@ -213,7 +214,7 @@ pub async fn watch_here(limit: Duration, activity: Activity, models: Arc<Models>
     ended.run_until_cancelled(watching).await;
 }
 
-/// Warns of a wait if it is time to.
+/// Logs a warning about a wait if one is due.
 pub(crate) fn remind(reminder: &mut Reminder, silence: Duration, wait: impl FnOnce() -> Wait) {
     if reminder.is_due(silence) {
         tracing::warn!("{}", message(&wait(), silence, Timestamp::now()));

@@ -1,4 +1,4 @@
-//! Which models the cache of the hub holds.
+//! Lists the models in the cache of the hub.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -12,20 +12,21 @@ use super::name::{HubName, is_commit, is_gguf};
 pub struct CachedModel {
     /// `owner/name`.
     pub id: String,
-    /// The branch or tag it was downloaded as, or its commit.
+    /// Branch or tag under which it was downloaded, or its commit.
     pub revision: String,
-    /// The folder of its files.
+    /// Folder that contains its files.
     pub folder: PathBuf,
-    /// Bytes of its files.
+    /// Total size of its files in bytes.
     pub bytes: u64,
-    /// Whether the engine has what it needs of it.
+    /// Whether the cache has all files that the engine needs.
     pub usable: bool,
 }
 
-/// The models in a cache, by name; empty without a cache.
+/// Returns the models in a cache, sorted by name; empty if the cache does not exist. Folders that are not
+/// models are skipped.
 ///
 /// # Errors
-/// If the cache cannot be read. Other folders are left out.
+/// If the cache cannot be read.
 pub fn cached(cache: &Path) -> io::Result<Vec<CachedModel>> {
     let mut models = Vec::new();
     for name in names(cache)? {

@@ -1,17 +1,17 @@
-//! Errors of models of the hub, with hints. Messages never contain a token.
+//! Errors of the hub, with hints. Messages never contain a token.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Errors of a model of the hub.
+/// Errors of loading a model from the hub.
 #[derive(Debug, Error)]
 pub enum HubError {
     /// An environment variable is invalid.
     #[error("{message}")]
     Settings {
-        /// Which, and what it must be.
+        /// Name of the variable and its expected value.
         message: String,
     },
     /// The hub cannot be reached.
@@ -22,12 +22,12 @@ pub enum HubError {
     Unreachable {
         /// The model.
         id: String,
-        /// Its host.
+        /// Host of the hub.
         host: String,
-        /// What went wrong.
+        /// Cause of the failure.
         message: String,
     },
-    /// Only the cache may be used, and the model is not in it.
+    /// `HF_HUB_OFFLINE` is set and the model is not in the cache.
     #[error(
         "neither a folder `{id}` nor a model of that name in {} found, and HF_HUB_OFFLINE is set; hint: \
          unset HF_HUB_OFFLINE to download the model",
@@ -36,7 +36,7 @@ pub enum HubError {
     Offline {
         /// The model.
         id: String,
-        /// Where it was looked for.
+        /// Folder of the cache.
         cache: PathBuf,
     },
     /// The model does not exist, or is private.
@@ -50,7 +50,7 @@ pub enum HubError {
         /// The hub.
         host: String,
     },
-    /// The model has no such revision, or the revision no such file.
+    /// The model does not have this revision, or the revision does not have this file.
     #[error("`{what}` not found in {id} on {host}")]
     Missing {
         /// The model.
@@ -68,9 +68,9 @@ pub enum HubError {
     Gated {
         /// The model.
         id: String,
-        /// What the hub answered.
+        /// Status of the hub's response.
         status: String,
-        /// Its page.
+        /// URL of the model's page.
         address: String,
     },
     /// The hub rejected the token.
@@ -80,7 +80,7 @@ pub enum HubError {
         id: String,
         /// The hub.
         host: String,
-        /// What the hub answered.
+        /// Status of the hub's response.
         status: String,
     },
     /// The hub sent an unexpected response.
@@ -88,7 +88,7 @@ pub enum HubError {
     Answer {
         /// The hub.
         host: String,
-        /// What it answered.
+        /// What is wrong with the response.
         message: String,
     },
     /// A file does not match the hash that the hub announced.
@@ -101,12 +101,12 @@ pub enum HubError {
         id: String,
         /// The file.
         file: String,
-        /// Its hash.
+        /// Hash of the downloaded file.
         found: String,
-        /// What the hub announces.
+        /// Hash announced by the hub.
         expected: String,
     },
-    /// No disk space is left.
+    /// The disk is full.
     #[error(
         "no space left for {} ({bytes} bytes); hint: free disk space, or set HF_HOME to a folder on another \
          disk; the download resumes where it stopped",
@@ -115,7 +115,7 @@ pub enum HubError {
     DiskFull {
         /// The file.
         path: PathBuf,
-        /// Bytes of the whole file.
+        /// Size of the whole file in bytes.
         bytes: u64,
     },
     /// A file cannot be read or written.
@@ -123,7 +123,7 @@ pub enum HubError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The model has no weights that the engine supports.
@@ -134,7 +134,7 @@ pub enum HubError {
         /// The model.
         id: String,
     },
-    /// The name is ambiguous: several GGUF files.
+    /// The name is ambiguous, because the model has several GGUF files.
     #[error(
         "{id} has several GGUF files ({}); hint: name one: candle:{id}/{}",
         files.join(", "), files.first().map_or("", String::as_str)

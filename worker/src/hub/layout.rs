@@ -1,6 +1,6 @@
-//! The cache as Hugging Face's tools lay it out, so that what one of them downloaded is there for all
-//! (<https://huggingface.co/docs/huggingface_hub/guides/manage-cache>): contents by their hash in `blobs`, links to them
-//! in `snapshots/<commit>`, commits of branches in `refs`.
+//! Paths of the cache, in the layout of Hugging Face's tools, so that all of them share downloads
+//! (<https://huggingface.co/docs/huggingface_hub/guides/manage-cache>): contents by hash in `blobs`, links to
+//! them in `snapshots/<commit>`, and commits of branches in `refs`.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// One model's part of the cache.
+/// Cache folders of one model.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     cache: PathBuf,
@@ -27,27 +27,27 @@ impl Layout {
         self.cache.join(&self.folder)
     }
 
-    /// The folder of a commit's files, as loaders read it.
+    /// Folder of a commit's files, as loaders read it.
     pub(super) fn snapshot(&self, commit: &str) -> PathBuf {
         self.root().join("snapshots").join(commit)
     }
 
-    /// A content.
+    /// Path of a file's content.
     pub(super) fn blob(&self, etag: &str) -> PathBuf {
         self.root().join("blobs").join(etag)
     }
 
-    /// As much of a content as there is.
+    /// Path of a partially downloaded content.
     pub(super) fn partial(&self, etag: &str) -> PathBuf {
         self.root().join("blobs").join(format!("{etag}.incomplete"))
     }
 
-    /// Held by who downloads a content.
+    /// Path of the lock that is held while a content is downloaded.
     pub(super) fn lock(&self, etag: &str) -> PathBuf {
         self.cache.join(".locks").join(&self.folder).join(format!("{etag}.lock"))
     }
 
-    /// Says which files of a commit are all that the engine needs.
+    /// Path of the list of all files of a commit that the engine needs.
     fn list(&self, commit: &str) -> PathBuf {
         self.cache.join(".locks").join(&self.folder).join(format!("{commit}.lumos"))
     }
@@ -56,24 +56,24 @@ impl Layout {
         self.root().join("refs").join(revision)
     }
 
-    /// Notes the commit of a branch or tag.
+    /// Records the commit of a branch or tag.
     pub(super) fn note(&self, revision: &str, commit: &str) -> io::Result<()> {
         write(&self.reference(revision), commit)
     }
 
-    /// The commit that a branch or tag was when it was last asked for.
+    /// Returns the recorded commit of a branch or tag.
     pub(super) fn noted(&self, revision: &str) -> Option<String> {
         let commit = fs::read_to_string(self.reference(revision)).ok()?;
         Some(commit.trim().to_owned()).filter(|commit| super::name::is_commit(commit))
     }
 
-    /// Makes a content stand in a commit's folder.
+    /// Links a content into a commit's folder.
     pub(super) fn link(&self, commit: &str, file: &str, etag: &str) -> io::Result<()> {
         let folder = self.snapshot(commit);
         fs::create_dir_all(&folder)?;
         let link = folder.join(file);
         match place(&self.blob(etag), etag, &link) {
-            // Somebody else was as quick, or an old link points nowhere.
+            // Another process created the link first, or an old link is dangling.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && !link.exists() => {
                 fs::remove_file(&link)?;
                 place(&self.blob(etag), etag, &link)
@@ -83,25 +83,26 @@ impl Layout {
         }
     }
 
-    /// Notes that all files are there.
+    /// Records that all files of a commit are downloaded.
     pub(super) fn complete(&self, commit: &str, files: &[String]) -> io::Result<()> {
         write(&self.list(commit), &files.join("\n"))
     }
 
-    /// The commit's folder, if all files are there that were there when it was noted to be complete.
+    /// Returns the commit's folder if it was recorded as complete and all of its recorded files still exist.
     pub(super) fn completed(&self, commit: &str) -> Option<PathBuf> {
         let files = fs::read_to_string(self.list(commit)).ok()?;
         let folder = self.snapshot(commit);
         files.lines().all(|file| folder.join(file).is_file()).then_some(folder)
     }
 
-    /// The commit's folder, if a file is in it.
+    /// Returns the commit's folder if it contains a file.
     pub(super) fn has(&self, commit: &str, file: &str) -> Option<PathBuf> {
         let folder = self.snapshot(commit);
         folder.join(file).is_file().then_some(folder)
     }
 
-    /// The commit's folder, if it looks as if the engine could load it: another tool may have made it.
+    /// Returns the commit's folder if it contains the files that the engine needs. Another tool may have
+    /// created it.
     pub(super) fn usable(&self, commit: &str) -> Option<PathBuf> {
         let folder = self.snapshot(commit);
         let has = |file: &str| folder.join(file).is_file();
@@ -117,7 +118,7 @@ impl Layout {
     }
 }
 
-/// The files that an index of weights names.
+/// Returns the files that an index of weights names.
 fn shards(index: &Path) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     struct Index {
@@ -127,12 +128,12 @@ fn shards(index: &Path) -> Option<Vec<String>> {
     index.weight_map.into_values().map(|file| file.as_str().map(str::to_owned)).collect()
 }
 
-/// Writes a small file in one step.
+/// Writes a small file atomically.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    // Nobody else's: several may write it at the same time.
+    // A unique name, because several threads and processes may write the file at the same time.
     static WRITTEN: AtomicU64 = AtomicU64::new(0);
     let count = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let new = path.with_added_extension(format!("{}-{count}.new", std::process::id()));
@@ -147,7 +148,7 @@ fn place(_blob: &Path, etag: &str, link: &Path) -> io::Result<()> {
 
 #[cfg(not(unix))]
 fn place(blob: &Path, _etag: &str, link: &Path) -> io::Result<()> {
-    // Links need rights there that few have.
+    // Symbolic links need privileges on Windows that most users do not have.
     if link.exists() {
         return Err(ErrorKind::AlreadyExists.into());
     }
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(layout.noted("main"), None);
         layout.complete(COMMIT, &["config.json".to_owned()]).unwrap();
         assert_eq!(layout.completed(COMMIT), Some(layout.snapshot(COMMIT)));
-        // A link that points nowhere is mended.
+        // A dangling link is replaced.
         fs::remove_file(layout.blob("ab")).unwrap();
         assert_eq!(layout.completed(COMMIT), None);
         fs::write(layout.blob("cd"), "[]").unwrap();

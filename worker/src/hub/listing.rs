@@ -1,10 +1,10 @@
-//! The files of a model on the hub, and which of them the engine needs.
+//! The files of a model on the hub, and the selection of files that the engine needs.
 
 use serde::Deserialize;
 
 use super::name::{is_commit, is_gguf};
 
-/// What the engine reads beside the weights.
+/// Files that the engine reads in addition to the weights.
 const SMALL: [&str; 8] = [
     "config.json",
     "generation_config.json",
@@ -16,7 +16,7 @@ const SMALL: [&str; 8] = [
     "chat_template.jinja",
 ];
 
-/// A revision of a model, as `/api/models/<id>/revision/<revision>` describes it.
+/// Description of a model's revision, as returned by `/api/models/<id>/revision/<revision>`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Listing {
     sha: String,
@@ -30,7 +30,7 @@ struct Sibling {
 }
 
 impl Listing {
-    /// Reads the hub's answer; why it is none, for people.
+    /// Parses the hub's response. The error is a message.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
         let listing: Self =
             serde_json::from_slice(body).map_err(|error| format!("invalid model description: {error}"))?;
@@ -41,22 +41,22 @@ impl Listing {
         }
     }
 
-    /// The commit.
+    /// Commit of the revision.
     pub(super) fn commit(&self) -> &str {
         &self.sha
     }
 
-    /// Its GGUF files: whole models, each with its tokenizer.
+    /// Returns the GGUF files. Each is a complete model with its tokenizer.
     pub(super) fn models(&self) -> Vec<String> {
         let names = self.siblings.iter().map(|file| &file.rfilename);
         names.filter(|name| is_gguf(name)).cloned().collect()
     }
 
-    /// What the engine needs, weights last: safetensors where there are any, else PyTorch's files; a LoRA adapter's too.
-    /// Nothing where there are no weights.
+    /// Returns the files that the engine needs, weights last: safetensors, or PyTorch files if there are
+    /// none, and the files of a LoRA adapter. Empty if there are no weights.
     pub(super) fn wanted(&self) -> Vec<String> {
         let names: Vec<&str> = self.siblings.iter().map(|file| file.rfilename.as_str()).collect();
-        // Parts of a set are called model-00001-of-00002.safetensors; the index says which there are.
+        // Shards are named model-00001-of-00002.safetensors. The index lists them.
         let weights = |stem: &str, extension: &str| -> Vec<&str> {
             let whole = format!("{stem}.{extension}");
             let index = format!("{whole}.index.json");
@@ -66,7 +66,7 @@ impl Listing {
             let parts: Vec<&str> =
                 names.iter().copied().filter(|name| is_plain(name) && is_part(name)).collect();
             match (names.contains(&index.as_str()), names.contains(&whole.as_str())) {
-                // The engine goes by the index where there is one.
+                // The engine uses the index if there is one.
                 (true, _) => {
                     let index = names.iter().copied().filter(|name| *name == index);
                     let single = names.iter().copied().filter(|name| *name == whole && parts.is_empty());
@@ -89,14 +89,14 @@ impl Listing {
     }
 }
 
-/// The files of a LoRA adapter, where there is one.
+/// Returns the files of a LoRA adapter, if there is one.
 fn adapter<'a>(names: &[&'a str]) -> Vec<&'a str> {
     let find = |wanted: &str| names.iter().copied().find(|name| *name == wanted);
     let weights = find("adapter_model.safetensors").or_else(|| find("adapter_model.bin"));
     find("adapter_config.json").zip(weights).map_or(Vec::new(), |(config, weights)| vec![config, weights])
 }
 
-/// Whether a name is that of a file in the folder itself.
+/// Whether a name is that of a file directly in the folder.
 fn is_plain(name: &str) -> bool {
     !name.starts_with('.') && !name.contains(['/', '\\'])
 }

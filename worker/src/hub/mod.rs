@@ -1,9 +1,9 @@
-//! Models of the Hugging Face hub: downloaded into the cache that all of its tools share, at a commit.
+//! Models of the Hugging Face hub, downloaded at a commit into the cache that Hugging Face's tools share.
 //!
-//! The hf-hub crate is not used. Of its versions, 0.5 neither waits for another process's download (five seconds, then an
-//! error), nor reads `HF_TOKEN`, nor hashes what it got, nor lets one see `Retry-After`; 1.x brings a second HTTP
-//! client and the Xet storage client, and hashes and resumes no plain download. What is left, names of paths, is
-//! `layout`.
+//! The hf-hub crate is not used. Version 0.5 waits only five seconds for another process's download, does not
+//! read `HF_TOKEN`, does not hash downloaded files and does not expose `Retry-After`. Version 1.x adds a
+//! second HTTP client and the Xet storage client, and neither hashes nor resumes plain downloads. The
+//! remaining part, the paths of the cache, is in `layout`.
 
 mod cached;
 mod error;
@@ -26,41 +26,42 @@ use layout::Layout;
 use listing::Listing;
 use site::Site;
 
-/// A model of the hub on this host.
+/// A model of the hub in the local cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HubModel {
-    /// What it is: its id, the file if one is named, and the commit.
+    /// Id, file if one is named, and commit.
     pub name: HubName,
-    /// The folder of its files.
+    /// Folder that contains its files.
     pub folder: PathBuf,
 }
 
 impl HubModel {
-    /// Where the model is: the file that is named, or the folder.
+    /// Path of the named file, or of the folder if no file is named.
     pub fn path(&self) -> PathBuf {
         self.name.file().map_or_else(|| self.folder.clone(), |file| self.folder.join(file))
     }
 }
 
-/// The hub, with settings from the environment unless others are given.
+/// Client of the hub. Its settings come from the environment unless they are given.
 #[derive(Debug, Default)]
 pub struct Hub {
     settings: Option<HubSettings>,
     site: OnceLock<Site>,
-    /// One download at a time: they share the network connection.
+    /// Serialises downloads, which share the network connection.
     turn: Mutex<()>,
 }
 
 impl Hub {
-    /// A hub with the given settings, or those of the environment.
+    /// Creates a client with the given settings, or with those from the environment.
     pub fn new(settings: Option<HubSettings>) -> Self {
         Self { settings, ..Self::default() }
     }
 
-    /// Provides a model on this host: downloads what is not in the cache. Blocks; may be called from any thread.
+    /// Provides a model on this host, downloading files that are not in the cache. Blocks; may be called from
+    /// any thread.
     ///
-    /// A commit that is here needs no network. A branch is asked for anew, and taken as it was last where the hub cannot
-    /// be reached.
+    /// A cached commit needs no network. For a branch or tag the hub is asked for the current commit; if the
+    /// hub cannot be reached, the last known commit is used.
     ///
     /// # Errors
     /// See [`HubError`].
@@ -95,7 +96,8 @@ impl Hub {
 async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
     let layout = Layout::new(&site.settings.cache, name.id());
     let here = |commit: &str, folder| HubModel { name: name.at(commit), folder };
-    // A file stands in its commit's folder once it is whole; of a folder's files all must be there.
+    // A file appears in its commit's folder only when it is complete. For a whole folder, all files must
+    // exist.
     let completed = |commit: &str| match name.file() {
         Some(file) => layout.has(commit, file),
         None => layout.completed(commit),
@@ -140,7 +142,7 @@ async fn fetch(site: &Site, name: &HubName) -> Result<HubModel, HubError> {
     Ok(here(listing.commit(), layout.snapshot(listing.commit())))
 }
 
-/// What is downloaded of a model: the file that is named, or what a folder needs, or the only GGUF file.
+/// Selects the files to download: the named file, the files that the engine needs, or the only GGUF file.
 fn wanted(listing: &Listing, name: &HubName, site: &Site) -> Result<Vec<String>, HubError> {
     let id = || name.id().to_owned();
     let mut models = listing.models();

@@ -1,28 +1,29 @@
-//! Names of models on the hub: `owner/name`, or `owner/name/file.gguf` where a GGUF file is meant, with a branch, tag or
-//! commit after an `@` where not `main`.
+//! Names of models on the hub: `owner/name`, or `owner/name/file.gguf` for a GGUF file, optionally followed
+//! by `@` and a branch, tag or commit. The default is `main`.
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-/// The branch that is meant where none is named.
+/// Default branch.
 const MAIN: &str = "main";
-/// The longest name of an owner or a model that the hub allows.
+/// Maximum length of an owner's or model's name on the hub.
 const LONGEST: usize = 96;
-/// The longest name of a file that file systems have.
+/// Maximum length of a file name on common file systems.
 const LONGEST_FILE: usize = 255;
 
-/// A model of the hub.
+/// Name of a model on the hub.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HubName {
     id: String,
-    /// The GGUF file, where one is meant.
+    /// GGUF file, if one is named.
     file: Option<String>,
     revision: String,
 }
 
 impl HubName {
-    /// What a path names on the hub: nothing where something is there on this host, or where it can only be a path.
+    /// Parses a path as a hub name. Returns `None` if the path exists on this host or is not a valid hub
+    /// name.
     pub fn of_path(path: &Path) -> Option<Self> {
         let text = path.to_str()?;
         let name = text.parse().ok()?;
@@ -34,22 +35,22 @@ impl HubName {
         &self.id
     }
 
-    /// The GGUF file that is meant, where one is named.
+    /// GGUF file, if one is named.
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()
     }
 
-    /// A branch, a tag, or a commit.
+    /// Branch, tag or commit.
     pub fn revision(&self) -> &str {
         &self.revision
     }
 
-    /// The commit, where the revision is one.
+    /// Commit, if the revision is one.
     pub fn commit(&self) -> Option<&str> {
         is_commit(&self.revision).then_some(self.revision.as_str())
     }
 
-    /// The same model at a commit.
+    /// Returns the same model at a commit.
     #[must_use]
     pub fn at(&self, commit: &str) -> Self {
         Self { revision: commit.to_owned(), ..self.clone() }
@@ -64,7 +65,7 @@ impl FromStr for HubName {
         let mut parts = path.split('/');
         let (owner, name) = parts.next().zip(parts.next()).ok_or(())?;
         let file = parts.next();
-        // A revision becomes a path below the cache.
+        // The revision becomes a path below the cache.
         let is_revision = revision.split('/').all(|word| is_word(word, LONGEST));
         let is_id = is_word(owner, LONGEST) && is_word(name, LONGEST);
         if is_id && is_revision && file.is_none_or(is_gguf) && parts.next().is_none() {
@@ -76,7 +77,7 @@ impl FromStr for HubName {
     }
 }
 
-/// Whether a text can be a part of a name, and of a path below the cache.
+/// Whether a string is a valid component of a name, and of a path below the cache.
 fn is_word(word: &str, longest: usize) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     word.len() <= longest
@@ -86,7 +87,7 @@ fn is_word(word: &str, longest: usize) -> bool {
         && !word.contains("..")
 }
 
-/// Whether a name is that of a GGUF file in the folder itself.
+/// Whether a name is that of a GGUF file directly in the folder.
 pub(super) fn is_gguf(name: &str) -> bool {
     is_word(name, LONGEST_FILE) && name.ends_with(".gguf")
 }
@@ -98,12 +99,12 @@ impl fmt::Display for HubName {
     }
 }
 
-/// Whether a revision is a commit, which never changes.
+/// Whether a revision is a commit, which is immutable.
 pub(super) fn is_commit(revision: &str) -> bool {
     revision.len() == 40 && is_hex(revision)
 }
 
-/// Whether a text is hexadecimal as the hub writes it.
+/// Whether a string is lower-case hexadecimal, as the hub writes it.
 pub(super) fn is_hex(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }

@@ -1,5 +1,5 @@
-//! Address, token and cache folder of the hub, from the variables that Hugging Face's own tools read
-//! (<https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables>).
+//! Endpoint, token and cache folder of the hub, from the environment variables that Hugging Face's own tools
+//! read (<https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables>).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,30 +9,30 @@ use reqwest::Url;
 use super::error::HubError;
 use crate::model::Secret;
 
-/// The hub itself.
+/// Default endpoint.
 const USUAL: &str = "https://huggingface.co";
 
-/// How the hub is asked.
+/// Settings of the hub's client.
 #[derive(Debug, Clone)]
 pub struct HubSettings {
-    /// The hub or a mirror of it.
+    /// URL of the hub or of a mirror.
     pub endpoint: Url,
-    /// The token for gated and private models. Sent to the endpoint only.
+    /// Token for gated and private models. Sent to the endpoint only.
     pub token: Option<Secret>,
-    /// Folder of the cache that all of Hugging Face's tools share.
+    /// Folder of the cache that Hugging Face's tools share.
     pub cache: PathBuf,
-    /// Whether only what is in the cache is used.
+    /// Whether only cached models are used.
     pub offline: bool,
-    /// Attempts after the first.
+    /// Maximum retries after the first attempt.
     pub retries: usize,
-    /// The pause before the second attempt; each further one is twice as long, with jitter.
+    /// Pause before the first retry. Each further pause is twice as long, with jitter.
     pub first_pause: Duration,
-    /// The longest pause. A hub that asks for more is given up.
+    /// Longest pause. A request is not retried if the hub asks for a longer one.
     pub longest_pause: Duration,
 }
 
 impl HubSettings {
-    /// A hub and a cache; everybody's models only, five attempts after the first.
+    /// Creates settings for a hub and a cache: public models only, five retries.
     pub fn new(endpoint: Url, cache: PathBuf) -> Self {
         Self {
             endpoint,
@@ -45,11 +45,12 @@ impl HubSettings {
         }
     }
 
-    /// Settings from the environment: `HF_ENDPOINT`; `HF_TOKEN`, or the file that `hf auth login` leaves; the cache in
-    /// `HF_HUB_CACHE`, `HF_HOME/hub` or `~/.cache/huggingface/hub`; `HF_HUB_OFFLINE`.
+    /// Reads the settings from the environment: `HF_ENDPOINT`; `HF_TOKEN`, or the file that `hf auth login`
+    /// writes; the cache in `HF_HUB_CACHE`, `HF_HOME/hub` or `~/.cache/huggingface/hub`; and
+    /// `HF_HUB_OFFLINE`.
     ///
     /// # Errors
-    /// If `HF_ENDPOINT` is not a valid address, or no cache folder can be determined.
+    /// If `HF_ENDPOINT` is not a valid URL, or the cache folder cannot be determined.
     pub fn from_environment() -> Result<Self, HubError> {
         Self::from_variables(|name| std::env::var(name).ok())
     }
@@ -59,7 +60,7 @@ impl HubSettings {
             variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
         };
         let endpoint = set("HF_ENDPOINT").unwrap_or_else(|| USUAL.to_owned());
-        // What is wrong with it is said without showing it.
+        // The error message does not contain the value, which may contain a password.
         let endpoint = Url::parse(endpoint.trim_end_matches('/'))
             .ok()
             .filter(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some())
@@ -76,7 +77,7 @@ impl HubSettings {
         });
         let cache = set("HF_HUB_CACHE").map(PathBuf::from);
         let cache = cache.or_else(|| home.as_ref().map(|home| home.join("hub"))).ok_or_else(|| {
-            let message = "no folder for downloaded models; hint: set HF_HOME to a folder";
+            let message = "failed to determine the model cache folder; hint: set HF_HOME to a folder";
             HubError::Settings { message: message.to_owned() }
         })?;
         let file = set("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| home.map(|home| home.join("token")));

@@ -1,4 +1,4 @@
-//! The HTTP interface of the hub: the meaning of its responses, and when a request is retried.
+//! HTTP interface of the hub: interprets responses and decides when a request is retried.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,23 +14,23 @@ use super::settings::HubSettings;
 use crate::access::is_private;
 use crate::retry_after::retry_after;
 
-/// How long a connection may take to come about.
+/// Timeout for establishing a connection.
 const CONNECTING: Duration = Duration::from_secs(20);
-/// How long an answer may stand still.
+/// Timeout for reading more of a response.
 const STANDING_STILL: Duration = Duration::from_secs(60);
-/// The largest description of a model that is read, in bytes.
+/// Maximum size of a model description in bytes.
 const LARGEST_DESCRIPTION: usize = 32 << 20;
-/// Further attempts to reach the hub for the first time: a network that is away does not come back within seconds.
+/// Retries of the first connection to the hub. If the network is down, it does not come back within seconds.
 const RECONNECTIONS: usize = 2;
-/// Addresses that one answer may lead over.
+/// Maximum redirects of one request.
 const REDIRECTIONS: usize = 5;
 
-/// Why one request came to nothing.
+/// A failed request.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) error: HubError,
     again: bool,
-    /// Whether the hub was never reached.
+    /// Whether the hub has never been reached.
     unconnected: bool,
     after: Option<Duration>,
 }
@@ -45,24 +45,25 @@ impl Attempt {
     }
 }
 
-/// The hub.
+/// HTTP client of the hub.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) settings: HubSettings,
-    /// Goes where answers point to, and takes the token along within the hub only.
+    /// Follows redirects. The token is sent to the hub only.
     following: Client,
-    /// Stays where it is.
+    /// Does not follow redirects.
     staying: Client,
-    /// Whether there was an answer: a connection that broke may come back, one that never was hardly does.
+    /// Whether the hub has responded before. A broken connection may recover; a connection that was never
+    /// established rarely does.
     reached: AtomicBool,
 }
 
-/// What is known of a file before it is downloaded.
+/// Metadata of a file, from a HEAD request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Head {
-    /// Its content's name: SHA-256 where it is large, git's hash of it where it is small.
+    /// Hash of the content: SHA-256 for large files, git's hash for small ones.
     pub(super) etag: String,
-    /// Its bytes.
+    /// Size in bytes.
     pub(super) bytes: Option<u64>,
 }
 
@@ -91,7 +92,7 @@ impl Site {
                 .connect_timeout(CONNECTING)
                 .read_timeout(STANDING_STILL)
                 .redirect(policy)
-                // The token does not leave TLS by a redirect within the host.
+                // Keeps the token from leaving TLS in a redirect within the host.
                 .https_only(settings.endpoint.scheme() == "https")
                 .build()
                 .map_err(|error| HubError::Settings {
@@ -113,7 +114,7 @@ impl Site {
         format!("{}/{path}", self.settings.endpoint.as_str().trim_end_matches('/'))
     }
 
-    /// The description of a model's revision.
+    /// Requests the description of a model's revision.
     pub(super) async fn describe(&self, name: &HubName) -> Result<Vec<u8>, HubError> {
         let revision = name.revision().replace('/', "%2F");
         let url = self.url(&format!("api/models/{}/revision/{revision}", name.id()));
@@ -131,14 +132,15 @@ impl Site {
         self.patiently(attempt).await
     }
 
-    /// What is known of a file at a commit.
+    /// Requests the metadata of a file at a commit.
     pub(super) async fn head(&self, name: &HubName, file: &str) -> Result<Head, HubError> {
         let attempt = || async {
             let mut url = Url::parse(&self.file_url(name, file))
                 .map_err(|_| Attempt::last(self.answer("invalid file name in the model description")))?;
             for _ in 0..REDIRECTIONS {
                 let response = self.send(self.staying.request(Method::HEAD, url.clone()), name, file).await?;
-                // A model that was renamed is elsewhere on the hub; large files are elsewhere, and known here.
+                // A renamed model redirects within the hub. Large files redirect to storage, but this
+                // response already has their metadata.
                 let headers = response.headers();
                 let elsewhere = headers.get(LOCATION).and_then(|to| url.join(to.to_str().ok()?).ok());
                 match elsewhere
@@ -153,7 +155,7 @@ impl Site {
         self.patiently(attempt).await
     }
 
-    /// A file at a commit, from a byte on.
+    /// Requests a file at a commit, starting at byte `from`.
     pub(super) async fn file(&self, name: &HubName, file: &str, from: u64) -> Result<Response, Attempt> {
         let mut request = self.following.get(self.file_url(name, file));
         if from > 0 {
@@ -176,13 +178,13 @@ impl Site {
         if !matches!(etag.len(), 40 | 64) || !super::name::is_hex(etag) {
             return Err(Attempt::last(self.answer("response without a hash of the file (ETag)")));
         }
-        // The length of an answer that points elsewhere is its own.
+        // The Content-Length of a redirect is that of its own body.
         let length = || text("content-length").filter(|_| response.status().is_success());
         let bytes = text("x-linked-size").or_else(length);
         Ok(Head { etag: etag.to_owned(), bytes: bytes.and_then(|bytes| bytes.parse().ok()) })
     }
 
-    /// Asks as often as it may help: pauses grow, with jitter, and last as long as the hub asks for.
+    /// Sends a request with retries. Pauses grow, with jitter, and last at least as long as the hub asks for.
     pub(super) async fn patiently<T, F>(&self, attempt: impl FnMut() -> F) -> Result<T, HubError>
     where
         F: Future<Output = Result<T, Attempt>>,
@@ -201,11 +203,12 @@ impl Site {
                 attempt.again && unconnected <= RECONNECTIONS
             })
             .adjust(|attempt, pause| {
-                // Who is asked to wait waits that long and a little more, not all at the same moment.
+                // The jittered pause is added to Retry-After, so that clients do not all retry at the same
+                // moment.
                 pause.map(|pause| attempt.after.unwrap_or_default() + pause)
             })
             .notify(|Attempt { error, unconnected, .. }, pause| match unconnected {
-                // The last attempt's error is enough.
+                // The error of the last attempt is reported anyway.
                 true => tracing::debug!(%error, ?pause, "retrying the connection to the hub"),
                 false => tracing::info!(%error, ?pause, "retrying a request to the hub"),
             })
@@ -223,7 +226,7 @@ impl Site {
         Err(self.judge(&response, name, what))
     }
 
-    /// What an answer that is no success means.
+    /// Maps an unsuccessful response to an error.
     fn judge(&self, response: &Response, name: &HubName, what: &str) -> Attempt {
         let (status, host, id) = (response.status(), self.host(), name.id().to_owned());
         let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
@@ -234,7 +237,7 @@ impl Site {
             (_, "RevisionNotFound" | "EntryNotFound") => {
                 Attempt::last(HubError::Missing { id, host, what: what.to_owned() })
             }
-            // The hub does not tell strangers which private models there are.
+            // The hub does not reveal which private models exist.
             (_, "RepoNotFound") => Attempt::last(HubError::NoSuchModel { id, host }),
             (StatusCode::UNAUTHORIZED, _) if self.settings.token.is_none() => {
                 Attempt::last(HubError::NoSuchModel { id, host })
@@ -260,7 +263,7 @@ impl Site {
         }
     }
 
-    /// A connection that failed. Addresses are left out: those of large files let one download.
+    /// Maps a connection error. URLs are left out, because a URL of a large file authorises its download.
     pub(super) fn broken(&self, error: reqwest::Error, name: &HubName) -> Attempt {
         let error = error.without_url();
         let mut message = error.to_string();

@@ -1,4 +1,5 @@
-//! Downloads one file, by one process of the host: resumed where it stopped, and verified before it enters the cache.
+//! Downloads one file, in one process of the host at a time. A download resumes where it stopped, and is
+//! verified before it enters the cache.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Write};
@@ -14,14 +15,14 @@ use super::name::HubName;
 use super::site::{Attempt, Head, Site};
 use crate::model::hash_file;
 
-/// Length of a SHA-256 in hexadecimal: what the hub names large contents by.
+/// Length of a hexadecimal SHA-256, which the hub uses as the ETag of large files.
 const SHA256: usize = 64;
-/// How often it is said how far a download is.
+/// Interval between log lines about a download's progress.
 const TOLD: Duration = Duration::from_secs(10);
-/// Downloads of a content that turned out to be another, before it is given up.
+/// Downloads of a file with a wrong checksum before the download fails.
 const ROUNDS: usize = 2;
 
-/// Has a file of a commit in place.
+/// Ensures that a file of a commit is in the cache.
 pub(super) async fn ensure(site: &Site, layout: &Layout, name: &HubName, file: &str) -> Result<(), HubError> {
     let commit = name.revision();
     if layout.snapshot(commit).join(file).is_file() {
@@ -35,7 +36,7 @@ pub(super) async fn ensure(site: &Site, layout: &Layout, name: &HubName, file: &
             fs::create_dir_all(folder).map_err(HubError::file(folder))?;
         }
     }
-    // Held until it is dropped, and given up by the system if this process dies.
+    // Held until it is dropped. The operating system releases it if this process dies.
     let _held = locked(&lock, file).map_err(HubError::file(&lock))?;
     if !blob.is_file() {
         download(site, layout, name, file, &head).await?;
@@ -43,13 +44,13 @@ pub(super) async fn ensure(site: &Site, layout: &Layout, name: &HubName, file: &
     layout.link(commit, file, &head.etag).map_err(HubError::file(layout.snapshot(commit)))
 }
 
-/// The lock, waited for while another process has it.
+/// Acquires the lock, waiting while another process holds it.
 fn locked(path: &Path, file: &str) -> io::Result<File> {
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
     match lock.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            tracing::info!(file, "waiting for another process that downloads this file");
+            tracing::info!(file, "waiting for another process to download this file");
             lock.lock()?;
         }
         Err(TryLockError::Error(error)) => return Err(error),
@@ -84,7 +85,8 @@ async fn download(
     })
 }
 
-/// What a content is, if it is not what was announced: its SHA-256, or its length where only that is known of it.
+/// Verifies a downloaded file. Returns its SHA-256 if it differs from the announced one, or a description if
+/// only the length is known and differs.
 fn wrong(partial: &Path, head: &Head) -> io::Result<Option<String>> {
     if head.etag.len() == SHA256 {
         let found = hash_file(partial)?.as_str().to_owned();
@@ -94,7 +96,7 @@ fn wrong(partial: &Path, head: &Head) -> io::Result<Option<String>> {
     Ok(head.bytes.filter(|announced| *announced != bytes).map(|_| format!("unknown, {bytes} bytes")))
 }
 
-/// Appends to the partial file what it lacks.
+/// Downloads the missing rest of the partial file.
 async fn go_on(site: &Site, name: &HubName, file: &str, head: &Head, partial: &Path) -> Result<(), Attempt> {
     let have = fs::metadata(partial).map_or(0, |metadata| metadata.len());
     if head.bytes == Some(have) && have > 0 {
@@ -102,7 +104,7 @@ async fn go_on(site: &Site, name: &HubName, file: &str, head: &Head, partial: &P
     }
     let mut response = site.file(name, file, have).await?;
     if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
-        // As long as the file, or longer: the hash tells which.
+        // The partial file is already as long as the file, or longer. The hash check decides.
         return Ok(());
     }
     let resumes = response.status() == StatusCode::PARTIAL_CONTENT
@@ -127,7 +129,7 @@ async fn go_on(site: &Site, name: &HubName, file: &str, head: &Head, partial: &P
     while let Some(piece) = response.chunk().await.map_err(|error| site.broken(error, name))? {
         written += piece.len() as u64;
         if head.bytes.is_some_and(|bytes| written > bytes) {
-            return Err(Attempt::last(site.answer("a file is longer than its announced size")));
+            return Err(Attempt::last(site.answer("file exceeds its announced size")));
         }
         out.write_all(&piece).map_err(unwritable)?;
         progress.at(written);
@@ -139,7 +141,7 @@ async fn go_on(site: &Site, name: &HubName, file: &str, head: &Head, partial: &P
     Ok(())
 }
 
-/// Says now and then how far a download is.
+/// Logs the progress of a download.
 struct Progress<'a> {
     name: &'a HubName,
     file: &'a str,

@@ -1,23 +1,23 @@
-//! Whether models fit into a memory, together or one at a time. Pure: `lumos estimate` and a run decide with the same
-//! function.
+//! Decides whether models fit into a memory, together or one at a time. Pure: `lumos estimate` and runs use
+//! the same function.
 
 use bytesize::ByteSize;
 use lumos_tasks::Swap;
 use thiserror::Error;
 
-/// What one model needs.
+/// Memory needs of one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Need {
-    /// What it is called in messages.
+    /// Name of the model in messages.
     pub name: String,
-    /// Bytes of its weights in memory.
+    /// Size of its weights in memory in bytes.
     pub weight_bytes: u64,
-    /// The least bytes of keys and values it can work with: those of one sequence of full length.
+    /// Minimum size of its KV cache in bytes: that of one sequence of full length.
     pub cache_bytes: u64,
 }
 
 impl Need {
-    /// Bytes in all.
+    /// Total bytes.
     pub fn bytes(&self) -> u64 {
         self.weight_bytes.saturating_add(self.cache_bytes)
     }
@@ -26,16 +26,16 @@ impl Need {
 /// How models share a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrangement {
-    /// All are loaded, and stay.
+    /// All models are loaded and stay loaded.
     Together,
-    /// One is loaded at a time: all turns that wait for it run, then the next is loaded.
+    /// One model is loaded at a time. All requests that wait for it run, then the next model is loaded.
     InPhases,
 }
 
-/// Why models cannot be computed in a memory.
+/// Models do not fit into a memory.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DoesNotFit {
-    /// One does not fit even alone.
+    /// One model does not fit even alone.
     #[error(
         "model {} needs {} for weights and at least {} for the KV cache, {} in total, but the memory limit \
          is {}; hint: raise --memory, or use a smaller or quantised model, or a smaller --dtype",
@@ -47,7 +47,7 @@ pub enum DoesNotFit {
         /// The limit in bytes.
         memory: u64,
     },
-    /// Each fits, and swapping was ruled out.
+    /// Each model fits alone, but not all together, and swapping is disabled.
     #[error(
         "the models need {} together ({}), but the memory limit is {}; hint: omit `--swap never` (each model \
          fits alone), raise --memory, or use smaller or quantised models",
@@ -66,10 +66,10 @@ fn listed(models: &[Need]) -> String {
     models.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// How these models share a memory of so many bytes.
+/// Decides how models share `memory` bytes.
 ///
 /// # Errors
-/// If one does not fit alone, or not all together where they may not take turns.
+/// If one model does not fit alone, or all together do not fit and swapping is disabled.
 pub fn arrange(models: &[Need], memory: Option<u64>, swap: Swap) -> Result<Arrangement, DoesNotFit> {
     let needed = models.iter().map(Need::bytes).fold(0, u64::saturating_add);
     if let Some(memory) = memory
@@ -87,8 +87,8 @@ pub fn arrange(models: &[Need], memory: Option<u64>, swap: Swap) -> Result<Arran
     }
 }
 
-/// The part of a limited memory that each of these models gets: all of it where they take turns, else its own needs
-/// and an equal share of what is left.
+/// Returns each model's share of a limited memory: all of it in phases, otherwise its own needs and an equal
+/// part of the remaining memory.
 pub(super) fn shares(models: &[Need], memory: u64, arrangement: Arrangement) -> Vec<u64> {
     let needed = models.iter().map(Need::bytes).fold(0, u64::saturating_add);
     let spare = memory.saturating_sub(needed) / (models.len() as u64).max(1);

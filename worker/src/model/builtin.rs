@@ -1,4 +1,4 @@
-//! The small trained planner and grounder that ship within the binary (`training/tiny` made them).
+//! The small trained planner and grounder embedded in the binary (created by `training/tiny`).
 
 use lumos_engine::{ModelFiles, ModelSource};
 use lumos_tasks::{Formulation, Role};
@@ -19,9 +19,10 @@ static PLANNER_ITERATIVE: ModelFiles = embedded!("planner-iterative");
 static PLANNER_ONETIME: ModelFiles = embedded!("planner-onetime");
 static GROUNDER: ModelFiles = embedded!("grounder");
 
-/// The files that serve a role. As with the published checkpoints there is a planner for each formulation; the
-/// grounder serves both. The QA tool's questions go to the planner too, which was not trained on them: a run works
-/// without a further model, its answers mean nothing. There is no single answerer and no judge.
+/// Returns the files that serve a role. As with the published checkpoints, there is a planner for each
+/// formulation, and one grounder for both. Questions of the QA tool also go to the planner, which was not
+/// trained on them: a run works without another model, but the answers are meaningless. There is no answerer
+/// and no judge.
 pub(super) fn files(role: Role, formulation: Formulation) -> Option<&'static ModelFiles> {
     match (role, formulation) {
         (Role::Answerer | Role::Judge, _) => None,
@@ -31,18 +32,18 @@ pub(super) fn files(role: Role, formulation: Formulation) -> Option<&'static Mod
     }
 }
 
-/// The embedded model that serves a role under a formulation, where there is one.
+/// Returns the embedded model that serves a role under a formulation, if there is one.
 pub fn source(role: Role, formulation: Formulation) -> Option<ModelSource> {
     files(role, formulation).map(|files| ModelSource::Memory(*files))
 }
 
-/// Bytes of all embedded files.
+/// Total size of the embedded files in bytes.
 pub fn bytes() -> u64 {
     let of = |files: &ModelFiles| files.config.len() + files.tokenizer.len() + files.weights.len();
     [&PLANNER_ITERATIVE, &PLANNER_ONETIME, &GROUNDER].into_iter().map(of).sum::<usize>() as u64
 }
 
-/// The embedded files, for the model's identity.
+/// Returns the embedded files for the model's identity.
 pub(super) fn listed(files: &ModelFiles) -> Vec<ModelFile> {
     vec![
         ModelFile::embedded("config.json", files.config),

@@ -1,5 +1,5 @@
-//! Conversations as text, by the model's own template: `chat_template.jinja`, or `chat_template` in
-//! `tokenizer_config.json` or in a GGUF file's metadata, as Hugging Face's tokenizers lay them out
+//! Renders conversations as text with the model's own template: `chat_template.jinja`, or `chat_template` in
+//! `tokenizer_config.json` or in the metadata of a GGUF file, in the format of Hugging Face's tokenizers
 //! (<https://huggingface.co/docs/transformers/chat_templating>).
 
 use std::io;
@@ -12,11 +12,11 @@ use serde_json::Value;
 
 use super::template::Template;
 
-/// What models without a template get: the layout that Lumos's own models are trained on.
+/// Template for models without one: the format that Lumos's own models are trained on.
 const PLAIN: &str = "{% for message in messages %}<|{{ message.role }}|>\n{{ message.content | trim }}\n{% endfor %}\
                      {{ '<|assistant|>\n' }}";
 
-/// A model's layout of conversations.
+/// Chat template of a model.
 #[derive(Debug)]
 pub(crate) struct ChatTemplate {
     template: Template,
@@ -25,17 +25,17 @@ pub(crate) struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// The layout of Lumos's own models.
+    /// Returns the template of Lumos's own models.
     pub(super) fn plain() -> Self {
-        // The text above is a template, as the tests show.
+        // The constant is valid, as the tests show.
         Self::parse(PLAIN.to_owned(), &Value::Null)
-            .unwrap_or_else(|_| unreachable!("the plain template is one"))
+            .unwrap_or_else(|_| unreachable!("the plain template is valid"))
     }
 
-    /// The layout of the first folder that has one; the plain one where none has.
+    /// Returns the template of the first folder that has one, or the plain template.
     ///
     /// # Errors
-    /// If a file cannot be read or holds no template.
+    /// If a file cannot be read or its template is invalid.
     pub(super) fn of_folders(folders: &[&Path]) -> Result<Self, LoadError> {
         for folder in folders {
             let found = Self::in_folder(folder)
@@ -47,7 +47,7 @@ impl ChatTemplate {
         Ok(Self::plain())
     }
 
-    /// The layout of a folder's model, if it has one.
+    /// Returns the template of a folder's model, if it has one.
     fn in_folder(folder: &Path) -> io::Result<Option<Self>> {
         let invalid = |file: &str, error: &dyn std::fmt::Display| {
             let message = format!("{}: {error}", folder.join(file).display());
@@ -69,10 +69,10 @@ impl ChatTemplate {
         Self::parse(template, &configuration).map(Some).map_err(|error| invalid(file, &error))
     }
 
-    /// The layout that a GGUF file carries; the plain one where it has none.
+    /// Returns the template in a GGUF file, or the plain template if it has none.
     ///
     /// # Errors
-    /// If the file cannot be read or holds no template.
+    /// If the file cannot be read or its template is invalid.
     pub(super) fn in_gguf(file: &Path) -> Result<Self, LoadError> {
         let Some(stored) = StoredChat::read(file)? else { return Ok(Self::plain()) };
         Self::of_gguf(stored).map_err(|error| LoadError::InvalidConfig {
@@ -88,7 +88,7 @@ impl ChatTemplate {
 
     fn parse(template: String, configuration: &Value) -> Result<Self, Error> {
         let template = Template::new(template)?;
-        // A special token is its text, or an object that holds it.
+        // A special token is a string, or an object with a `content` string.
         let token = |name: &str| {
             let token = &configuration[name];
             token.as_str().or_else(|| token["content"].as_str()).unwrap_or_default().to_owned()
@@ -96,10 +96,11 @@ impl ChatTemplate {
         Ok(Self { template, bos_token: token("bos_token"), eos_token: token("eos_token") })
     }
 
-    /// The text that asks for the assistant's next reply.
+    /// Renders the prompt for the assistant's next reply.
     ///
     /// # Errors
-    /// If the template refuses the conversation (two of a role after one another, no place for a system message).
+    /// If the template rejects the conversation, for example two messages of one role in succession, or a
+    /// system message.
     pub(crate) fn render(&self, messages: &[Message]) -> Result<String, String> {
         let given: usize =
             messages.iter().map(|message| message.content.len() + message.role.as_str().len()).sum();
@@ -126,7 +127,7 @@ fn optional(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-/// One template, or the one called `default` of several.
+/// Returns the only template, or the one named `default`.
 fn template_in(configuration: &Value) -> Option<String> {
     let template = &configuration["chat_template"];
     let named = || {
@@ -136,10 +137,10 @@ fn template_in(configuration: &Value) -> Option<String> {
     template.as_str().or_else(named).map(str::to_owned)
 }
 
-/// A conversation by a template, as a model's folder brings it: the entry point of a fuzz target.
+/// Renders a conversation with a template from a model folder. Entry point of a fuzz target.
 ///
 /// # Errors
-/// If the text is not a template, or does not take the conversation.
+/// If the template is invalid or rejects the conversation.
 pub fn fuzz_chat(template: &str, content: &str) -> Result<String, String> {
     let template =
         ChatTemplate::parse(template.to_owned(), &Value::Null).map_err(|error| error.to_string())?;
@@ -186,7 +187,7 @@ mod tests {
         );
         let refused = chat.render(&conversation(&[("system", "x")])).unwrap_err();
         assert!(refused.contains("no system messages"), "{refused}");
-        // A file of its own goes before.
+        // A separate file takes precedence.
         write("chat_template.jinja", "{{ messages[-1].content }}");
         let chat = ChatTemplate::of_folders(&[folder.path()]).unwrap();
         assert_eq!(chat.render(&conversation(&turns)).unwrap(), "c");

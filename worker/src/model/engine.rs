@@ -1,4 +1,4 @@
-//! The engine in this process as a model backend.
+//! Model backend that runs the engine in this process.
 
 use async_trait::async_trait;
 use lumos_engine::{
@@ -10,29 +10,29 @@ use lumos_tasks::{Completion, Device, Finish, Input, Request, Sampling, Stop};
 use super::chat::ChatTemplate;
 use super::{ModelBackend, ModelError};
 
-/// How engines are loaded; the same for all models of a worker.
+/// Settings for loading engines, the same for all models of a worker.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineSettings {
-    /// Sequences computed together; the engine's own default where `None`.
+    /// Maximum sequences in a batch; the engine's default if `None`.
     pub batch_size: Option<usize>,
-    /// Threads that compute; all cores where `None`.
+    /// Compute threads; all cores if `None`.
     pub threads: Option<usize>,
-    /// The type weights are kept in.
+    /// Data type of the weights in memory.
     pub dtype: DType,
-    /// Whether what a prompt has in common with an earlier one's beginning is taken from the cache. Changes no result.
+    /// Whether prompts reuse the prefix cache. Does not change results.
     pub reuse_prefixes: bool,
-    /// What the engine computes on. No part of a model's identity.
+    /// Device that runs the engine. Not part of a model's identity.
     pub device: Device,
-    /// The part of a limited memory that the engine gets; the machine's own limit where `None`.
+    /// The engine's share of a memory limit; the machine's own limit if `None`.
     pub memory: Option<MemoryShare>,
 }
 
-/// A part of a limited memory.
+/// An engine's share of a memory limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryShare {
-    /// Bytes for weights, keys and values.
+    /// Bytes for weights and KV cache.
     pub bytes: u64,
-    /// Bytes of these for keys and values.
+    /// Bytes of these for the KV cache.
     pub cache_bytes: u64,
 }
 
@@ -49,20 +49,22 @@ impl Default for EngineSettings {
     }
 }
 
-/// Marks that rotary frequencies are computed in full precision. It is part of every identity: earlier versions rounded the
-/// frequencies of half-precision folders by default, and left the mark out where they did.
+/// Marks that rotary frequencies are computed in full precision. It is part of every identity: earlier
+/// versions rounded the frequencies of half-precision folders by default, and omitted the mark if they did.
 const FULL_ROTARY: &str = "+full-rotary";
 
 impl EngineSettings {
-    /// What a model's results depend on besides its files, as recorded in its identity: `f32+full-rotary`.
+    /// Returns what a model's results depend on besides its files, as recorded in its identity:
+    /// `f32+full-rotary`.
     pub(super) fn computed_in(&self) -> String {
         format!("{}{FULL_ROTARY}", self.dtype)
     }
 
-    /// These settings with the type of weights that an identity records.
+    /// Returns these settings with the data type that an identity records.
     ///
     /// # Errors
-    /// When this version cannot compute the model in that way, so that its results would be mixed with others.
+    /// If this version cannot compute the model in that way, because its results would be mixed with
+    /// different ones.
     pub(super) fn computing_in(self, computed_in: Option<&str>) -> Result<Self, String> {
         let Some(text) = computed_in else { return Ok(self) };
         let Some(dtype) = text.strip_suffix(FULL_ROTARY) else {
@@ -75,13 +77,13 @@ impl EngineSettings {
         Ok(Self { dtype: dtype.parse()?, ..self })
     }
 
-    /// The engine's options.
+    /// Returns the engine's load options.
     pub fn options(&self) -> LoadOptions {
         let mut options = LoadOptions {
             dtype: self.dtype,
             threads: self.threads,
             reuse_prefixes: self.reuse_prefixes,
-            // The manifest's identity hashes the files; once is enough.
+            // The files are already hashed for the manifest's identity.
             hash_weights: false,
             memory: self.memory.map(|share| MemoryBudget::new(share.bytes)),
             device: match self.device {
@@ -100,7 +102,7 @@ impl EngineSettings {
     }
 }
 
-/// A loaded model and its layout of conversations.
+/// A loaded model and its chat template.
 #[derive(Debug)]
 pub(crate) struct EngineBackend {
     pub(crate) engine: Engine,
@@ -108,11 +110,11 @@ pub(crate) struct EngineBackend {
 }
 
 impl EngineBackend {
-    /// Loads a model. Blocks: weights are read and converted.
+    /// Loads a model. Blocks while weights are read and converted.
     pub(crate) fn load(source: ModelSource, settings: EngineSettings) -> Result<Self, LoadError> {
         let chat = match &source {
             ModelSource::Folder(folder) => ChatTemplate::of_folders(&[folder])?,
-            // An adapter may have been trained on a layout of its own.
+            // An adapter may have been trained with its own chat template.
             ModelSource::Adapted { base, adapter } => ChatTemplate::of_folders(&[adapter, base])?,
             ModelSource::Gguf(file) => ChatTemplate::in_gguf(file)?,
             ModelSource::Memory(_) | ModelSource::Random { .. } => ChatTemplate::plain(),

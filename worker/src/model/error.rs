@@ -21,10 +21,10 @@ pub enum IdentifyError {
     NotAllowed {
         /// The model's name.
         name: String,
-        /// What is not allowed.
+        /// The refused path or host.
         refusal: AccessRefusal,
     },
-    /// The model does not support this role.
+    /// The model cannot be used for this role.
     #[error(
         "model {name} cannot be used as {role}; hint: use it as planner and grounder (formulations \
          iterative, onetime, integrated)"
@@ -32,7 +32,7 @@ pub enum IdentifyError {
     NoSuchRole {
         /// The model's name.
         name: String,
-        /// The role asked for.
+        /// The requested role.
         role: Role,
     },
     /// A file cannot be read.
@@ -46,7 +46,7 @@ pub enum IdentifyError {
         name: String,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The settings of the model's server are invalid.
@@ -57,15 +57,15 @@ pub enum IdentifyError {
         /// What is wrong.
         message: String,
     },
-    /// Its files were not found, neither locally nor on the hub.
+    /// Its files were found neither locally nor on the hub.
     #[error("model {name}: {source}")]
     Located {
         /// The model's name.
         name: String,
-        /// Why not, and what to do.
+        /// Cause and hint.
         source: Box<LocateError>,
     },
-    /// The folder is not a model folder.
+    /// The folder has no weights.
     #[error(
         "model {name}: no weights in {}; hint: copy *.safetensors, pytorch_model*.bin or a *.gguf into it",
         path.display()
@@ -78,20 +78,20 @@ pub enum IdentifyError {
     },
 }
 
-/// Why a model could not be loaded.
+/// A model could not be loaded.
 #[derive(Debug, Clone, Error)]
 #[error("model {name}: {message}")]
 pub struct LoadModelError {
     /// The model's name.
     pub name: String,
-    /// What went wrong, and a remedy.
+    /// Cause and hint.
     pub message: String,
-    /// Whether the machine lacks memory or threads at present: the model itself is in order.
+    /// Whether the machine is out of memory or threads. The model itself is valid.
     pub is_exhaustion: bool,
 }
 
 impl LoadModelError {
-    /// A failure that is the model's or its files'.
+    /// Creates an error caused by the model or its files.
     pub(crate) fn new(name: &str, message: impl Into<String>) -> Self {
         Self { name: name.to_owned(), message: message.into(), is_exhaustion: false }
     }

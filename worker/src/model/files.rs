@@ -1,4 +1,4 @@
-//! The identity of a model folder: the hashes of the files that are loaded.
+//! Identity of a model: the hashes of the files that are loaded.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,34 +10,34 @@ use sha2::{Digest, Sha256};
 /// A file that a model depends on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct ModelFile {
-    /// Its name within the model's folder.
+    /// Name within the model's folder.
     pub name: String,
-    /// Its SHA-256.
+    /// SHA-256 of its content.
     pub sha256: ContentHash,
-    /// Its length in bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 impl ModelFile {
-    /// A file on disk.
+    /// Reads and hashes a file on disk.
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Ok(Self { name, sha256: hash_file(path)?, bytes: fs::metadata(path)?.len() })
     }
 
-    /// A file within the binary.
+    /// Hashes a file embedded in the binary.
     pub(super) fn embedded(name: &str, content: &[u8]) -> Self {
         Self { name: name.to_owned(), sha256: ContentHash::of_bytes(content), bytes: content.len() as u64 }
     }
 
-    /// Whether it is what takes memory once the model is loaded.
+    /// Whether the file takes memory when the model is loaded.
     pub(super) fn is_weights(&self) -> bool {
         is_weights(&self.name)
     }
 }
 
-/// The identity of a model: hash over its files' names and hashes. The name of a GGUF file, which is a whole model, is
-/// anybody's choice and does not count.
+/// Returns the identity of a model: a hash over the names and hashes of its files. The name of a GGUF file,
+/// which is a complete model, is arbitrary and not included.
 pub(super) fn identity(files: &[ModelFile]) -> ContentHash {
     let name = |file: &ModelFile| match file.name.ends_with(".gguf") {
         true => "model.gguf".to_owned(),
@@ -47,7 +47,7 @@ pub(super) fn identity(files: &[ModelFile]) -> ContentHash {
     ContentHash::of_json(&files)
 }
 
-/// SHA-256 of a file's bytes.
+/// Returns the SHA-256 of a file's content.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -58,7 +58,7 @@ pub fn hash_file(path: &Path) -> io::Result<ContentHash> {
     Ok(ContentHash::from_hex(hex::encode(hasher.finalize())))
 }
 
-/// What a Hugging Face folder's model is: the hash of its identity.
+/// Returns the identity of the model in a Hugging Face folder.
 ///
 /// # Errors
 /// If the folder or one of the files cannot be read.
@@ -66,7 +66,7 @@ pub(crate) fn hash_folder(folder: &Path) -> io::Result<ContentHash> {
     Ok(identity(&of_folder(folder)?))
 }
 
-/// The files of a Hugging Face folder that a loaded model depends on, sorted by name.
+/// Returns the files of a Hugging Face folder that a loaded model depends on, sorted by name.
 ///
 /// # Errors
 /// If the folder or one of the files cannot be read.
@@ -74,7 +74,8 @@ pub(super) fn of_folder(folder: &Path) -> io::Result<Vec<ModelFile>> {
     listed(folder)?.into_iter().map(|(_, path)| ModelFile::read(&path)).collect()
 }
 
-/// The files of an adapter that a loaded model depends on, sorted by name; named so that they are told from the base's.
+/// Returns the files of an adapter that a loaded model depends on, sorted by name. A prefix distinguishes
+/// their names from those of the base.
 ///
 /// # Errors
 /// If the folder or one of the files cannot be read.
@@ -85,7 +86,7 @@ pub(super) fn of_adapter(folder: &Path) -> io::Result<Vec<ModelFile>> {
     adapter_listed(folder)?.into_iter().map(read).collect()
 }
 
-/// Bytes of the weights of an adapter.
+/// Returns the size of an adapter's weights in bytes.
 ///
 /// # Errors
 /// If the folder or one of the files cannot be read.
@@ -94,7 +95,7 @@ pub(super) fn adapter_weights_in(folder: &Path) -> io::Result<u64> {
     weights.map(|(_, path)| Ok(fs::metadata(path)?.len())).sum()
 }
 
-/// Bytes of the weights in a Hugging Face folder.
+/// Returns the size of the weights in a Hugging Face folder in bytes.
 ///
 /// # Errors
 /// If the folder or one of the files cannot be read.
@@ -103,12 +104,12 @@ pub(super) fn weights_in(folder: &Path) -> io::Result<u64> {
     weights.map(|(_, path)| Ok(fs::metadata(path)?.len())).sum()
 }
 
-/// Whether a file of a model's holds weights, or recorded replies: what takes memory.
+/// Whether a file holds weights or recorded replies, which take memory.
 fn is_weights(name: &str) -> bool {
     !(name.ends_with(".json") || name.ends_with(".model") || name.ends_with(".jinja"))
 }
 
-/// What describes a model's text: its tokenizer, and how conversations are laid out.
+/// Files that describe the text of a model: tokenizer and chat template.
 const TEXT: [&str; 5] = [
     "tokenizer.json",
     "tokenizer.model",
@@ -117,7 +118,7 @@ const TEXT: [&str; 5] = [
     "tokenizer_config.json",
 ];
 
-/// Names and paths of all that stands in a folder.
+/// Lists names and paths of all entries in a folder.
 fn entries(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut files: Vec<(String, PathBuf)> = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -130,7 +131,7 @@ fn entries(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     Ok(files)
 }
 
-/// Names and paths of the files of an adapter that matter.
+/// Lists names and paths of the relevant files of an adapter.
 fn adapter_listed(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut files = entries(folder)?;
     let has_safetensors = files.iter().any(|(name, _)| name == "adapter_model.safetensors");
@@ -142,11 +143,11 @@ fn adapter_listed(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     Ok(files)
 }
 
-/// Names and paths of the files that matter. Safetensors are preferred to PyTorch's files where both are there, as
-/// in loading.
+/// Lists names and paths of the relevant files of a folder. Safetensors take precedence over PyTorch files,
+/// as in loading.
 fn listed(folder: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let mut files = entries(folder)?;
-    // An adapter that lies beside is not loaded.
+    // An adapter in the same folder is not loaded.
     let is_safetensors = |name: &str| name.ends_with(".safetensors") && !name.starts_with("adapter_model.");
     let has_safetensors = files.iter().any(|(name, _)| is_safetensors(name));
     let matters = |name: &str| {

@@ -1,5 +1,5 @@
-//! Models that share one memory and are loaded in turn, each as its own backend. [`super::phases`] decides; this module
-//! makes requests wait, and loads and unloads models.
+//! Models that share one memory and are loaded one at a time, each with its own backend. [`super::phases`]
+//! makes the decisions; this module makes requests wait, and loads and unloads models.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,25 +12,26 @@ use tokio::sync::oneshot;
 use super::phases::{Decision, Phases, Ticket};
 use super::{ModelBackend, ModelError};
 
-/// Turns of a model that are let in while another is waited for: far more than episodes wait.
+/// Maximum requests for the loaded model that are admitted while requests for another model wait. Far more
+/// than the number of concurrent episodes.
 const LONGEST_PHASE: usize = 4096;
 
-/// What names a model of a gate.
+/// Key of a model of a gate.
 pub(super) trait Key: Ord + Clone + Send + Sync + 'static {}
 
 impl<K: Ord + Clone + Send + Sync + 'static> Key for K {}
 
-/// How one of the models is loaded.
+/// Loader of a model.
 #[async_trait]
 pub(super) trait Load: Send + Sync {
-    /// Loads it. What goes wrong is said in words.
+    /// Loads the model. The error is a message.
     async fn load(&self) -> Result<Arc<dyn ModelBackend>, String>;
 }
 
-/// What swapping cost so far.
+/// Cost of swapping models so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Swapping {
-    /// Models loaded, each time counted.
+    /// Number of loads.
     pub loads: u64,
     /// Time spent unloading and loading.
     pub time: Duration,
@@ -43,7 +44,7 @@ impl std::ops::AddAssign for Swapping {
     }
 }
 
-/// The models of one memory.
+/// The models that share one memory.
 pub(super) struct Gate<K: Key> {
     state: Mutex<State<K>>,
 }
@@ -54,25 +55,25 @@ struct State<K: Key> {
     waiting: HashMap<Ticket, oneshot::Sender<Result<Turn<K>, ModelError>>>,
     resident: Option<Arc<dyn ModelBackend>>,
     swapping: Swapping,
-    /// When a turn was last let in or ended, or a model came.
+    /// Time of the latest progress: a request was admitted or ended, or a load ended.
     went_on: tokio::time::Instant,
 }
 
-/// A turn that runs: the resident model stays until it is dropped.
+/// A running request. The resident model is not unloaded before it is dropped.
 struct Turn<K: Key> {
-    /// Taken out before the gate is told, which may then unload the model.
+    /// Dropped before the gate is notified, which may then unload the model.
     backend: Option<Arc<dyn ModelBackend>>,
     gate: Arc<Gate<K>>,
 }
 
-/// A turn that waits, until it is let in or given up.
+/// A waiting request. Dropping it withdraws the request.
 struct Queued<K: Key> {
     ticket: Ticket,
     gate: Arc<Gate<K>>,
 }
 
 impl<K: Key> Gate<K> {
-    /// Nothing is loaded.
+    /// Creates a gate without a loaded model.
     pub(super) fn new() -> Arc<Self> {
         Self::with_longest(LONGEST_PHASE)
     }
@@ -90,28 +91,28 @@ impl<K: Key> Gate<K> {
         })
     }
 
-    /// The backend of one of the models. Nothing is loaded yet.
+    /// Creates the backend of a model. Nothing is loaded yet.
     pub(super) fn backend(self: &Arc<Self>, model: K, loader: Arc<dyn Load>) -> Phased<K> {
         self.lock().loaders.entry(model.clone()).or_insert(loader);
         Phased { gate: Arc::clone(self), model }
     }
 
-    /// What swapping cost so far.
+    /// Cost of swapping so far.
     pub(super) fn swapping(&self) -> Swapping {
         self.lock().swapping
     }
 
-    /// When something last went on here.
+    /// Time of the latest progress.
     pub(super) fn went_on(&self) -> tokio::time::Instant {
         self.lock().went_on
     }
 
-    /// The model that is loaded.
+    /// The loaded model.
     pub(super) fn resident(&self) -> Option<K> {
         self.lock().phases.resident().cloned()
     }
 
-    /// Unloads what is resident, unless turns run on it.
+    /// Unloads the resident model, unless requests are running on it.
     pub(super) async fn unload(&self) {
         let backend = {
             let mut state = self.lock();
@@ -120,7 +121,7 @@ impl<K: Key> Gate<K> {
         give_back(backend).await;
     }
 
-    /// Waits for the model's phase.
+    /// Waits until the model is loaded and the request is admitted.
     async fn turn(self: &Arc<Self>, model: K) -> Result<Turn<K>, ModelError> {
         let (sender, receiver) = oneshot::channel();
         let ticket = {
@@ -136,7 +137,7 @@ impl<K: Key> Gate<K> {
         })
     }
 
-    /// Does what is to be done now.
+    /// Executes the decisions that are possible now.
     fn settle(self: &Arc<Self>) {
         let mut admitted = Vec::new();
         let swap = {
@@ -158,7 +159,7 @@ impl<K: Key> Gate<K> {
                 }
             }
         };
-        // The lock is free: a turn that nobody waits for any more ends here.
+        // The lock is released: a request whose receiver was dropped ends here, which takes the lock again.
         for (sender, turn) in admitted {
             if let Some(sender) = sender {
                 let _ = sender.send(Ok(turn));
@@ -167,7 +168,8 @@ impl<K: Key> Gate<K> {
         if let Some((unload, loader)) = swap
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            // On its own: whoever asked may be dropped while it loads.
+            // Runs in its own task, because the request that triggered the load may be dropped while it
+            // loads.
             runtime.spawn(Arc::clone(self).swap(unload, loader));
         }
     }
@@ -207,7 +209,8 @@ impl<K: Key> Gate<K> {
     }
 }
 
-/// Drops the last handle of a model off the runtime's threads: its own thread is waited for.
+/// Drops the last handle of a model outside the runtime's threads, because dropping it joins the model's own
+/// thread.
 async fn give_back(backend: Option<Arc<dyn ModelBackend>>) {
     if let Some(backend) = backend
         && tokio::task::spawn_blocking(move || drop(backend)).await.is_err()
@@ -232,21 +235,21 @@ impl<K: Key> Drop for Queued<K> {
     fn drop(&mut self) {
         let mut state = self.gate.lock();
         state.phases.withdraw(self.ticket);
-        // Its turn, if it has one, ends when the lock is free.
+        // Dropped after the lock is released, because dropping an admitted request takes the lock.
         let waiting = state.waiting.remove(&self.ticket);
         drop(state);
         drop(waiting);
     }
 }
 
-/// One of the models of a gate.
+/// Backend of one of the models of a gate.
 pub(super) struct Phased<K: Key> {
     gate: Arc<Gate<K>>,
     model: K,
 }
 
 impl<K: Key> Phased<K> {
-    /// Loads the model, if another one or none is resident, so that what is wrong with it is known.
+    /// Loads the model if it is not resident, so that errors are reported early.
     pub(super) async fn check(&self) -> Result<(), ModelError> {
         self.gate.turn(self.model.clone()).await.map(drop)
     }

@@ -6,13 +6,13 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 
-/// A memory that counts what is in it.
+/// Shared memory that counts the models in it.
 #[derive(Default)]
 struct Room {
     resident: AtomicUsize,
     loads: AtomicUsize,
     served: AtomicUsize,
-    /// Loads that fail from now on.
+    /// Number of upcoming loads that fail.
     failing: AtomicUsize,
 }
 
@@ -38,7 +38,7 @@ impl Load for Loader {
         {
             return Err(format!("{} is damaged", self.name));
         }
-        assert_eq!(self.room.resident.fetch_add(1, Ordering::SeqCst), 0, "two models are never resident");
+        assert_eq!(self.room.resident.fetch_add(1, Ordering::SeqCst), 0, "more than one model is resident");
         self.room.loads.fetch_add(1, Ordering::SeqCst);
         Ok(Arc::new(Model { room: Arc::clone(&self.room), name: self.name }))
     }
@@ -111,7 +111,8 @@ async fn futures_that_are_dropped_hold_nobody_up() {
         let backend = Arc::clone(backend);
         tokio::spawn(async move { backend.complete(request(tokens)).await })
     };
-    // One while its model loads, one while it runs, one while it waits for another phase.
+    // One request is cancelled while its model loads, one while it runs, one while it waits for another
+    // phase.
     let (loading, other) = (call(&planner, 0), call(&grounder, 0));
     sleep(Duration::from_secs(1)).await;
     loading.abort();
@@ -138,7 +139,7 @@ async fn a_model_that_cannot_be_loaded_fails_its_turns_and_no_others() {
         assert_eq!(failed, Err(ModelError::Failed("planner is damaged".to_owned())));
     }
     assert_eq!(other.unwrap().text, "grounder");
-    // It may have been put right meanwhile.
+    // The model may have been repaired in the meantime, so loading is attempted again.
     planner.check().await.unwrap();
     assert_eq!(planner.complete(request(0)).await.unwrap().text, "planner");
 }

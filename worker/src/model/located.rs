@@ -1,5 +1,5 @@
-//! Where the files lie that a `candle:` name means: one folder, one GGUF file, or the folders of a base and of a LoRA adapter;
-//! here or on the hub.
+//! Resolves `candle:` names to files: a folder, a GGUF file, or the folders of a base and a LoRA adapter;
+//! local or from the hub.
 
 use std::path::{Path, PathBuf};
 
@@ -9,47 +9,47 @@ use thiserror::Error;
 use crate::access::{AccessPolicy, AccessRefusal};
 use crate::hub::{Hub, HubError, HubName};
 
-/// What stands between a base and its adapter.
+/// Separator between a base and its adapter.
 const SEPARATOR: char = '+';
 const ADAPTER_CONFIG: &str = "adapter_config.json";
 
-/// A model of the engine whose files are here.
+/// An engine's model whose files are on this host.
 #[derive(Debug, Clone)]
 pub struct Located {
     /// What to load.
     pub source: ModelSource,
-    /// The name that means the same on every host, with the commits of what is of the hub; nothing where nothing is.
+    /// Name that means the same on every host, with the commits of hub models. `None` if the model is not
+    /// from the hub.
     pub pinned: Option<String>,
 }
 
-/// Why a model's files are not here.
+/// Errors of locating a model's files.
 #[derive(Debug, Error)]
 pub enum LocateError {
-    /// The hub does not have it, or not for everybody.
+    /// The hub failed to provide the model.
     #[error(transparent)]
     Hub(#[from] HubError),
     /// The operator of this worker does not allow it.
     #[error(transparent)]
     NotAllowed(#[from] AccessRefusal),
-    /// A folder holds several models; or the adapter does not say what it was trained on, or is not merged into such a
-    /// base.
+    /// A folder holds several models, or an adapter does not name its base or cannot be merged into it.
     #[error(transparent)]
     Model(#[from] LoadError),
-    /// What an adapter was trained on is not here.
+    /// The base that an adapter was trained on was not found.
     #[error(
-        "{}: base_model_name_or_path is `{base}`, which is neither a folder nor an id of the hub; hint: name \
-         the base before the adapter: candle:<base>+<adapter>",
+        "{}: base_model_name_or_path is `{base}`, which is neither a folder nor a hub id; hint: name the \
+         base before the adapter: candle:<base>+<adapter>",
         file.display()
     )]
     NoBase {
-        /// The adapter's configuration.
+        /// Configuration file of the adapter.
         file: PathBuf,
-        /// What it names.
+        /// The base it names.
         base: String,
     },
 }
 
-/// One folder or file, and what it is on the hub if it is of it.
+/// A folder or file, with its hub name if it is from the hub.
 struct Part {
     path: PathBuf,
     name: Option<HubName>,
@@ -61,9 +61,9 @@ impl Part {
     }
 }
 
-/// Has the files of a model here: what follows `candle:`. Downloads those of the hub that are not in its cache, so it
-/// blocks. With `pinned_only` models of the hub are taken by their commit only. Folders and files of this host, the base of
-/// an adapter included, are taken where `access` allows them.
+/// Locates the files of a model from the part after `candle:`. Blocks, because it downloads hub models that
+/// are not in the cache. With `pinned_only`, hub models are only accepted at a commit. Local folders and
+/// files, including the base of an adapter, are only used if `access` allows them.
 ///
 /// # Errors
 /// See [`LocateError`].
@@ -82,7 +82,8 @@ pub fn locate(
         let model = hub.fetch(&asked)?;
         Ok::<_, LocateError>(Part { path: model.path(), name: Some(model.name) })
     };
-    // What is not allowed is not looked for either: where a name is split would tell whether it is there.
+    // Paths that are not allowed are not checked for existence, because the split of a name would reveal
+    // whether they exist.
     let is_there =
         |path: &Path| HubName::of_path(path).is_some() || (access.check_path(path).is_ok() && path.exists());
     if let Some((base, adapter)) = split(path, is_there) {
@@ -92,7 +93,7 @@ pub fn locate(
         {
             return Err(AccessRefusal::path(path).into());
         }
-        // What is refused by its name is not downloaded before.
+        // Rejects unsupported names before anything is downloaded.
         ModelSource::adapted(&unpinned(base), &unpinned(adapter))?;
         return adapted(&find(base)?, &find(adapter)?);
     }
@@ -112,14 +113,14 @@ fn adapted(base: &Part, adapter: &Part) -> Result<Located, LocateError> {
     Ok(Located { source: ModelSource::adapted(&base.path, &adapter.path)?, pinned })
 }
 
-/// A path without the revision where it means a file of the hub.
+/// Returns a path without the revision if it refers to a file of the hub.
 fn unpinned(path: &Path) -> PathBuf {
     let file = HubName::of_path(path).and_then(|name| Some(format!("{}/{}", name.id(), name.file()?)));
     file.map_or_else(|| path.to_owned(), PathBuf::from)
 }
 
-/// Base and adapter, where a path means both: at the last separator that has something known on either side, or else at the
-/// last. What is there as a whole is not split.
+/// Splits a path into base and adapter: at the last separator with something known on both sides, or else at
+/// the last one. Paths that exist as a whole are not split.
 fn split(path: &Path, is_there: impl Fn(&Path) -> bool) -> Option<(&Path, &Path)> {
     let text = path.to_str()?;
     if is_there(path) {
@@ -134,11 +135,12 @@ fn split(path: &Path, is_there: impl Fn(&Path) -> bool) -> Option<(&Path, &Path)
     parts().find(|(base, adapter)| is_there(base) && is_there(adapter)).or_else(|| parts().next())
 }
 
-/// What an adapter was trained on: a folder below the adapter's own or here, or an id of the hub.
+/// Resolves the base that an adapter was trained on: a folder relative to the adapter or to the working
+/// directory, or a hub id.
 fn base_path(adapter: &Path, base: AdapterBase, access: &AccessPolicy) -> Result<PathBuf, LocateError> {
     let AdapterBase { name, revision } = base;
     let folders = [adapter.join(&name), PathBuf::from(&name)];
-    // An adapter of the hub may name any folder.
+    // An adapter of the hub may name any folder, so it is checked.
     let is_usable = |folder: &PathBuf| access.check_path(folder).is_ok() && folder.is_dir();
     if let Some(folder) = folders.into_iter().find(is_usable) {
         return Ok(folder);
@@ -210,7 +212,7 @@ mod tests {
             other => panic!("{name}: {other:?}"),
         };
         let plus = |base: &str, adapter: &str| format!("{}+{}", path(base), path(adapter));
-        // There, and not there: the same words.
+        // The message is the same whether the path exists or not.
         for (there, absent) in [
             (path("secret"), path("absent")),
             (plus("data/base", "secret"), plus("data/base", "absent")),

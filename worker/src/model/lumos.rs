@@ -1,5 +1,5 @@
-//! The published Lumos pairs by short names: `lumos:maths` is the planner or the grounder, trained for the formulation that
-//! is run (<https://huggingface.co/ai2lumos>, listed in the README of allenai/lumos).
+//! Short names of the published Lumos pairs: `lumos:maths` is the planner or the grounder trained for the
+//! run's formulation (<https://huggingface.co/ai2lumos>, listed in the README of allenai/lumos).
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,12 +8,12 @@ use lumos_tasks::{Formulation, Role};
 
 use crate::hub::HubName;
 
-/// Whose models they are.
+/// Owner of the models on the hub.
 const OWNER: &str = "ai2lumos";
-/// What names of the larger models end in, in short and on the hub.
+/// Suffix of the larger models, in short names and on the hub.
 const LARGE: (&str, &str) = ("-13b", "-13B");
 
-/// What is published of a pair: the formulations of the models of 7 billion parameters, and of those of 13 billion.
+/// A published pair, with the formulations of its 7B models and of its 13B models.
 struct Published {
     pair: &'static str,
     usual: &'static [Formulation],
@@ -38,16 +38,16 @@ const PUBLISHED: [Published; 4] = [
 /// A published pair: `maths`, `complex_qa`, `web_agent`, `unified`, with `-13b` for the larger one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LumosName {
-    /// Which of [`PUBLISHED`].
+    /// Index into [`PUBLISHED`].
     index: usize,
     large: bool,
 }
 
 impl LumosName {
-    /// The model of the hub that serves a role under a formulation; why there is none, for people.
+    /// Returns the hub model that serves a role under a formulation. The error is a message.
     ///
     /// # Errors
-    /// If none was published for this role and formulation.
+    /// If no model was published for this role and formulation.
     pub fn resolve(self, role: Role, formulation: Formulation) -> Result<HubName, String> {
         let module = match role {
             Role::Planner => "plan",
@@ -70,16 +70,16 @@ impl LumosName {
         let pair = PUBLISHED[self.index].pair;
         format!("{OWNER}/lumos_{pair}_{module}_{}{size}", formulation.name())
             .parse()
-            .map_err(|()| format!("{self} does not give a valid id of the hub"))
+            .map_err(|()| format!("{self} does not map to a valid hub id"))
     }
 
-    /// Every published pair.
+    /// Returns every published pair.
     pub fn all() -> Vec<Self> {
         let sizes = |index| [false, true].map(|large| Self { index, large });
         (0..PUBLISHED.len()).flat_map(sizes).collect()
     }
 
-    /// The formulations that it was published for.
+    /// Returns the formulations that the pair was published for.
     pub fn formulations(self) -> &'static [Formulation] {
         let published = &PUBLISHED[self.index];
         if self.large { published.large } else { published.usual }
@@ -89,7 +89,7 @@ impl LumosName {
 impl FromStr for LumosName {
     type Err = String;
 
-    /// Reads what stands after `lumos:`.
+    /// Parses the part after `lumos:`.
     fn from_str(text: &str) -> Result<Self, String> {
         let (pair, large) = text.strip_suffix(LARGE.0).map_or((text, false), |pair| (pair, true));
         let index = PUBLISHED.iter().position(|published| published.pair == pair);

@@ -1,4 +1,4 @@
-//! Model backends: the implementations that complete the requests of an episode.
+//! Model backends: implementations that complete the requests of an episode.
 
 mod arrangement;
 mod builtin;
@@ -42,7 +42,7 @@ pub use registry::{Identified, LoadedModel, Models, Pricing};
 pub(crate) use script::lines as recorded_lines;
 pub use settings::ModelsSettings;
 
-/// Something that completes requests: an engine in this process, a server, a script.
+/// A backend that completes requests: an engine in this process, a server, or a script.
 #[async_trait]
 pub trait ModelBackend: Send + Sync {
     /// Completes one request. Dropping the future cancels it.
@@ -55,10 +55,10 @@ pub trait ModelBackend: Send + Sync {
 /// Errors of a completion.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ModelError {
-    /// The request can never succeed: its prompt is longer than the model's context.
+    /// The request can never succeed, for example because its prompt exceeds the model's context.
     #[error("refused: {0}")]
     Refused(String),
-    /// The backend failed; the same request may succeed another time.
+    /// The backend failed. The same request may succeed later.
     #[error("{0}")]
     Failed(String),
 }

@@ -1,4 +1,4 @@
-//! Names of models, as people write them.
+//! Names of models, as written by users.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,34 +10,34 @@ use super::lumos::LumosName;
 use super::openai::OpenAiName;
 use crate::hub::HubName;
 
-/// A model's name: `candle:<folder>`, `candle:<file.gguf>`, `candle:<hub id>`, `candle:<base>+<adapter>`, `lumos:<pair>`,
-/// `openai:<model>@<base url>`, `builtin:tiny`, `script:<cases file>`.
+/// Name of a model: `candle:<folder>`, `candle:<file.gguf>`, `candle:<hub id>`, `candle:<base>+<adapter>`,
+/// `lumos:<pair>`, `openai:<model>@<base url>`, `builtin:tiny`, `script:<cases file>`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ModelName {
-    /// A Hugging Face folder or a GGUF file, run by the engine in this process; or, where there is none, a model of the hub;
-    /// or one of either and its LoRA adapter. [`locate`](super::locate) tells them apart.
+    /// A Hugging Face folder or GGUF file that the engine runs in this process; a hub model, if no such path
+    /// exists; or one of these with a LoRA adapter. [`locate`](super::locate) distinguishes them.
     Candle(PathBuf),
     /// A model of an OpenAI-compatible server.
     OpenAi(OpenAiName),
     /// The small trained planner and grounder that ship with lumos.
     BuiltinTiny,
-    /// Recorded replies.
+    /// Recorded replies in a cases file.
     Script(PathBuf),
     /// A published Lumos pair on the hub.
     Lumos(LumosName),
 }
 
-/// The forms of a name.
+/// Forms of a name, for error messages.
 const FORMS: &str = "candle:<folder>, candle:<file.gguf>, candle:<hub id>, candle:<base>+<adapter>, lumos:<pair>, \
                      openai:<model>@<base url>, builtin:tiny, script:<cases file>";
 
-/// What stands before the colon.
+/// Names of backends, before the colon.
 const BACKENDS: [&str; 5] = ["candle", "openai", "builtin", "script", "lumos"];
 
-/// What other programs write before a model of the hub.
+/// Prefixes that other programs use for hub models.
 const HUB: [&str; 4] = ["hf", "huggingface", "hub", "transformers"];
 
-/// What addresses of the hub's pages begin with.
+/// Prefixes of the hub's web pages.
 const PAGES: [&str; 2] = ["https://huggingface.co/", "https://hf.co/"];
 
 /// An invalid model name.
@@ -54,16 +54,16 @@ fn meant(suggestion: Option<&str>) -> String {
 }
 
 impl ModelName {
-    /// The model that a person means: as [`FromStr`] reads it, and a folder or a GGUF file that exists needs no `candle:`
-    /// before it. Looks at the file system.
+    /// Parses a name given by a user: as [`FromStr`], but an existing folder or GGUF file needs no `candle:`
+    /// prefix. Accesses the file system.
     ///
     /// # Errors
-    /// If it names no model: why, and what was probably meant.
+    /// If the name is invalid. The error suggests what was probably meant.
     pub fn given(name: &str) -> Result<Self, NameError> {
         Self::of_path(name).map_or_else(|| name.parse(), Ok)
     }
 
-    /// The model in a folder or a GGUF file that exists; nothing where a backend is named.
+    /// Returns the model in an existing folder or GGUF file. `None` if the name starts with a backend.
     pub fn of_path(name: &str) -> Option<Self> {
         let names_backend = name.split_once(':').is_some_and(|(backend, _)| BACKENDS.contains(&backend));
         let path = Path::new(name);
@@ -72,7 +72,7 @@ impl ModelName {
     }
 }
 
-/// The name that was probably meant.
+/// Suggests the name that was probably meant.
 fn suggestion(name: &str) -> Option<String> {
     let of_hub =
         |id: &str| id.split('+').all(|part| part.parse::<HubName>().is_ok()).then(|| format!("candle:{id}"));
@@ -106,7 +106,7 @@ impl FromStr for ModelName {
         match name.split_once(':') {
             Some(("candle", folder)) if !folder.is_empty() => Ok(Self::Candle(folder.into())),
             Some(("script", file)) if !file.is_empty() => Ok(Self::Script(file.into())),
-            // The name is not shown: it may hold what should not stand in it.
+            // The name is not shown, because it may contain a secret.
             Some(("openai", rest)) if !rest.is_empty() => rest
                 .parse()
                 .map(Self::OpenAi)
@@ -214,7 +214,7 @@ mod tests {
         for name in ["notes.txt", "missing", "missing.gguf"] {
             assert!(ModelName::given(&path(name)).is_err(), "{name}");
         }
-        // A backend that is named is the one that is meant.
+        // An explicit backend takes precedence over a path.
         assert_eq!(ModelName::of_path("candle:src"), None);
         assert_eq!(ModelName::given("builtin:tiny"), Ok(ModelName::BuiltinTiny));
     }

@@ -1,34 +1,34 @@
-//! Decides which of several models that share a memory is loaded, and whose requests run. Pure: events go in, a
-//! decision comes out.
+//! Decides which of several models that share a memory is loaded and which requests run. Pure: it receives
+//! events and returns decisions.
 //!
-//! One model is loaded at a time, for a phase: every request that waits for it runs, and every one that arrives
-//! meanwhile. The phase ends when none waits and none runs; then the model that has been waited for longest is next. If
-//! requests for the loaded model never ended, requests for the other models would wait forever: after `longest`
-//! requests (see [`Phases::new`]) that started while others were waiting, no more are admitted, and the phase ends with
-//! those that run.
+//! One model is loaded at a time, for a phase. All requests that wait for it run, and all that arrive in the
+//! meantime. The phase ends when none waits and none runs; the next model is the one whose request has waited
+//! longest. So that a constant stream of requests for the loaded model cannot block the other models forever,
+//! at most `longest` requests (see [`Phases::new`]) are admitted while others wait. The phase then ends when
+//! the running requests end.
 
 use std::collections::VecDeque;
 
-/// A turn that asks for its model.
+/// Number of a request.
 pub(super) type Ticket = u64;
 
-/// What is to be done now.
+/// Next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision<K> {
-    /// These turns run now, on the resident model.
+    /// Run these requests on the resident model.
     Admit(Vec<Ticket>),
-    /// Nothing: something must end first, or nobody waits.
+    /// Do nothing: a request or a load must end first, or no request waits.
     Hold,
-    /// The resident model goes, another one comes.
+    /// Unload the resident model and load another one.
     Swap {
-        /// What is unloaded, and whose memory is given back before anything is loaded.
+        /// Model to unload first. Its memory is freed before the other model is loaded.
         unload: Option<K>,
-        /// What is loaded then.
+        /// Model to load.
         load: K,
     },
 }
 
-/// What is in the memory.
+/// Content of the memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Memory<K> {
     Empty,
@@ -36,22 +36,23 @@ enum Memory<K> {
     Resident(K),
 }
 
-/// Models that take turns in one memory.
+/// Models that are loaded in phases into one memory.
 #[derive(Debug)]
 pub(super) struct Phases<K> {
     memory: Memory<K>,
-    /// Turns that run on the resident model.
+    /// Number of requests running on the resident model.
     running: usize,
-    /// Turns that wait, in order of arrival.
+    /// Waiting requests, in order of arrival.
     waiting: VecDeque<(Ticket, K)>,
-    /// Turns of the resident model that were let in while another model was waited for.
+    /// Requests for the resident model that were admitted while another model's requests waited.
     overtaken: usize,
     longest: usize,
     next: Ticket,
 }
 
 impl<K: Clone + PartialEq> Phases<K> {
-    /// Nothing is resident. At most `longest` turns, one at least, are let in while others wait for another model.
+    /// Creates an empty memory. At most `longest` requests (at least 1) are admitted while others wait for
+    /// another model.
     pub(super) fn new(longest: usize) -> Self {
         Self {
             memory: Memory::Empty,
@@ -63,7 +64,7 @@ impl<K: Clone + PartialEq> Phases<K> {
         }
     }
 
-    /// A turn asks for its model.
+    /// Adds a request for a model.
     pub(super) fn ask(&mut self, model: K) -> Ticket {
         let ticket = self.next;
         self.next += 1;
@@ -71,17 +72,17 @@ impl<K: Clone + PartialEq> Phases<K> {
         ticket
     }
 
-    /// A turn waits no longer; nothing happens if it has been let in.
+    /// Removes a waiting request. Has no effect on an admitted one.
     pub(super) fn withdraw(&mut self, ticket: Ticket) {
         self.waiting.retain(|(waiting, _)| *waiting != ticket);
     }
 
-    /// A turn that ran has ended.
+    /// Records that a running request has ended.
     pub(super) fn ended(&mut self) {
         self.running = self.running.saturating_sub(1);
     }
 
-    /// What was to be loaded is resident.
+    /// Records that the model was loaded.
     pub(super) fn loaded(&mut self) {
         if let Memory::Loading(model) = &self.memory {
             self.memory = Memory::Resident(model.clone());
@@ -89,7 +90,7 @@ impl<K: Clone + PartialEq> Phases<K> {
         }
     }
 
-    /// What was to be loaded cannot be: the turns that waited for it, which wait no longer.
+    /// Records that loading failed. Removes and returns the requests that waited for the model.
     pub(super) fn failed(&mut self) -> Vec<Ticket> {
         let Memory::Loading(failed) = std::mem::replace(&mut self.memory, Memory::Empty) else {
             return Vec::new();
@@ -100,7 +101,7 @@ impl<K: Clone + PartialEq> Phases<K> {
         refused.into_iter().map(|(ticket, _)| ticket).collect()
     }
 
-    /// The model whose turns run.
+    /// The model that requests run on.
     pub(super) fn resident(&self) -> Option<&K> {
         match &self.memory {
             Memory::Resident(model) => Some(model),
@@ -108,7 +109,7 @@ impl<K: Clone + PartialEq> Phases<K> {
         }
     }
 
-    /// The resident model leaves the memory, if nothing runs on it.
+    /// Removes the resident model if no request is running on it. Returns whether it was removed.
     pub(super) fn clear(&mut self) -> bool {
         let idle = self.running == 0 && matches!(self.memory, Memory::Resident(_));
         if idle {
@@ -117,7 +118,7 @@ impl<K: Clone + PartialEq> Phases<K> {
         idle
     }
 
-    /// Decides, and takes it that what was decided happens.
+    /// Makes the next decision and assumes that it is executed.
     pub(super) fn decide(&mut self) -> Decision<K> {
         match self.memory.clone() {
             Memory::Loading(_) => Decision::Hold,
@@ -135,7 +136,7 @@ impl<K: Clone + PartialEq> Phases<K> {
         }
     }
 
-    /// Lets in what waits for the resident model, as far as that is fair.
+    /// Admits requests for the resident model within the fairness limit.
     fn admit(&mut self, resident: &K) -> Vec<Ticket> {
         let mut admitted = Vec::new();
         let others_wait = self.waiting.iter().any(|(_, model)| model != resident);
@@ -153,7 +154,8 @@ impl<K: Clone + PartialEq> Phases<K> {
     }
 
     fn swap(&mut self, unload: Option<K>) -> Decision<K> {
-        // Where the phase has lasted its longest, the first that waits may be for the resident model itself.
+        // When the phase has reached its limit, the first waiting request may be for the resident model
+        // itself.
         let next = self.waiting.iter().map(|(_, model)| model).find(|model| Some(*model) != unload.as_ref());
         let Some(load) = next.cloned() else { return Decision::Hold };
         self.memory = Memory::Loading(load.clone());
@@ -169,11 +171,11 @@ mod tests {
 
     use super::*;
 
-    /// Episodes on a machine: each asks for its models one after the other.
+    /// Simulated episodes, each of which requests its models one after the other.
     struct Stage {
         phases: Phases<u8>,
         episodes: Vec<VecDeque<u8>>,
-        /// Episodes by the ticket they wait with.
+        /// Tickets of waiting requests, with their episodes.
         waiting: Vec<(Ticket, usize)>,
         running: Vec<usize>,
         resident: Option<u8>,
@@ -207,7 +209,7 @@ mod tests {
             }
         }
 
-        /// Does what is decided until nothing more is.
+        /// Executes decisions until there are none left.
         fn settle(&mut self) {
             loop {
                 match self.phases.decide() {
@@ -220,8 +222,8 @@ mod tests {
                         }
                     }
                     Decision::Swap { unload, load } => {
-                        assert!(self.running.is_empty(), "no model goes under a turn");
-                        assert_eq!(unload, self.resident, "what is resident is unloaded, and nothing else");
+                        assert!(self.running.is_empty(), "a model is unloaded while a request runs on it");
+                        assert_eq!(unload, self.resident, "the unloaded model is not the resident one");
                         assert_ne!(unload, Some(load));
                         self.resident = None;
                         self.loading = Some(load);
@@ -231,7 +233,7 @@ mod tests {
             }
         }
 
-        /// One thing happens: a load ends, or a turn.
+        /// Ends a load or a request.
         fn step(&mut self, choice: usize) -> bool {
             self.settle();
             if let Some(model) = self.loading.take() {
@@ -249,7 +251,7 @@ mod tests {
         }
     }
 
-    /// Runs of the same model in a row.
+    /// Number of runs of the same model in a sequence.
     fn runs(episode: &[u8]) -> usize {
         episode.len().min(1) + episode.windows(2).filter(|pair| pair[0] != pair[1]).count()
     }
@@ -269,7 +271,8 @@ mod tests {
                 }
             }
             prop_assert_eq!(stage.served, turns);
-            // Each phase takes every episode to the end of a run; the first may be of a model that one does not begin with.
+            // Each phase completes one run of every episode. The first phase may be for a model that the
+            // episode does not start with.
             prop_assert!(stage.loads <= most + 1, "{} loads for {most} runs", stage.loads);
         }
 
@@ -308,7 +311,7 @@ mod tests {
                     Decision::Admit(tickets) => {
                         for ticket in tickets {
                             served.insert(ticket);
-                            // One that has been let in is not withdrawn any more: it ends.
+                            // Withdrawing an admitted request has no effect.
                             phases.withdraw(ticket);
                             phases.ended();
                         }
@@ -329,14 +332,14 @@ mod tests {
         phases.loaded();
         assert_eq!(phases.decide(), Decision::Admit(vec![0]));
         phases.ask('b');
-        // One turn after the other asks before the last has ended.
+        // Each request arrives before the previous one has ended.
         let mut let_in = 0;
         loop {
             phases.ask('a');
             match phases.decide() {
                 Decision::Admit(tickets) => let_in += tickets.len(),
                 Decision::Hold => break,
-                Decision::Swap { .. } => unreachable!("one runs still"),
+                Decision::Swap { .. } => unreachable!("a request is still running"),
             }
             phases.ended();
         }

@@ -15,29 +15,29 @@ use super::gate::{Gate, Load, Phased, Swapping};
 use super::name::ModelName;
 use super::registry::{Key, LoadedModel, Models};
 
-/// What the cache of a small model may take however little its sequences need, as in the engine.
+/// Cache size that a small model may use even if its sequences need less, as in the engine.
 const SMALL_CACHE: u64 = 256 << 20;
 
-/// Why models cannot be placed.
+/// Errors of placing models.
 #[derive(Debug, Error)]
 pub enum PlacingError {
-    /// What a model needs cannot be found out.
+    /// The needs of a model cannot be determined.
     #[error(transparent)]
     Model(#[from] LoadModelError),
-    /// The memory of a device is too small.
+    /// A device does not have enough memory.
     #[error("on {device}: {source}")]
     Memory {
         /// The device.
         device: Device,
-        /// What is too large.
+        /// Which models do not fit.
         source: DoesNotFit,
     },
 }
 
-/// How the models of configurations are arranged.
+/// How the models of a set of configurations are arranged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Arranged {
-    /// Devices on which models take turns.
+    /// Devices on which models are loaded in phases.
     pub in_phases: Vec<Device>,
 }
 
@@ -50,24 +50,24 @@ pub(super) struct Placed {
 #[derive(Default)]
 struct State {
     shares: HashMap<Key, MemoryShare>,
-    /// Engines that take turns; the backend once it was asked for.
+    /// Engines that are loaded in phases, with their backend once it was requested.
     phased: HashMap<Key, Option<Taking>>,
     gates: BTreeMap<Device, Arc<Gate<Key>>>,
 }
 
-/// An engine that takes turns.
+/// An engine that is loaded in phases.
 struct Taking {
     identity: ModelIdentity,
     backend: Arc<Phased<Key>>,
 }
 
 impl Placed {
-    /// The part of a limited memory that an engine gets.
+    /// Returns an engine's share of a limited memory.
     pub(super) fn share(&self, key: &Key) -> Option<MemoryShare> {
         self.lock().shares.get(key).copied()
     }
 
-    /// The backend of an engine that takes turns; `None` for one that does not.
+    /// Returns the backend of an engine that is loaded in phases; `None` for any other engine.
     pub(super) fn phased<L: Load + 'static>(
         &self,
         key: &Key,
@@ -83,7 +83,7 @@ impl Placed {
         Some(Arc::clone(&taking.backend) as Arc<dyn ModelBackend>)
     }
 
-    /// The engine that is loaded on each device whose models take turns.
+    /// Lists the currently loaded engine of each device with phases.
     pub(super) fn listed(&self) -> Vec<LoadedModel> {
         let state = self.lock();
         let resident = state.gates.values().filter_map(|gate| gate.resident());
@@ -96,7 +96,7 @@ impl Placed {
             .collect()
     }
 
-    /// Forgets engines that take turns; whether there were any.
+    /// Removes engines that are loaded in phases. Returns whether there were any.
     pub(super) async fn unload(&self, same: impl Fn(&Key) -> bool) -> bool {
         let (found, gates) = {
             let mut state = self.lock();
@@ -117,7 +117,7 @@ impl Placed {
     }
 }
 
-/// An engine and what it needs.
+/// An engine and its memory needs.
 struct Engine {
     key: Key,
     need: Need,
@@ -126,12 +126,12 @@ struct Engine {
 }
 
 impl Models {
-    /// Arranges the engines of configurations in a memory of so many bytes on each device: together where they fit, in
-    /// phases where only each of them does and `swap` allows it. Reads headers of files, and downloads what is not here, so
-    /// it blocks. What was loaded before stays as it is.
+    /// Arranges the engines of configurations in `memory` bytes on each device: together if they fit; in
+    /// phases if each fits alone and `swap` allows it. Blocks, because it reads file headers and downloads
+    /// missing files. Models that are already loaded are not affected.
     ///
     /// # Errors
-    /// If the models do not fit, or what they need cannot be found out.
+    /// If the models do not fit, or their needs cannot be determined.
     pub fn arrange<'a>(
         &self,
         configurations: impl IntoIterator<Item = &'a Configuration>,
@@ -171,7 +171,7 @@ impl Models {
         Ok(arranged)
     }
 
-    /// What an engine needs.
+    /// Determines the memory needs of an engine.
     fn measured(
         &self,
         key: Key,
@@ -192,11 +192,11 @@ impl Models {
         Ok(Engine { key, need, footprint, settings })
     }
 
-    /// Bytes that a model takes: weights in their type, keys and values of one sequence of full length. `None` for one that no
-    /// engine in this process computes. Blocks.
+    /// Returns the memory that a model needs in bytes: its weights in their data type, and the KV cache of
+    /// one sequence of full length. `None` if no engine in this process runs the model. Blocks.
     ///
     /// # Errors
-    /// If that cannot be found out.
+    /// If the need cannot be determined.
     pub fn needed(
         &self,
         identity: &ModelIdentity,
@@ -210,11 +210,11 @@ impl Models {
         Ok(Some(self.measured(key, identity, role, configuration)?.need.bytes()))
     }
 
-    /// Loads a model, or asks its server for it, so that what is wrong with it is said before anything runs. One that takes
-    /// turns is not kept.
+    /// Loads a model, or queries its server for it, so that errors are reported before the run starts. A
+    /// model that is loaded in phases is not kept.
     ///
     /// # Errors
-    /// If it cannot be loaded, or its server does not have it.
+    /// If the model cannot be loaded, or its server does not have it.
     pub async fn check(
         &self,
         identity: &ModelIdentity,
@@ -224,7 +224,7 @@ impl Models {
         if let ModelName::OpenAi(name) = self.name_of(identity)? {
             let checked = self.remote(name, identity).await?.check(role).await;
             if checked.is_err() {
-                // It counts as loaded no longer, so that it is checked again before its next use.
+                // It no longer counts as loaded, so that it is checked again before its next use.
                 self.unload(identity).await;
             }
             return checked.map_err(|message| LoadModelError::new(&identity.name, message));
@@ -243,13 +243,13 @@ impl Models {
         }
     }
 
-    /// When models that take turns last went on: an episode that waits for its turn does not hang while others have
-    /// theirs. `None` where none take turns.
+    /// Time of the latest progress of models that are loaded in phases. An episode that waits for its model's
+    /// phase is not stalled while other requests make progress. `None` if no models are loaded in phases.
     pub(crate) fn went_on(&self) -> Option<tokio::time::Instant> {
         self.placed.lock().gates.values().map(|gate| gate.went_on()).max()
     }
 
-    /// What swapping cost so far, on all devices.
+    /// Returns the total cost of swapping on all devices so far.
     pub fn swapping(&self) -> Swapping {
         let mut sum = Swapping::default();
         for gate in self.placed.lock().gates.values() {
@@ -260,8 +260,8 @@ impl Models {
 }
 
 impl Engine {
-    /// The engine's part of so many bytes: the cache takes what the weights leave, but no more than a full batch needs and
-    /// half of what the machine has.
+    /// Returns the engine's share of `bytes`: the cache gets what the weights leave, but at most what a full
+    /// batch needs and at most half of the machine's free memory.
     fn share(&self, bytes: u64) -> MemoryShare {
         let batch = self.settings.batch_size.unwrap_or(LoadOptions::default().max_batch);
         let wanted = self.footprint.cache_bytes(batch).max(SMALL_CACHE);

@@ -1,4 +1,4 @@
-//! Models by content: identified once, loaded once, and kept.
+//! The models of a worker, by content. Each is identified once, loaded once and kept.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -32,7 +32,7 @@ use crate::drive::Backends;
 use crate::hub::Hub;
 use crate::tools::ToolSets;
 
-/// A model's identity and the files it was made from.
+/// A model's identity and the files it was computed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identified {
     /// The identity.
@@ -42,7 +42,7 @@ pub struct Identified {
 }
 
 impl Identified {
-    /// Bytes of its weights as they are stored.
+    /// Size of its weights in bytes, as stored.
     pub fn bytes(&self) -> u64 {
         self.files.iter().filter(|file| file.is_weights()).map(|file| file.bytes).sum()
     }
@@ -51,30 +51,30 @@ impl Identified {
 /// Whether the price of a model is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pricing {
-    /// Free: it runs in this process.
+    /// The model runs in this process and costs nothing.
     Free,
-    /// Its price is set.
+    /// A price is configured.
     Known,
-    /// Possibly priced, but no price is configured.
+    /// The model may cost money, but no price is configured.
     Unknown {
-        /// Its name on the server.
+        /// Name of the model on the server.
         model: String,
     },
 }
 
-/// What names an engine: content, the type it computes in, and where.
+/// Key of an engine: content, data type and device.
 pub(super) type Key = (ContentHash, Option<String>, Device);
 
-/// A model that is loaded.
+/// A loaded model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadedModel {
     /// Its identity, with the name by which it was first requested.
     pub identity: ModelIdentity,
-    /// Bytes of its weights as they are stored.
+    /// Size of its weights in bytes, as stored.
     pub bytes: u64,
 }
 
-/// One slot: filled by the first who asks, awaited by the others.
+/// A slot for one model. The first request loads it; further requests wait for that.
 struct Slot<T> {
     identity: ModelIdentity,
     loaded: Arc<OnceCell<Loaded<T>>>,
@@ -100,7 +100,7 @@ impl<T> Slot<T> {
 /// The models of a worker.
 pub struct Models {
     pub(super) settings: ModelsSettings,
-    /// How engines share limited memory.
+    /// The engines' shares of limited memory.
     pub(super) placed: Placed,
     uses: Arc<Uses>,
     engines: Mutex<HashMap<Key, Slot<EngineBackend>>>,
@@ -111,7 +111,7 @@ pub struct Models {
 }
 
 impl Models {
-    /// No model is loaded yet.
+    /// Creates a registry without loaded models.
     pub fn new(settings: impl Into<ModelsSettings>) -> Self {
         let settings = settings.into();
         let hub = Arc::new(Hub::new(settings.hub.clone()));
@@ -127,8 +127,9 @@ impl Models {
         }
     }
 
-    /// The identity of the model that a name means for a role: hashes of what would be loaded. Reads files, and downloads
-    /// those of the hub that are not here, so it blocks. The name of a model of the hub says its commit from then on.
+    /// Returns the identity of the model that a name means for a role: the hashes of the files that would be
+    /// loaded. Blocks, because it reads files and downloads missing files from the hub. For a hub model, the
+    /// name in the identity includes the commit.
     ///
     /// # Errors
     /// See [`IdentifyError`].
@@ -162,8 +163,8 @@ impl Models {
         Ok(Identified { identity, files })
     }
 
-    /// What a name means on this host, if it may be used here. Files of the engine's models are checked where they are
-    /// located: the base of an adapter is known only then.
+    /// Resolves a name on this host and checks that it may be used. Files of the engine's models are checked
+    /// when they are located, because the base of an adapter is only known then.
     fn permitted(&self, name: &str) -> Result<ModelName, IdentifyError> {
         let here: ModelName = self.settings.here(name).parse()?;
         let access = self.access_of(name);
@@ -179,18 +180,20 @@ impl Models {
         checked.map(|()| here).map_err(refused)
     }
 
-    /// What may be used for a name: everything where the operator of this worker says what it means.
+    /// Returns the access policy for a name. Names that the operator of this worker maps to local ones are
+    /// unrestricted.
     fn access_of(&self, name: &str) -> AccessPolicy {
         if self.settings.here(name) == name { self.settings.access.clone() } else { AccessPolicy::default() }
     }
 
-    /// Whether models of the hub are taken for this name by their commit only.
+    /// Whether hub models are accepted for this name only at a commit.
     fn pinned_only(&self, name: &str) -> bool {
         self.settings.pinned_only && self.settings.here(name) == name
     }
 
-    /// The files of what a path means, and what it is computed in. What is of the hub is known by its commit from then on, so
-    /// that whoever works on the run takes the same; unless it is this host that has it there.
+    /// Returns the files that a path refers to and the data type of the engine. The name of a hub model is
+    /// pinned to its commit, so that all workers of the run use the same files, unless this host maps the
+    /// name.
     fn located(
         &self,
         name: &str,
@@ -210,8 +213,9 @@ impl Models {
         Ok((files_of(name, located.source)?, Some(engine.computed_in())))
     }
 
-    /// The identity of a server's model: its name and address, for there is nothing to hash. Where it stands elsewhere
-    /// for this host ([`ModelsSettings::names`]), it is taken for what the run was planned with.
+    /// Returns the identity of a server's model: its name and address, because its weights cannot be hashed.
+    /// If this host maps the name to another server ([`ModelsSettings::names`]), the identity is that of the
+    /// planned name.
     fn identify_remote(&self, name: &str, here: &OpenAiName) -> Result<Identified, IdentifyError> {
         let wrong = |message| IdentifyError::Settings { name: here.to_string(), message };
         let planned = match name.parse()? {
@@ -219,13 +223,13 @@ impl Models {
             _ => here.clone(),
         };
         let (planned, _) = planned.resolved().map_err(wrong)?;
-        // What cannot be asked from here is said before anything runs.
+        // Reports invalid settings before the run starts.
         self.servers.backend(here.clone(), self.settings.openai.as_ref()).map_err(wrong)?;
         let identity = ModelIdentity { name: planned.to_string(), content: planned.content(), dtype: None };
         Ok(Identified { identity, files: Vec::new() })
     }
 
-    /// Whether it is known what a model costs.
+    /// Whether the price of a model is known.
     ///
     /// # Errors
     /// If the name or the settings of its server are invalid.
@@ -237,7 +241,7 @@ impl Models {
         Ok(if backend.is_priced() { Pricing::Known } else { Pricing::Unknown { model } })
     }
 
-    /// The backends of a configuration; what is not loaded yet is loaded.
+    /// Returns the backends of a configuration, loading models that are not loaded yet.
     ///
     /// # Errors
     /// If a model cannot be loaded or a tool's backend is unknown.
@@ -257,7 +261,7 @@ impl Models {
         Ok(Backends { models, tools })
     }
 
-    /// The backend of one model.
+    /// Returns the backend of one model.
     ///
     /// # Errors
     /// If it cannot be loaded.
@@ -311,7 +315,7 @@ impl Models {
         Ok(Arc::clone(&loaded.backend) as Arc<dyn ModelBackend>)
     }
 
-    /// The backend of a server's model.
+    /// Returns the backend of a server's model.
     pub(super) async fn remote(
         &self,
         name: OpenAiName,
@@ -328,7 +332,7 @@ impl Models {
         Ok(Arc::clone(&loaded.backend))
     }
 
-    /// The name of a model on this host.
+    /// Resolves the name of a model on this host.
     pub(super) fn name_of(&self, identity: &ModelIdentity) -> Result<ModelName, LoadModelError> {
         let name = &identity.name;
         self.permitted(name).map_err(|error| match error {
@@ -337,12 +341,12 @@ impl Models {
         })
     }
 
-    /// What names the engine of a model for a role.
+    /// Returns the key of a model's engine for a role.
     pub(super) fn key(&self, identity: &ModelIdentity, role: Role) -> Key {
         (identity.content.clone(), identity.dtype.clone(), self.settings.placement.of(role))
     }
 
-    /// How the engine of a model is loaded for a role.
+    /// Returns the settings for loading a model's engine for a role.
     ///
     /// # Errors
     /// When the model was planned to be computed in a way that this version does not support.
@@ -355,12 +359,12 @@ impl Models {
         settings.map_err(|message| LoadModelError::new(&identity.name, message))
     }
 
-    /// Whether an engine in this process computes the model.
+    /// Whether the model runs on an engine in this process.
     pub(super) fn is_engine(&self, identity: &ModelIdentity) -> Result<bool, LoadModelError> {
         Ok(!matches!(self.name_of(identity)?, ModelName::Script(_) | ModelName::OpenAi(_)))
     }
 
-    /// Where the engine of a model is loaded from.
+    /// Returns how to load the engine of a model.
     pub(super) fn engine_source(
         &self,
         identity: &ModelIdentity,
@@ -394,7 +398,8 @@ impl Models {
         })
     }
 
-    /// Forgets a model; whether it was loaded. Its memory is free once the last episode that asks it has ended.
+    /// Removes a model and returns whether it was loaded. Its memory is freed when the last episode that uses
+    /// it ends.
     pub async fn unload(&self, identity: &ModelIdentity) -> bool {
         let same = |(content, dtype, _): &Key| *content == identity.content && *dtype == identity.dtype;
         let engines: Vec<_> = self.engines.lock().await.extract_if(|key, _| same(key)).collect();
@@ -407,7 +412,7 @@ impl Models {
             || script.is_some_and(|slot| slot.loaded.initialized())
     }
 
-    /// What is loaded, sorted by content.
+    /// Lists the loaded models, sorted by content.
     pub async fn list(&self) -> Vec<LoadedModel> {
         let mut listed: Vec<_> = self.engines.lock().await.values().filter_map(Slot::listed).collect();
         listed.extend(self.placed.listed());
@@ -420,18 +425,18 @@ impl Models {
         listed
     }
 
-    /// The engines that were asked for so far, and what loading them came to.
+    /// Lists the engines requested so far, with the cost of loading them.
     pub fn engines(&self) -> Vec<EngineUse> {
         self.uses.told()
     }
 
-    /// How many engines are loaded: one per content, however many roles and configurations share it.
+    /// Number of loaded engines: one per content, however many roles and configurations share it.
     pub async fn loaded(&self) -> usize {
         self.engines.lock().await.values().filter(|slot| slot.loaded.initialized()).count()
     }
 }
 
-/// How an engine is loaded: from files that are here, or are fetched first.
+/// How to load an engine, from local files or files that are downloaded first.
 #[derive(Clone)]
 pub(super) struct EngineLoad {
     name: String,
@@ -445,7 +450,7 @@ pub(super) struct EngineLoad {
 }
 
 impl EngineLoad {
-    /// The files on this host. Blocks while they are downloaded.
+    /// Returns the files on this host. Blocks while they are downloaded.
     pub(super) fn source(&self) -> Result<ModelSource, Blocking> {
         Ok(match &self.place {
             Place::Known(source) => source.clone(),
@@ -453,11 +458,11 @@ impl EngineLoad {
         })
     }
 
-    /// Loads it; with the bytes of its weights as they are stored. Blocks.
+    /// Loads the engine. Returns it with the size of its weights in bytes, as stored. Blocks.
     fn load(&self) -> Result<(EngineBackend, u64), Blocking> {
         let source = self.source()?;
         let bytes = weights(&source)?;
-        // Downloads are no part of it.
+        // Download time is not included.
         let began = Instant::now();
         let loaded = EngineBackend::load(source, self.settings);
         self.uses.loaded(&self.key, loaded.as_ref().ok(), began.elapsed());
@@ -477,7 +482,7 @@ impl Load for EngineLoad {
     }
 }
 
-/// What loading on a blocking thread can fail with.
+/// Errors of loading on a blocking thread.
 #[derive(Debug, Error)]
 pub(super) enum Blocking {
     #[error(transparent)]
@@ -490,15 +495,15 @@ pub(super) enum Blocking {
     Join(#[from] tokio::task::JoinError),
 }
 
-/// Where a model of the engine is.
+/// Source of an engine's model.
 #[derive(Clone)]
 enum Place {
     Known(ModelSource),
-    /// What follows `candle:`.
+    /// The part after `candle:`.
     Path(PathBuf),
 }
 
-/// The place of a model, made if this is the first to ask for it.
+/// Returns the cell of a model's slot, creating the slot if it does not exist.
 async fn cell<K: Eq + Hash, T>(
     slots: &Mutex<HashMap<K, Slot<T>>>,
     key: K,
@@ -508,7 +513,7 @@ async fn cell<K: Eq + Hash, T>(
     Arc::clone(&slots.entry(key).or_insert_with(|| Slot::new(identity)).loaded)
 }
 
-/// The files of a model: those of its folder, those of a base and of an adapter, or the one that it is.
+/// Returns the files of a model: those of its folder, those of a base and an adapter, or the single file.
 fn files_of(name: &str, source: ModelSource) -> Result<Vec<ModelFile>, IdentifyError> {
     type Read = fn(&Path) -> io::Result<Vec<ModelFile>>;
     let places: Vec<(PathBuf, Read)> = match source {
@@ -537,7 +542,7 @@ fn unreadable(name: &str, path: &Path, source: io::Error) -> IdentifyError {
     IdentifyError::Unreadable { name: name.to_owned(), path: path.to_owned(), source }
 }
 
-/// Bytes of the weights that would be loaded.
+/// Size in bytes of the weights that would be loaded.
 fn weights(source: &ModelSource) -> io::Result<u64> {
     match source {
         ModelSource::Memory(files) => Ok(files.weights.len() as u64),

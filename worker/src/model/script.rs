@@ -1,8 +1,8 @@
-//! Recorded replies as a model backend: `script:<cases file>`.
+//! Model backend that replays recorded replies: `script:<cases file>`.
 //!
-//! A reply is found by benchmark, formulation, role and exact prompt, so the order of requests does not matter. Where
-//! several cases share a prompt, the reply of the first one is returned. Replies of a chat model are found among the
-//! recorded tool calls, by the messages.
+//! A reply is selected by benchmark, formulation, role and exact prompt, so the order of requests does not
+//! matter. If several cases share a prompt, the reply of the first one is returned. Replies of a chat model
+//! are selected from the recorded tool calls by their messages.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -54,10 +54,11 @@ impl Script {
     }
 }
 
-/// The lines of a file that are not blank, with their numbers, compressed or not.
+/// Reads the non-blank lines of a file with their numbers. The file may be compressed.
 ///
 /// # Errors
-/// If the file cannot be opened. A line that is too long, and a file that expands too far, are errors in the stream.
+/// If the file cannot be opened. A line that is too long, or a file that decompresses to too much data, is an
+/// error in the stream.
 pub(crate) fn lines(path: &Path) -> io::Result<LineReader<Box<dyn BufRead + Send>>> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -69,7 +70,7 @@ pub(super) struct ScriptBackend {
     pub(super) script: Arc<Script>,
     pub(super) benchmark: String,
     pub(super) formulation: Formulation,
-    /// How long every reply takes.
+    /// Simulated duration of every reply.
     pub(super) latency: Option<Duration>,
 }
 

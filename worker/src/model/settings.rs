@@ -1,4 +1,4 @@
-//! How a worker's models are found and loaded.
+//! Settings for finding and loading a worker's models.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use super::{EngineSettings, OpenAiSettings};
 use crate::access::AccessPolicy;
 use crate::hub::HubSettings;
 
-/// How models are found and loaded. Nothing of it but the engine's precision is part of a model's identity.
+/// Settings for finding and loading models. Only the engine's precision is part of a model's identity.
 #[derive(Debug, Clone, Default)]
 pub struct ModelsSettings {
     /// How engines are loaded.
     pub engine: EngineSettings,
-    /// Where the models of each role are computed.
+    /// Device of each role's models.
     pub placement: Placement,
-    /// The type that weights of a role are kept in, where not the engine's.
+    /// Data type of the weights by role, if it differs from the engine's.
     pub dtypes: BTreeMap<Role, DType>,
-    /// How servers are asked; by the environment where `None`.
+    /// Settings of model servers; from the environment if `None`.
     pub openai: Option<OpenAiSettings>,
-    /// How the hub is asked; by the environment where `None`.
+    /// Settings of the hub; from the environment if `None`.
     pub hub: Option<HubSettings>,
-    /// Whether models of the hub are taken by their commit only, as runs are planned: on a worker's host, a folder that is
-    /// missing is not to be looked for on the hub.
+    /// Whether hub models are only accepted at a commit, as in planned runs, so that a missing local folder
+    /// on a worker's host is not looked up on the hub.
     pub pinned_only: bool,
-    /// How long each recorded reply takes: rehearses a fleet of slow models without any.
+    /// Duration of each recorded reply. Simulates slow models in rehearsals of a fleet.
     pub script_latency: Option<Duration>,
-    /// Models that lie elsewhere on this host: the name a run was planned with, and the name here.
+    /// Names that differ on this host, from the name a run was planned with to the local name.
     pub names: BTreeMap<String, String>,
-    /// Which files and servers models may be taken from, except those named in [`ModelsSettings::names`].
+    /// Which files and servers models may be loaded from, except those in [`ModelsSettings::names`].
     pub access: AccessPolicy,
 }
 
@@ -41,13 +41,13 @@ impl From<EngineSettings> for ModelsSettings {
 }
 
 impl ModelsSettings {
-    /// How the engine of a role is loaded.
+    /// Returns the settings for loading the engine of a role.
     pub(super) fn engine_of(&self, role: Role) -> EngineSettings {
         let dtype = self.dtypes.get(&role).copied().unwrap_or(self.engine.dtype);
         EngineSettings { dtype, device: self.placement.of(role), ..self.engine }
     }
 
-    /// What a planned name is called on this host.
+    /// Returns the name on this host for a planned name.
     pub(super) fn here<'a>(&'a self, name: &'a str) -> &'a str {
         self.names.get(name).map_or(name, String::as_str)
     }

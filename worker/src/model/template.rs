@@ -1,12 +1,13 @@
-//! Templates of untrusted model folders, rendered within limits: steps (minijinja's fuel), and bytes.
+//! Renders templates of untrusted model folders within limits on steps (minijinja's fuel) and bytes.
 //!
-//! minijinja counts steps only, and one step can double a text (`x ~ x`), multiply it (`replace`, `indent`, `join`, `*`) or
-//! copy a literal of a loop's body. [`Template`] therefore charges every value that a template builds, and every text that it
-//! writes, to a [budget](FREE_BYTES): the compiled instructions are rewritten so that each one that builds a value is followed
-//! by a charge, and operations whose result can be much larger than their operands are estimated before they run. Values
-//! nested too deep are refused as well, since printing or dropping them would exhaust the stack.
+//! minijinja counts steps only, and one step can double a string (`x ~ x`), multiply it (`replace`, `indent`,
+//! `join`, `*`) or copy a literal in a loop's body. [`Template`] therefore charges every value that a
+//! template builds, and all text that it writes, to a [budget](FREE_BYTES). The compiled instructions are
+//! rewritten so that each one that builds a value is followed by a charge, and operations whose result can be
+//! much larger than their operands are estimated before they run. Values that are nested too deeply are also
+//! rejected, since printing or dropping them would exhaust the stack.
 //!
-//! The rewriting uses minijinja's unstable machinery, so `Cargo.toml` names its exact version.
+//! The rewriting uses minijinja's unstable machinery, so `Cargo.toml` pins its exact version.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -22,34 +23,34 @@ use minijinja::{
 };
 use minijinja_contrib::pycompat;
 
-/// Bytes that a call would build, from its arguments.
+/// Estimates the bytes that a call would build from its arguments.
 type Estimate = fn(&[Value]) -> Result<u64, Error>;
 
-/// Steps that a rendering may take.
+/// Maximum steps of a rendering.
 const FUEL: u64 = 1_000_000;
-/// Bytes that a rendering may build whatever it is given.
+/// Bytes that a rendering may build regardless of its input.
 const FREE_BYTES: u64 = 8 << 20;
-/// Bytes that it may build for each byte that it is given.
+/// Additional bytes that it may build for each byte of input.
 const BYTES_PER_INPUT: u64 = 32;
-/// Bytes of the longest template; published ones have less than 32 KiB.
+/// Maximum size of a template in bytes. Published ones have less than 32 KiB.
 const LONGEST: usize = 1 << 20;
-/// What a value counts beside its text.
+/// Bytes charged for a value in addition to its text.
 const VALUE_BYTES: u64 = 16;
-/// What a value counts that is shared with another one.
+/// Bytes charged for a value that is shared with another one.
 const SHARED_BYTES: u64 = 4;
-/// Lists within lists.
+/// Maximum nesting depth of values.
 const DEEPEST: usize = 64;
 
-/// Names that no template can write: filters and functions of its own cannot take their place.
+/// Names that templates cannot write, so that their own filters and functions cannot replace these.
 const CHARGE: &str = "+charge";
 const CHARGE_SHARED: &str = "+charge-shared";
 const MULTIPLY: &str = "*";
 
-/// A filter that is looked up by name each time.
+/// Marks a filter that is looked up by name each time.
 const BY_NAME: u8 = !0;
 
 thread_local! {
-    /// The budget of the rendering that runs on this thread, and what is left of it.
+    /// Budget of the rendering on this thread, and the remaining part of it.
     static BUDGET: Cell<u64> = const { Cell::new(0) };
     static LEFT: Cell<u64> = const { Cell::new(0) };
 }
@@ -63,10 +64,10 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// Checks a template in the dialect of Hugging Face's tokenizers.
+    /// Compiles a template in the dialect of Hugging Face's tokenizers.
     ///
     /// # Errors
-    /// If it is too long, or is not a template.
+    /// If it is too long or invalid.
     pub(super) fn new(source: String) -> Result<Self, Error> {
         let invalid = |reason: String| Err(Error::new(ErrorKind::SyntaxError, reason));
         if source.len() > LONGEST {
@@ -115,7 +116,7 @@ impl Template {
         Ok(template)
     }
 
-    /// The text for a context that holds `input_bytes` of text.
+    /// Renders a context that contains `input_bytes` of text.
     ///
     /// # Errors
     /// If the template fails, or exceeds a limit.
@@ -141,7 +142,8 @@ impl Template {
     }
 }
 
-/// Whether an operand of `*` is a constant text or list, or may be one: the compiler would multiply it before any limit counts.
+/// Whether an operand of `*` is, or may be, a constant string or list. The compiler would multiply it before
+/// any limit applies.
 fn multiplies_constants(source: &str, syntax: &SyntaxConfig) -> bool {
     let tokens: Vec<Token<'_>> =
         tokenize(source, false, syntax.clone()).map_while(Result::ok).map(|(token, _)| token).collect();
@@ -149,17 +151,17 @@ fn multiplies_constants(source: &str, syntax: &SyntaxConfig) -> bool {
     tokens.windows(3).any(|window| {
         let [left, Token::Mul, right] = window else { return false };
         let left_constant = text(left) || matches!(left, Token::ParenClose | Token::BracketClose);
-        // Behind `(` and `,` it unpacks arguments.
+        // After `(` and `,` it unpacks arguments.
         let unpacks = matches!(left, Token::ParenOpen | Token::Comma);
         let right_constant = text(right) || matches!(right, Token::ParenOpen | Token::BracketOpen);
         left_constant || (right_constant && !unpacks)
     })
 }
 
-/// The instructions with a charge behind each one that builds a value; texts of the template are written as values.
+/// Inserts a charge after each instruction that builds a value. Text of the template is written as values.
 fn metered<'s>(found: &Instructions<'s>) -> Instructions<'s> {
     let instructions: Vec<&Instruction<'s>> = (0..).map_while(|index| found.get(index)).collect();
-    // Where each instruction goes, and the end.
+    // New index of each instruction, and of the end.
     let mut places = vec![0];
     let mut written = Vec::with_capacity(instructions.len());
     for instruction in instructions {
@@ -187,7 +189,7 @@ fn metered<'s>(found: &Instructions<'s>) -> Instructions<'s> {
     metered
 }
 
-/// What stands in an instruction's place.
+/// Returns the instructions that replace an instruction.
 fn replacement<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
     let charge = Instruction::ApplyFilter(CHARGE, Some(1), BY_NAME);
     let charge_shared = Instruction::ApplyFilter(CHARGE_SHARED, Some(1), BY_NAME);
@@ -196,7 +198,7 @@ fn replacement<'s>(instruction: &Instruction<'s>) -> Vec<Instruction<'s>> {
             vec![Instruction::LoadConst(Value::from_safe_string((*text).to_owned())), Instruction::Emit]
         }
         Instruction::Mul => vec![Instruction::ApplyFilter(MULTIPLY, Some(2), BY_NAME), charge],
-        // What is in the list that these build was there before.
+        // These build lists and maps from existing values.
         Instruction::Add
         | Instruction::Slice
         | Instruction::BuildMap(_)
@@ -218,29 +220,29 @@ fn too_much() -> Error {
     )
 }
 
-/// Takes bytes from what is left.
+/// Subtracts bytes from the remaining budget.
 fn spend(bytes: u64) -> Result<(), Error> {
     LEFT.set(LEFT.get().checked_sub(bytes).ok_or_else(too_much)?);
     Ok(())
 }
 
-/// Charges a value with everything in it.
+/// Charges a value including everything in it.
 fn charge(value: &Value) -> Result<(), Error> {
     spend(weight(value)?)
 }
 
-/// Charges a text as it is, and a list or map without the texts in it, which were charged when they were built.
+/// Charges a string in full, and a list or map without its strings, which were charged when they were built.
 fn charge_shared(value: &Value) -> Result<(), Error> {
     let size = Size::of(value)?;
     spend(if value.as_bytes().is_some() { size.bytes } else { SHARED_BYTES * size.values })
 }
 
-/// The bytes of a value with everything in it; an error where that is more than the whole budget.
+/// Returns the size in bytes of a value including everything in it. Fails if it exceeds the whole budget.
 fn weight(value: &Value) -> Result<u64, Error> {
     Ok(Size::of(value)?.bytes)
 }
 
-/// What a value consists of.
+/// Number of values and bytes in a value.
 #[derive(Default)]
 struct Size {
     values: u64,
@@ -281,12 +283,12 @@ impl Size {
     }
 }
 
-/// Refuses a result that would be larger than what is left.
+/// Fails if a result would exceed the remaining budget.
 fn fits(estimate: u64) -> Result<(), Error> {
     if estimate > LEFT.get() { Err(too_much()) } else { Ok(()) }
 }
 
-/// `left * right`, as minijinja has it.
+/// Computes `left * right` like minijinja.
 #[allow(clippy::needless_pass_by_value)] // what a filter takes
 fn multiply(state: &mut State, left: Value, right: Value) -> Result<Value, Error> {
     let estimate = |of: &Value, times: &Value| match of.kind() {
@@ -297,7 +299,7 @@ fn multiply(state: &mut State, left: Value, right: Value) -> Result<Value, Error
     state.env().compile_expression("left * right")?.eval(context! { left, right })
 }
 
-/// Methods of Python's texts and maps.
+/// Implements methods of Python's strings and maps.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     let with_value = || [std::slice::from_ref(value), args].concat();
     fits(match (name, args) {
@@ -333,13 +335,13 @@ fn indented(args: &[Value]) -> Result<u64, Error> {
     Ok(weight(value)?.saturating_add(lines.saturating_mul(largest(options)?)))
 }
 
-/// Chunks are filled up to a count of values.
+/// Estimates filters that fill chunks up to a number of values.
 fn filled(args: &[Value]) -> Result<u64, Error> {
     let [value, options @ ..] = args else { return Ok(0) };
     Ok(weight(value)?.saturating_add(VALUE_BYTES.saturating_mul(largest(options)?)))
 }
 
-/// Widths are numbers in the format, or arguments where it has `*` or nested braces.
+/// Estimates formatting. Widths are numbers in the format, or arguments if it has `*` or nested braces.
 fn formatted(args: &[Value]) -> Result<u64, Error> {
     let [format, values @ ..] = args else { return Ok(0) };
     let Some(format) = format.as_str() else { return weight(format) };
@@ -354,7 +356,7 @@ fn formatted(args: &[Value]) -> Result<u64, Error> {
     Ok((format.len() as u64).saturating_add(widths).saturating_add(places.saturating_mul(all)))
 }
 
-/// The largest number among arguments, named ones included.
+/// Returns the largest number among arguments, including named ones.
 fn largest(options: &[Value]) -> Result<u64, Error> {
     let mut largest = 0;
     for option in options {
@@ -409,7 +411,7 @@ mod tests {
         }
     }
 
-    /// Each would build gigabytes within its steps.
+    /// Each template would build gigabytes within the step limit.
     #[test]
     fn templates_that_build_too_much_are_stopped() {
         let doubling = |step: &str| {
@@ -458,7 +460,7 @@ mod tests {
         }
     }
 
-    /// A long conversation whose messages are collected one by one, as some templates do.
+    /// A long conversation whose messages are collected one by one, as in some published templates.
     #[test]
     fn lists_that_share_what_is_in_them_are_cheap() {
         let template = "{% set ns = namespace(kept=[]) %}{% for m in messages %}{% set ns.kept = ns.kept + [m] %}{% endfor %}\

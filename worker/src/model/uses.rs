@@ -1,4 +1,4 @@
-//! The engines that a process has used, and the resources that loading them needed.
+//! Tracks the engines that a process has used, and the time and device of loading them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,19 +9,19 @@ use lumos_tasks::{EngineUse, ModelIdentity, Role};
 use super::EngineBackend;
 use super::registry::Key;
 
-/// The engines that were asked for, loaded or not.
+/// The requested engines, whether loaded or not.
 #[derive(Debug, Default)]
 pub(super) struct Uses(Mutex<BTreeMap<Key, Use>>);
 
 #[derive(Debug)]
 struct Use {
     told: EngineUse,
-    /// In full; what is told is rounded.
+    /// Exact load time; the reported one is rounded.
     time: Duration,
 }
 
 impl Uses {
-    /// An engine is asked for a role.
+    /// Records that an engine was requested for a role.
     pub(super) fn asked(&self, key: &Key, identity: &ModelIdentity, role: Role, in_turns: bool) {
         let mut uses = self.lock();
         let told = &mut uses.entry(key.clone()).or_insert_with(|| Use::new(key, identity)).told;
@@ -29,16 +29,16 @@ impl Uses {
         told.in_turns = in_turns;
     }
 
-    /// An engine was loaded, or loading it failed; it took so long.
+    /// Records that an engine was loaded, or that loading it failed, and how long it took.
     pub(super) fn loaded(&self, key: &Key, engine: Option<&EngineBackend>, took: Duration) {
         let mut uses = self.lock();
         let Some(Use { told, time }) = uses.get_mut(key) else { return };
         *time += took;
         told.loads += 1;
-        // Milliseconds: it is sent again and again.
+        // Rounded to milliseconds, because it is sent repeatedly.
         told.load_seconds = (time.as_secs_f64() * 1000.0).round() / 1000.0;
         if let Some(EngineBackend { engine, .. }) = engine {
-            // What `auto` came to.
+            // The device that `auto` resolved to.
             told.device = engine.device().to_string();
             let description = engine.description();
             told.weights =
@@ -46,7 +46,7 @@ impl Uses {
         }
     }
 
-    /// All of them, those of a model together.
+    /// Returns all engines, grouped by model.
     pub(super) fn told(&self) -> Vec<EngineUse> {
         self.lock().values().map(|one| one.told.clone()).collect()
     }

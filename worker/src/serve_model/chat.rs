@@ -17,7 +17,7 @@ pub(super) struct ChatRequest {
     pub(super) options: Options,
 }
 
-/// A message's content: a text, or a list of parts.
+/// Content of a message: a string, or a list of parts.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Content {
@@ -32,10 +32,10 @@ enum Part {
 }
 
 impl ChatRequest {
-    /// Reads a body. `random` is the seed where the request names none.
+    /// Parses a body. `random` is the seed if the request has none.
     pub(super) fn read(body: &[u8], random: u64) -> Result<Self, ApiError> {
         let mut fields = Fields::read(body)?;
-        let model = fields.require("model", "a text")?;
+        let model = fields.require("model", "a string")?;
         let given: Vec<Map<String, Value>> = fields.require("messages", "a list of messages")?;
         let is_off = |value: &Value| *value == Value::Bool(false);
         let is_empty = |value: &Value| value.as_array().is_some_and(Vec::is_empty);
@@ -67,21 +67,21 @@ impl ChatRequest {
 }
 
 fn message(mut fields: Fields) -> Result<Message, ApiError> {
-    let role: String = fields.require("role", "a text")?;
+    let role: String = fields.require("role", "a string")?;
     let role = match role.as_str() {
         "system" | "user" | "assistant" => role,
-        // OpenAI's later name for it; templates know the earlier one.
+        // OpenAI's newer name for `system`, which templates may not support.
         "developer" => "system".to_owned(),
         _ => {
             let message = format!("Unsupported role `{role}`: expected system, user or assistant");
             return Err(ApiError::invalid("role", message));
         }
     };
-    let content = match fields.require("content", "a text or a list of parts of type text")? {
+    let content = match fields.require("content", "a string or a list of parts of type text")? {
         Content::Text(text) => text,
         Content::Parts(parts) => parts.into_iter().map(|Part::Text { text }| text).collect(),
     };
-    // A client may send an earlier reply back with all that stands in it.
+    // Clients may send an earlier reply back with all of its fields.
     fields.only("tool_calls", |value| value.as_array().is_some_and(Vec::is_empty))?;
     fields.only("annotations", |value| value.as_array().is_some_and(Vec::is_empty))?;
     fields.ignore(&["name"]);

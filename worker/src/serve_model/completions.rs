@@ -8,19 +8,19 @@ use super::error::ApiError;
 use super::fields::Fields;
 use super::options::Options;
 
-/// The most tokens of a completion where the request does not say, as with OpenAI.
+/// Default of `max_tokens`, as in OpenAI's interface.
 const USUAL_LIMIT: usize = 16;
 
-/// A request for the continuation of prompts.
+/// A request to complete prompts.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CompletionRequest {
     pub(super) model: String,
-    /// At least one. Texts are taken as they are: no special token is put before them.
+    /// At least one. Texts are used unchanged, without special tokens.
     pub(super) prompts: Vec<Input>,
     pub(super) options: Options,
 }
 
-/// The forms a prompt may have.
+/// Forms of a prompt.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Prompt {
@@ -31,13 +31,13 @@ enum Prompt {
 }
 
 impl CompletionRequest {
-    /// Reads a body. `random` is the seed where the request names none.
+    /// Parses a body. `random` is the seed if the request has none.
     pub(super) fn read(body: &[u8], random: u64) -> Result<Self, ApiError> {
         let mut fields = Fields::read(body)?;
-        let model = fields.require("model", "a text")?;
+        let model = fields.require("model", "a string")?;
         let prompt = fields.require(
             "prompt",
-            "a text, a list of texts, a list of token ids, or a list of lists of token ids",
+            "a string, a list of strings, a list of token ids, or a list of lists of token ids",
         )?;
         fields.only("echo", |value| *value == Value::Bool(false))?;
         fields.only("suffix", |value| value.as_str() == Some(""))?;

@@ -1,4 +1,4 @@
-//! Errors as OpenAI's clients know them: a status and `{"error": {"message", "type", "param", "code"}}`
+//! Errors in OpenAI's format: a status and `{"error": {"message", "type", "param", "code"}}`
 //! (<https://platform.openai.com/docs/guides/error-codes>).
 
 use axum::Json;
@@ -7,14 +7,14 @@ use axum::response::{IntoResponse, Response};
 use lumos_engine::GenerateError;
 use serde_json::{Value, json};
 
-/// Why a request gets no answer.
+/// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ApiError {
     pub(super) status: StatusCode,
     pub(super) message: String,
-    /// The field of the request that is to blame.
+    /// The field of the request that caused the error.
     pub(super) param: Option<String>,
-    /// For programs.
+    /// Machine-readable code.
     pub(super) code: Option<&'static str>,
 }
 
@@ -23,12 +23,12 @@ impl ApiError {
         Self { status, message: message.into(), param: None, code: Some(code) }
     }
 
-    /// A field has a value that is none.
+    /// A field has an invalid value.
     pub(super) fn invalid(param: &str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "invalid_value", message).about(param)
     }
 
-    /// A field asks for what this server does not do.
+    /// A field requests an unsupported feature.
     pub(super) fn unsupported(param: &str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "unsupported_parameter", message).about(param)
     }
@@ -37,14 +37,14 @@ impl ApiError {
         Self { param: Some(param.to_owned()), ..self }
     }
 
-    /// No model here has this name.
+    /// The server has no model with this name.
     pub(super) fn no_such_model(name: &str, known: &[&str]) -> Self {
         let known = known.join("`, `");
         let message = format!("The model `{name}` does not exist; this server has `{known}`");
         Self::new(StatusCode::NOT_FOUND, "model_not_found", message).about("model")
     }
 
-    /// What OpenAI's `type` says.
+    /// Returns OpenAI's `type` of the error.
     fn kind(&self) -> &'static str {
         match self.status {
             StatusCode::UNAUTHORIZED => "authentication_error",
@@ -53,7 +53,7 @@ impl ApiError {
         }
     }
 
-    /// The error's object.
+    /// Returns the body of the response.
     pub(super) fn body(&self) -> Value {
         json!({"error": {
             "message": self.message,

@@ -1,4 +1,5 @@
-//! The fields of a request object, removed one by one, so that unsupported fields remain and can be reported.
+//! Fields of a request object. They are removed one by one, so that unsupported fields remain and can be
+//! reported.
 
 use axum::http::StatusCode;
 use serde::de::DeserializeOwned;
@@ -6,12 +7,12 @@ use serde_json::{Map, Value};
 
 use super::error::ApiError;
 
-/// Fields that were not looked at yet.
+/// Fields that have not been read yet.
 #[derive(Debug)]
 pub(super) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Reads a body.
+    /// Parses a body.
     pub(super) fn read(body: &[u8]) -> Result<Self, ApiError> {
         let wrong = |message: String| ApiError::new(StatusCode::BAD_REQUEST, "invalid_json", message);
         match serde_json::from_slice(body) {
@@ -21,13 +22,13 @@ impl Fields {
         }
     }
 
-    /// The fields of an object; `null` is the same as nothing.
+    /// Returns the fields of an object. A `null` field counts as absent.
     pub(super) fn of(mut fields: Map<String, Value>) -> Self {
         fields.retain(|_, value| !value.is_null());
         Self(fields)
     }
 
-    /// A field, if it is there; `what` says in words what it must be.
+    /// Takes an optional field. `what` describes its type in error messages.
     pub(super) fn take<T: DeserializeOwned>(
         &mut self,
         name: &str,
@@ -43,7 +44,7 @@ impl Fields {
         }
     }
 
-    /// A field that must be there.
+    /// Takes a required field.
     pub(super) fn require<T: DeserializeOwned>(&mut self, name: &str, what: &str) -> Result<T, ApiError> {
         self.take(name, what)?.ok_or_else(|| ApiError {
             code: Some("missing_required_parameter"),
@@ -51,7 +52,7 @@ impl Fields {
         })
     }
 
-    /// A field that is taken in a value that asks for nothing, and refused in any other.
+    /// Removes a field that is unsupported except for values without effect.
     pub(super) fn only(&mut self, name: &str, asks_nothing: impl Fn(&Value) -> bool) -> Result<(), ApiError> {
         match self.0.remove(name) {
             Some(value) if !asks_nothing(&value) => {
@@ -61,12 +62,12 @@ impl Fields {
         }
     }
 
-    /// Fields whose values never change a reply.
+    /// Removes fields that never affect a reply.
     pub(super) fn ignore(&mut self, names: &[&str]) {
         self.0.retain(|name, _| !names.contains(&name.as_str()));
     }
 
-    /// Complains of what nobody took.
+    /// Fails if fields are left.
     pub(super) fn finish(self) -> Result<(), ApiError> {
         match self.0.keys().next() {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! A streamed response: the chunks of all choices as they are generated, then the usage, then the end.
+//! A streamed response: the chunks of all choices as they are generated, then the usage, then the end marker.
 
 use std::collections::VecDeque;
 
@@ -10,20 +10,20 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::error::ApiError;
 use super::reply::{Heading, sum};
 
-/// What ends every stream that came to its end.
+/// Marks the end of a complete stream.
 const DONE: &str = "[DONE]";
 
 /// An event of one of the choices.
 type Event = (usize, Result<StreamEvent, GenerateError>);
 
-/// A streamed answer. Dropping it cancels what is not finished.
+/// A streamed response. Dropping it cancels unfinished sequences.
 pub(super) struct Flow {
     heading: Heading,
     events: SelectAll<BoxStream<'static, Event>>,
     pending: VecDeque<String>,
     used: Usage,
     over: bool,
-    /// The places of its sequences.
+    /// Slots of its sequences.
     _places: OwnedSemaphorePermit,
 }
 
@@ -45,7 +45,7 @@ impl Flow {
         Self { heading, events, pending, used: Usage::default(), over: false, _places: places }
     }
 
-    /// The data of the next server-sent event; `None` after the last.
+    /// Returns the data of the next server-sent event; `None` after the last.
     pub(super) async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(piece) = self.pending.pop_front() {
@@ -57,7 +57,7 @@ impl Flow {
             match self.events.next().await {
                 Some((index, Ok(event))) => self.take(index, event),
                 Some((_, Err(error))) => {
-                    // Said in place of the end, so that nobody takes a part for the whole.
+                    // Sent instead of the end marker, so that clients detect the incomplete response.
                     self.put(&ApiError::from(error).body());
                     self.events.clear();
                     self.over = true;

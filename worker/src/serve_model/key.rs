@@ -7,17 +7,18 @@ use sha2::{Digest, Sha256};
 
 use super::error::ApiError;
 
-/// A bearer key, kept as its hash only: it is nowhere to be shown.
+/// A bearer key. Only its hash is stored, so that it cannot be displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey([u8; 32]);
 
 impl ApiKey {
-    /// Keeps a key.
+    /// Stores the hash of a key.
     pub fn new(key: &str) -> Self {
         Self(Sha256::digest(key.trim()).into())
     }
 
-    /// Whether the headers show it. Hashes are compared, so time tells nothing of the key.
+    /// Checks the key in the headers of a request. Hashes are compared, so that timing reveals nothing about
+    /// the key.
     pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         let refused =
             |message: &str| Err(ApiError::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message));

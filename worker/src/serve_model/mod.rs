@@ -1,9 +1,10 @@
-//! The engine as an OpenAI-compatible server: `GET /v1/models`, `POST /v1/completions` and `/v1/chat/completions`, whole
-//! or streamed, and `GET /health` (<https://platform.openai.com/docs/api-reference>).
+//! Serves the engine over an OpenAI-compatible interface: `GET /v1/models`, `POST /v1/completions` and
+//! `/v1/chat/completions`, in full or streamed, and `GET /health`
+//! (<https://platform.openai.com/docs/api-reference>).
 //!
-//! Requests are read by pure code (`completions`, `chat`, `options`), answers are made by pure code (`reply`); the
-//! rest moves them over HTTP. What a request asks for and this server does not do is refused by name, never left
-//! out in silence. Prompts of completions are taken as they are: no BOS is put before them.
+//! Parsing of requests (`completions`, `chat`, `options`) and construction of responses (`reply`) are pure;
+//! the other modules handle HTTP. Unsupported fields are rejected by name, never silently ignored. Prompts of
+//! completions are used unchanged, without a BOS token.
 
 mod chat;
 mod completions;
@@ -31,8 +32,8 @@ pub use key::ApiKey;
 pub use served::{ServedModel, folder_id};
 pub use settings::ServeSettings;
 
-/// Serves models until it is asked to end: at `drain` no new connection is taken and what was asked is answered; at
-/// `stop` that is given up too, and clients are told.
+/// Serves models until shutdown. When `drain` is cancelled, the server stops accepting connections and
+/// completes requests in progress. When `stop` is cancelled, it aborts them with an error.
 pub async fn serve_models(
     listener: TcpListener,
     models: Vec<ServedModel>,
@@ -58,7 +59,7 @@ pub async fn serve_models(
         () = &mut serving => return,
         () = stop.cancelled() => {}
     }
-    // Sequences end with an error, which their clients are told.
+    // Aborted sequences send an error to their clients.
     let stopped = tokio::task::spawn_blocking(move || engines.iter().for_each(Engine::shutdown));
     let _ = tokio::time::timeout(farewell, async { tokio::join!(stopped, serving) }).await;
 }

@@ -1,4 +1,4 @@
-//! What completions and chats have in common: how to generate, and how to answer.
+//! Options shared by completions and chats: sampling, limits and streaming.
 
 use lumos_engine::{GenerateRequest, Input, Sampling, Stop};
 use serde::Deserialize;
@@ -7,25 +7,25 @@ use serde_json::{Value, json};
 use super::error::ApiError;
 use super::fields::Fields;
 
-/// Stop texts that one request may have, as with OpenAI.
+/// Maximum stop texts of a request, as in OpenAI's interface.
 const MOST_STOPS: usize = 4;
-/// The highest temperature, as with OpenAI.
+/// Maximum temperature, as in OpenAI's interface.
 const MOST_TEMPERATURE: f64 = 2.0;
 
-/// Names of limits of a reply's tokens, the first one first.
+/// Fields that limit the tokens of a reply, in order of precedence.
 const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
-/// How to generate, and how to answer.
+/// Options for generation and response.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Options {
-    /// The most tokens of each reply; as many as the context has room for where `None`.
+    /// Maximum tokens of each reply; limited only by the context if `None`.
     pub(super) max_tokens: Option<usize>,
     pub(super) sampling: Sampling,
     pub(super) stop: Stop,
     pub(super) ignore_eos: bool,
-    /// Whether the reply is told as it comes.
+    /// Whether the reply is streamed.
     pub(super) stream: bool,
-    /// Whether a streamed reply ends with what it used.
+    /// Whether a streamed reply ends with its token usage.
     pub(super) include_usage: bool,
 }
 
@@ -37,7 +37,7 @@ enum Stops {
 }
 
 impl Options {
-    /// Takes the fields that both interfaces have. `random` is the seed where the request names none.
+    /// Takes the fields that both interfaces have. `random` is the seed if the request has none.
     pub(super) fn take(fields: &mut Fields, random: u64) -> Result<Self, ApiError> {
         refuse(fields)?;
         let (stream, include_usage) = streaming(fields)?;
@@ -51,12 +51,12 @@ impl Options {
         })
     }
 
-    /// The engine's request for one prompt.
+    /// Creates the engine's request for one prompt.
     pub(super) fn request(&self, input: Input) -> GenerateRequest {
         GenerateRequest {
             input,
             stop: self.stop.clone(),
-            // The context ends it in any case.
+            // The context length limits the sequence anyway.
             max_new_tokens: self.max_tokens.unwrap_or(usize::MAX),
             sampling: self.sampling.clone(),
             ignore_eos: self.ignore_eos,
@@ -67,7 +67,7 @@ impl Options {
     }
 }
 
-/// Fields that may stand in a request as long as they ask for nothing.
+/// Accepts unsupported fields only with values that have no effect.
 fn refuse(fields: &mut Fields) -> Result<(), ApiError> {
     let is = |expected: Value| move |value: &Value| *value == expected;
     let is_number = |expected: f64| move |value: &Value| value.as_f64() == Some(expected);
@@ -105,7 +105,7 @@ fn limit(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
     Ok(limit)
 }
 
-/// OpenAI's defaults: temperature 1, every token a candidate.
+/// Uses OpenAI's defaults: temperature 1, no restriction of candidate tokens.
 fn sampling(fields: &mut Fields, random: u64) -> Result<Sampling, ApiError> {
     let temperature = fields.take::<f64>("temperature", "a number")?.unwrap_or(1.0);
     if !(0.0..=MOST_TEMPERATURE).contains(&temperature) {
@@ -117,7 +117,7 @@ fn sampling(fields: &mut Fields, random: u64) -> Result<Sampling, ApiError> {
     }
     let top_k =
         match fields.take::<i64>("top_k", "an integer")? {
-            // How other servers are told that every token is a candidate.
+            // In other servers, these values disable top-k sampling.
             None | Some(-1 | 0) => None,
             Some(top_k) => Some(usize::try_from(top_k).map_err(|_| {
                 ApiError::invalid("top_k", "`top_k` must be at least 1, or -1 for every token")
@@ -129,17 +129,17 @@ fn sampling(fields: &mut Fields, random: u64) -> Result<Sampling, ApiError> {
 }
 
 fn stop(fields: &mut Fields) -> Result<Stop, ApiError> {
-    let texts = match fields.take::<Stops>("stop", "a text or a list of texts")? {
+    let texts = match fields.take::<Stops>("stop", "a string or a list of strings")? {
         None => Vec::new(),
         Some(Stops::One(text)) => vec![text],
         Some(Stops::Many(texts)) => texts,
     };
     let tokens = fields.take::<Vec<u32>>("stop_token_ids", "a list of token ids")?.unwrap_or_default();
     if texts.len() > MOST_STOPS {
-        return Err(ApiError::invalid("stop", format!("`stop` may have at most {MOST_STOPS} texts")));
+        return Err(ApiError::invalid("stop", format!("`stop` may have at most {MOST_STOPS} strings")));
     }
     if texts.iter().any(String::is_empty) {
-        return Err(ApiError::invalid("stop", "A text of `stop` is empty"));
+        return Err(ApiError::invalid("stop", "`stop` has an empty string"));
     }
     match (texts.is_empty(), tokens.is_empty()) {
         (true, true) => Ok(Stop::Never),
@@ -163,7 +163,7 @@ fn streaming(fields: &mut Fields) -> Result<(bool, bool), ApiError> {
     match options {
         Some(_) if !stream => Err(ApiError::invalid(
             "stream_options",
-            "`stream_options` is allowed only where `stream` is true",
+            "`stream_options` is only allowed when `stream` is `true`",
         )),
         options => Ok((stream, options.is_some_and(|options| options.include_usage))),
     }

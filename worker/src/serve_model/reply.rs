@@ -1,9 +1,9 @@
-//! Answers as OpenAI's clients read them, whole and in pieces.
+//! Responses in OpenAI's format, in full and as streamed chunks.
 
 use lumos_engine::{Finish, Generation, Usage};
 use serde_json::{Value, json};
 
-/// Which of the two interfaces was asked.
+/// Interface of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Interface {
     /// `/v1/completions`.
@@ -13,7 +13,7 @@ pub(super) enum Interface {
 }
 
 impl Interface {
-    /// What the ids of its answers begin with.
+    /// Prefix of response ids.
     pub(super) fn id_prefix(self) -> &'static str {
         match self {
             Self::Completions => "cmpl",
@@ -22,7 +22,7 @@ impl Interface {
     }
 }
 
-/// What all objects of one answer say.
+/// Fields that all objects of one response share.
 #[derive(Debug, Clone)]
 pub(super) struct Heading {
     pub(super) interface: Interface,
@@ -30,12 +30,12 @@ pub(super) struct Heading {
     /// Seconds since 1970.
     pub(super) created: i64,
     pub(super) model: String,
-    /// Whether pieces have a place for what was used, empty but for the last.
+    /// Whether chunks have a `usage` field, which is null except in the last chunk.
     pub(super) include_usage: bool,
 }
 
 impl Heading {
-    /// The whole answer, one choice per prompt.
+    /// Returns the full response, with one choice per prompt.
     pub(super) fn whole(&self, generations: &[Generation]) -> Value {
         let choices = generations.iter().enumerate().map(|(index, generation)| {
             let reason = finish_reason(generation.finish);
@@ -67,13 +67,13 @@ impl Heading {
         })
     }
 
-    /// The piece before the first text of a choice, where there is one.
+    /// Returns the chunk before the first text of a choice, if the interface has one.
     pub(super) fn opening(&self, index: usize) -> Option<Value> {
         let delta = json!({"role": "assistant", "content": ""});
         (self.interface == Interface::Chat).then(|| self.piece(index, delta, None))
     }
 
-    /// More text of a choice.
+    /// Returns a chunk with more text of a choice.
     pub(super) fn delta(&self, index: usize, text: &str) -> Value {
         let delta = match self.interface {
             Interface::Completions => json!(text),
@@ -82,7 +82,7 @@ impl Heading {
         self.piece(index, delta, None)
     }
 
-    /// The end of a choice.
+    /// Returns the last chunk of a choice.
     pub(super) fn end(&self, index: usize, finish: Finish) -> Value {
         let delta = match self.interface {
             Interface::Completions => json!(""),
@@ -91,7 +91,7 @@ impl Heading {
         self.piece(index, delta, Some(finish))
     }
 
-    /// The last piece, where it was asked for: what all choices together used.
+    /// Returns the final chunk with the usage of all choices, sent if requested.
     pub(super) fn used(&self, total: Usage) -> Value {
         self.chunk(&[], usage(total))
     }
@@ -127,7 +127,7 @@ impl Heading {
     }
 }
 
-/// Adds what two sequences used.
+/// Adds the usage of two sequences.
 pub(super) fn sum(one: Usage, other: Usage) -> Usage {
     Usage {
         prompt_tokens: one.prompt_tokens + other.prompt_tokens,

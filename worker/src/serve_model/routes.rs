@@ -1,4 +1,4 @@
-//! The paths of the server: what comes over HTTP becomes a request, what is generated goes back.
+//! HTTP routes of the server: convert HTTP requests to engine requests, and results to HTTP responses.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,21 +27,21 @@ use super::reply::{Heading, Interface};
 use super::served::ServedModel;
 use super::settings::ServeSettings;
 
-/// Of a body that is too large, so many times the limit is read and thrown away: clients write it to the end before they
-/// read the answer.
+/// Factor of the body limit up to which a too large body is read and discarded, because clients send the
+/// whole body before they read the response.
 const DISCARDED: usize = 4;
-/// Bodies and prompts longer than this are read and encoded away from the threads that serve connections.
+/// Bodies and prompts longer than this are parsed and encoded outside the threads that serve connections.
 const LONG: usize = 16 << 10;
 
-/// What all connections share.
+/// State shared by all connections.
 pub(super) struct Shared {
     pub(super) models: Vec<ServedModel>,
     pub(super) settings: ServeSettings,
-    /// Places of sequences that wait or are generated.
+    /// Slots for waiting and running sequences.
     pub(super) places: Arc<Semaphore>,
-    /// Bytes of bodies that may still be received.
+    /// Remaining bytes for bodies being received.
     pub(super) bodies: Arc<Semaphore>,
-    /// Bytes of long bodies and prompts that may still be worked on.
+    /// Remaining bytes for long bodies and prompts being parsed and encoded.
     pub(super) preparing: Arc<Semaphore>,
     pub(super) started: i64,
     pub(super) drain: CancellationToken,
@@ -49,7 +49,7 @@ pub(super) struct Shared {
 
 type App = State<Arc<Shared>>;
 
-/// The server's paths.
+/// Creates the router.
 pub(super) fn routes(shared: Arc<Shared>) -> Router {
     let with_key = middleware::from_fn_with_state(Arc::clone(&shared), authenticate);
     Router::new()
@@ -61,7 +61,7 @@ pub(super) fn routes(shared: Arc<Shared>) -> Router {
         .route("/health", get(health))
         .fallback(no_such_path)
         .method_not_allowed_fallback(no_such_path)
-        // Bodies are read, and bounded, by hand.
+        // Bodies are read and limited by `Shared::receive`.
         .layer(DefaultBodyLimit::disable())
         .with_state(shared)
 }
@@ -116,7 +116,8 @@ async fn chat_completions(State(shared): App, headers: HeaderMap, body: Body) ->
     answer(&shared, model, Interface::Chat, vec![prompt], room, &options).await
 }
 
-/// Generates, and answers whole or in pieces. When the client goes away this is dropped, and with it the sequences.
+/// Generates and responds, in full or streamed. Dropping the future, when the client disconnects, cancels the
+/// sequences.
 async fn answer(
     shared: &Shared,
     model: &ServedModel,
@@ -154,7 +155,7 @@ fn server_sent(flow: Flow) -> Response {
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 
-/// A body, and its share of the room for bodies.
+/// A body, with its permit for the bytes it takes.
 struct Received {
     bytes: Vec<u8>,
     room: OwnedSemaphorePermit,
@@ -165,11 +166,11 @@ fn overloaded(message: &str) -> ApiError {
 }
 
 impl Shared {
-    /// Receives a body of JSON: as large as it may be, and no longer than it may take.
+    /// Receives a JSON body within the limits on size and time.
     async fn receive(&self, headers: &HeaderMap, body: Body) -> Result<Received, ApiError> {
         let kind =
             headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        // Pages of other sites cannot send this type unasked.
+        // Web pages of other origins cannot send this type without a CORS preflight.
         if kind.split(';').next().map(str::trim) != Some("application/json") {
             let message = "The request must have `Content-Type: application/json`";
             return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message));
@@ -215,7 +216,8 @@ impl Shared {
         Ok(received)
     }
 
-    /// Reads a request from its body; gives the body's room along, which its prompts take until they are encoded.
+    /// Parses a request from its body. Returns the body's permit too, which is held until the prompts are
+    /// encoded.
     async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         body: Received,
@@ -229,7 +231,7 @@ impl Shared {
         self.prepared(bytes.len(), move || read(&shared, &bytes).map(|request| (request, room))).await
     }
 
-    /// A prompt, with its text as token ids where encoding that takes a while.
+    /// Encodes a long prompt as token ids. Other prompts are returned unchanged.
     async fn encoded(&self, model: &ServedModel, prompt: Input) -> Result<Input, ApiError> {
         let Input::Text(text) = prompt else { return Ok(prompt) };
         model.check_length(&text, self.settings.max_prompt)?;
@@ -241,8 +243,9 @@ impl Shared {
         self.prepared(bytes, encode).await
     }
 
-    /// Works on so many bytes away from the threads that serve connections, when there is room. The room is the work's
-    /// own: a client that goes away does not free it before the work has ended.
+    /// Runs work on `bytes` bytes outside the threads that serve connections, once enough bytes are
+    /// available. The work holds its permit, so that a client that disconnects does not release it before the
+    /// work ends.
     async fn prepared<T: Send + 'static>(
         &self,
         bytes: usize,
@@ -265,7 +268,7 @@ impl Shared {
         })
     }
 
-    /// Places for so many sequences.
+    /// Reserves slots for sequences.
     fn places(&self, count: usize) -> Result<OwnedSemaphorePermit, ApiError> {
         let most = self.settings.max_sequences;
         if count > most {

@@ -1,4 +1,4 @@
-//! The models that a server offers.
+//! Models offered by a server.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::error::ApiError;
 use crate::hub::HubName;
 use crate::model::{EngineBackend, EngineSettings};
 
-/// A loaded model under the name by which clients ask for it.
+/// A loaded model with its public name.
 #[derive(Debug)]
 pub struct ServedModel {
     id: String,
@@ -19,7 +19,7 @@ pub struct ServedModel {
 }
 
 impl ServedModel {
-    /// Loads a model. Blocks: weights are read and converted.
+    /// Loads a model. Blocks while weights are read and converted.
     ///
     /// # Errors
     /// As [`Engine::load`], and if the folder's chat template is invalid.
@@ -31,12 +31,12 @@ impl ServedModel {
         Ok(Self { id: id.into(), backend: EngineBackend::load(source, settings)? })
     }
 
-    /// What clients call it.
+    /// Name of the model for clients.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Most tokens of a prompt and its completion together.
+    /// Maximum tokens of a prompt and its completion together.
     pub fn context_length(&self) -> usize {
         self.engine().description().context_length
     }
@@ -45,14 +45,14 @@ impl ServedModel {
         &self.backend.engine
     }
 
-    /// The conversation as the model's own template lays it out.
+    /// Renders a conversation with the model's chat template.
     pub(super) fn prompt(&self, messages: &[Message]) -> Result<Input, ApiError> {
         let text = self.backend.chat.render(messages);
         text.map(Input::Text).map_err(|error| ApiError::invalid("messages", error))
     }
 
-    /// Refuses a text that is too long before anything is made of it: a token stands for no more bytes than the longest
-    /// text in the vocabulary has.
+    /// Rejects text that is too long before it is encoded. A token never stands for more bytes than the
+    /// longest token of the vocabulary.
     pub(super) fn check_length(&self, text: &str, most: usize) -> Result<(), ApiError> {
         let (bytes, context) = (text.len(), self.context_length());
         let longest = self.engine().tokenizer().longest_token();
@@ -67,7 +67,7 @@ impl ServedModel {
         Err(ApiError::new(StatusCode::BAD_REQUEST, "context_length_exceeded", message))
     }
 
-    /// Its object in lists of models.
+    /// Returns the model's object in the list of models.
     pub(super) fn object(&self, created: i64) -> Value {
         json!({
             "id": self.id,
@@ -79,8 +79,8 @@ impl ServedModel {
     }
 }
 
-/// What a folder's model is called where nobody says: its last part; that of a model of the hub its id, and the file if one
-/// is named.
+/// Returns the default public name of a model: the last component of its folder, or, for a hub model, its id
+/// and the file if one is named.
 pub fn folder_id(path: &Path) -> String {
     if let Some(name) = HubName::of_path(path) {
         let file = name.file().map(|file| format!("/{file}"));

@@ -1,32 +1,32 @@
-//! The limits of a server.
+//! Limits of a server.
 
 use std::time::Duration;
 
 use super::key::ApiKey;
 use crate::http_server::HttpLimits;
 
-/// Who is let in, and how much a client may ask for.
+/// Access control and limits of a server.
 #[derive(Debug, Clone)]
 pub struct ServeSettings {
     /// The API key that clients must send; without one, all clients are accepted.
     pub key: Option<ApiKey>,
-    /// Connections, and how long headers may take.
+    /// Limits on connections and headers.
     pub http: HttpLimits,
-    /// The largest body of a request, in bytes.
+    /// Maximum size of a request body in bytes.
     pub max_body: usize,
-    /// Bytes of bodies that are received or wait for their prompts to be encoded, of all requests together; further
-    /// requests are refused.
+    /// Maximum bytes of bodies that are being received or wait for their prompts to be encoded, over all
+    /// requests. Further requests are rejected.
     pub bodies: usize,
-    /// The longest text of a prompt, in bytes, whatever the model's context has room for.
+    /// Maximum size of a prompt's text in bytes, regardless of the model's context length.
     pub max_prompt: usize,
-    /// Bytes of long bodies and prompts that are read and encoded at the same time; further ones wait. Either takes about
-    /// a hundred times as much memory for the moment.
+    /// Maximum bytes of long bodies and prompts that are parsed and encoded at the same time; further ones
+    /// wait. Either takes about a hundred times as much memory temporarily.
     pub preparing: usize,
-    /// The longest time that a body may take to arrive.
+    /// Timeout for receiving a body.
     pub body_time: Duration,
-    /// Sequences that wait or are generated together; further requests are sent away.
+    /// Maximum waiting and running sequences. Further requests are rejected.
     pub max_sequences: usize,
-    /// How long answers may take to be told that the server stops, once it was asked to stop at once.
+    /// How long a server that was stopped may take to send errors to its clients.
     pub farewell: Duration,
 }
 

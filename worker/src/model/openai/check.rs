@@ -1,4 +1,4 @@
-//! Checks before a run whether a server has a model: an unknown name would fail every unit.
+//! Checks before a run whether a server has a model, because an unknown name would fail every unit.
 
 use lumos_tasks::{Input, Message, Request, Role, Sampling, Stop};
 use reqwest::StatusCode;
@@ -7,16 +7,16 @@ use super::OpenAiBackend;
 use super::server::Attempt;
 use super::wire::{self, Dialect};
 
-/// Models that are named where the one asked for is not among them.
+/// Maximum number of available models named in the error.
 const NAMED: usize = 10;
 
 impl OpenAiBackend {
-    /// Asks the server for its models. One that it does not list is asked for one token, for servers answer to names that
-    /// they do not list: aliases, names without a tag, or any name at all. A server that lists no models, or cannot be
-    /// reached at the moment, is taken at its word when the run asks it.
+    /// Requests the server's list of models. If the model is not listed, requests one token from it, because
+    /// servers also accept names that they do not list: aliases, names without a tag, or any name at all. If
+    /// the server lists no models or cannot be reached at the moment, the check passes.
     ///
     /// # Errors
-    /// If the server neither lists the model nor answers under its name; in words.
+    /// If the server neither lists the model nor accepts its name. The error is a message.
     pub(in crate::model) async fn check(&self, role: Role) -> Result<(), String> {
         let Some(listed) = self.server.models().await else { return Ok(()) };
         if listed.contains(&self.model) {
@@ -30,7 +30,7 @@ impl OpenAiBackend {
         else {
             return Ok(());
         };
-        // A server may refuse something else of the request, which the run will not ask for.
+        // The server may reject a different part of this request, which the run does not use.
         if status != StatusCode::NOT_FOUND && !explanation.names(&self.model) {
             return Ok(());
         }
@@ -44,7 +44,7 @@ impl OpenAiBackend {
     }
 }
 
-/// The least that a role can ask.
+/// Creates the smallest request of a role.
 fn one_token(role: Role) -> Request {
     let input = match role {
         Role::Qa | Role::Judge => {

@@ -4,20 +4,20 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// Characters of an explanation that are kept.
+/// Maximum characters of an explanation.
 const LONGEST: usize = 300;
 
-/// What a server said: shown after the status, with a colon before it where there is something.
+/// A server's explanation. Displayed after the status, with a leading colon unless it is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Explanation {
-    /// Its error code, where it has one.
+    /// Error code, if there is one.
     code: String,
-    /// In its words, in one line.
+    /// The server's message, in one line.
     text: String,
 }
 
-/// Reads the body of an error: OpenAI's `{"error": {"message", "code"}}`, vLLM's `{"message"}`, FastAPI's
-/// `{"detail"}`, or whatever text it is.
+/// Parses the body of an error: OpenAI's `{"error": {"message", "code"}}`, vLLM's `{"message"}`, FastAPI's
+/// `{"detail"}`, or any other text.
 pub(super) fn explain(body: &[u8]) -> Explanation {
     let text = String::from_utf8_lossy(body);
     let Ok(value) = serde_json::from_str::<Value>(&text) else {
@@ -31,7 +31,7 @@ pub(super) fn explain(body: &[u8]) -> Explanation {
     Explanation { code: one_line(&code), text: one_line(&message) }
 }
 
-/// The text without line breaks and other control characters, shortened.
+/// Replaces line breaks and other control characters with spaces, and shortens the text.
 fn one_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split(|character: char| character.is_whitespace() || character.is_control()) {
@@ -49,23 +49,23 @@ fn one_line(text: &str) -> String {
 }
 
 impl Explanation {
-    /// The same with its texts changed.
+    /// Returns the explanation with its strings changed.
     pub(super) fn map(self, change: impl Fn(&str) -> String) -> Self {
         Self { code: change(&self.code), text: change(&self.text) }
     }
 
-    /// Whether a part of the request is named.
+    /// Whether the message mentions a field of the request.
     pub(super) fn names(&self, field: &str) -> bool {
         self.text.contains(field)
     }
 
-    /// Whether no waiting helps, only paying.
+    /// Whether the quota is exhausted, so that waiting does not help.
     pub(super) fn is_quota(&self) -> bool {
         matches!(self.code.as_str(), "insufficient_quota" | "billing_hard_limit_reached")
     }
 
-    /// Whether the request can never be answered because of its prompt: it is too long for the model, or a filter
-    /// that judges prompts refuses it.
+    /// Whether the request can never succeed because of its prompt: it is too long for the model, or a
+    /// content filter rejects it.
     pub(super) fn is_about_the_prompt(&self) -> bool {
         if matches!(self.code.as_str(), "context_length_exceeded" | "content_filter") {
             return true;

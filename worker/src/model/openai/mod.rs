@@ -1,10 +1,11 @@
-//! Models behind an OpenAI-compatible server: `openai:<model>@<base url>`.
+//! Models on an OpenAI-compatible server: `openai:<model>@<base url>`.
 //!
-//! Chats go to `/chat/completions`, raw text and token ids to `/completions`
-//! (<https://platform.openai.com/docs/api-reference/completions>). Lumos modules take raw text without BOS, which that
-//! interface cannot request. Servers with vLLM's `add_special_tokens` get that field, others a request without it
-//! (`docs/fidelity.md`). In the same way servers get fields that disable penalties for repeated tokens, which some
-//! apply by default. The server is part of the model's identity; its weights are unknown.
+//! Chats go to `/chat/completions`; raw text and token ids go to `/completions`
+//! (<https://platform.openai.com/docs/api-reference/completions>). Lumos modules take raw text without BOS,
+//! which that interface cannot request. Servers that support vLLM's `add_special_tokens` receive that field,
+//! others receive requests without it (`docs/fidelity.md`). Requests also contain fields that disable penalties
+//! for repeated tokens, which some servers apply by default. The server is part of the model's identity; its
+//! weights are unknown.
 
 mod check;
 mod explain;
@@ -31,17 +32,17 @@ pub use name::OpenAiName;
 pub use secret::Secret;
 pub use settings::{OpenAiSettings, Price};
 
-/// The servers that are asked, so that limits hold for all models of one together.
+/// Clients of servers. All models of a server share its client, so that limits apply to them together.
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     by_url: Mutex<HashMap<Url, Arc<Server>>>,
 }
 
 impl Servers {
-    /// The backend of a model; settings come from the environment where none are given.
+    /// Returns the backend of a model. Settings come from the environment unless they are given.
     ///
     /// # Errors
-    /// If a setting is none.
+    /// If a setting is invalid.
     pub(super) fn backend(
         &self,
         name: OpenAiName,
@@ -70,17 +71,17 @@ impl Servers {
 pub(super) struct OpenAiBackend {
     model: String,
     server: Arc<Server>,
-    /// What this model was found not to understand.
+    /// The fields that the server supports for this model, as far as known.
     dialect: Mutex<Dialect>,
 }
 
 impl OpenAiBackend {
-    /// Whether it is known what the model costs.
+    /// Whether the price of the model is known.
     pub(super) fn is_priced(&self) -> bool {
         self.server.settings.prices.contains_key(&self.model)
     }
 
-    /// Asks as often as it may help.
+    /// Sends a request with retries.
     async fn ask(&self, request: &Request, dialect: Dialect) -> Result<Completion, Attempt> {
         let settings = &self.server.settings;
         let body = wire::body(&self.model, request, dialect);
@@ -105,7 +106,7 @@ impl OpenAiBackend {
             .await
     }
 
-    /// What to leave out of a request that a server rejected, where that is known.
+    /// Returns a dialect without the field that caused the rejection of a request, if that field is known.
     fn simpler(&self, request: &Request, dialect: Dialect, attempt: &Attempt) -> Option<Dialect> {
         let Attempt::Rejected { status, explanation } = attempt else { return None };
         if !matches!(*status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
@@ -136,7 +137,7 @@ impl ModelBackend for OpenAiBackend {
             match self.ask(&request, dialect).await {
                 Ok(completion) => break completion,
                 Err(attempt) => match self.simpler(&request, dialect, &attempt) {
-                    // Each time there is less to leave out.
+                    // Terminates, because each iteration removes a field.
                     Some(simpler) => dialect = simpler,
                     None => return Err(self.error(attempt, &request)),
                 },

@@ -1,4 +1,4 @@
-//! `openai:<model>@<base url>`.
+//! Names of the form `openai:<model>@<base url>`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,23 +6,23 @@ use std::str::FromStr;
 use lumos_tasks::ContentHash;
 use reqwest::Url;
 
-/// Where models are that are named without an address, unless `OPENAI_BASE_URL` says otherwise.
+/// Default base URL, unless `OPENAI_BASE_URL` is set.
 pub(super) const USUAL: &str = "https://api.openai.com/v1";
 
-/// A model of a server.
+/// Name of a model on a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenAiName {
-    /// What the server calls it.
+    /// Name of the model on the server.
     pub model: String,
-    /// The address before `/chat/completions`; `None` for the usual one.
+    /// Base URL, without `/chat/completions`; `None` for the default.
     pub url: Option<Url>,
 }
 
 impl OpenAiName {
-    /// The same name with its address: that of `OPENAI_BASE_URL`, or the published service's, where it has none.
+    /// Resolves the base URL. Without an explicit one it is that of `OPENAI_BASE_URL` or of OpenAI's service.
     ///
     /// # Errors
-    /// If `OPENAI_BASE_URL` is no address.
+    /// If `OPENAI_BASE_URL` is not a valid URL.
     pub(in crate::model) fn resolved(self) -> Result<(Self, Url), String> {
         let url = match self.url {
             Some(url) => url,
@@ -36,15 +36,15 @@ impl OpenAiName {
         Ok((Self { model: self.model, url: Some(url.clone()) }, url))
     }
 
-    /// What results depend on, as far as it can be known: there are no weights to hash. The number is raised when
-    /// requests change.
+    /// Returns a hash of what results depend on, as far as known, because there are no weights to hash. The
+    /// number in it is incremented when requests change.
     pub(in crate::model) fn content(&self) -> ContentHash {
         ContentHash::of_json(&("openai/1", &self.model, self.url.as_ref().map(Url::as_str)))
     }
 }
 
-/// Reads an address. One that may hold a key is refused, because names are recorded; and what is wrong with one is
-/// said without showing it.
+/// Parses a base URL. URLs that may contain a key are rejected, because names are recorded. Error messages do
+/// not contain the URL.
 fn address(text: &str) -> Result<Url, String> {
     let text = text.trim_end_matches('/');
     let url = Url::parse(text).map_err(|error| format!("invalid address: {error}"))?;
@@ -69,9 +69,9 @@ fn address(text: &str) -> Result<Url, String> {
 impl FromStr for OpenAiName {
     type Err = String;
 
-    /// Reads what stands after `openai:`. Names of models may hold an `@`.
+    /// Parses the part after `openai:`. Model names may contain `@`.
     fn from_str(text: &str) -> Result<Self, String> {
-        // The scheme of the address marks where it begins; what follows it may hold an @ as well.
+        // The scheme of the URL marks its start. The URL may also contain `@`.
         let at = ["@http://", "@https://"].iter().filter_map(|mark| text.find(mark)).min();
         let (model, url) = match at {
             Some(at) => (&text[..at], Some(address(&text[at + 1..])?)),
@@ -81,7 +81,7 @@ impl FromStr for OpenAiName {
             None => (text, None),
         };
         if model.is_empty() {
-            return Err("missing name of the server's model".to_owned());
+            return Err("missing model name".to_owned());
         }
         Ok(Self { model: model.to_owned(), url })
     }

@@ -1,30 +1,31 @@
-//! A key that is never shown.
+//! An API key that is never displayed.
 
 use std::fmt;
 
-/// What stands in a text where the key, or much of it, stood.
+/// Replacement of the key, or of a long piece of it, in messages.
 const MARK: &str = "[key]";
-/// So much of a key is taken out of messages even where the rest is not there: servers like to quote keys in part.
+/// Minimum length of a piece of a key that is removed from messages. Servers often quote a part of the key.
 const QUOTED: usize = 8;
-/// A key this long occurs in a reply by no chance. Local servers take keys such as `EMPTY`, which are words.
+/// Minimum length of a key that is removed from replies. Shorter keys, such as the `EMPTY` of local servers,
+/// may be ordinary words.
 const NO_WORD: usize = 16;
 
-/// The key of a server. Neither shown nor written: its `Debug` hides it, and it cannot be serialised.
+/// API key of a server. It is neither displayed nor written: `Debug` hides it, and it cannot be serialised.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a key.
+    /// Stores a key.
     pub fn new(key: impl Into<String>) -> Self {
         Self(key.into())
     }
 
-    /// The key, for the header of a request and nothing else.
+    /// Returns the key, for use in a request header only.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
-    /// A message for people without the key, and without longer pieces of it.
+    /// Removes the key, and long pieces of it, from a message.
     pub(super) fn redact(&self, message: &str) -> String {
         let key = self.0.as_str();
         let least = QUOTED.min(key.len()).max(1);
@@ -44,7 +45,7 @@ impl Secret {
         clean
     }
 
-    /// A model's reply without the key: a server may echo what it was sent.
+    /// Removes the key from a model's reply, because a server may echo the request.
     pub(super) fn redact_reply(&self, reply: String) -> String {
         if self.0.len() >= NO_WORD && reply.contains(&self.0) { reply.replace(&self.0, MARK) } else { reply }
     }

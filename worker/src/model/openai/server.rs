@@ -1,4 +1,4 @@
-//! One server: rate limits, retries and the meaning of its responses, below the level of models.
+//! Client of one server, shared by its models: rate limits, and the interpretation of responses.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,27 +16,27 @@ use super::settings::{OpenAiSettings, key_variable, key_variables};
 use crate::access::is_private;
 use crate::retry_after::retry_after;
 
-/// How long a server that refused the key is not asked again.
+/// How long no requests are sent after the server rejected the API key.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
-/// Bytes of an error's body that are read.
+/// Maximum bytes of an error's body that are read.
 const ERROR_BODY: usize = 8 << 10;
-/// How long a server may take to list its models.
+/// Timeout for the list of models.
 const LISTING: Duration = Duration::from_secs(10);
-/// How long a connection may take to come about.
+/// Timeout for establishing a connection.
 const CONNECTING: Duration = Duration::from_secs(20);
 
-/// Why one request came to nothing. Messages hold no key.
+/// A failed request. Messages contain no API key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// Another attempt may succeed, after a pause where the server asks for one.
+    /// Another attempt may succeed, after a pause if the server asks for one.
     Again { message: String, after: Option<Duration> },
-    /// It will not.
+    /// Another attempt will not succeed.
     Final(String),
-    /// The server takes no such request.
+    /// The server rejected the request.
     Rejected { status: StatusCode, explanation: Explanation },
 }
 
-/// A server, shared by all its models.
+/// Client of a server, shared by all its models.
 #[derive(Debug)]
 pub(super) struct Server {
     client: Client,
@@ -48,28 +48,28 @@ pub(super) struct Server {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Nobody asks before: the server said so.
+    /// No request is sent before this time, as the server asked.
     resume: Option<Instant>,
-    /// The next request is not sent before: the pace says so.
+    /// No request is sent before this time, according to the configured rate.
     next: Option<Instant>,
-    /// The key was refused.
+    /// Time and message of the API key's rejection.
     refused: Option<(Instant, String)>,
 }
 
 impl Server {
-    /// Sets a client up.
+    /// Creates the client.
     ///
     /// # Errors
-    /// If there is a key and it would be sent unencrypted to another machine, if it cannot stand in a header, or if the
-    /// client cannot be built.
+    /// If the API key would be sent unencrypted to another machine or is not valid in a header, or if the
+    /// client cannot be created.
     pub(super) fn new(url: Url, settings: OpenAiSettings) -> Result<Self, String> {
         let mut headers = HeaderMap::new();
         if let Some(key) = &settings.key {
             if !is_private(&url) {
                 let (server, variable) = (authority(&url), key_variable(&url));
                 return Err(format!(
-                    "the key for `{server}` would be sent unencrypted over http://; hint: write https:// in the model's \
-                     name, or set {variable}= (empty) if the server takes no key"
+                    "the key for `{server}` would be sent unencrypted over http://; hint: use https:// in \
+                     the model name, or set {variable}= (empty) if the server does not require a key"
                 ));
             }
             let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose())).map_err(|_| {
@@ -80,14 +80,14 @@ impl Server {
         }
         let mut client = Client::builder();
         if url.scheme() == "http" && is_private(&url) {
-            // A proxy would get what is meant for this machine, key and prompts, in the clear.
+            // A proxy would receive the key and prompts for this machine unencrypted.
             client = client.no_proxy();
         }
         let client = client
             .timeout(settings.timeout)
             .connect_timeout(settings.timeout.min(CONNECTING))
             .default_headers(headers)
-            // Neither prompts nor keys go where nobody sent them.
+            // Prompts and keys are only sent to the configured server.
             .redirect(Policy::none())
             .user_agent(concat!("lumos-eval/", env!("CARGO_PKG_VERSION")))
             .build()
@@ -96,7 +96,7 @@ impl Server {
         Ok(Self { client, url, settings, permits, state: Mutex::default() })
     }
 
-    /// Posts a body below the base address and reads the answer.
+    /// Posts a body to a path below the base URL and reads the response.
     pub(super) async fn post(&self, path: &str, body: &Value) -> Result<Vec<u8>, Attempt> {
         let _permit =
             self.permits.acquire().await.map_err(|_| Attempt::Final("the client is closed".to_owned()))?;
@@ -110,8 +110,8 @@ impl Server {
         Err(self.judge(status, response).await)
     }
 
-    /// The models the server lists, by the names it knows them by; `None` where it lists none that could be read. Asked
-    /// once and not again: nothing depends on it.
+    /// Requests the names of the server's models; `None` if that fails. Not retried, because the list is
+    /// optional.
     pub(super) async fn models(&self) -> Option<Vec<String>> {
         #[derive(Deserialize)]
         struct Listed {
@@ -130,7 +130,7 @@ impl Server {
         Some(listed.data.into_iter().map(|model| model.id).collect())
     }
 
-    /// Waits for the pace and for what the server asked to wait for.
+    /// Waits for the configured rate and for the pause that the server asked for.
     async fn wait(&self) -> Result<(), Attempt> {
         if let Some((when, message)) = &self.state().refused
             && when.elapsed() < REFUSED_FOR
@@ -148,7 +148,8 @@ impl Server {
         }
     }
 
-    /// Takes the next turn of the pace; when to ask again, where the server asked to be left alone.
+    /// Reserves the next slot of the configured rate. If the server asked for a pause, returns its end as the
+    /// error.
     fn turn(&self) -> Result<Instant, Instant> {
         let now = Instant::now();
         let mut state = self.state();
@@ -160,7 +161,7 @@ impl Server {
         Ok(turn)
     }
 
-    /// What an answer that is no success means.
+    /// Maps an unsuccessful response to an error.
     async fn judge(&self, status: StatusCode, response: Response) -> Attempt {
         let server = authority(&self.url);
         if status.is_redirection() {
@@ -174,7 +175,7 @@ impl Server {
         }
         let after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let after = after.and_then(retry_after);
-        // The status says enough where the body cannot be read.
+        // If the body cannot be read, the status is sufficient.
         let body = self.read_some(response).await;
         let explanation = explain(&body).map(|text| self.clean(text));
         let message = format!("{server} answered {status}{explanation}");
@@ -198,7 +199,7 @@ impl Server {
         }
     }
 
-    /// Another attempt later; where the server says when, all requests wait for that.
+    /// Creates a retryable error. If the server specifies a delay, all requests wait for it.
     fn later(&self, message: String, after: Option<Duration>) -> Attempt {
         match after {
             Some(after) if after > self.settings.longest_pause => Attempt::Final(format!(
@@ -215,7 +216,7 @@ impl Server {
         }
     }
 
-    /// Reads an answer of at most so many bytes.
+    /// Reads a response of at most `most` bytes.
     async fn read(&self, mut response: Response, most: usize) -> Result<Vec<u8>, Attempt> {
         let mut body = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(|error| self.again(error))? {
@@ -228,7 +229,7 @@ impl Server {
         Ok(body)
     }
 
-    /// The beginning of a body, as far as it comes.
+    /// Reads the beginning of a body, as far as it can be read.
     async fn read_some(&self, mut response: Response) -> Vec<u8> {
         let mut body = Vec::new();
         while body.len() < ERROR_BODY
@@ -239,7 +240,7 @@ impl Server {
         body
     }
 
-    /// A request that did not come through.
+    /// Maps a connection error.
     fn again(&self, error: reqwest::Error) -> Attempt {
         let error = error.without_url();
         let mut message = format!("{}: {error}", authority(&self.url));
@@ -251,7 +252,7 @@ impl Server {
         Attempt::Again { message: self.clean(&message), after: None }
     }
 
-    /// A message without the key.
+    /// Removes the API key from a message.
     pub(super) fn clean(&self, message: &str) -> String {
         self.settings.key.as_ref().map_or_else(|| message.to_owned(), |key| key.redact(message))
     }
@@ -261,7 +262,7 @@ impl Server {
     }
 }
 
-/// Host and port.
+/// Returns host and port.
 fn authority(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}{port}", url.host_str().unwrap_or_default())

@@ -1,4 +1,5 @@
-//! Settings of OpenAI-compatible servers, from environment variables, so that keys are stored nowhere else.
+//! Settings of OpenAI-compatible servers, from environment variables so that API keys are not stored anywhere
+//! else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,34 +10,35 @@ use reqwest::Url;
 use super::name::USUAL;
 use super::secret::Secret;
 
-/// The key of OpenAI's own service, or of the server that `OPENAI_BASE_URL` names.
+/// Variable of the API key for OpenAI's own service, or for the server of `OPENAI_BASE_URL`.
 const GENERAL_KEY: &str = "OPENAI_API_KEY";
 
-/// How a server is asked.
+/// Settings of a server's client.
 #[derive(Debug, Clone)]
 pub struct OpenAiSettings {
-    /// The key, where the server wants one.
+    /// API key, if the server requires one.
     pub key: Option<Secret>,
-    /// Limit of one request, its answer included.
+    /// Timeout of one request, including its response.
     pub timeout: Duration,
-    /// Attempts after the first.
+    /// Maximum retries after the first attempt.
     pub retries: usize,
-    /// The pause before the second attempt; each further one is twice as long, with jitter.
+    /// Pause before the first retry. Each further pause is twice as long, with jitter.
     pub first_pause: Duration,
-    /// The longest pause. A server that asks for more is given up.
+    /// Longest pause. A request is not retried if the server asks for a longer one.
     pub longest_pause: Duration,
-    /// Requests in flight together, at most.
+    /// Maximum concurrent requests.
     pub concurrency: usize,
-    /// The least time between two requests.
+    /// Minimum time between two requests.
     pub pace: Duration,
-    /// Bytes of an answer, at most.
+    /// Maximum size of a response in bytes.
     pub largest_answer: usize,
-    /// Prices by the server's name of the model.
+    /// Prices, by the model's name on the server.
     pub prices: BTreeMap<String, Price>,
 }
 
 impl Default for OpenAiSettings {
-    /// No key, 120 s a request, 6 retries within 0.5 to 60 s of each other, 16 requests at once, no pace, no prices.
+    /// No API key, a timeout of 120 s, 6 retries with pauses of 0.5 to 60 s, 16 concurrent requests, no rate
+    /// limit, no prices.
     fn default() -> Self {
         Self {
             key: None,
@@ -52,20 +54,20 @@ impl Default for OpenAiSettings {
     }
 }
 
-/// US dollars for a million tokens.
+/// Price in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Price {
-    /// Of prompts.
+    /// Price of prompt tokens.
     pub read: f64,
-    /// Of replies.
+    /// Price of completion tokens.
     pub written: f64,
 }
 
 impl Price {
-    /// What a reply costs.
+    /// Returns the cost of a completion.
     pub fn of(self, prompt_tokens: u32, completion_tokens: u32) -> NanoDollars {
         let dollars = f64::from(prompt_tokens) * self.read + f64::from(completion_tokens) * self.written;
-        // Dollars for a million tokens are thousands of billionths for one.
+        // One dollar per million tokens is 1000 nanodollars per token.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -76,17 +78,19 @@ impl Price {
 }
 
 impl OpenAiSettings {
-    /// Settings for the server at an address, from the environment:
-    /// - `OPENAI_API_KEY_<HOST>`, the key of one server: the host's name, and its port where the address has one, in
-    ///   capitals and with `_` for every character other than letters and digits. An empty one means no key.
-    /// - `OPENAI_API_KEY`, the key of `api.openai.com` and of the server that `OPENAI_BASE_URL` names. No other server
-    ///   gets it: the address may have been chosen by somebody else.
-    /// - `LUMOS_OPENAI_RATE`, requests per second; `LUMOS_OPENAI_CONCURRENCY`, requests in flight;
-    ///   `LUMOS_OPENAI_TIMEOUT`, seconds of one request; `LUMOS_OPENAI_RETRIES`.
-    /// - `LUMOS_OPENAI_PRICES`, US dollars for a million tokens read and written: `gpt-4=30/60,other=0.5/1.5`.
+    /// Reads the settings for the server at a URL from the environment:
+    /// - `OPENAI_API_KEY_<HOST>`: key of one server. `<HOST>` is the host name, and the port if the URL has
+    ///   one, in upper case and with `_` for every character other than letters and digits. An empty value
+    ///   means no key.
+    /// - `OPENAI_API_KEY`: key of `api.openai.com` and of the server of `OPENAI_BASE_URL`. It is not sent to
+    ///   other servers, whose addresses may come from someone else.
+    /// - `LUMOS_OPENAI_RATE`: requests per second. `LUMOS_OPENAI_CONCURRENCY`: concurrent requests.
+    ///   `LUMOS_OPENAI_TIMEOUT`: timeout of one request in seconds. `LUMOS_OPENAI_RETRIES`: retries.
+    /// - `LUMOS_OPENAI_PRICES`: US dollars per million tokens read and written, as
+    ///   `gpt-4=30/60,other=0.5/1.5`.
     ///
     /// # Errors
-    /// If a value is invalid. No message contains the key.
+    /// If a value is invalid. Messages never contain the key.
     pub fn from_environment(url: &Url) -> Result<Self, String> {
         Self::from_values(url, |name| std::env::var(name).ok())
     }
@@ -95,7 +99,7 @@ impl OpenAiSettings {
         let set = |name: &str| value(name).filter(|value| !value.is_empty());
         let mut settings = Self::default();
         let own = key_variable(url);
-        // One of its own that is empty keeps the general key from being sent.
+        // An empty server-specific key keeps the general key from being sent.
         settings.key = value(&own)
             .or_else(|| value(GENERAL_KEY).filter(|_| takes_general_key(url, &value)))
             .map(|key| key.trim().to_owned())
@@ -145,14 +149,14 @@ impl OpenAiSettings {
     }
 }
 
-/// Whether the general key is for this server: OpenAI's own, or the one that `OPENAI_BASE_URL` names.
+/// Whether the general key may be sent to this server: OpenAI's own, or that of `OPENAI_BASE_URL`.
 fn takes_general_key(url: &Url, value: &impl Fn(&str) -> Option<String>) -> bool {
     let base = value("OPENAI_BASE_URL");
     let known = [Some(USUAL), base.as_deref()].into_iter().flatten();
     known.filter_map(|known| Url::parse(known).ok()).any(|known| known.origin() == url.origin())
 }
 
-/// Which variables the key of a server can be set with, for people.
+/// Names the variables that can hold the key of a server, for messages.
 pub(super) fn key_variables(url: &Url) -> String {
     let own = key_variable(url);
     if takes_general_key(url, &|name| std::env::var(name).ok()) {
@@ -161,7 +165,7 @@ pub(super) fn key_variables(url: &Url) -> String {
     format!("{own} ({GENERAL_KEY} is sent to api.openai.com and to the server of OPENAI_BASE_URL only)")
 }
 
-/// The variable that holds the key of one server alone.
+/// Returns the variable that holds the key of one server only.
 pub(super) fn key_variable(url: &Url) -> String {
     let port = url.port().map(|port| format!("_{port}")).unwrap_or_default();
     let host = format!("{}{port}", url.host_str().unwrap_or_default());

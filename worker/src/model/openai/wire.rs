@@ -1,25 +1,25 @@
-//! Requests and answers of the chat-completions and completions interfaces, with vLLM's extensions.
+//! Requests and responses of the chat-completions and completions interfaces, with vLLM's extensions.
 
 use lumos_tasks::{Completion, Finish, Input, Request, Sampling, Stop, python};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// A field beyond OpenAI's that a prompt is sent with, so that it is read and answered as the engine does. Servers that
-/// know no such field mostly pass it over.
+/// A field beyond OpenAI's interface that makes a server handle a prompt as the engine does. Most servers
+/// ignore unknown fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Extension {
-    /// Keeps vLLM from putting a BOS before raw text.
+    /// Keeps vLLM from prepending a BOS token to raw text.
     SpecialTokens,
-    /// Keeps llama-cpp-python's server from its penalty of 1.1 for tokens that were there before.
+    /// Disables the default repeat penalty of 1.1 in llama-cpp-python's server.
     RepeatPenalty,
-    /// Keeps vLLM from the penalty that a model's generation_config.json may hold.
+    /// Disables the penalty that vLLM may take from a model's generation_config.json.
     RepetitionPenalty,
 }
 
 impl Extension {
     pub(super) const ALL: [Self; 3] = [Self::SpecialTokens, Self::RepeatPenalty, Self::RepetitionPenalty];
 
-    /// What the field is called.
+    /// Name of the field.
     pub(super) fn field(self) -> &'static str {
         match self {
             Self::SpecialTokens => "add_special_tokens",
@@ -28,7 +28,7 @@ impl Extension {
         }
     }
 
-    /// The value that asks for nothing.
+    /// Value that disables the feature.
     fn value(self) -> Value {
         match self {
             Self::SpecialTokens => json!(false),
@@ -36,7 +36,7 @@ impl Extension {
         }
     }
 
-    /// What may be otherwise without it, for people.
+    /// Possible effect if the server does not support the field, for a warning.
     pub(super) fn risk(self) -> &'static str {
         match self {
             Self::SpecialTokens => {
@@ -47,12 +47,12 @@ impl Extension {
     }
 }
 
-/// What a server understands, as far as it is known.
+/// Fields that a server supports, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Dialect {
-    /// Which of [`Extension::ALL`] raw prompts are sent with.
+    /// Which of [`Extension::ALL`] are sent with raw prompts.
     pub(super) extensions: [bool; 3],
-    /// The limit of a chat's reply is called `max_tokens`; OpenAI's later models insist on
+    /// Whether the token limit of a chat request is named `max_tokens`. Newer OpenAI models require
     /// `max_completion_tokens`.
     pub(super) max_tokens: bool,
 }
@@ -69,24 +69,24 @@ impl Dialect {
         self.extensions[extension as usize]
     }
 
-    /// The same without an extension.
+    /// Returns the dialect without an extension.
     pub(super) fn without(mut self, extension: Extension) -> Self {
         self.extensions[extension as usize] = false;
         self
     }
 }
 
-/// Whether a request is a chat, and so goes to the chat interface.
+/// Whether a request goes to the chat interface.
 pub(super) fn is_chat(request: &Request) -> bool {
     matches!(request.input, Input::Chat(_))
 }
 
-/// Where a request goes below the base address.
+/// Path of a request below the base URL.
 pub(super) fn path(request: &Request) -> &'static str {
     if is_chat(request) { "chat/completions" } else { "completions" }
 }
 
-/// A request's body.
+/// Creates the body of a request.
 pub(super) fn body(model: &str, request: &Request, dialect: Dialect) -> Value {
     let mut body = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -115,7 +115,7 @@ pub(super) fn body(model: &str, request: &Request, dialect: Dialect) -> Value {
             if let Some(top_k) = top_k {
                 put("top_k", json!(top_k));
             }
-            // As much of the seed as every reader of JSON keeps.
+            // The low 53 bits, which every JSON parser represents exactly.
             put("seed", json!(request.seed & ((1 << 53) - 1)));
         }
     }
@@ -133,11 +133,11 @@ pub(super) fn body(model: &str, request: &Request, dialect: Dialect) -> Value {
     Value::Object(body)
 }
 
-/// An answer, as far as it is read.
+/// The parts of a response that are used.
 #[derive(Debug, Deserialize)]
 struct Answer {
     choices: Vec<Choice>,
-    /// Read leniently: an answer is no worse for a strange count.
+    /// Parsed leniently, because an unexpected count does not invalidate a response.
     #[serde(default)]
     usage: Value,
 }
@@ -158,19 +158,19 @@ struct Message {
     content: Option<String>,
 }
 
-/// Reads an answer; why it is none, for people.
+/// Parses a response. The error is a message.
 pub(super) fn read(answer: &[u8], request: &Request) -> Result<Completion, String> {
     let Answer { choices, usage } =
         serde_json::from_slice(answer).map_err(|error| format!("invalid response: {error}"))?;
     let choice = choices.into_iter().next().ok_or("invalid response: no choices")?;
     let text = if is_chat(request) {
         let message = choice.message.ok_or("invalid response: no message")?;
-        // A model that refuses to answer gives no content.
+        // A model that refuses to reply returns no content.
         message.content.as_deref().map(python::strip).unwrap_or_default().to_owned()
     } else {
         choice.text.ok_or("invalid response: no text")?
     };
-    // A server may leave the stop in, or know nothing of stops.
+    // A server may include the stop text, or not support stop texts.
     let stop = match &request.stop {
         Stop::Newline => Some("\n"),
         Stop::Text(text) => Some(text.as_str()),
@@ -180,7 +180,7 @@ pub(super) fn read(answer: &[u8], request: &Request) -> Result<Completion, Strin
     let finish = match (cut, choice.finish_reason.as_deref()) {
         (Some(_), _) => Finish::Stop,
         (None, Some("length")) => Finish::Length,
-        // Whether the stop or the end of the sequence came first is not said.
+        // The response does not distinguish the stop text from the end of the sequence.
         (None, _) if request.stop != Stop::Never => Finish::Stop,
         (None, _) => Finish::EndOfSequence,
     };
