@@ -1,12 +1,12 @@
-//! The number of browser sessions that fit on a machine.
+//! Number of browser sessions that fit on a machine.
 
 use std::num::NonZero;
 
-/// Memory that is set aside for one session.
+/// Memory reserved for one session, in bytes.
 const SESSION: u64 = 512 << 20;
 
-/// As many as there are cores, and as free memory has room for; at least one. More sessions than cores are slower in
-/// all.
+/// Returns the number of sessions: at most one per core and as many as fit into free memory, at least one.
+/// More sessions than cores lower the total throughput.
 pub(super) fn sessions() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     fitting(cores, lumos_engine::free_memory())

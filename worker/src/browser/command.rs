@@ -4,7 +4,7 @@ use fantoccini::wd::WebDriverCompatibleCommand;
 use serde_json::{Value, json};
 use url::{ParseError, Url};
 
-/// A command of the Chrome DevTools Protocol, as chromedriver passes it on.
+/// A Chrome DevTools Protocol command, sent through chromedriver.
 #[derive(Debug)]
 pub(super) struct DevTools {
     pub(super) command: &'static str,

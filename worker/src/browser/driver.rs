@@ -1,4 +1,4 @@
-//! A chromedriver of this machine, in a process group of its own that ends with it.
+//! A local chromedriver in its own process group, which is killed with it.
 
 use std::fmt;
 use std::process::Stdio;
@@ -12,12 +12,12 @@ use super::error::BrowserFault;
 use super::leftovers::{MARK, Owner};
 use super::settings::BrowserSettings;
 
-/// What is being done here, for those who are told that it failed.
+/// Operation named in errors.
 const DOING: &str = "starting chromedriver";
-/// What the driver says when it listens; an earlier line names the port that was asked for.
+/// Output of the driver when it listens. An earlier line names the requested port.
 const LISTENS: &str = "started successfully on port ";
 
-/// A running driver. Dropping it kills it with its browser and removes their files.
+/// A running driver. Dropping it kills the driver and its browser and removes their files.
 pub(super) struct Driver {
     child: Child,
     group: Option<Group>,
@@ -32,21 +32,21 @@ impl fmt::Debug for Driver {
 }
 
 impl Driver {
-    /// Starts the program, and waits until it listens.
+    /// Starts the program and waits until it listens.
     pub(super) async fn start(settings: &BrowserSettings, owner: &Owner) -> Result<Self, BrowserFault> {
         let failed = |error: std::io::Error| {
             BrowserFault::new(DOING, format!("{}: {error}", settings.chromedriver.display()))
         };
         let folder = owner.session().map_err(failed)?;
         let mut command = Command::new(&settings.chromedriver);
-        // Whatever breaks out of a page finds no keys and passwords.
+        // An exploit that escapes from a page must not find keys and passwords.
         for (name, _) in std::env::vars_os().filter(|(name, _)| is_ours(&name.to_string_lossy())) {
             command.env_remove(name);
         }
         command
             .args(["--port=0", "--allowed-ips=127.0.0.1", "--log-level=WARNING"])
             .env(MARK, owner.mark())
-            // The browser's other files end with its folder.
+            // Other temporary files of the browser are removed with its folder.
             .env("TMPDIR", folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -70,13 +70,12 @@ impl Driver {
         format!("http://127.0.0.1:{}/", self.port)
     }
 
-    /// Where the browser's profile lies.
+    /// Returns the folder of the browser's profile.
     pub(super) fn profile(&self) -> std::path::PathBuf {
         self.folder.path().join("profile")
     }
 
-    /// Ends the driver, its browser and all that came of them. Nothing waits for it: not the caller, and not the
-    /// processes.
+    /// Kills the driver, its browser and all their child processes, without waiting for them to exit.
     pub(super) fn kill(&mut self) {
         match self.group.take() {
             Some(group) => group.kill(),
@@ -91,12 +90,14 @@ impl Drop for Driver {
     }
 }
 
-/// Whether a variable is a setting of this program or of a service that it asks, which may be a secret.
+/// Whether a variable is a setting of this program or of a service that it uses, and may therefore be a
+/// secret.
 fn is_ours(variable: &str) -> bool {
     ["LUMOS_", "OPENAI_", "WOLFRAM_", "HF_"].iter().any(|prefix| variable.starts_with(prefix))
 }
 
-/// The port that the driver says it listens on. What it says further is read and thrown away, lest it wait for a reader.
+/// Returns the port on which the driver listens. Later output is read and discarded, so that the driver does
+/// not block on a full pipe.
 async fn port(output: impl AsyncRead + Unpin + Send + 'static) -> Option<u16> {
     let mut lines = BufReader::new(output).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -116,7 +117,7 @@ fn late(limit: Duration) -> BrowserFault {
     BrowserFault::new(DOING, format!("chromedriver did not listen on a port within {} s", limit.as_secs()))
 }
 
-/// A process group, led by a child that has not been waited for: nobody else can have its number.
+/// A process group. Its leader is a child that has not been waited for, so its number cannot be reused.
 #[cfg(unix)]
 struct Group(rustix::process::Pid);
 

@@ -1,4 +1,4 @@
-//! Errors of browsers: refusals by a page, and faults of the infrastructure.
+//! Errors of browsers: refused commands and infrastructure faults.
 
 use fantoccini::error::{CmdError, ErrorStatus};
 use thiserror::Error;
@@ -16,13 +16,13 @@ pub enum BrowserError {
     Refused(#[from] Refusal),
 }
 
-/// A failure of the browser, its driver or the page's server; not caused by the agent.
+/// A failure of the browser, its driver or the page's server. Not caused by the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{doing}: {reason}")]
 pub struct BrowserFault {
-    /// What was being done.
+    /// The operation that failed.
     pub doing: &'static str,
-    /// What happened.
+    /// The cause.
     pub reason: String,
 }
 
@@ -30,7 +30,7 @@ impl BrowserFault {
     #[expect(clippy::needless_pass_by_value, reason = "errors and strings are passed")]
     pub(super) fn new(doing: &'static str, reason: impl ToString) -> Self {
         let mut reason = reason.to_string();
-        // Drivers append their own stack.
+        // Drivers append a stack trace.
         if let Some(end) = reason.find("\nStacktrace:").or_else(|| reason.find("\n#0 ")) {
             reason.truncate(end);
         }
@@ -44,13 +44,13 @@ impl From<BrowserFault> for ToolFault {
     }
 }
 
-/// A command that the page or an address does not allow.
+/// A command that the page or the list of allowed hosts rejects.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// No visible element matches.
     #[error("{what} not found")]
     NotFound {
-        /// What was looked for.
+        /// Description of the element.
         what: String,
     },
     /// The element no longer exists: the page has changed.
@@ -62,23 +62,23 @@ pub enum Refusal {
         /// The message of the driver.
         reason: String,
     },
-    /// The address may not be visited, or the page led to such an address.
+    /// The address is not allowed, or the page redirected to an address that is not allowed.
     #[error("address `{address}` is not allowed")]
     NotAllowed {
         /// The address.
         address: String,
     },
-    /// The page, or the text to be typed, exceeds the size limit.
+    /// The page, or the text to type, exceeds the size limit.
     #[error("{bytes} bytes exceed the limit of {most} bytes")]
     TooLarge {
-        /// Its size.
+        /// Size in bytes.
         bytes: usize,
-        /// The limit.
+        /// Limit in bytes.
         most: usize,
     },
 }
 
-/// Reads what a driver says of a command.
+/// Classifies a driver error as a refusal or a fault.
 pub(super) fn read(doing: &'static str, error: &CmdError) -> BrowserError {
     if let CmdError::Standard(said) = error {
         let not_usable = || Refusal::NotUsable { reason: first_line(&said.message) };

@@ -1,44 +1,44 @@
-//! The hosts that browsers may visit.
+//! Hosts that browsers may visit.
 
 use url::{Host, Url};
 
 use super::error::Refusal;
 
-/// The empty page, which every session begins with.
+/// The empty page, which every session starts with.
 pub(super) const BLANK: &str = "about:blank";
 
-/// Hosts that may be visited, over HTTP or HTTPS; `host` for all its ports or `host:port` for one.
+/// Hosts that may be visited over HTTP or HTTPS: `host` for all its ports, or `host:port` for one.
 ///
-/// Pages are checked by host and port. What a page loads besides is held back by the browser itself, which resolves
-/// no other host.
+/// Pages are checked by host and port. Subresources are restricted by the browser, which does not resolve
+/// other hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedHosts(Vec<(Host, Option<u16>)>);
 
 impl Default for AllowedHosts {
-    /// This machine alone, as 127.0.0.1.
+    /// Only this machine, as 127.0.0.1.
     fn default() -> Self {
         Self(vec![(Host::Ipv4(std::net::Ipv4Addr::LOCALHOST), None)])
     }
 }
 
 impl AllowedHosts {
-    /// Allows another one.
+    /// Allows another host.
     ///
     /// # Errors
-    /// If it is not `host` or `host:port`.
+    /// If `host` does not have the form `host` or `host:port`.
     pub fn allow(&mut self, host: &str) -> Result<(), String> {
         let bad = || format!("invalid value `{host}`: expected `host` or `host:port`");
         let url = Url::parse(&format!("http://{host}/")).map_err(|_| bad())?;
         let plain = url.username().is_empty() && url.password().is_none() && url.path() == "/";
         let plain = plain && url.query().is_none() && url.fragment().is_none();
         let Some(name) = url.host().map(|host| host.to_owned()).filter(|_| plain) else { return Err(bad()) };
-        // The usual port is not kept by the parser.
+        // The parser drops the default port.
         let port = if host.ends_with(":80") { Some(80) } else { url.port() };
         self.0.push((name, port));
         Ok(())
     }
 
-    /// An address that may be visited, read.
+    /// Parses an address and checks that it is allowed.
     pub(super) fn check(&self, address: &str) -> Result<Url, Refusal> {
         let refused = || Refusal::NotAllowed { address: shortened(address) };
         let url = Url::parse(address).map_err(|_| refused())?;
@@ -53,7 +53,7 @@ impl AllowedHosts {
         self.0.iter().any(|(allowed, only)| allowed == host && only.is_none_or(|only| Some(only) == port))
     }
 
-    /// What makes Chromium resolve no other host.
+    /// Returns the value of `--host-resolver-rules`, with which Chromium resolves no other hosts.
     pub(super) fn resolver_rules(&self) -> String {
         let mut rules = "MAP * ~NOTFOUND".to_owned();
         for (host, _) in &self.0 {
@@ -63,7 +63,7 @@ impl AllowedHosts {
     }
 }
 
-/// An address, cut where it is long: pages may hold whole files in one.
+/// Truncates a long address: `data:` URLs may contain whole files.
 fn shortened(address: &str) -> String {
     const MOST: usize = 200;
     if address.len() <= MOST {

@@ -1,9 +1,10 @@
-//! Marks the browsers of this process, and ends those whose process was killed.
+//! Marks the browsers of this process and kills those of processes that were killed.
 //!
-//! A pool has its own folder with a file that stays locked as long as the pool exists; the system releases the lock
-//! when the process ends for any reason. Drivers have the folder's path in their environment, and browsers in their
-//! command lines. A pool checks the folders of other pools when it is created and before it starts a browser: where the
-//! file can be locked, the owner has ended, and the processes of that folder are killed.
+//! A pool has its own folder with a file that stays locked as long as the pool exists; the system releases
+//! the lock when the process ends for any reason. Drivers have the folder's path in their environment, and
+//! browsers in their command lines. A pool checks the folders of other pools when it is created and before it
+//! starts a browser: if the file can be locked, the owner has ended, and the processes of that folder are
+//! killed.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -11,16 +12,16 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The variable that drivers and their browsers carry.
+/// Environment variable of drivers and their browsers: the path of the pool's folder.
 pub(super) const MARK: &str = "LUMOS_BROWSERS_OF";
-/// The file that is locked.
+/// Name of the locked file.
 const LOCKED: &str = "owner";
-/// The longest time that killed processes may take to be gone.
+/// Maximum time to wait for killed processes to exit.
 const DYING: Duration = Duration::from_secs(5);
-/// The longest time that another process may take to end what was left behind. One that is stopped keeps its lock.
+/// Maximum time to wait for another process that is cleaning up. A stopped process (SIGSTOP) keeps its lock.
 const GATE: Duration = Duration::from_secs(15);
 
-/// The folder of a pool. Dropping it removes it.
+/// The folder of a pool. Dropping it removes the folder.
 #[derive(Debug)]
 pub(super) struct Owner {
     base: PathBuf,
@@ -29,10 +30,11 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// Ends what killed processes have left behind below `base`, and makes a folder for this one there. Blocks.
+    /// Kills the browsers that killed processes left below `base`, and creates a folder for this pool there.
+    /// Blocks.
     pub(super) fn new(base: &Path) -> io::Result<Self> {
         private_folder(base)?;
-        // One at a time: a folder is never seen before its file is locked.
+        // Serialized, so that no other process sees a folder before its file is locked.
         let _gate = enter(base, GATE)?;
         sweep(base)?;
         let folder = tempfile::Builder::new().prefix("pool-").tempdir_in(base)?;
@@ -41,25 +43,25 @@ impl Owner {
         Ok(Self { base: base.to_owned(), folder, _locked: locked })
     }
 
-    /// Ends what other processes have left behind that were killed since. Blocks.
+    /// Kills the browsers of processes that were killed in the meantime. Blocks.
     pub(super) fn end_leftovers(&self) {
         if let Err(error) = enter(&self.base, GATE).and_then(|_gate| sweep(&self.base)) {
             tracing::debug!(%error, "failed to end browsers left by other processes");
         }
     }
 
-    /// What the driver's variable says.
+    /// Returns the value of the variable [`MARK`].
     pub(super) fn mark(&self) -> &Path {
         self.folder.path()
     }
 
-    /// A folder for one session.
+    /// Creates a folder for one session.
     pub(super) fn session(&self) -> io::Result<tempfile::TempDir> {
         tempfile::Builder::new().prefix("session-").tempdir_in(self.folder.path())
     }
 }
 
-/// Locks the gate of a folder, within a limited time.
+/// Locks the `gate` file of a folder. Fails after `patience`.
 fn enter(base: &Path, patience: Duration) -> io::Result<File> {
     let gate = File::create(base.join("gate"))?;
     let until = Instant::now() + patience;
@@ -81,25 +83,25 @@ fn enter(base: &Path, patience: Duration) -> io::Result<File> {
     }
 }
 
-/// Makes the folder, for this user alone.
+/// Creates the folder with access for this user only.
 #[cfg(unix)]
 fn private_folder(base: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     fs::DirBuilder::new().recursive(true).mode(0o700).create(base)?;
-    // Another user's folder of that name could be a trap.
+    // Another user could have created the folder as an attack.
     if fs::symlink_metadata(base)?.uid() != rustix::process::geteuid().as_raw() {
         return Err(io::Error::other(format!("{} belongs to another user", base.display())));
     }
     Ok(())
 }
 
-/// Makes the folder.
+/// Creates the folder.
 #[cfg(not(unix))]
 fn private_folder(base: &Path) -> io::Result<()> {
     fs::create_dir_all(base)
 }
 
-/// Ends the processes of folders that nobody holds any more, and removes the folders.
+/// Kills the processes of folders without an owner and removes the folders.
 fn sweep(base: &Path) -> io::Result<()> {
     let mut dead: Vec<PathBuf> = Vec::new();
     let mut held = Vec::new();
@@ -114,7 +116,7 @@ fn sweep(base: &Path) -> io::Result<()> {
                 held.push(file);
                 dead.push(path);
             }
-            // Killed between the folder and its file.
+            // The process was killed before it created the file.
             Err(_) => dead.push(path),
         }
     }
@@ -152,7 +154,7 @@ mod processes {
 
     use super::MARK;
 
-    /// A process that belongs to one of the folders.
+    /// A process of one of the folders.
     #[derive(Debug, PartialEq, Eq)]
     pub(super) struct Process {
         id: Pid,
@@ -160,7 +162,7 @@ mod processes {
     }
 
     impl Process {
-        /// Ends its group, and itself should it have left that.
+        /// Kills its group, and the process itself in case it left the group.
         pub(super) fn kill(&self) {
             if let Some(group) = self.group.filter(|group| *group != getpgrp()) {
                 let _ = kill_process_group(group, Signal::KILL);
@@ -169,7 +171,7 @@ mod processes {
         }
     }
 
-    /// The living processes that name one of the folders in their environment or command line.
+    /// Returns the running processes that have one of the folders in their environment or command line.
     pub(super) fn of(folders: &[PathBuf]) -> Vec<Process> {
         let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
         let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -198,11 +200,12 @@ mod processes {
             return None;
         }
         let (state, group) = state_and_group(&String::from_utf8_lossy(&file("stat")?))?;
-        // The dead who have not been buried yet hold nothing.
+        // Zombies hold no resources.
         (state != 'Z').then_some(Process { id: Pid::from_raw(id)?, group: Pid::from_raw(group) })
     }
 
-    /// Of `/proc/<id>/stat`; the name in parentheses may hold anything.
+    /// Parses state and process group of `/proc/<id>/stat`. The process name in parentheses may contain any
+    /// character.
     fn state_and_group(stat: &str) -> Option<(char, i32)> {
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?.chars().next()?;
@@ -231,7 +234,7 @@ mod processes {
         pub(super) fn kill(&self) {}
     }
 
-    /// Other systems do not tell.
+    /// Not supported on other systems.
     pub(super) fn of(_: &[PathBuf]) -> Vec<Process> {
         Vec::new()
     }
@@ -250,7 +253,7 @@ mod tests {
         let sleeper = |mark: &Path| {
             let mut command = Command::new("sleep");
             let child = command.arg("600").env(MARK, mark).stdin(Stdio::null()).spawn().unwrap();
-            // The system shows the environment of a process a moment after it was started.
+            // The kernel shows the environment of a process a moment after its start.
             let environment = format!("/proc/{}/environ", child.id());
             while fs::read(&environment).is_ok_and(|shown| shown.is_empty()) {
                 std::thread::yield_now();

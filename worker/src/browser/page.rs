@@ -1,4 +1,4 @@
-//! The commands of a browser session.
+//! Commands of a browser session.
 
 use std::sync::Arc;
 
@@ -15,29 +15,29 @@ use super::session::Session;
 
 /// Finds elements by role and accessible name.
 const FIND: &str = include_str!("scripts/find.js");
-/// Reads texts that can be seen.
+/// Reads visible text.
 const TEXTS: &str = include_str!("scripts/texts.js");
-/// Chooses among the options of a select element.
+/// Selects an option of a select element.
 const OPTION: &str = include_str!("scripts/option.js");
-/// Where the driver names an element in JSON.
+/// The key of an element reference in JSON, as defined by the WebDriver standard.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-/// Elements that are found at most.
+/// Maximum number of elements returned by a search.
 const MOST_FOUND: usize = 1000;
-/// Characters that a reading gives at most.
+/// Maximum number of characters returned by [`Lease::read_visible_texts`].
 const MOST_TEXT: usize = 1 << 20;
-/// Bytes that are typed at most.
+/// Maximum number of bytes typed.
 const MOST_TYPED: usize = 10_000;
-/// Put before a page that is given as text: none of its scripts run, nothing is fetched, no form is sent.
+/// Prepended to a page that is passed as text: blocks its scripts, all requests and form submissions.
 const CONTAINED: &str = "<!DOCTYPE html><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
                          style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none'\">";
 
-/// A leased browser. Dropping it returns the browser to the pool, or ends it if its last command failed or was
-/// cancelled.
+/// A leased browser. Dropping it returns the browser to the pool, or ends the browser if its last command
+/// failed or was cancelled.
 #[derive(Debug)]
 pub struct Lease {
     session: Option<Session>,
     shared: Arc<Shared>,
-    // After the session is back.
+    // Must be dropped after the session was returned.
     _place: OwnedSemaphorePermit,
 }
 
@@ -46,7 +46,7 @@ pub struct Lease {
 pub struct Element(fantoccini::elements::Element);
 
 impl Element {
-    /// The element as an argument of [`Lease::execute`].
+    /// Returns the element as an argument of [`Lease::execute`].
     pub fn argument(&self) -> Value {
         json!({ ELEMENT: &*self.0.element_id() })
     }
@@ -74,7 +74,8 @@ impl Lease {
     /// Loads a page and waits until it is loaded.
     ///
     /// # Errors
-    /// Refused if the address, or where it leads, is not allowed; a fault if the page cannot be loaded, or not in time.
+    /// Refused if the address, or an address it redirects to, is not allowed. A fault if the page cannot be
+    /// loaded within the time limit.
     pub async fn goto(&mut self, address: &str) -> Result<(), BrowserError> {
         const DOING: &str = "loading a page";
         let url = self.shared.settings.hosts.check(address)?;
@@ -85,10 +86,10 @@ impl Lease {
         self.script(DOING, "", Vec::new()).await.map(drop)
     }
 
-    /// Shows a page that is given as text, without network and without its scripts.
+    /// Shows a page that is passed as text, without network access and with its scripts blocked.
     ///
     /// # Errors
-    /// Refused if it is too large; a fault with a browser other than Chromium.
+    /// Refused if the page is too large. A fault with a browser other than Chromium.
     pub async fn load_html(&mut self, html: &str) -> Result<(), BrowserError> {
         const DOING: &str = "showing a page";
         let (bytes, most) = (html.len(), self.shared.settings.most_html);
@@ -105,7 +106,7 @@ impl Lease {
         self.script(DOING, "", Vec::new()).await.map(drop)
     }
 
-    /// The page's address.
+    /// Returns the page's address.
     ///
     /// # Errors
     /// See [`execute`](Self::execute).
@@ -114,9 +115,10 @@ impl Lease {
         Ok(address.as_str().unwrap_or_default().to_owned())
     }
 
-    /// The first visible element with a role of ARIA (`button`, `link`, `textbox`, `searchbox`, `combobox`, `checkbox`,
-    /// `radio`, `heading`, `listitem`, `img`, or any that the page gives) and an accessible name: the same but for white space, or
-    /// else but for upper and lower case. Names are those of labels, texts, `aria-label`, `alt`, `placeholder` and
+    /// Returns the first visible element with an ARIA role (`button`, `link`, `textbox`, `searchbox`,
+    /// `combobox`, `checkbox`, `radio`, `heading`, `listitem`, `img`, or any other that the page sets) and an
+    /// accessible name. The name must be equal except for white space or, if no element matches, except for
+    /// white space and case. Names are taken from labels, text, `aria-label`, `alt`, `placeholder` and
     /// `title`.
     ///
     /// # Errors
@@ -127,11 +129,11 @@ impl Lease {
         found.into_iter().next().ok_or_else(|| Refusal::NotFound { what: what() }.into())
     }
 
-    /// All visible elements with a role, in the order of the page; with a name as in
-    /// [`find_by_role_and_text`](Self::find_by_role_and_text) if one is given. At most 1,000.
+    /// Returns all visible elements with a role, in document order, at most 1,000. If `text` is given, the
+    /// name must match as in [`find_by_role_and_text`](Self::find_by_role_and_text).
     ///
     /// # Errors
-    /// Faults only; none found is an empty list.
+    /// Faults only. If no element matches, the list is empty.
     pub async fn find_all(&mut self, role: &str, text: Option<&str>) -> Result<Vec<Element>, BrowserError> {
         let arguments = vec![json!(role), json!(text), json!(MOST_FOUND)];
         let found = self.script("finding elements", FIND, arguments).await?;
@@ -145,7 +147,7 @@ impl Lease {
             .collect())
     }
 
-    /// The first element that a CSS selector names, visible or not.
+    /// Returns the first element that matches a CSS selector, visible or not.
     ///
     /// # Errors
     /// Refused if no element matches.
@@ -156,11 +158,11 @@ impl Lease {
         Ok(Element(found))
     }
 
-    /// Clicks in the middle of an element, and waits for the page that this leads to.
+    /// Clicks in the middle of an element and waits for a page load that results from it.
     ///
     /// # Errors
-    /// Refused if the element is hidden, covered, disabled or gone, or if the click led to an address that is not
-    /// allowed.
+    /// Refused if the element is hidden, covered, disabled or no longer on the page, or if the click led to an
+    /// address that is not allowed.
     pub async fn click(&mut self, element: &Element) -> Result<(), BrowserError> {
         const DOING: &str = "clicking";
         self.require_enabled(element).await?;
@@ -169,8 +171,8 @@ impl Lease {
         self.script(DOING, "", Vec::new()).await.map(drop)
     }
 
-    /// Replaces what stands in a text field, as if typed. Control characters become spaces: a line's end would send the
-    /// form.
+    /// Replaces the content of a text field, as if typed. Control characters become spaces, because a line
+    /// break would submit the form.
     ///
     /// # Errors
     /// Refused if the element is not an editable field, or if the text is longer than 10,000 bytes.
@@ -179,7 +181,7 @@ impl Lease {
         if text.len() > MOST_TYPED {
             return Err(Refusal::TooLarge { bytes: text.len(), most: MOST_TYPED }.into());
         }
-        // Drivers take characters of this private area for keys.
+        // Drivers interpret characters of this private-use area as keys.
         let is_key = |character: char| ('\u{e000}'..='\u{f8ff}').contains(&character);
         let text: String = text
             .chars()
@@ -191,14 +193,15 @@ impl Lease {
         if text.chars().all(|character| u32::from(character) <= 0xffff) {
             self.session()?.command(DOING, element.0.send_keys(&text)).await?;
         } else {
-            // Keyboards have no such characters: they come as from a list.
+            // chromedriver cannot type characters outside the Basic Multilingual Plane; they are inserted
+            // instead.
             self.script(DOING, "arguments[0].focus();", vec![element.argument()]).await?;
             self.session()?.devtools("Input.insertText", json!({ "text": text })).await?;
         }
         self.script(DOING, "", Vec::new()).await.map(drop)
     }
 
-    /// Presses the enter key in an element, and waits for the page that this leads to.
+    /// Presses the enter key in an element and waits for a page load that results from it.
     ///
     /// # Errors
     /// As [`click`](Self::click).
@@ -209,7 +212,7 @@ impl Lease {
         self.script(DOING, "", Vec::new()).await.map(drop)
     }
 
-    /// Chooses the option of a select element that has this text or, if none has, this value.
+    /// Selects the option of a select element by its text or, if no text matches, by its value.
     ///
     /// # Errors
     /// Refused if the option does not exist, or if the element is not a select element.
@@ -228,8 +231,8 @@ impl Lease {
         self.script(DOING, "", Vec::new()).await.map(drop)
     }
 
-    /// The lines of text that can be seen on the page, without white space around them; of all elements that a CSS
-    /// selector names, one text each, if one is given. At most a million characters.
+    /// Returns the lines of text that are visible on the page, without surrounding white space. If a CSS
+    /// selector is given, returns one text for each matching element. At most 1,048,576 characters.
     ///
     /// # Errors
     /// Faults only.
@@ -240,16 +243,16 @@ impl Lease {
         Ok(texts.iter().filter_map(|text| text.as_str().map(str::to_owned)).collect())
     }
 
-    /// Runs the body of a function in the page and gives what it returns, as JSON; `arguments` holds what it is given.
-    /// It must return at once: promises are not waited for.
+    /// Runs a function body in the page and returns its result as JSON. The body reads its arguments from
+    /// `arguments`. Promises are not awaited.
     ///
     /// # Errors
-    /// Refused if the page is not allowed; a fault if the script fails or does not end.
+    /// Refused if the page is not allowed. A fault if the script fails or times out.
     pub async fn execute(&mut self, body: &str, arguments: Vec<Value>) -> Result<Value, BrowserError> {
         self.script("running a script", body, arguments).await
     }
 
-    /// A picture of the visible part of the page, as PNG.
+    /// Returns a screenshot of the visible part of the page, as PNG.
     ///
     /// # Errors
     /// Faults only.
@@ -259,7 +262,7 @@ impl Lease {
         session.command("taking a screenshot", client.screenshot()).await
     }
 
-    /// Clicks and keys have no effect on a disabled element, without an error.
+    /// Clicks and keys on a disabled element have no effect and cause no error.
     async fn require_enabled(&mut self, element: &Element) -> Result<(), BrowserError> {
         const BODY: &str = "return arguments[0].matches(':disabled, [aria-disabled=\"true\"]');";
         let is_disabled = self.script("checking an element", BODY, vec![element.argument()]).await?;
@@ -269,7 +272,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Runs a script where the browser may be, and nowhere else.
+    /// Runs a script and checks that the page it ran on is allowed.
     async fn script(
         &mut self,
         doing: &'static str,
@@ -293,7 +296,7 @@ impl Lease {
         Ok(value.unwrap_or_default())
     }
 
-    /// Leaves a page that is none that may be visited.
+    /// Leaves a page that is not allowed.
     async fn check_place(&mut self, doing: &'static str, place: &str) -> Result<(), BrowserError> {
         if place == BLANK {
             return Ok(());
@@ -302,7 +305,7 @@ impl Lease {
         let session = self.session()?;
         let is_offline = session.is_offline;
         let place = if failed {
-            // The address that could not be loaded.
+            // The address that failed to load.
             let client = session.client();
             session.command(doing, client.current_url()).await?.to_string()
         } else {

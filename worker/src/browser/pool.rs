@@ -14,27 +14,27 @@ use super::settings::{BrowserName, BrowserSettings};
 /// Attempts to start a browser for one lease.
 const ATTEMPTS: usize = 2;
 
-/// A pool of browsers. Cloning gives another handle to the same pool; browsers end when the last handle and the last
-/// lease are dropped.
+/// A pool of browsers. Clones share the pool; browsers end when the last clone and the last lease are
+/// dropped.
 #[derive(Debug, Clone)]
 pub struct BrowserPool {
     shared: Arc<Shared>,
 }
 
-/// What leases and the pool have in common.
+/// State shared by the pool and its leases.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) settings: BrowserSettings,
     size: usize,
     places: Arc<Semaphore>,
-    // Before the owner, whose folder they live in.
+    // Must be dropped before the owner, whose folder contains the profiles.
     idle: Mutex<Vec<Session>>,
     owner: Option<Owner>,
 }
 
 impl BrowserPool {
-    /// Creates a pool; browsers start on demand. For local browsers, those that a killed process of the same user left
-    /// behind are ended first, which blocks for at most a few seconds.
+    /// Creates a pool; browsers start on demand. For local browsers, first kills those that a killed process
+    /// of the same user left behind, which blocks for at most a few seconds.
     ///
     /// # Errors
     /// If the folder for profiles cannot be used.
@@ -52,13 +52,13 @@ impl BrowserPool {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// The maximum number of concurrent sessions.
+    /// Returns the maximum number of concurrent sessions.
     pub fn size(&self) -> usize {
         self.shared.size
     }
 
-    /// Leases a browser with an empty page and no state of earlier leases. If all are leased, waits for one in order of
-    /// the requests.
+    /// Leases a browser with an empty page and without state of earlier leases. If all are leased, waits;
+    /// requests are served in order.
     ///
     /// # Errors
     /// If no browser can be started.
@@ -89,7 +89,8 @@ impl BrowserPool {
         }
     }
 
-    /// Ends the browsers of processes that were killed since: they take memory and time from the one that starts.
+    /// Kills the browsers of processes that were killed in the meantime: they use memory and CPU that the new
+    /// browser needs.
     async fn end_leftovers(&self) {
         let shared = Arc::clone(&self.shared);
         let ending = tokio::task::spawn_blocking(move || {
@@ -102,13 +103,13 @@ impl BrowserPool {
         }
     }
 
-    /// The name or address by which remote browsers reach this machine, if set.
+    /// Returns the host name or address by which remote browsers reach this machine, if set.
     pub fn own_host(&self) -> Option<&str> {
         self.shared.settings.own_host.as_deref()
     }
 
-    /// Ends the browsers that are not leased, and waits for remote servers to confirm. Leased browsers end with the
-    /// pool.
+    /// Ends the browsers that are not leased and waits until remote servers confirm. Leased browsers end with
+    /// the pool.
     pub async fn close(&self) {
         let idle = std::mem::take(&mut *self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner));
         futures::future::join_all(idle.into_iter().map(Session::close)).await;
@@ -121,7 +122,7 @@ impl BrowserPool {
 }
 
 impl Shared {
-    /// Takes a session back, to be lent again if it works and has not served often enough.
+    /// Takes a session back. Reuses it if it works and has not reached the maximum number of leases.
     pub(super) fn take_back(&self, session: Session) {
         if session.is_ready() && session.leases < self.settings.leases {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);

@@ -1,4 +1,4 @@
-//! One browser and the connection to it.
+//! A browser and the connection to it.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,33 +16,33 @@ use super::hosts::BLANK;
 use super::leftovers::Owner;
 use super::settings::{BrowserName, BrowserSettings};
 
-/// What the driver is given beyond a page's own time to say that it was exceeded.
+/// Time beyond the page limit that the driver gets to report a timeout.
 const GRACE: Duration = Duration::from_secs(5);
-/// What a server elsewhere is given to end a session.
+/// Time limit for ending a session on a remote server.
 const CLOSING: Duration = Duration::from_secs(10);
-/// How long the empty page may take that a browser shows before it is lent again: it needs no network, and a browser that
-/// is stopped is replaced soon.
+/// Time limit for loading the empty page before a browser is reused. It needs no network, so a browser that
+/// does not respond is replaced early.
 const BLANK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Whether commands can be given.
+/// Whether commands can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Ready,
-    /// A command is under way, or its caller has gone away in the middle of it.
+    /// A command is in progress, or was cancelled.
     Busy,
     Ended,
 }
 
-/// A browser. Dropping it ends it.
+/// A browser. Dropping it ends the browser.
 pub(super) struct Session {
     client: Client,
     driver: Option<Driver>,
     state: State,
-    /// Whether it speaks the Chrome DevTools Protocol.
+    /// Whether it supports the Chrome DevTools Protocol.
     is_chromium: bool,
-    /// Whether the network is switched off.
+    /// Whether the network is disabled.
     pub(super) is_offline: bool,
-    /// How often it was lent.
+    /// Number of leases so far.
     pub(super) leases: usize,
     page_limit: Duration,
     command_limit: Duration,
@@ -61,7 +61,7 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Starts a driver, if there is an owner for one, and a browser.
+    /// Starts a driver, if `owner` is given, and a browser.
     pub(super) async fn start(
         settings: &BrowserSettings,
         owner: Option<&Owner>,
@@ -110,7 +110,7 @@ impl Session {
         })
     }
 
-    /// Whether another command can be given.
+    /// Whether a command can be sent.
     pub(super) fn is_ready(&self) -> bool {
         self.state == State::Ready
     }
@@ -119,7 +119,7 @@ impl Session {
         self.client.clone()
     }
 
-    /// Ends the browser, with everything that it started.
+    /// Ends the browser and all its child processes.
     fn end(&mut self) {
         if self.state == State::Ended {
             return;
@@ -129,7 +129,7 @@ impl Session {
             driver.kill();
             return;
         }
-        // A server elsewhere has to be told; nobody waits for its answer.
+        // Remote servers need a request to end the session. The response is not awaited.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let client = self.client.clone();
             runtime.spawn(async move {
@@ -138,7 +138,7 @@ impl Session {
         }
     }
 
-    /// Ends the browser and waits until a server elsewhere knows.
+    /// Ends the browser and waits until a remote server confirms.
     pub(super) async fn close(mut self) {
         if self.driver.is_none() && self.state != State::Ended {
             self.state = State::Ended;
@@ -146,7 +146,7 @@ impl Session {
         }
     }
 
-    /// Gives a command that loads no page.
+    /// Sends a command that loads no page.
     pub(super) async fn command<T>(
         &mut self,
         doing: &'static str,
@@ -155,7 +155,7 @@ impl Session {
         self.bounded(doing, self.command_limit, command).await
     }
 
-    /// Gives a command that may load a page, or has to wait for one.
+    /// Sends a command that may load a page or wait for one.
     pub(super) async fn loading<T>(
         &mut self,
         doing: &'static str,
@@ -164,7 +164,7 @@ impl Session {
         self.bounded(doing, self.page_limit + GRACE, command).await
     }
 
-    /// Gives a command of the DevTools Protocol, which may set a whole page.
+    /// Sends a command of the DevTools Protocol. It may set a whole page.
     pub(super) async fn devtools(
         &mut self,
         command: &'static str,
@@ -179,7 +179,7 @@ impl Session {
         self.loading(command, client.issue_cmd(DevTools { command, parameters })).await
     }
 
-    /// A command that is not answered in time, or whose answer is the infrastructure's failure, ends the session.
+    /// Runs a command with a time limit. A timeout or an infrastructure fault ends the session.
     async fn bounded<T>(
         &mut self,
         doing: &'static str,
@@ -204,7 +204,7 @@ impl Session {
         answer
     }
 
-    /// Switches the network of the page off or on.
+    /// Disables or enables the page's network.
     pub(super) async fn set_offline(&mut self, is_offline: bool) -> Result<(), BrowserError> {
         if self.is_offline != is_offline {
             let conditions = json!({
@@ -223,13 +223,13 @@ impl Session {
         self.loading("leaving the page", client.goto(BLANK)).await
     }
 
-    /// Makes the browser as one that has just started: one empty window, nothing kept of the sites it saw. Tells
-    /// whether it still works, too.
+    /// Resets the browser to its initial state: one empty window and no data of visited sites. Fails if the
+    /// browser no longer works.
     pub(super) async fn refresh(&mut self) -> Result<(), BrowserError> {
         const DOING: &str = "resetting the browser";
         let client = self.client();
         if !self.is_chromium {
-            // Those of the page; there is no way to reach the others.
+            // Deletes only the cookies of the current page; WebDriver has no command for the others.
             self.command(DOING, client.delete_all_cookies()).await?;
         }
         self.bounded("leaving the page", BLANK_LIMIT.min(self.page_limit), client.goto(BLANK)).await?;
@@ -252,7 +252,7 @@ impl Session {
     }
 }
 
-/// What the browser is to be like.
+/// Builds the requested WebDriver capabilities.
 fn capabilities(settings: &BrowserSettings, driver: Option<&Driver>) -> Value {
     let milliseconds = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     let [width, height] = settings.window;
@@ -273,17 +273,18 @@ fn capabilities(settings: &BrowserSettings, driver: Option<&Driver>) -> Value {
     .to_vec();
     arguments.push(format!("--window-size={width},{height}"));
     arguments.push(format!("--host-resolver-rules={}", settings.hosts.resolver_rules()));
-    // Names and addresses that are no HTTP: WebRTC asks none of them for its own addresses.
+    // The resolver rules do not cover UDP: keeps WebRTC from contacting other servers to find its own
+    // address.
     arguments.push("--force-webrtc-ip-handling-policy=disable_non_proxied_udp".to_owned());
     let mut options = json!({
-        // No files come of a page.
+        // Downloads are disabled.
         "prefs": { "download_restrictions": 3, "profile.default_content_setting_values.notifications": 2 },
     });
     if let Some(driver) = driver {
         arguments.push(format!("--user-data-dir={}", driver.profile().display()));
         #[cfg(unix)]
         if rustix::process::geteuid().is_root() {
-            // Chromium's own sandbox refuses to be run by root.
+            // Chromium's sandbox does not start as root.
             arguments.push("--no-sandbox".to_owned());
         }
     }

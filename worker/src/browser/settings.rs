@@ -1,4 +1,4 @@
-//! Settings of browsers: which browser, how many sessions, and time limits.
+//! Settings of browsers: which browser, number of sessions, and time limits.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,16 +10,16 @@ use url::Url;
 
 use super::hosts::AllowedHosts;
 
-/// What drives the browser: `--browser chromedriver`, or the address of a WebDriver server.
+/// Driver of the browser: `--browser chromedriver`, or the address of a WebDriver server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BrowserName {
-    /// A `chromedriver` and a Chromium of this machine, started for each session.
+    /// A local `chromedriver` and Chromium, started for each session.
     Chromedriver,
     /// A WebDriver server, such as a Selenium grid: `http://host:4444`.
     Remote(Url),
 }
 
-/// An invalid name of a browser.
+/// An invalid browser name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UnknownBrowser {
     /// The browser is unknown.
@@ -28,7 +28,8 @@ pub enum UnknownBrowser {
          http://host:4444"
     )]
     Name(String),
-    /// The address may contain a secret, and names of browsers are written into files. The message does not quote it.
+    /// The address may contain a secret, which is not allowed because browser names are written into files.
+    /// The message does not quote it.
     #[error(
         "invalid address of a WebDriver server: expected http://host:port without user, password and query"
     )]
@@ -61,42 +62,43 @@ impl fmt::Display for BrowserName {
     }
 }
 
-/// How browsers are run.
+/// Settings of browsers.
 #[derive(Debug, Clone)]
 pub struct BrowserSettings {
-    /// What drives them.
+    /// Driver of the browsers.
     pub browser: BrowserName,
     /// Hosts that may be visited.
     pub hosts: AllowedHosts,
-    /// The name or address by which browsers elsewhere reach this machine, for sites that it serves itself. One of
-    /// this machine needs none.
+    /// Host name or address by which remote browsers reach this machine, for sites that it serves itself. Not
+    /// needed for local browsers.
     pub own_host: Option<String>,
-    /// Sessions at once; as many as cores and free memory allow where none is given.
+    /// Maximum number of concurrent sessions. Default: as many as cores and free memory allow.
     pub sessions: Option<usize>,
-    /// Leases after which a session is replaced by a fresh one.
+    /// Number of leases after which a session is replaced by a fresh one.
     pub leases: usize,
-    /// The longest time that a session may take to start.
+    /// Time limit for starting a session.
     pub start_limit: Duration,
-    /// The longest time that a page may take to load.
+    /// Time limit for loading a page.
     pub page_limit: Duration,
-    /// The longest time that any other command may take.
+    /// Time limit for any other command.
     pub command_limit: Duration,
     /// Width and height of the window, in pixels.
     pub window: [u32; 2],
-    /// The most bytes that a page given as text may have.
+    /// Maximum size of a page that is passed as text, in bytes.
     pub most_html: usize,
-    /// The driver's program.
+    /// Path of chromedriver.
     pub chromedriver: PathBuf,
-    /// The browser's program, on the driver's machine; what the driver finds where none is given.
+    /// Path of the browser on the driver's machine. Default: found by the driver.
     pub chromium: Option<PathBuf>,
-    /// Where profiles lie while a session lives, and what tells them from those of other processes.
+    /// Folder for the profiles of running sessions, with a subfolder and a lock file for each pool.
     pub folder: PathBuf,
 }
 
 impl BrowserSettings {
-    /// Usual settings: this machine's address is the only host; 100 leases a session; 30 s to start, 30 s for a page, 20 s
-    /// for other commands; windows of 1280 × 1024; pages of up to 8 MiB; programs as the shell finds them; profiles
-    /// in the system's folder for temporary files, or in `/tmp` where that folder's path is too long for Chromium.
+    /// Returns the default settings: only this machine as allowed host; 100 leases per session; time limits
+    /// of 30 s to start, 30 s for a page and 20 s for other commands; windows of 1280 × 1024 pixels; pages of
+    /// up to 8 MiB; programs from `PATH`; profiles in the system's temporary folder, or in `/tmp` if that
+    /// folder's path is too long for Chromium.
     pub fn new(browser: BrowserName) -> Self {
         Self {
             browser,
@@ -115,11 +117,12 @@ impl BrowserSettings {
         }
     }
 
-    /// The same, with the settings of the environment: `LUMOS_BROWSER_HOSTS` (separated by commas, added to this
-    /// machine's), `LUMOS_BROWSER_SESSIONS`, `LUMOS_BROWSER_OWN_HOST`, `LUMOS_CHROMEDRIVER`, `LUMOS_CHROMIUM`.
+    /// Returns the default settings with those of the environment: `LUMOS_BROWSER_HOSTS` (comma-separated, in
+    /// addition to this machine), `LUMOS_BROWSER_SESSIONS`, `LUMOS_BROWSER_OWN_HOST`, `LUMOS_CHROMEDRIVER`,
+    /// `LUMOS_CHROMIUM`.
     ///
     /// # Errors
-    /// If one of these cannot be read.
+    /// If one of these is invalid.
     pub fn from_environment(browser: BrowserName) -> Result<Self, String> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let mut settings = Self::new(browser);
@@ -150,12 +153,13 @@ impl BrowserSettings {
     }
 }
 
-/// The longest path of a folder that browsers start in, in bytes. Chromium makes a socket 72 bytes below it
-/// (`/pool-XXXXXX/session-XXXXXX/org.chromium.Chromium.XXXXXX/SingletonSocket`) and ends where the socket's path is
-/// longer than the system allows: 107 bytes on Linux, 103 on macOS.
+/// Maximum length of the path of a browser folder, in bytes. Chromium creates a socket 72 bytes below it
+/// (`/pool-XXXXXX/session-XXXXXX/org.chromium.Chromium.XXXXXX/SingletonSocket`) and exits if the socket's
+/// path is longer than the system allows: 107 bytes on Linux, 103 on macOS.
 const LONGEST_FOLDER: usize = if cfg!(target_os = "linux") { 107 - 72 } else { 103 - 72 };
 
-/// The folder of this user's browsers below the folder for temporary files.
+/// Returns the folder for this user's browsers in the temporary folder, or in `/tmp` if that path is too
+/// long.
 fn folder_below(temporary: &Path) -> PathBuf {
     let name = format!("lumos-browsers-{}", user());
     let folder = temporary.join(&name);

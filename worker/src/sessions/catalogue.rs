@@ -1,5 +1,5 @@
-//! Where a shop's products come from: the small catalogue of the project, a folder of the published files, or a folder
-//! with an index that was built once.
+//! Sources of a shop's products: the project's small catalogue, a folder with the published files, or a
+//! folder with a prebuilt index.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,35 +17,35 @@ use super::mapped::map;
 use crate::browser::{BrowserName, UnknownBrowser};
 use crate::model::{hash_file, recorded_lines};
 
-/// The documents of the published catalogue and the attributes beside them.
+/// Files of the published catalogue: documents and attributes.
 const DOCUMENTS: &str = "items_1000_documents.jsonl";
 const ATTRIBUTES: &str = "items_ins_v2_1000.json";
 
-/// The files of an index.
+/// Files of an index.
 const RECORDS: &str = "products.bin";
 const TABLES: &str = "tables.bin";
 const INDEX: &str = "index.bin";
 
-/// What of the code a shop's answers depend on.
+/// Version of the code that determines the shop's replies.
 pub(crate) const SHOP_VERSION: u32 = VERSION * 100 + NOUNS_VERSION;
 
-/// What a shop is opened from.
+/// Files that a shop is opened from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ShopFiles {
-    /// The folder of the catalogue; the project's small one where none is named.
+    /// Folder of the catalogue. Default: the project's small catalogue.
     pub folder: Option<PathBuf>,
-    /// JSON lines of `title` and `nouns` by a better tagger.
+    /// JSON Lines file with `title` and `nouns`, from a better tagger than the built-in one.
     pub nouns: Option<PathBuf>,
 }
 
-/// What parts a folder from the file of nouns in a backend's name.
+/// Separator of the folder and the file of nouns in a backend's name.
 const NOUNS: &str = ",nouns=";
 
-/// What parts a WebDriver server's address, which holds colons, from the folder in a backend's name.
+/// Separator of a WebDriver server's address and the folder in a backend's name. The address contains colons.
 const FOLDER: &str = ",folder=";
 
 impl ShopFiles {
-    /// Reads what follows `memory` in a backend's name: nothing, `:<folder>`, `,nouns=<file>`, or both.
+    /// Parses the part of a backend's name after `memory`: empty, `:<folder>`, `,nouns=<file>`, or both.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (folder, nouns) = match text.split_once(NOUNS) {
             Some((folder, nouns)) => (folder, Some(PathBuf::from(nouns))),
@@ -59,7 +59,7 @@ impl ShopFiles {
         Some(Self { folder, nouns })
     }
 
-    /// The name of the backend with these files.
+    /// Returns the name of the backend with these files.
     pub fn backend(&self) -> String {
         let folder = self.folder.as_ref().map_or_else(String::new, |folder| format!(":{}", folder.display()));
         let nouns =
@@ -67,8 +67,8 @@ impl ShopFiles {
         format!("memory{folder}{nouns}")
     }
 
-    /// Reads the name of a backend whose episodes shop in a browser: `chromedriver` with what may follow `memory`, or
-    /// the address of a WebDriver server, `,folder=<folder>` and `,nouns=<file>`.
+    /// Parses the name of a browser backend: `chromedriver`, followed by the same as `memory`, or the address
+    /// of a WebDriver server, followed by `,folder=<folder>` and `,nouns=<file>`.
     pub(crate) fn parse_in_browser(name: &str) -> Result<(BrowserName, Self), UnknownBrowser> {
         if let Some(files) = name.strip_prefix("chromedriver").and_then(Self::parse) {
             return Ok((BrowserName::Chromedriver, files));
@@ -84,7 +84,7 @@ impl ShopFiles {
         Ok((name.parse()?, Self { folder, nouns }))
     }
 
-    /// The name of the backend whose episodes shop with these files in a browser.
+    /// Returns the name of the backend that uses these files in a browser.
     pub fn backend_in(&self, browser: &BrowserName) -> String {
         match (browser, &self.folder) {
             (BrowserName::Chromedriver, _) => self.backend().replacen("memory", "chromedriver", 1),
@@ -98,12 +98,12 @@ impl ShopFiles {
         }
     }
 
-    /// A backend's name with a file of nouns added.
+    /// Returns a backend's name with a file of nouns added.
     pub fn with_nouns(backend: &str, nouns: &Path) -> String {
         format!("{backend}{NOUNS}{}", nouns.display())
     }
 
-    /// What stands behind the name: `#` and a hash of the files, nothing where there are none. Blocks.
+    /// Returns `#` and a hash of the files, or an empty string if there are none. Blocks.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -124,10 +124,10 @@ impl ShopFiles {
         Ok(format!("#{}", ContentHash::of_json(&hashes).short()))
     }
 
-    /// Opens the shop. Blocks: reads and indexes the products, unless there is an index.
+    /// Opens the shop. Blocks: reads and indexes the products, unless an index exists.
     ///
     /// # Errors
-    /// If a file cannot be read or is not what it should be.
+    /// If a file cannot be read or is invalid.
     pub fn open(&self) -> io::Result<Shop> {
         match &self.folder {
             Some(folder) if folder.join(INDEX).is_file() => open_index(folder),
@@ -143,10 +143,11 @@ impl ShopFiles {
         }
     }
 
-    /// The nouns of titles that are known, and the approximation for the others. Blocks.
+    /// Returns a tagger that uses the nouns of the file and the built-in approximation for other titles.
+    /// Blocks.
     ///
     /// # Errors
-    /// If the file cannot be read, or a line is not one of a title and its nouns.
+    /// If the file cannot be read, or a line is invalid.
     pub fn tagger(&self) -> io::Result<KnownNouns<Approximation>> {
         #[derive(Deserialize)]
         struct Line {
@@ -179,7 +180,7 @@ fn named(path: &Path, error: &dyn std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {error}", path.display()))
 }
 
-/// Opens an index by mapping its files.
+/// Opens an index by mapping its files into memory.
 fn open_index(folder: &Path) -> io::Result<Shop> {
     let mapped = |name: &str| {
         let path = folder.join(name);
@@ -188,11 +189,11 @@ fn open_index(folder: &Path) -> io::Result<Shop> {
     Shop::open(mapped(RECORDS)?, mapped(TABLES)?, mapped(INDEX)?).map_err(|error| named(folder, &error))
 }
 
-/// Builds an index in a folder from products one by one, for catalogues that do not fit into memory; how many there
-/// were. The files are put in place when they are whole.
+/// Builds an index in a folder from a stream of products, for catalogues that do not fit into memory. Returns
+/// the number of products. The files are renamed into place when they are complete.
 ///
 /// # Errors
-/// If they cannot be written, or `entries` fails.
+/// If the files cannot be written, or `entries` returns an error.
 pub fn build_index(folder: &Path, entries: impl IntoIterator<Item = io::Result<Entry>>) -> io::Result<usize> {
     std::fs::create_dir_all(folder)?;
     let beginning = |name: &str| folder.join(format!("{name}.part"));
@@ -210,17 +211,17 @@ pub fn build_index(folder: &Path, entries: impl IntoIterator<Item = io::Result<E
         file.write_all(&bytes)?;
         file.sync_all()?;
     }
-    // The index is the sign that the others are there.
+    // The index comes last: its presence shows that the other files are complete.
     for name in [RECORDS, TABLES, INDEX] {
         std::fs::rename(beginning(name), folder.join(name))?;
     }
     Ok(count)
 }
 
-/// The entries of a file of documents, one a line.
+/// Reads the entries of a JSON Lines file of documents.
 ///
 /// # Errors
-/// If it cannot be opened.
+/// If the file cannot be opened.
 pub fn documents(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Entry>>> {
     let lines = recorded_lines(path).map_err(|error| named(path, &error))?;
     let mut reader = lumos_environments::shop::Reader::default();

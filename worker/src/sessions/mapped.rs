@@ -7,11 +7,11 @@ use std::path::Path;
 
 use memmap2::Mmap;
 
-/// Maps a file into memory, read only.
+/// Maps a file into memory, read-only.
 pub(super) fn map(path: &Path) -> io::Result<Mmap> {
     let file = File::open(path)?;
-    // SAFETY: the mapping is read only. A file that another process cuts off meanwhile would end this one with SIGBUS;
-    // changed bytes would change what products say, and every read is checked for its bounds. An index is written
-    // under another name and then put in place, never written while it is read.
+    // SAFETY: the mapping is read-only. If another process truncates the file, this one is terminated by
+    // SIGBUS; if bytes are changed, product data changes, but every read is bounds-checked. An index is
+    // written under another name and renamed into place, and is never written while it is read.
     unsafe { Mmap::map(&file) }
 }

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use lumos_tasks::UnitId;
 
-/// A folder for the pictures of one episode, named as its unit is in the samples. A picture that cannot be kept is no
-/// reason to stop.
+/// A folder for the screenshots of one episode, named by the identifier of its unit as in the samples.
+/// Failures are logged and do not stop the episode.
 #[derive(Debug)]
 pub(crate) struct Screenshots {
     folder: PathBuf,
@@ -15,7 +15,7 @@ pub(crate) struct Screenshots {
 }
 
 impl Screenshots {
-    /// Begins an episode's pictures; those of an earlier attempt go.
+    /// Starts the screenshots of an episode. Removes those of an earlier attempt.
     pub(crate) async fn begin(below: &Path, unit: &UnitId) -> Self {
         let folder = below.join(unit.as_str());
         match tokio::fs::remove_dir_all(&folder).await {
@@ -27,12 +27,12 @@ impl Screenshots {
         Self { folder, taken: AtomicU32::new(0) }
     }
 
-    /// Keeps the next step's picture, a PNG.
+    /// Writes the screenshot of the next step, a PNG.
     pub(crate) async fn keep_next(&self, picture: Vec<u8>) {
         self.keep(self.taken.fetch_add(1, Ordering::Relaxed) + 1, picture).await;
     }
 
-    /// Keeps the picture of the step with a number, a PNG.
+    /// Writes the screenshot of the step with this number, a PNG.
     pub(crate) async fn keep(&self, number: u32, picture: Vec<u8>) {
         let path = self.folder.join(format!("{number:04}.png"));
         let kept = async {

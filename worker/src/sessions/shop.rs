@@ -1,4 +1,4 @@
-//! The shop in memory: `--tool shop=memory`, `shop=memory:<folder>`.
+//! The in-memory shop: `--tool shop=memory`, `shop=memory:<folder>`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::catalogue::ShopFiles;
 use crate::tools::{ToolFault, Tools};
 
-/// The shop that every episode visits on its own.
+/// The shop, with a separate visit for each episode.
 #[derive(Debug)]
 pub struct MemoryShop {
     staff: Staff,
@@ -26,7 +26,7 @@ impl MemoryShop {
     }
 }
 
-/// The shop with its search and its tagger. Blocks.
+/// Returns the shop with its search engine and its tagger. Blocks.
 ///
 /// # Errors
 /// If its files cannot be read.
@@ -43,7 +43,7 @@ pub(super) fn fault(message: impl Into<String>) -> ToolFault {
     ToolFault { tool: "shop", message: message.into() }
 }
 
-/// What an episode shops for, where it does.
+/// Returns the goal of a shop episode, or `None` for another kind of episode.
 pub(super) fn goal_of(unit: &EpisodeUnit) -> Result<Option<Goal>, ToolFault> {
     let Setup::Shop { goal } = &unit.setup else { return Ok(None) };
     Goal::deserialize(goal).map(Some).map_err(|error| fault(format!("invalid goal: {error}")))
@@ -52,7 +52,7 @@ pub(super) fn goal_of(unit: &EpisodeUnit) -> Result<Option<Goal>, ToolFault> {
 #[async_trait]
 impl Tools for MemoryShop {
     async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        Err(fault("the shop supports episodes of shopping only"))
+        Err(fault("the shop tool only supports shop episodes"))
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
@@ -62,7 +62,7 @@ impl Tools for MemoryShop {
     }
 }
 
-/// One episode's visit.
+/// The visit of one episode.
 struct Session {
     visit: Arc<Mutex<Visit>>,
 }
@@ -72,7 +72,8 @@ impl Tools for Session {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         let ToolCall::Shop(request) = call else { return Err(fault("unsupported call of the shop")) };
         let (visit, request) = (Arc::clone(&self.visit), request.clone());
-        // Among a million products a search takes milliseconds: too long for a thread that others wait for.
+        // A search among a million products takes milliseconds, which is too long for a thread of the
+        // runtime.
         tokio::task::spawn_blocking(move || {
             let mut visit = visit.lock().unwrap_or_else(PoisonError::into_inner);
             match visit.serve(&request) {

@@ -1,20 +1,21 @@
-//! Addresses of the encyclopaedia's pages, and titles out of them.
+//! Addresses of Wikipedia pages, and the titles they contain.
 
 use lumos_tasks::WikiRequest;
 use percent_encoding::percent_decode_str;
 
-/// The encyclopaedia's site.
+/// Wikipedia's address.
 pub(super) const SITE: &str = "https://en.wikipedia.org";
-/// What stands before a page's name in its path.
+/// Path prefix of a page's name.
 const PAGES: &str = "/wiki/";
 
-/// The address of the page of a title. The episode takes the title out of it again, so nothing is escaped.
+/// Returns the address of the page with a title. Nothing is escaped, because the episode extracts the title
+/// from the address.
 pub(super) fn page_address(title: &str) -> String {
     format!("{SITE}{PAGES}{}", title.replace(' ', "_"))
 }
 
-/// The titles that a request may mean, the most literal first: its text, or the name in its path, as it stands and
-/// with escapes undone.
+/// Returns the titles that a request may refer to, most literal first: its text, or the name in its path, as
+/// it is and percent-decoded.
 pub(super) fn titles_of(request: &WikiRequest) -> Vec<String> {
     let text = request.text();
     let name = match request {

@@ -1,4 +1,4 @@
-//! Passages ranked by their words: `--tool rank=bm25`, for machines without a reader model.
+//! Ranks passages by their words: `--tool rank=bm25`, for machines without a reader model.
 
 use async_trait::async_trait;
 use lumos_environments::retrieval;
@@ -12,10 +12,10 @@ use super::{ToolFault, Tools};
 pub struct Bm25Ranking;
 
 impl Bm25Ranking {
-    /// What of the code the answers depend on.
+    /// Version of the code that determines the replies.
     pub(super) const VERSION: u32 = retrieval::VERSION;
 
-    /// One score for each passage: how well its title and its text fit the question.
+    /// Returns one score per passage: how well its title and text match the question.
     pub fn scores(question: &str, passages: &[Passage]) -> Vec<f64> {
         let texts = passages.iter().map(|passage| [(passage.title.as_str(), 1), (passage.text.as_str(), 1)]);
         retrieval::scores(question, texts)
@@ -27,7 +27,7 @@ impl Tools for Bm25Ranking {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         let ToolCall::Rank { question, passages } = call else { return Err(not_mine(call, "bm25")) };
         let (question, passages) = (question.clone(), passages.clone());
-        // A hundred passages take a millisecond: too long for a thread that others wait for.
+        // A hundred passages take a millisecond, which is too long for a thread of the runtime.
         tokio::task::spawn_blocking(move || ToolReply::Rank(Self::scores(&question, &passages)))
             .await
             .map_err(|error| ToolFault { tool: "rank", message: error.to_string() })

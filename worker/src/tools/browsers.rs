@@ -1,4 +1,4 @@
-//! The browsers of a worker's tools: one pool for each name, made when it is first asked for.
+//! The browsers of a worker's tools: one pool per browser name, created on first use.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -14,23 +14,23 @@ use crate::browser::{BrowserName, BrowserPool, BrowserSettings};
 use crate::sessions::browser_shop::BrowserShop;
 use crate::sessions::catalogue::ShopFiles;
 
-/// How long a WebDriver server may take to be reached.
+/// Time limit for connecting to a WebDriver server.
 const REACHED: Duration = Duration::from_secs(5);
 
-/// How long sites may take to end.
+/// Time limit for ending sites.
 const CLOSING: Duration = Duration::from_secs(2);
 
-/// The programs that chromedriver looks for where it is told of none.
+/// Programs that chromedriver searches for if no path is set.
 #[cfg(target_os = "linux")]
 const CHROMIUMS: [&str; 5] =
     ["google-chrome", "google-chrome-stable", "chrome", "chromium", "chromium-browser"];
 
-/// Pools by the browser's name, and where pictures go.
+/// Browser pools by name, and the folder for screenshots.
 #[derive(Debug, Default)]
 pub(super) struct Browsers {
     pools: Mutex<BTreeMap<String, Arc<BrowserPool>>>,
     screenshots: Option<PathBuf>,
-    /// The sites that are served to browsers, and what ends them.
+    /// Tasks that serve sites to browsers, and the token that ends them.
     sites: TaskTracker,
     stop: CancellationToken,
 }
@@ -42,16 +42,17 @@ impl Drop for Browsers {
 }
 
 impl Browsers {
-    /// None yet; pictures of their steps go below a folder, if one is named.
+    /// Creates an empty collection. If `screenshots` is given, screenshots of steps are written below that
+    /// folder.
     pub(super) fn new(screenshots: Option<PathBuf>) -> Self {
         let (pools, sites, stop) = Default::default();
         Self { pools, screenshots, sites, stop }
     }
 
-    /// The pool of a browser, and where pictures of its steps go. Blocks.
+    /// Returns the pool of a browser and the folder for screenshots of its steps. Blocks.
     ///
     /// # Errors
-    /// What is missing on this host, for people.
+    /// A message that states what is missing on this host.
     pub(super) fn of(&self, browser: &BrowserName) -> Result<(Arc<BrowserPool>, Option<PathBuf>), String> {
         let settings = usable(browser)?;
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +68,7 @@ impl Browsers {
         Ok((pool, self.screenshots.clone()))
     }
 
-    /// Opens a shop that is visited in a browser. Blocks, on a thread of a runtime.
+    /// Opens a shop that is used in a browser. Blocks; must be called within a tokio runtime.
     ///
     /// # Errors
     /// If its files cannot be read, or it cannot be served.
@@ -81,15 +82,15 @@ impl Browsers {
         Ok(shop)
     }
 
-    /// Whether a browser can be used on this host. Blocks.
+    /// Checks that a browser can be used on this host. Blocks.
     ///
     /// # Errors
-    /// What is missing, for people.
+    /// A message that states what is missing.
     pub(super) fn check(browser: &BrowserName) -> Result<(), String> {
         usable(browser).map(drop)
     }
 
-    /// Ends the browsers that nobody uses, and the sites.
+    /// Ends the sites and the browsers that are not leased.
     pub(super) async fn close(&self) {
         self.stop.cancel();
         self.sites.close();
@@ -98,12 +99,12 @@ impl Browsers {
         for pool in pools {
             pool.close().await;
         }
-        // A connection that somebody keeps open ends with the process.
+        // Connections that clients keep open are closed when the process ends.
         let _ = tokio::time::timeout(CLOSING, self.sites.wait()).await;
     }
 }
 
-/// The settings of a browser that can be used.
+/// Returns the settings of a browser after checking that it can be used.
 fn usable(browser: &BrowserName) -> Result<BrowserSettings, String> {
     let settings = BrowserSettings::from_environment(browser.clone())?;
     match browser {
@@ -134,7 +135,7 @@ fn usable(browser: &BrowserName) -> Result<BrowserSettings, String> {
     Ok(settings)
 }
 
-/// A program, as the shell would find it.
+/// Finds a program in the same way as the shell.
 fn found(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
         return program.is_file().then(|| program.to_owned());
@@ -143,7 +144,7 @@ fn found(program: &Path) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Whether somebody listens at an address.
+/// Checks that a server accepts connections.
 fn reach(url: &Url) -> Result<(), String> {
     let unreached =
         |error: &dyn std::fmt::Display| format!("cannot reach the WebDriver server {url}: {error}");
@@ -199,7 +200,7 @@ mod tests {
             (identity("chromedriver"), identity("http://one:4444"), identity("http://other:4444"));
         let hash = |backend: &ToolBackend| backend.backend.rsplit_once('#').unwrap().1.to_owned();
         assert_eq!(hash(&here), hash(&identity("memory")));
-        assert_ne!(hash(&one), hash(&other), "only the hash of such a name goes into identities");
+        assert_ne!(hash(&one), hash(&other), "identities contain only the hash of such a name");
         assert_ne!(hash(&one), hash(&here));
     }
 

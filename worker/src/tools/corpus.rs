@@ -1,5 +1,5 @@
-//! Pages out of a file in the place of the encyclopaedia: `--tool wiki=corpus:<JSON lines of title and text>`, or the
-//! shipped ones: `--tool wiki=samples`.
+//! Pages from a file instead of Wikipedia: `--tool wiki=corpus:<JSON Lines file of title and text>`, or the
+//! shipped pages: `--tool wiki=samples`.
 
 use std::io;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::model::recorded_lines;
 /// The shipped pages.
 const SAMPLES: [&str; 2] = [retrieval::HOTPOTQA_PAGES, retrieval::STRATEGYQA_PAGES];
 
-/// What the original appends to a question that it searches for.
+/// Suffix that the original appends to search queries.
 pub(super) const SEARCHED_SITE: &str = " Wikipedia";
 
 /// The pages of a corpus.
@@ -29,45 +29,46 @@ pub struct Corpus {
     library: Arc<Library>,
 }
 
-/// A line of the file. Other fields are left out of account.
+/// A line of the file. Other fields are ignored.
 #[derive(Debug, Deserialize)]
 struct Line {
     title: String,
     text: String,
 }
 
-/// The field by which a line names an item of StrategyQA.
+/// The field with the identifier of a StrategyQA item.
 #[derive(Debug, Deserialize)]
 struct Origin {
     qid: Option<IgnoredAny>,
 }
 
 impl Corpus {
-    /// Raised when answers change beyond what [`retrieval::VERSION`] and [`page::READING_VERSION`] tell.
+    /// Incremented when replies change for reasons other than [`retrieval::VERSION`] and
+    /// [`page::READING_VERSION`].
     const OWN_VERSION: u32 = 1;
 
-    /// What of the code the answers depend on.
+    /// Version of the code that determines the replies.
     pub(super) const VERSION: u32 =
         Self::OWN_VERSION * 10_000 + retrieval::VERSION * 100 + page::READING_VERSION;
 
     /// Reads and indexes a file, compressed or not. Blocks.
     ///
     /// # Errors
-    /// If it cannot be read, a line is not a page, or it has no pages.
+    /// If the file cannot be read, a line is not a page, or there are no pages.
     pub fn read(path: &Path) -> io::Result<Self> {
         Self::of_lines(recorded_lines(path)?)
     }
 
-    /// The pages that the shipped samples of HotpotQA and StrategyQA can be answered from. Blocks.
+    /// Reads the pages from which the shipped samples of HotpotQA and StrategyQA can be answered. Blocks.
     ///
     /// # Errors
-    /// None: the tests read them.
+    /// Never: tests verify that the shipped pages are valid.
     pub(super) fn samples() -> io::Result<Self> {
         let lines = SAMPLES.iter().flat_map(|pages| pages.lines()).filter(|line| !line.trim().is_empty());
         Self::of_lines((1..).zip(lines).map(|(number, line)| Ok((number, line.to_owned()))))
     }
 
-    /// What stands behind the name of the shipped pages in a configuration.
+    /// Returns the hash of the shipped pages, which is part of a configuration.
     pub(super) fn samples_hash() -> ContentHash {
         ContentHash::of_json(&SAMPLES)
     }
@@ -88,8 +89,8 @@ impl Corpus {
         Ok(Self { library: Arc::new(library) })
     }
 
-    /// Whether a file's pages were made of a benchmark's items, so that they may hold what answers them: its first line
-    /// names an item in `qid`.
+    /// Whether a file's pages were made from a benchmark's items, so that they may contain the answers: its
+    /// first line names an item in `qid`.
     pub(super) fn is_made_of_items(path: &Path) -> io::Result<bool> {
         let first = recorded_lines(path)?.next().transpose()?;
         let origin = first.and_then(|(_, line)| serde_json::from_str::<Origin>(&line).ok());
@@ -97,7 +98,8 @@ impl Corpus {
     }
 }
 
-/// The page asked for; where none has its title, a list of those that fit best, as the encyclopaedia's search gives.
+/// Returns the requested page. If no page has its title, returns a list of the best matches, like Wikipedia's
+/// search.
 fn page(library: &Library, request: &WikiRequest) -> Page {
     let titles = titles_of(request);
     if let Some(found) = titles.iter().find_map(|title| library.titled(title)) {
@@ -106,13 +108,13 @@ fn page(library: &Library, request: &WikiRequest) -> Page {
     let words = titles.last().map_or("", String::as_str);
     let found = library.search(words, MOST_RESULTS);
     if found.is_empty() {
-        // A page without text, as that of a search without results.
+        // A page without text, like that of a search without results.
         return Page::of_text("");
     }
     Page::Listed(found.iter().map(|page| page.title.to_owned()).collect())
 }
 
-/// Addresses of the pages that fit best.
+/// Returns the addresses of the best matches.
 fn search(library: &Library, query: &str, most: u32) -> Vec<String> {
     let words = query.strip_suffix(SEARCHED_SITE).unwrap_or(query);
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -123,7 +125,7 @@ fn search(library: &Library, query: &str, most: u32) -> Vec<String> {
 impl Tools for Corpus {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         let (library, call) = (Arc::clone(&self.library), call.clone());
-        // Over millions of pages a search takes milliseconds: too long for a thread that others wait for.
+        // A search among millions of pages takes milliseconds, which is too long for a thread of the runtime.
         tokio::task::spawn_blocking(move || match &call {
             ToolCall::Wiki { request, .. } => Ok(ToolReply::Wiki(page(&library, request))),
             ToolCall::Search { query, most } => Ok(ToolReply::Search(search(&library, query, *most))),

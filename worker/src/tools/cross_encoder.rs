@@ -1,4 +1,4 @@
-//! Texts ranked by a cross-encoder in this process: `--tool rank=cross-encoder:<folder>`.
+//! Ranks texts with an in-process cross-encoder: `--tool rank=cross-encoder:<folder>`.
 
 use std::path::Path;
 
@@ -10,21 +10,21 @@ use super::set::not_mine;
 use super::{ToolFault, Tools};
 
 /// The cross-encoders of the original (`cross-encoder/stsb-roberta-large` for shops,
-/// `osunlp/MindAct_CandidateGeneration_deberta-v3-base` for elements of pages), or others of their kinds. Calls of
-/// many episodes are scored together.
+/// `osunlp/MindAct_CandidateGeneration_deberta-v3-base` for page elements), or others with the same
+/// architectures. Calls of many episodes are batched.
 ///
-/// Scores are logits. The library of the original takes the logistic function of them, which keeps the order but
-/// makes equal what lies far out.
+/// Scores are logits. The original's library applies the logistic function, which keeps the order but maps
+/// extreme scores to equal values.
 #[derive(Debug, Clone)]
 pub struct CrossEncoderRanker {
     encoder: CrossEncoder,
 }
 
 impl CrossEncoderRanker {
-    /// Raised when scores of the same weights change.
+    /// Incremented when scores of the same weights change.
     pub const VERSION: u32 = 1;
 
-    /// Opens a Hugging Face folder.
+    /// Opens a folder in Hugging Face format.
     ///
     /// # Errors
     /// If it is not the folder of a cross-encoder.
@@ -33,8 +33,8 @@ impl CrossEncoderRanker {
     }
 }
 
-/// The backend of `rank` that reads a model's folder, by the `model_type` of its config.json; a DPR reader's where
-/// there is none, whose backend says what is wrong with it.
+/// Returns the backend of `rank` for a model folder, by the `model_type` in its config.json. Returns `dpr` if
+/// it cannot be determined; that backend reports what is wrong with the folder.
 pub fn rank_backend(folder: &Path) -> &'static str {
     #[derive(serde::Deserialize)]
     struct Config {
@@ -48,7 +48,7 @@ pub fn rank_backend(folder: &Path) -> &'static str {
     }
 }
 
-/// What stands beside the query. A text without a title stands alone.
+/// Returns the text that is scored against the query. A passage without a title is scored by its text alone.
 fn text(Passage { title, text }: &Passage) -> String {
     if title.is_empty() { text.clone() } else { format!("{title} {text}") }
 }

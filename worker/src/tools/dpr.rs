@@ -1,4 +1,4 @@
-//! Passages ranked by a DPR reader in this process: `--tool rank=dpr:<folder>`.
+//! Ranks passages with an in-process DPR reader: `--tool rank=dpr:<folder>`.
 
 use std::path::Path;
 
@@ -9,18 +9,18 @@ use lumos_tasks::{Passage, ToolCall, ToolReply};
 use super::set::not_mine;
 use super::{ToolFault, Tools};
 
-/// The reader of the original (`facebook/dpr-reader-multiset-base`), or another of its kind. Calls of many episodes
-/// are scored together.
+/// The reader of the original (`facebook/dpr-reader-multiset-base`), or another DPR reader. Calls of many
+/// episodes are batched.
 #[derive(Debug, Clone)]
 pub struct DprRanker {
     reader: Reader,
 }
 
 impl DprRanker {
-    /// Raised when scores of the same weights change.
+    /// Incremented when scores of the same weights change.
     pub const VERSION: u32 = 1;
 
-    /// Opens a Hugging Face folder.
+    /// Opens a folder in Hugging Face format.
     ///
     /// # Errors
     /// If it is not the folder of a reader.

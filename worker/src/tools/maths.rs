@@ -7,15 +7,15 @@ use lumos_tasks::{MathsReply, ToolCall, ToolReply};
 use super::set::not_mine;
 use super::{ToolFault, Tools};
 
-/// The native mathematics service: exact, without a network.
+/// The native mathematics service: exact, without network access.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NativeMaths;
 
 impl NativeMaths {
-    /// Raised when answers change, so that results under old and new answers are not mixed.
+    /// Incremented when answers change, so that results with old and new answers are not mixed.
     pub const VERSION: u32 = 1;
 
-    /// Answers one query.
+    /// Answers a query.
     pub fn answer(query: &str) -> MathsReply {
         match maths::answer(query) {
             Ok(Answer::One(text)) => MathsReply::One(text),
@@ -30,7 +30,7 @@ impl Tools for NativeMaths {
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
         let ToolCall::Maths { query } = call else { return Err(not_mine(call, "native")) };
         let query = query.clone();
-        // A query may take up to 50 ms: too long for a thread that others wait for.
+        // A query may take up to 50 ms, which is too long for a thread of the runtime.
         tokio::task::spawn_blocking(move || ToolReply::Maths(Self::answer(&query)))
             .await
             .map_err(|error| ToolFault { tool: "maths", message: error.to_string() })

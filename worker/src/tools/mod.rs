@@ -34,38 +34,38 @@ pub use registry::ToolSets;
 pub use remembering::Remembering;
 pub use wolfram::{Wolfram, WolframSettings};
 
-/// Something that answers tool calls.
+/// A backend that answers tool calls.
 #[async_trait]
 pub trait Tools: Send + Sync {
-    /// Answers one call. That a tool has no result is a reply; an error is a failure of the infrastructure.
+    /// Answers a call. A missing result is a reply; an error is a failure of the infrastructure.
     ///
     /// # Errors
-    /// If the tool could not be asked.
+    /// If the tool is not available.
     async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault>;
 
-    /// Opens a session of one episode: a world of its own that its calls change (a shop's page, a database). `None`
-    /// where calls do not depend on earlier ones, so that all episodes share the tool.
+    /// Opens a session with separate state for one episode (a shop visit, a database). Returns `None` if
+    /// calls do not depend on earlier ones, so that all episodes share the tool.
     ///
     /// # Errors
-    /// If no session can be had.
+    /// If the session cannot be opened.
     async fn open(&self, _unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         Ok(None)
     }
 
-    /// Ends a session in order, however its episode ended. A session that is dropped without it (its episode was
-    /// broken off) cleans up by itself.
+    /// Ends a session, whatever the outcome of its episode. A session that is dropped without this call (its
+    /// episode was cancelled) cleans up by itself.
     async fn close(&self) {}
 
-    /// Ends the tool itself, when no episode will ask it again: what it made elsewhere is removed.
+    /// Shuts down the tool after its last episode. Removes what it created on remote servers.
     async fn shut_down(&self) {}
 }
 
-/// A tool that could not be asked: no network, quota spent, time-out. Says nothing about the agent.
+/// A failure of a tool that is not caused by the agent: no network, quota exceeded, timeout.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{tool}: {message}")]
 pub struct ToolFault {
-    /// The tool.
+    /// Name of the tool.
     pub tool: &'static str,
-    /// What happened; holds no secrets.
+    /// The cause. Contains no secrets.
     pub message: String,
 }

@@ -1,4 +1,4 @@
-//! How backends are named: on the command line, and in a run's configurations with what their answers depend on.
+//! Names of backends: on the command line and, with a version or a hash, in the configurations of a run.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use crate::sessions::catalogue::{SHOP_VERSION, ShopFiles};
 use crate::sessions::sql::{self, MySqlSettings};
 use crate::sessions::{BrowserPages, WebPages};
 
-/// The tools there are, sorted. What models answer ([`Role::Qa`](lumos_tasks::Role)) is none of them.
+/// The names of all tools, sorted. Questions to models ([`Role::Qa`](lumos_tasks::Role)) are not a tool.
 pub const TOOLS: [&str; 6] = ["maths", "rank", "shop", "sql", "web", "wiki"];
 
-/// The backends of a tool, as they are named behind `--tool <tool>=`. Empty if the tool does not exist.
+/// Returns the backends of a tool, as given after `--tool <tool>=`. Empty if the tool does not exist.
 pub fn backends(tool: &str) -> &'static [&'static str] {
     match tool {
         "maths" => &["native", "wolfram", "recorded:<cases file>"],
@@ -51,9 +51,9 @@ pub enum ToolSetError {
     Unknown {
         /// The tool.
         tool: String,
-        /// The backend asked for.
+        /// The requested backend.
         backend: String,
-        /// What is wrong with it.
+        /// The cause.
         why: String,
     },
     /// The tool does not exist.
@@ -62,68 +62,69 @@ pub enum ToolSetError {
         /// The tool.
         tool: String,
     },
-    /// The operator of this worker does not allow it.
+    /// The operator of this worker does not allow the backend.
     #[error("{tool}={backend}: {refusal}")]
     NotAllowed {
         /// The tool.
         tool: String,
-        /// The backend asked for.
+        /// The requested backend.
         backend: String,
-        /// What is not allowed.
+        /// The file or host that is not allowed.
         refusal: AccessRefusal,
     },
-    /// Its file cannot be read.
+    /// A file of the backend cannot be read.
     #[error("{tool}={backend}: {source}")]
     Unreadable {
         /// The tool.
         tool: String,
-        /// The backend asked for.
+        /// The requested backend.
         backend: String,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
-    /// Its model cannot be opened.
+    /// The model of the backend cannot be opened.
     #[error("{tool}={backend}: {source}")]
     Model {
         /// The tool.
         tool: String,
-        /// The backend asked for.
+        /// The requested backend.
         backend: String,
-        /// What is wrong with it.
+        /// The cause.
         source: Box<lumos_engine::LoadError>,
     },
     /// The WolframAlpha backend has no app id or a bad address.
     #[error("maths=wolfram: {0}")]
     Wolfram(String),
-    /// The encyclopaedia cannot be asked as the environment says.
+    /// The settings of Wikipedia in the environment are invalid.
     #[error("wiki=live: {0}")]
     Live(String),
-    /// The server of databases cannot be asked as the command line and the environment say. Quotes neither.
+    /// The settings of the database server on the command line or in the environment are invalid. Quotes
+    /// neither.
     #[error("sql=mysql: {0}")]
     MySql(String),
-    /// Its browser cannot be used on this host.
+    /// The browser of the backend cannot be used on this host.
     #[error("{tool}={backend}: {why}")]
     Browser {
         /// The tool.
         tool: String,
-        /// The backend asked for.
+        /// The requested backend.
         backend: String,
         /// What is missing.
         why: String,
     },
-    /// Setting it up was broken off.
+    /// The task that sets up the backend failed.
     #[error("failed to set up {tool}={backend}: {message}")]
     Broken {
         /// The tool.
         tool: String,
-        /// The backend asked for.
+        /// The requested backend.
         backend: String,
-        /// What happened.
+        /// The cause.
         message: String,
     },
 }
 
-/// What stands behind a backend's name.
+/// A parsed backend name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Named {
     Native,
@@ -137,19 +138,19 @@ pub(super) enum Named {
     Recorded(PathBuf),
     Web,
     CrossEncoder(PathBuf),
-    /// Episodes' databases, from a folder of files or from the shipped samples.
+    /// Databases of episodes, from a folder of files or from the shipped samples.
     Sqlite(Option<PathBuf>),
-    /// Episodes' databases on a server.
+    /// Databases of episodes on a server.
     MySql,
     Shop(ShopFiles),
-    /// The shop as web pages that episodes visit in a browser.
+    /// The shop as web pages in a browser.
     BrowserShop(BrowserName, ShopFiles),
-    /// Pages of tasks on the web in a browser.
+    /// Web pages of tasks in a browser.
     BrowserWeb(BrowserName),
 }
 
 impl Named {
-    /// Reads a name as it is given on the command line.
+    /// Parses a name as given on the command line.
     pub(super) fn parse(tool: &str, backend: &str) -> Result<Self, ToolSetError> {
         let unknown = |why: &str| ToolSetError::Unknown {
             tool: tool.to_owned(),
@@ -167,7 +168,8 @@ impl Named {
                 MySqlSettings::address_of(backend).map_err(ToolSetError::MySql)?;
                 Ok(Self::MySql)
             }
-            // Nothing of what was given is quoted: it may hold a password. Recorded results know no episodes.
+            // The name is not quoted, because it may contain a password. Recorded results cannot be used:
+            // they have no sessions.
             ("sql", _) => Err(ToolSetError::Unknown {
                 tool: "sql".to_owned(),
                 backend: "…".to_owned(),
@@ -197,12 +199,12 @@ impl Named {
         }
     }
 
-    /// Reads a name as it stands in a configuration.
+    /// Parses a name as recorded in a configuration.
     pub(super) fn parse_planned(tool: &str, backend: &str) -> Result<Self, ToolSetError> {
         Self::parse(tool, without_hash(backend))
     }
 
-    /// The browser that it needs.
+    /// Returns the browser that the backend needs.
     pub(super) fn browser(&self) -> Option<&BrowserName> {
         match self {
             Self::BrowserShop(browser, _) | Self::BrowserWeb(browser) => Some(browser),
@@ -210,7 +212,7 @@ impl Named {
         }
     }
 
-    /// Whether a run may use it here: the files that it reads, and the server that its name holds.
+    /// Checks that a run may use the backend here: the files that it reads, and the server in its name.
     pub(super) fn check(&self, backend: &str, access: &AccessPolicy) -> Result<(), AccessRefusal> {
         let paths: Vec<&PathBuf> = match self {
             Self::Dpr(path)
@@ -235,7 +237,7 @@ impl Named {
         if let Some(BrowserName::Remote(url)) = self.browser() {
             access.check_url(url)?;
         }
-        // `mysql` alone is the server of the environment.
+        // `mysql` without an address refers to the server set in the environment.
         let server = MySqlSettings::of_url(backend).filter(|_| *self == Self::MySql);
         match server.and_then(|server| Url::parse(&server.address()).ok()) {
             Some(url) => access.check_url(&url),
@@ -243,7 +245,7 @@ impl Named {
         }
     }
 
-    /// The version of its answers.
+    /// Returns the version of its replies.
     fn version(&self) -> u32 {
         match self {
             Self::Native => NativeMaths::VERSION,
@@ -260,7 +262,8 @@ impl Named {
         }
     }
 
-    /// What stands behind its name in a configuration. Blocks.
+    /// Returns the suffix of its name in a configuration: a hash of its files or the address of its server.
+    /// Blocks.
     fn content(&self, tool: &str, backend: &str) -> Result<String, ToolSetError> {
         let unreadable =
             |source| ToolSetError::Unreadable { tool: tool.to_owned(), backend: backend.to_owned(), source };
@@ -293,7 +296,8 @@ impl Named {
             Self::BrowserShop(browser, files) => {
                 let content = files.content().map_err(unreadable)?;
                 Ok(match browser {
-                    // Of a name with a hash nothing but that goes into identities.
+                    // The identity contains only the hash of a name that has one, so the hash must cover the
+                    // address.
                     BrowserName::Remote(_) if !content.is_empty() => {
                         format!("#{}", ContentHash::of_json(&(browser.to_string(), content)).short())
                     }
@@ -309,7 +313,8 @@ impl Named {
     }
 }
 
-/// The identity of a backend: with a version or a hash, so that other answers are another configuration. Blocks.
+/// Returns the identity of a backend. It contains a version or a hash, so that different replies are
+/// different configurations. Blocks.
 pub(super) fn identify(tool: &str, backend: &str) -> Result<ToolBackend, ToolSetError> {
     let named = Named::parse(tool, backend)?;
     let content = named.content(tool, backend)?;
@@ -320,17 +325,17 @@ pub(super) fn identify(tool: &str, backend: &str) -> Result<ToolBackend, ToolSet
     })
 }
 
-/// A name without what stands behind it in a configuration: the hash of its file, or another site.
+/// Removes the suffix of a name in a configuration: the hash of its files or the address of its server.
 pub(super) fn without_hash(backend: &str) -> &str {
     backend.rsplit_once('#').map_or(backend, |(name, _)| name)
 }
 
-/// Whether a backend of the shop or the web is meant as a browser.
+/// Whether a backend of the shop or the web names a browser.
 fn is_browser(backend: &str) -> bool {
     ["chromedriver", "http:", "https:"].iter().any(|beginning| backend.starts_with(beginning))
 }
 
-/// The backend is not quoted: it may hold a password.
+/// The backend is not quoted, because it may contain a password.
 fn no_browser(tool: &str, error: &UnknownBrowser) -> ToolSetError {
     ToolSetError::Unknown { tool: tool.to_owned(), backend: "…".to_owned(), why: error.to_string() }
 }
@@ -354,7 +359,7 @@ mod tests {
         assert_eq!(
             Named::parse_planned("wiki", "live#http://127.0.0.1:80").ok(),
             Some(Named::Live),
-            "the environment says where, never the run"
+            "the environment sets the address, not the run"
         );
         assert_eq!(parse("wiki", "corpus:a#b"), Some(Named::Corpus(PathBuf::from("a#b"))));
         assert_eq!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// Turns that come at a steady pace, unless a service asks for a rest.
+/// Limits the rate of requests. A service can request a pause.
 #[derive(Debug)]
 pub(super) struct Pace {
     every: Duration,
@@ -24,7 +24,7 @@ impl Pace {
         Self { every, state: Mutex::new(State { next: now, rested: now }) }
     }
 
-    /// Waits for the next turn.
+    /// Waits until the next request may be sent.
     pub(super) async fn turn(&self) {
         loop {
             let turn = self.with(|state| {
@@ -33,14 +33,14 @@ impl Pace {
                 turn
             });
             sleep_until(turn).await;
-            // A rest may have been asked for meanwhile.
+            // A pause may have been requested in the meantime.
             if self.with(|state| state.rested <= turn) {
                 return;
             }
         }
     }
 
-    /// Lets nobody have a turn for so long.
+    /// Delays all requests by at least `time`.
     pub(super) fn rest(&self, time: Duration) {
         self.with(|state| state.rested = state.rested.max(Instant::now() + time));
     }
@@ -50,10 +50,11 @@ impl Pace {
     }
 }
 
-/// The time between two requests that a variable of the environment sets as requests per second.
+/// Returns the time between two requests, from an environment variable with the number of requests per
+/// second.
 ///
 /// # Errors
-/// If it is not a positive number.
+/// If the value is not a positive number.
 pub(super) fn from_environment(variable: &str) -> Result<Option<Duration>, String> {
     let Some(rate) = std::env::var(variable).ok().filter(|rate| !rate.is_empty()) else { return Ok(None) };
     rate.parse::<f64>()
@@ -84,7 +85,7 @@ mod tests {
         let (waiting, ()) = tokio::join!(pace.turn(), async { pace.rest(Duration::from_secs(3)) });
         let () = waiting;
         assert!((3_500..3_520).contains(&elapsed()), "{}", elapsed());
-        // Time that nobody used is not made up for.
+        // Unused time does not accumulate.
         tokio::time::sleep(Duration::from_secs(10)).await;
         let began = Instant::now();
         pace.turn().await;

@@ -1,4 +1,4 @@
-//! Recorded answers as a backend: `--tool maths=recorded:<cases file>`, the same for `wiki` and `rank`.
+//! Recorded replies as a backend: `--tool maths=recorded:<cases file>`, also for `wiki` and `rank`.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,14 +11,14 @@ use lumos_tasks::{ToolCall, ToolReply};
 use super::{ToolFault, Tools};
 use crate::model::recorded_lines;
 
-/// Answers by call, from a cases file. The first answer recorded for a call is given.
+/// Recorded replies by call, from a cases file. The first reply recorded for a call is used.
 #[derive(Debug, Default)]
 pub struct RecordedTools {
     calls: HashMap<CallKey, RecordedCall>,
 }
 
 impl RecordedTools {
-    /// Reads `.jsonl` or `.jsonl.gz`.
+    /// Reads a `.jsonl` or `.jsonl.gz` file.
     ///
     /// # Errors
     /// If the file cannot be read or a line is not a recorded case.

@@ -1,4 +1,4 @@
-//! Tools by backend, built once.
+//! The tools of a worker by backend, each set up once.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,31 +19,32 @@ use crate::sessions::shop::MemoryShop;
 use crate::sessions::sql::{MySqlServer, MySqlSettings, SqlTool, SqliteFolder};
 use crate::sessions::{BrowserPages, WebPages};
 
-/// A backend that is built by whoever asks first.
+/// A backend that is set up by the first caller.
 type Built = Arc<OnceCell<Arc<dyn Tools>>>;
 
 /// The tools of a worker.
 #[derive(Default)]
 pub struct ToolSets {
-    /// By tool and backend.
+    /// Backends by tool and name.
     built: Mutex<HashMap<(String, String), Built>>,
     browsers: Arc<Browsers>,
     access: AccessPolicy,
 }
 
 impl ToolSets {
-    /// Tools that store a screenshot of every step in a browser below `folder`, if given.
+    /// Creates tools that store a screenshot of every step in a browser below `folder`, if given.
     pub fn with_screenshots(folder: Option<PathBuf>) -> Self {
         Self { browsers: Arc::new(Browsers::new(folder)), ..Self::default() }
     }
 
-    /// The same tools; backends that a policy does not allow are refused.
+    /// Returns the same tools with an access policy. Backends that it does not allow are rejected.
     #[must_use]
     pub fn restricted_to(self, access: AccessPolicy) -> Self {
         Self { access, ..self }
     }
 
-    /// Ends what would outlive the process: sessions of remote WebDriver servers, accounts on database servers.
+    /// Releases resources that would outlive the process: sessions of remote WebDriver servers, accounts on
+    /// database servers.
     pub async fn close(&self) {
         self.browsers.close().await;
         let built: Vec<Built> = {
@@ -57,25 +58,27 @@ impl ToolSets {
         }
     }
 
-    /// The identity of a backend: with a version or a hash, so that other answers are another configuration. Reads
-    /// files, so it blocks.
+    /// Returns the identity of a backend. It contains a version or a hash, so that different replies are
+    /// different configurations. Reads files, so it blocks.
     ///
     /// # Errors
-    /// If the tool has no such backend or its file cannot be read.
+    /// If the tool has no such backend, or a file of the backend cannot be read.
     pub fn identify(&self, tool: &str, backend: &str) -> Result<ToolBackend, ToolSetError> {
         identify(tool, backend)
     }
 
-    /// Checks that a backend that a run was planned with is available here and is the same. Reads files, so it blocks.
+    /// Checks that a backend that a run was planned with is available here and is identical. Reads files, so
+    /// it blocks.
     ///
     /// # Errors
-    /// Why not, for people.
+    /// A message that states what is missing or different.
     pub fn verify(&self, planned: &ToolBackend) -> Result<(), String> {
         let ToolBackend { tool, backend, version } = planned;
         let named = self.permitted(planned).map_err(|error| error.to_string())?;
         let here = identify(tool, without_hash(backend))
             .map_err(|error| format!("tool {tool}={backend} not available on this host: {error}"))?;
-        // What is here is not reported: whoever plans a run could learn from it what files hold.
+        // The local identity is not reported: it would reveal the content of local files to the planner of a
+        // run.
         if here.version != *version || here.backend != *backend {
             let why = match here.version == *version {
                 true => "different files or a different server".to_owned(),
@@ -101,7 +104,7 @@ impl ToolSets {
         Ok(())
     }
 
-    /// What a backend's name means, if it may be used here.
+    /// Parses a backend's name and checks that it may be used here.
     fn permitted(&self, planned: &ToolBackend) -> Result<Named, ToolSetError> {
         let ToolBackend { tool, backend, .. } = planned;
         let named = Named::parse_planned(tool, backend)?;
@@ -114,7 +117,7 @@ impl ToolSets {
         Ok(named)
     }
 
-    /// The tools of a configuration; what is not set up yet is set up.
+    /// Returns the tools of a configuration. Sets up those that are not set up yet.
     ///
     /// # Errors
     /// If a backend cannot be set up.
@@ -128,7 +131,7 @@ impl ToolSets {
         Ok(Arc::new(set))
     }
 
-    /// One backend, built once however many ask for it together.
+    /// Returns a backend. Concurrent callers set it up only once.
     ///
     /// # Errors
     /// If it cannot be set up.
@@ -143,7 +146,7 @@ impl ToolSets {
     }
 }
 
-/// Sets a backend up off the runtime's threads: files are read and indexed.
+/// Sets up a backend on a blocking thread, because files are read and indexed.
 async fn set_up(planned: ToolBackend, browsers: Arc<Browsers>) -> Result<Arc<dyn Tools>, ToolSetError> {
     let ToolBackend { tool, backend, .. } = planned.clone();
     tokio::task::spawn_blocking(move || build(&planned, &browsers))
@@ -239,14 +242,14 @@ mod tests {
             let flag = if is_path { "--allow-path <PATH>" } else { "--allow-host <HOST[:PORT]>" };
             assert!(refused.contains("does not allow") && refused.contains(flag), "{refused}");
             assert!(!refused.contains('#'), "no hash: {refused}");
-            // Nor is it set up for whoever does not verify it before.
+            // A caller that does not verify it first cannot set it up either.
             let error = tools.backend(&planned).await.err().unwrap();
             assert!(matches!(error, ToolSetError::NotAllowed { .. }), "{error}");
         }
         let allowed = tools.identify("wiki", &format!("corpus:{root}/data/pages.jsonl")).unwrap();
         tools.verify(&allowed).unwrap();
         tools.backend(&allowed).await.unwrap();
-        // What is allowed and differs is not described.
+        // If a backend is allowed but differs, the error does not describe the difference.
         let hash = allowed.backend.split('#').nth(1).unwrap().to_owned();
         let other = planned("wiki", &format!("corpus:{root}/data/pages.jsonl#0123456789ab"));
         let refused = tools.verify(&ToolBackend { version: allowed.version, ..other }).unwrap_err();

@@ -1,4 +1,5 @@
-//! Deduplicates identical calls across a sweep: a call that is in progress is awaited, and earlier replies are cached.
+//! Deduplicates identical calls across a sweep: a call that is in progress is awaited, and earlier replies are
+//! cached.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +11,10 @@ use tokio::sync::OnceCell;
 
 use super::{ToolFault, Tools};
 
-/// Bytes of replies that are remembered, about.
+/// Approximate limit of the cache, in bytes.
 const MOST_BYTES: usize = 64 << 20;
 
-/// A backend whose replies are remembered. Faults are not: the next call is made again.
+/// A backend with a cache of replies. Faults are not cached: the call is repeated next time.
 pub struct Remembering {
     tools: Arc<dyn Tools>,
     memory: Mutex<Memory>,
@@ -23,13 +24,13 @@ pub struct Remembering {
 #[derive(Default)]
 struct Memory {
     replies: HashMap<ToolCall, Arc<OnceCell<ToolReply>>>,
-    /// What was replied to, the oldest first, with its size.
+    /// Calls with cached replies and their sizes, oldest first.
     order: VecDeque<(ToolCall, usize)>,
     bytes: usize,
 }
 
 impl Remembering {
-    /// A backend with an empty memory.
+    /// Adds an empty cache to a backend.
     pub fn new(tools: Arc<dyn Tools>) -> Self {
         Self { tools, memory: Mutex::default(), most_bytes: MOST_BYTES }
     }
@@ -38,7 +39,7 @@ impl Remembering {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a reply and forgets the oldest ones where there are too many.
+    /// Counts a reply and evicts the oldest ones if the cache is too large.
     fn keep(&self, call: &ToolCall, reply: &ToolReply) {
         let size = size_of_call(call) * 2 + size_of_reply(reply);
         let mut memory = self.memory();
@@ -52,7 +53,7 @@ impl Remembering {
     }
 }
 
-/// A call under way. Where it comes to nothing and nobody else waits for it, its place is cleared.
+/// A call in progress. If it fails and no other caller waits for it, its entry is removed.
 struct UnderWay<'a> {
     remembering: &'a Remembering,
     call: &'a ToolCall,
@@ -65,7 +66,7 @@ impl Drop for UnderWay<'_> {
             return;
         }
         let mut memory = self.remembering.memory();
-        // One is the memory's own, the other this one.
+        // One reference is in the cache, the other one is `self.cell`.
         let alone = Arc::strong_count(&self.cell) <= 2;
         if alone && memory.replies.get(self.call).is_some_and(|kept| Arc::ptr_eq(kept, &self.cell)) {
             memory.replies.remove(self.call);
@@ -87,7 +88,7 @@ impl Tools for Remembering {
     }
 }
 
-/// Room that an entry takes beside its texts.
+/// Estimated overhead of an entry, in bytes.
 const ENTRY: usize = 256;
 
 fn size_of_call(call: &ToolCall) -> usize {
@@ -102,7 +103,7 @@ fn size_of_call(call: &ToolCall) -> usize {
         ToolCall::Candidates { .. } | ToolCall::Carry(_) => 0,
         ToolCall::Sql { statement } => statement.len(),
         ToolCall::SqlSubmit => 0,
-        // No session's calls are remembered.
+        // Calls of sessions are not cached.
         ToolCall::Shop(request) => request.action.len(),
     };
     texts + ENTRY
@@ -146,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes a while; fails the first time it is asked for `fails`.
+    /// Replies after 50 ms. The first call fails if its query is `fails`.
     #[derive(Default)]
     struct Slow {
         calls: AtomicU32,
@@ -190,13 +191,13 @@ mod tests {
     async fn faults_and_calls_that_are_broken_off_are_made_again() {
         let (slow, tools) = remembering();
         let call = maths("fails");
-        // Of two that wait together the second asks itself once the first has failed.
+        // Of two concurrent callers, the second one repeats the call after the first has failed.
         let (first, second) = tokio::join!(tools.call(&call), tools.call(&call));
         assert!(first.is_err() && second.is_ok());
         let other = maths("slow");
         let limit = Duration::from_millis(10);
         assert!(tokio::time::timeout(limit, tools.call(&other)).await.is_err());
-        assert_eq!(tools.memory().replies.len(), 1, "what came to nothing takes no room");
+        assert_eq!(tools.memory().replies.len(), 1, "a cancelled call has no entry");
         assert!(tools.call(&other).await.is_ok());
         assert_eq!(slow.calls.load(Ordering::SeqCst), 4);
     }

@@ -1,4 +1,4 @@
-//! The tools of a configuration: each call goes to its tool's backend.
+//! The tools of a configuration: each call is routed to the backend of its tool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Tools for ToolSet {
     }
 }
 
-/// The fault of a call whose tool has no backend here.
+/// Returns the fault for a call whose tool has no backend.
 fn not_set_up(call: &ToolCall) -> ToolFault {
     let tool = call.tool();
     ToolFault {
@@ -63,7 +63,7 @@ fn not_set_up(call: &ToolCall) -> ToolFault {
     }
 }
 
-/// The fault of a call that a backend of another tool was asked.
+/// Returns the fault for a call that the backend does not support.
 pub(super) fn not_mine(call: &ToolCall, backend: &str) -> ToolFault {
     ToolFault { tool: call.tool(), message: format!("unsupported call of the backend {backend}") }
 }

@@ -1,4 +1,4 @@
-//! WolframAlpha over HTTP: the service the original asks (`https://products.wolframalpha.com/api`).
+//! WolframAlpha over HTTP: the service that the original uses (`https://products.wolframalpha.com/api`).
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use super::set::not_mine;
 use super::{ToolFault, Tools, pace};
 use crate::access::is_private;
 
-/// How the service is asked.
+/// Settings of WolframAlpha.
 #[derive(Clone)]
 pub struct WolframSettings {
-    /// The key. Never logged, recorded or shown.
+    /// The app id. Never logged, recorded or displayed.
     pub app_id: String,
     /// The full-results endpoint.
     pub endpoint: String,
-    /// Limit of one request.
+    /// Time limit of a request.
     pub timeout: Duration,
-    /// Attempts after the first.
+    /// Number of retries.
     pub retries: usize,
-    /// The least time between two requests.
+    /// Minimum time between two requests.
     pub pace: Duration,
 }
 
@@ -43,7 +43,7 @@ impl std::fmt::Debug for WolframSettings {
 }
 
 impl WolframSettings {
-    /// The published service with a key: 30 s a request, 4 retries, at most 2 requests/s.
+    /// Settings of the public service: 30 s per request, 4 retries, at most 2 requests/s.
     pub fn new(app_id: impl Into<String>) -> Self {
         Self {
             app_id: app_id.into(),
@@ -54,11 +54,11 @@ impl WolframSettings {
         }
     }
 
-    /// The key from `WOLFRAM_APP_ID` (or `WOLFRAM_API_KEY`, the original's name); another endpoint from
-    /// `LUMOS_WOLFRAM_ENDPOINT`, another rate from `LUMOS_WOLFRAM_RATE` (requests/s).
+    /// Reads the app id from `WOLFRAM_APP_ID` (or `WOLFRAM_API_KEY`, the original's name), and optionally the
+    /// endpoint from `LUMOS_WOLFRAM_ENDPOINT` and the rate from `LUMOS_WOLFRAM_RATE` (requests/s).
     ///
     /// # Errors
-    /// If no key is set or the rate is not a positive number.
+    /// If no app id is set, or the rate is not a positive number.
     pub fn from_environment() -> Result<Self, String> {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let app_id = set("WOLFRAM_APP_ID").or_else(|| set("WOLFRAM_API_KEY")).ok_or(
@@ -76,7 +76,7 @@ impl WolframSettings {
     }
 }
 
-/// The mathematics service over HTTP.
+/// The WolframAlpha backend.
 #[derive(Debug)]
 pub struct Wolfram {
     client: Client,
@@ -85,20 +85,21 @@ pub struct Wolfram {
     pace: Mutex<Interval>,
 }
 
-/// Why one request came to nothing.
+/// Reasons why a request failed.
 #[derive(Debug)]
 enum Attempt {
-    /// Another attempt may succeed.
+    /// A retry may succeed.
     Again(String),
-    /// It will not.
+    /// A retry would fail again.
     Final(String),
 }
 
 impl Wolfram {
-    /// Sets a client up.
+    /// Creates a client.
     ///
     /// # Errors
-    /// If the endpoint is not a valid address, if the key would be sent there unencrypted, or if the client cannot be built.
+    /// If the endpoint is not a valid address, if the app id would be sent unencrypted, or if the client
+    /// cannot be built.
     pub fn new(settings: WolframSettings) -> Result<Self, String> {
         let endpoint = Url::parse(&settings.endpoint)
             .map_err(|error| format!("invalid address `{}`: {error}", settings.endpoint))?;
@@ -110,13 +111,14 @@ impl Wolfram {
         }
         let client = Client::builder()
             .timeout(settings.timeout)
-            // The key is part of the address: neither that nor a referrer goes to another host.
+            // The app id is part of the address and must not be sent to another host by a redirect or a
+            // referrer.
             .redirect(Policy::none())
             .referer(false)
             .user_agent(concat!("lumos-eval/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| error.to_string())?;
-        // An interval of zero is refused by the clock.
+        // `interval` panics if the period is zero.
         let mut pace = interval(settings.pace.max(Duration::from_micros(1)));
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self { client, endpoint, settings, pace: Mutex::new(pace) })
@@ -138,10 +140,10 @@ impl Wolfram {
             .map_err(again)?;
         let status = response.status();
         if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
-            return Err(Attempt::Again(format!("the service answered {status}")));
+            return Err(Attempt::Again(format!("the service returned {status}")));
         }
         if !status.is_success() {
-            return Err(Attempt::Final(format!("the service answered {status}; hint: check WOLFRAM_APP_ID")));
+            return Err(Attempt::Final(format!("the service returned {status}; hint: check WOLFRAM_APP_ID")));
         }
         let body = response.bytes().await.map_err(again)?;
         let envelope: Envelope = serde_json::from_slice(&body)
@@ -150,7 +152,7 @@ impl Wolfram {
     }
 }
 
-/// The address holds the key, so it is taken out before an error is shown.
+/// Converts an error. Removes the address, which contains the app id.
 fn again(error: reqwest::Error) -> Attempt {
     let error = error.without_url();
     let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
@@ -175,7 +177,7 @@ impl Tools for Wolfram {
     }
 }
 
-/// The service's answer, as far as it is read.
+/// The fields of a response that are used.
 #[derive(Debug, Deserialize)]
 struct Envelope {
     queryresult: QueryResult,
@@ -189,7 +191,7 @@ struct QueryResult {
     pods: Vec<Pod>,
 }
 
-/// `false`, or what went wrong.
+/// A flag, or details of the error.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum ErrorField {
@@ -225,7 +227,8 @@ struct Subpod {
 }
 
 impl QueryResult {
-    /// The first result pod: the primary one, or the one titled `Result`, as the original's client chooses.
+    /// Selects the first result pod as the original's client does: the primary one, or the one titled
+    /// `Result`.
     fn reply(self) -> Result<MathsReply, String> {
         match self.error {
             ErrorField::Flag(false) => {}

@@ -9,25 +9,25 @@ use tokio::time::{Instant, sleep};
 use super::page::{Page, Target};
 use crate::browser::{BrowserError, Element, Lease};
 
-/// Reads what the page shows.
+/// Reads the content of the page.
 const READ: &str = include_str!("read.js");
-/// Puts a text into a field as if pasted.
+/// Sets the content of a field, as if pasted.
 const PASTE: &str = "const [field, text] = arguments; field.focus(); field.value = text;\
                      field.dispatchEvent(new InputEvent('input', { bubbles: true }));";
-/// What a field holds.
+/// Returns the content of a field.
 const HELD: &str = "return arguments[0].value;";
-/// The exact texts of elements.
+/// Returns the exact texts of elements.
 const TEXTS: &str = "return Array.from(arguments, (element) => element.dataset.exact === undefined ? \
                      element.textContent : decodeURIComponent(element.dataset.exact));";
 
-/// How long the next page may take.
+/// Time limit for loading the next page.
 const NEXT_PAGE: Duration = Duration::from_secs(30);
-/// How often it is looked whether it is there.
+/// Interval at which the page is polled.
 const LOOKS: Duration = Duration::from_millis(10);
-/// The longest text that is typed, in bytes; longer ones are pasted.
+/// Maximum length of text that is typed, in bytes. Longer text is pasted.
 const TYPED: usize = 2_000;
 
-/// Why a customer does not go on. All of it is the infrastructure's doing.
+/// Infrastructure errors of a shop visit in a browser.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
     #[error(transparent)]
@@ -42,7 +42,7 @@ pub(super) enum Trouble {
     NotTyped,
 }
 
-/// A browser on a visit's page.
+/// A browser that shows the page of a visit.
 pub(super) struct Customer {
     lease: Lease,
     page: Page,
@@ -51,30 +51,30 @@ pub(super) struct Customer {
 }
 
 impl Customer {
-    /// Opens a visit's page.
+    /// Opens the page of a visit.
     pub(super) async fn enter(mut lease: Lease, address: &str) -> Result<Self, Trouble> {
         lease.goto(address).await?;
         let page = next_page(&mut lease, None).await?;
         Ok(Self { lease, page, has_clicked: false })
     }
 
-    /// The page, and whether the last action clicked something.
+    /// Returns the page and whether the last action clicked an element.
     pub(super) fn page(&self) -> (&Page, bool) {
         (&self.page, self.has_clicked)
     }
 
-    /// A picture of the page, as PNG.
+    /// Returns a screenshot of the page, as PNG.
     pub(super) async fn picture(&mut self) -> Result<Vec<u8>, Trouble> {
         Ok(self.lease.screenshot().await?)
     }
 
-    /// Carries an action out. What is no action, or cannot be clicked, does nothing. What the shop says where it does
-    /// not go on is the error within.
+    /// Executes an action. Invalid actions and targets that cannot be clicked have no effect. The inner error
+    /// is the exception that the original raises.
     pub(super) async fn act(&mut self, action: &str) -> Result<Result<(), String>, Trouble> {
         self.has_clicked = false;
         match Action::parse(action) {
             Some(Action::Search(text)) => self.search(&text).await?,
-            // The original takes no click for a search.
+            // The original does not accept a click as a search.
             Some(Action::Click(text)) if text != "search" => {
                 let Some(target) = self.page.target(&text) else { return Ok(Ok(())) };
                 self.click(target).await?;
@@ -89,9 +89,9 @@ impl Customer {
         })
     }
 
-    /// Types into the search field and presses its button.
+    /// Types into the search field and clicks the search button.
     async fn search(&mut self, text: &str) -> Result<(), Trouble> {
-        // A field holds one line.
+        // Browsers remove carriage returns from single-line fields.
         let text = text.replace('\r', "\u{b}");
         let field = self.lease.find_by_role_and_text("searchbox", "Search").await?;
         if can_be_typed(&text) {
@@ -106,8 +106,8 @@ impl Customer {
         Ok(self.lease.click(&button).await?)
     }
 
-    /// Clicks the element with a role and a text. Names are compared without regard to white space; where that leaves
-    /// several, the texts decide.
+    /// Clicks the element with this role and text. The browser compares names without white space; if several
+    /// match, their exact texts are compared.
     async fn click(&mut self, Target { role, text, visible }: Target) -> Result<(), Trouble> {
         let found = self.lease.find_all(role, Some(&visible)).await?;
         let element = match <[Element; 1]>::try_from(found) {
@@ -124,7 +124,7 @@ impl Customer {
     }
 }
 
-/// Waits for the page behind so many actions, and reads it.
+/// Waits for the page after `step` actions of the visit, or for any page, and reads it.
 async fn next_page(lease: &mut Lease, step: Option<u64>) -> Result<Page, Trouble> {
     let asked = Instant::now();
     loop {
@@ -142,7 +142,7 @@ async fn next_page(lease: &mut Lease, step: Option<u64>) -> Result<Page, Trouble
     }
 }
 
-/// Whether there are keys for a text, and few enough of them.
+/// Whether a text can be typed: every character has a key, and the text is not too long.
 fn can_be_typed(text: &str) -> bool {
     let has_key = |character: char| {
         !character.is_control()

@@ -1,9 +1,9 @@
 //! The shop as web pages in a browser: `--tool shop=chromedriver`, `shop=http://grid:4444`.
 //!
-//! The site of `sessions::site` is served to the browsers; each episode has its own visit there, with an unguessable
-//! address. A call leases a browser, opens the page of the visit, types and clicks, and reads the reply from the page.
-//! Between calls the visit stays on the site, so that one browser serves many episodes while models generate. The
-//! replies are identical to those of the shop in memory.
+//! The site of `sessions::site` is served to the browsers; each episode has its own visit there, with an
+//! unguessable address. A call leases a browser, opens the page of the visit, types and clicks, and reads the
+//! reply from the page. Between calls the visit remains on the site, so one browser serves many episodes
+//! while models generate. The replies are identical to those of the in-memory shop.
 
 mod customer;
 mod page;
@@ -31,31 +31,32 @@ use crate::browser::BrowserPool;
 use crate::http_server::HttpLimits;
 use crate::tools::{ToolFault, Tools};
 
-/// The shop that episodes visit in browsers.
+/// The shop, used by episodes in browsers.
 #[derive(Debug)]
 pub struct BrowserShop {
     shared: Arc<Shared>,
     screenshots: Option<PathBuf>,
 }
 
-/// What visits have in common.
+/// State shared by visits.
 #[derive(Debug)]
 struct Shared {
     site: Arc<Site>,
-    /// Where browsers find the site.
+    /// Address of the site, as seen by browsers.
     address: String,
     pool: Arc<BrowserPool>,
 }
 
-/// Serves a site until it is told to stop.
+/// A future that serves a site until it is cancelled.
 pub type Serving = BoxFuture<'static, ()>;
 
 impl BrowserShop {
-    /// Opens the shop as a site on a free port, for the browsers of a pool, and what has to run for that until `stop`.
-    /// Pictures of each step go below a folder, if one is named. Blocks, on a thread of a runtime.
+    /// Opens the shop as a site on a free port for the browsers of a pool. Returns the shop and the future
+    /// that serves the site until `stop` is cancelled. If `screenshots` is given, a screenshot of each step
+    /// is written below that folder. Blocks; must be called within a tokio runtime.
     ///
     /// # Errors
-    /// If its files cannot be read, or there is no port.
+    /// If the files cannot be read, or no port can be bound.
     pub fn open(
         files: &ShopFiles,
         pool: Arc<BrowserPool>,
@@ -90,7 +91,7 @@ impl From<Trouble> for ToolFault {
 #[async_trait]
 impl Tools for BrowserShop {
     async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        Err(fault("the shop supports episodes of shopping only"))
+        Err(fault("the shop tool only supports shop episodes"))
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
@@ -104,7 +105,7 @@ impl Tools for BrowserShop {
     }
 }
 
-/// One episode's visit.
+/// The visit of one episode.
 struct Session {
     shared: Arc<Shared>,
     goal: Goal,
@@ -115,11 +116,11 @@ struct Session {
 enum Visit {
     NotBegun,
     Begun(Begun),
-    /// A call failed, or was broken off: where the visit stands is not known.
+    /// A call failed or was cancelled, so the state of the visit is unknown.
     Lost,
 }
 
-/// A visit on the site; it ends there when it is dropped.
+/// A visit on the site. Dropping it ends the visit.
 struct Begun {
     site: Arc<Site>,
     path: String,
@@ -138,7 +139,7 @@ impl Session {
         Begun { site, path }
     }
 
-    /// Carries a request out in a browser.
+    /// Executes a request in a browser.
     async fn serve(&self, visit: &Begun, request: &ShopRequest) -> Result<ToolReply, ToolFault> {
         let lease = self.shared.pool.session().await?;
         let address = format!("{}{}", self.shared.address, visit.path);
@@ -170,7 +171,7 @@ impl Tools for Session {
         let ToolCall::Shop(request) = call else { return Err(fault("unsupported call of the shop")) };
         let mut visit = self.visit.lock().await;
         let begun = match std::mem::replace(&mut *visit, Visit::Lost) {
-            // A new visit is one that stands at the start.
+            // A new visit starts from the first page.
             Visit::Begun(begun) if !request.reset => begun,
             Visit::Lost if !request.reset => return Err(fault("an earlier step of the visit failed")),
             Visit::NotBegun | Visit::Begun(_) | Visit::Lost => self.begin(),

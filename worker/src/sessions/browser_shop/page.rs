@@ -1,24 +1,24 @@
-//! A page of the site as it is read from the browser.
+//! A page of the site, as read from the browser.
 
 use lumos_environments::shop::{Clickable, Element, Role, clickables_of, observation_of};
 use lumos_tasks::families::shop::{Purchase, ShopReply};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What a page shows.
+/// Content of a page.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// Actions of the visit so far.
+    /// Number of actions of the visit so far.
     pub(super) step: u64,
     elements: Vec<Element>,
-    /// The texts of the elements as they can be seen: HTML has no place for some characters.
+    /// The texts of the elements as displayed. HTML cannot represent some characters.
     visible: Vec<String>,
-    /// What the shop says of the last action, where it did not go on.
+    /// The exception raised by the last action.
     pub(super) raised: Option<String>,
     purchase: Option<Purchase>,
 }
 
-/// What is to be clicked: a role of ARIA, the text, and what of it can be seen.
+/// The element to click: its ARIA role, its exact text and its displayed text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) role: &'static str,
@@ -26,7 +26,7 @@ pub(super) struct Target {
     pub(super) visible: String,
 }
 
-/// The page as the script reads it.
+/// The output of the script that reads the page.
 #[derive(Deserialize)]
 struct Read {
     step: u64,
@@ -35,7 +35,7 @@ struct Read {
     purchase: Option<ReadPurchase>,
 }
 
-/// Attributes of the page after a purchase: numbers are texts, lest they are rounded on their way.
+/// Attributes of the page after a purchase. Numbers are strings, so that they are not rounded.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ReadPurchase {
@@ -48,7 +48,7 @@ struct ReadPurchase {
 }
 
 impl Page {
-    /// Reads what the script gave; `None` if it is no page of the site.
+    /// Parses the output of the script. Returns `None` if it is not a page of the site.
     pub(super) fn of(value: Value) -> Option<Self> {
         let read: Read = serde_json::from_value(value).ok()?;
         let mut visible = Vec::with_capacity(read.elements.len());
@@ -59,7 +59,7 @@ impl Page {
                 "text" => Role::Text,
                 "link" => Role::Link,
                 "button" => Role::Button,
-                // What group a choice is of is the shop's business; a click says what it says.
+                // The group of a choice is not needed: the shop determines it from the text of the click.
                 "radio" => Role::Choice { group: String::new(), chosen: false },
                 _ => return None,
             };
@@ -73,7 +73,8 @@ impl Page {
         Some(Self { step: read.step, elements, visible, raised: read.raised, purchase })
     }
 
-    /// The reply to an action that led here; what was bought counts if the action bought it.
+    /// Returns the reply to the action that led to this page. It contains the purchase only if the action was
+    /// a click.
     pub(super) fn reply(&self, has_clicked: bool) -> ShopReply {
         ShopReply {
             observation: observation_of(self.elements.iter().map(|element| element.text.as_str())),
@@ -86,8 +87,8 @@ impl Page {
         clickables_of(self.elements.iter().cloned())
     }
 
-    /// What a click on a text clicks. Of several elements with that text the last one counts, choices being behind all
-    /// others, as for the original.
+    /// Returns the element that a click on this text selects. As in the original, the last of several
+    /// matching elements is used, and choices have precedence over other elements.
     pub(super) fn target(&self, text: &str) -> Option<Target> {
         let found = |is: &dyn Fn(&Element) -> bool| {
             self.elements.iter().zip(&self.visible).rev().find(|(element, _)| is(element))

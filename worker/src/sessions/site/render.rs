@@ -1,4 +1,4 @@
-//! Pages as HTML.
+//! Renders pages as HTML.
 
 use std::sync::LazyLock;
 
@@ -17,7 +17,7 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     environment
 });
 
-/// Where a visit stands, as HTML; `base` is the visit's address.
+/// Renders the current page of a visit as HTML. `base` is the visit's address.
 pub(super) fn page(place: &Place, base: &str) -> Result<String, minijinja::Error> {
     let visit = &place.visit;
     let elements: Vec<Value> =
@@ -35,7 +35,7 @@ pub(super) fn page(place: &Place, base: &str) -> Result<String, minijinja::Error
     TEMPLATES.get_template("page")?.render(context)
 }
 
-/// The page on which visits begin.
+/// Renders the page on which visits start.
 pub(super) fn start(goals: usize, products: usize) -> Result<String, minijinja::Error> {
     TEMPLATES.get_template("start")?.render(context! { goals, products })
 }
@@ -44,7 +44,7 @@ fn element(element: &Element) -> Value {
     let text = &element.text;
     let escaped = utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let escaped = escaped.as_str();
-    // What HTML cannot say: it makes other characters of these.
+    // HTML cannot represent these characters: parsers replace them.
     let exact = text.contains(['\r', '\0']).then_some(escaped);
     match &element.role {
         Role::Text => context! { role => "text", text, exact },

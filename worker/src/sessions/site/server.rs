@@ -1,4 +1,4 @@
-//! The server.
+//! The HTTP server of the site.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -18,16 +18,16 @@ use super::render;
 use super::visits::Visits;
 use crate::http_server::{self, HttpLimits};
 
-/// The longest form that is taken, in bytes: visits keep what was searched for, twenty times as large.
+/// Maximum size of a form, in bytes. Visits keep the search queries, in up to twenty times as much memory.
 const LONGEST_FORM: usize = 32 << 10;
-/// Visits at a time where whoever comes may begin them.
+/// Maximum number of visits if any client can start them.
 const MOST_OF_CLIENTS: usize = 400;
-/// Visits at a time where this process begins them, one for each episode at hand.
+/// Maximum number of visits if only this process starts them, one for each running episode.
 const MOST_OF_EPISODES: usize = 10_000;
-/// How long a request may take, from its headers to its answer; a form that is sent byte by byte ends then.
+/// Time limit for a request, from its headers to the response. It also ends forms that are sent byte by byte.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
 
-/// What the site serves: a shop, and the goals that visits may be for.
+/// A shop and the goals for which clients can start visits.
 #[derive(Debug)]
 pub struct Site {
     staff: Staff,
@@ -36,19 +36,19 @@ pub struct Site {
 }
 
 impl Site {
-    /// The site of a shop. Clients may begin visits for these goals; the visit that was begun first ends where there are
-    /// too many.
+    /// Creates the site of a shop. Clients can start visits for `goals`. If there are too many visits, the
+    /// oldest one ends.
     pub fn new(staff: Staff, goals: Vec<Goal>) -> Self {
         let most = if goals.is_empty() { MOST_OF_EPISODES } else { MOST_OF_CLIENTS };
         Self { staff, goals, visits: Visits::at_most(most) }
     }
 
-    /// Begins a visit for a goal; its path on the site.
+    /// Starts a visit for a goal. Returns its path on the site.
     pub fn begin(&self, goal: Goal) -> String {
         format!("/visits/{}", self.visits.begin(&self.staff, goal))
     }
 
-    /// Ends a visit by its path.
+    /// Ends the visit at a path.
     pub fn end(&self, path: &str) {
         if let Some(name) = path.strip_prefix("/visits/") {
             self.visits.end(name);
@@ -70,17 +70,17 @@ pub fn router(site: Arc<Site>) -> Router {
         .with_state(site)
 }
 
-/// Serves the site until `drain` is cancelled and what was asked is answered.
+/// Serves the site until `drain` is cancelled and all requests in progress are answered.
 pub async fn serve(listener: TcpListener, site: Arc<Site>, limits: HttpLimits, drain: CancellationToken) {
     http_server::serve(listener, router(site), limits, drain).await;
 }
 
 async fn in_time(request: Request, next: Next) -> Response {
-    let late = |_| (StatusCode::REQUEST_TIMEOUT, "the request took too long").into_response();
+    let late = |_| (StatusCode::REQUEST_TIMEOUT, "request timed out").into_response();
     tokio::time::timeout(REQUEST_TIME, next.run(request)).await.unwrap_or_else(late)
 }
 
-/// Why a page is not shown.
+/// Errors of a page request.
 enum Refusal {
     NoVisit,
     NoGoal,
@@ -99,7 +99,7 @@ impl IntoResponse for Refusal {
 
 fn html(rendered: Result<String, minijinja::Error>) -> Result<Response, Refusal> {
     let page = rendered.map_err(|error| Refusal::Broken(error.to_string()))?;
-    // A page that is shown again from a cache would show another state of the visit.
+    // A cached page would show an outdated state of the visit.
     Ok(([(header::CACHE_CONTROL, "no-store")], Html(page)).into_response())
 }
 
@@ -141,7 +141,7 @@ struct Clicked {
     text: String,
 }
 
-/// The text is part of the address, because forms change the ends of lines.
+/// The text is part of the address, because forms normalize line breaks.
 async fn click(
     State(site): State<Arc<Site>>,
     Path(name): Path<String>,
@@ -150,7 +150,7 @@ async fn click(
     act(site, name, format!("click[{}]", clicked.text)).await
 }
 
-/// Carries an action out and shows where that leads.
+/// Executes an action and redirects to the resulting page.
 async fn act(site: Arc<Site>, name: String, action: String) -> Result<Redirect, Refusal> {
     let place = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
     tokio::task::spawn_blocking(move || {
@@ -161,7 +161,7 @@ async fn act(site: Arc<Site>, name: String, action: String) -> Result<Redirect, 
     Ok(Redirect::to(&format!("/visits/{name}")))
 }
 
-/// Where a visit stands, for those who check a browser's reading of it.
+/// Returns the state of a visit, to verify what a browser reads from its page.
 async fn state(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Result<Response, Refusal> {
     let place = site.visits.find(&name).ok_or(Refusal::NoVisit)?;
     let place = place.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,26 +6,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use lumos_environments::shop::{Goal, Raised, Staff, Visit};
 use rand::Rng;
 
-/// A visit and what became of its actions.
+/// A visit and the effect of its last action.
 #[derive(Debug)]
 pub(super) struct Place {
     /// The visit.
     pub(super) visit: Visit,
-    /// Actions so far, so that whoever waits for a page sees that it is the next one.
+    /// Number of actions so far. A client that waits for a page uses it to detect the next one.
     pub(super) steps: u64,
-    /// Why the last action did not go on.
+    /// The exception raised by the last action.
     pub(super) raised: Option<Raised>,
 }
 
 impl Place {
-    /// Carries an action out. What raises in the original leaves the visit where it was.
+    /// Executes an action. An action that raises an exception in the original does not change the visit.
     pub(super) fn step(&mut self, action: &str) {
         self.steps += 1;
         self.raised = self.visit.step(action).err();
     }
 }
 
-/// Visits by their names, which nobody can guess.
+/// Visits, by unguessable name.
 #[derive(Debug)]
 pub(super) struct Visits {
     most: usize,
@@ -39,12 +39,12 @@ struct Inner {
 }
 
 impl Visits {
-    /// None yet; when there are more than so many the one that was begun first ends.
+    /// Creates an empty collection. When it exceeds `most` visits, the oldest one ends.
     pub(super) fn at_most(most: usize) -> Self {
         Self { most, inner: Mutex::default() }
     }
 
-    /// Begins a visit; its name.
+    /// Starts a visit. Returns its name.
     pub(super) fn begin(&self, staff: &Staff, goal: Goal) -> String {
         let name = format!("{:032x}", rand::rng().random::<u128>());
         let place = Place { visit: Visit::new(staff.clone(), goal), steps: 0, raised: None };
@@ -61,7 +61,7 @@ impl Visits {
         name
     }
 
-    /// The visit of a name.
+    /// Returns the visit with this name.
     pub(super) fn find(&self, name: &str) -> Option<Arc<Mutex<Place>>> {
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         inner.visits.get(name).map(|(_, visit)| Arc::clone(visit))

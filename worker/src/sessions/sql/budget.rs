@@ -1,20 +1,20 @@
-//! What one statement on SQLite may use up, counted in instructions of its machine.
+//! Limits the cost of a statement on SQLite, counted in instructions of SQLite's virtual machine.
 //!
-//! The machine asks between instructions only. A function on long values is one instruction however long it takes, so
-//! that functions and comparisons charge by the size of what they work on ([`super::functions`]).
+//! SQLite checks the budget only between instructions. A function is one instruction however long it takes,
+//! so functions and comparisons of long values charge by the size of their arguments ([`super::functions`]).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::limits::STATEMENT_TIME;
 
-/// Instructions that one statement may take: reached in one to two seconds. Time itself is looked at only beside it, so
-/// that what is refused does not depend on the machine.
+/// Maximum number of instructions of a statement, reached in one to two seconds. The time limit is only a
+/// second check, so that refusals do not depend on the machine's speed.
 const INSTRUCTIONS: u64 = 60_000_000;
-/// The longest time of one statement, whatever it is charged.
+/// Time limit of a statement, whatever its cost.
 pub(super) const LONGEST: Duration = STATEMENT_TIME.saturating_mul(4);
 
-/// Counts what a statement takes.
+/// Counts the cost of a statement.
 #[derive(Debug)]
 pub(super) struct Budget {
     spent: AtomicU64,
@@ -23,13 +23,13 @@ pub(super) struct Budget {
     longest: Duration,
     origin: Instant,
     is_stopped: AtomicBool,
-    /// Numbers of statements: the one that runs, the latest, and the latest that nobody waits for any more.
+    /// Statement numbers: the running one, the latest one, and the latest one that was cancelled.
     running: AtomicU64,
     latest: AtomicU64,
     cancelled: AtomicU64,
 }
 
-/// A statement's number.
+/// Number of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StatementNumber(u64);
 
@@ -40,7 +40,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A budget whose statements may take `longest`, whatever they are charged.
+    /// Creates a budget. Statements are stopped after `longest`, whatever their cost.
     pub(super) fn new(longest: Duration) -> Self {
         Self {
             spent: AtomicU64::new(0),
@@ -54,25 +54,25 @@ impl Budget {
         }
     }
 
-    /// Announces a statement.
+    /// Assigns a number to a new statement.
     pub(super) fn announce(&self) -> StatementNumber {
         StatementNumber(self.latest.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// A statement begins.
+    /// Starts a statement.
     pub(super) fn start(&self, statement: StatementNumber) {
         self.running.store(statement.0, Ordering::Relaxed);
         self.deadline.store(self.now().saturating_add(milliseconds(self.longest)), Ordering::Relaxed);
         self.start_again();
     }
 
-    /// The statement that runs begins again, within the time that it has left.
+    /// Restarts the running statement with the same deadline.
     pub(super) fn start_again(&self) {
         self.spent.store(0, Ordering::Relaxed);
         self.is_stopped.store(false, Ordering::Relaxed);
     }
 
-    /// Counts so many instructions; whether the statement must stop.
+    /// Charges a number of instructions. Returns whether the statement must stop.
     pub(super) fn charge(&self, instructions: u64) -> bool {
         let spent = self.spent.fetch_add(instructions, Ordering::Relaxed).saturating_add(instructions);
         if spent > INSTRUCTIONS
@@ -84,12 +84,12 @@ impl Budget {
         self.is_stopped()
     }
 
-    /// Whether the statement was stopped: what it gave since then means nothing.
+    /// Whether the statement was stopped. Its result is then invalid.
     pub(super) fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Stops a statement at its next charge, whether it has begun or not: nobody waits for it any more.
+    /// Cancels a statement, which may not have started yet. It stops at its next charge.
     pub(super) fn cancel(&self, statement: StatementNumber) {
         self.cancelled.fetch_max(statement.0, Ordering::Relaxed);
     }
@@ -117,17 +117,17 @@ mod tests {
         budget.start(first);
         assert!(!budget.charge(1));
         budget.cancel(first);
-        assert!(budget.charge(0), "a cancelled statement stops");
+        assert!(budget.charge(0), "the cancelled statement stops");
         budget.start(second);
-        assert!(!budget.charge(0), "the next one does not");
+        assert!(!budget.charge(0), "the next statement does not stop");
         let late = Budget::new(Duration::ZERO);
         late.start(late.announce());
         std::thread::sleep(Duration::from_millis(5));
         late.start_again();
-        assert!(late.charge(0), "its time is not that of another statement");
+        assert!(late.charge(0), "a restart keeps the deadline");
         let third = budget.announce();
         budget.cancel(third);
         budget.start(third);
-        assert!(budget.charge(0), "one that was cancelled before it began stops at once");
+        assert!(budget.charge(0), "a statement cancelled before its start stops immediately");
     }
 }

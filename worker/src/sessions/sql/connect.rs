@@ -1,16 +1,18 @@
-//! Connections to a server that may be hostile or gone.
+//! Connections to a server that may be malicious or unreachable.
 //!
-//! The client library answers whatever way of asking for the password a server names, `mysql_clear_password` too, and takes
-//! a server's lengths at their word. So the first packet is read and written anew here, and the library speaks through a
-//! relay that follows the packets' lengths:
+//! The client library accepts every authentication method that a server requests, including
+//! `mysql_clear_password`, and allocates memory by the lengths that a server sends. Therefore the first
+//! packet is parsed and rebuilt here, and the library is connected through a relay that tracks packet
+//! lengths:
 //!
 //! ```text
 //! sqlx ── unix socket ── relay ── TCP ── server
 //!                         │ greeting: known plugins only, rebuilt from its fields
-//!                         │ packets: at most `PACKET` bytes (not looked at under TLS, whose server is verified)
+//!                         │ packets: at most `PACKET` bytes (not checked under TLS: the server is verified)
 //! ```
 //!
-//! Every wait has an end, and a panic of the library over a malformed reply is an error of the server ([`bounded`]).
+//! Every wait has a time limit, and a panic of the library on a malformed reply becomes an error
+//! ([`bounded`]).
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -26,26 +28,27 @@ use tokio_util::task::AbortOnDropHandle;
 use super::server::SERVER_ERRORS;
 use super::settings::MySqlSettings;
 
-/// The longest time to connect and to be let in.
+/// Time limit for connecting and authenticating.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// The longest time of a short statement of ours.
+/// Time limit for a short administrative statement.
 pub(super) const SHORT: Duration = Duration::from_secs(10);
-/// The longest greeting, in bytes.
+/// Maximum size of a greeting, in bytes.
 const GREETING: usize = 1024;
-/// The longest packet, in bytes: as long as a server sends values.
+/// Maximum size of a packet, in bytes: the maximum size of values sent by a server.
 const PACKET: usize = 64 << 20;
-/// What a part of a longer packet is long.
+/// Size of a part of a packet that is split into parts, in bytes.
 const PART: usize = 0xff_ff_ff;
 
-/// Ways of proving the password that do not show it to the server.
+/// Authentication methods that do not reveal the password to the server.
 const PLUGINS: [&str; 3] = ["mysql_native_password", "caching_sha2_password", "sha256_password"];
 
-/// Flags of a greeting. Without `DEPRECATE_EOF` no packet but a count of columns looks like one: see [`Packets`].
+/// Capability flags of a greeting. `DEPRECATE_EOF` is cleared, so that no other packet looks like a column
+/// count: see [`Packets`].
 const DEPRECATE_EOF: u32 = 1 << 24;
 const PLUGIN_AUTH: u32 = 1 << 19;
 const SECURE_CONNECTION: u32 = 1 << 15;
 
-/// A session, and the number the server knows it by.
+/// A session and its connection id on the server.
 pub(super) struct ServerConnection {
     pub(super) sql: MySqlConnection,
     pub(super) id: u64,
@@ -53,7 +56,7 @@ pub(super) struct ServerConnection {
 }
 
 impl ServerConnection {
-    /// Says farewell; not after a failure, when the rest of a result would be waited for.
+    /// Closes the session. Not used after a failure, because it would wait for the rest of a result.
     pub(super) async fn close(self) {
         let Self { sql, relay, .. } = self;
         let farewell = bounded(Duration::from_secs(2), sql.close()).await;
@@ -63,10 +66,11 @@ impl ServerConnection {
     }
 }
 
-/// Connects an account, to a database if one is named.
+/// Connects as an account, to a database if one is given in `options`.
 ///
 /// # Errors
-/// If the server cannot be reached, does not speak the protocol, wants the password in clear text, or refuses the account.
+/// If the server cannot be reached, does not use the MySQL protocol, requests the password in clear text, or
+/// rejects the account.
 pub(super) async fn connect(
     settings: &MySqlSettings,
     options: MySqlConnectOptions,
@@ -75,7 +79,7 @@ pub(super) async fn connect(
         let mut server = TcpStream::connect(settings.socket()).await?;
         server.set_nodelay(true)?;
         let greeting = greeting(&mut server).await?;
-        // Only this process's user may enter the folder.
+        // Only the user of this process can enter the folder.
         let folder = tempfile::Builder::new().prefix("lumos-sql").tempdir()?;
         let path = folder.path().join("s");
         let listener = UnixListener::bind(&path)?;
@@ -95,7 +99,7 @@ pub(super) async fn connect(
     .await
 }
 
-/// Waits for a server, but not for ever; a panic over its reply is an error of its own.
+/// Waits for a server with a time limit. Converts a panic on its reply to an error.
 pub(super) async fn bounded<T>(
     time: Duration,
     work: impl Future<Output = Result<T, sqlx::Error>>,
@@ -110,12 +114,12 @@ pub(super) async fn bounded<T>(
     }
 }
 
-/// Carries a statement of ours out.
+/// Executes a statement.
 pub(super) async fn execute(connection: &mut MySqlConnection, statement: String) -> Result<(), sqlx::Error> {
     sqlx::raw_sql(AssertSqlSafe(statement)).execute(connection).await.map(|_| ())
 }
 
-/// The first column of a query's rows.
+/// Returns the first column of a query's rows.
 pub(super) async fn texts(
     connection: &mut MySqlConnection,
     query: String,
@@ -126,7 +130,7 @@ pub(super) async fn texts(
         .collect()
 }
 
-/// Reads the server's first packet; what is passed on instead.
+/// Reads the server's first packet. Returns the packet that is sent to the client instead.
 async fn greeting(server: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut header = [0; 4];
     server.read_exact(&mut header).await?;
@@ -143,12 +147,12 @@ async fn greeting(server: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(whole)
 }
 
-/// A greeting with the same fields and nothing else, so that everybody finds the same in it.
+/// Rebuilds a greeting from its known fields, so that it cannot be interpreted in another way.
 fn rebuilt(packet: &[u8]) -> io::Result<Vec<u8>> {
     let broken = || io::Error::other("invalid greeting of the server: expected the MySQL protocol");
     match packet.first() {
         Some(10) => {}
-        // Refused before it begins: a code, and why.
+        // An error packet instead of a greeting: error code and message.
         Some(0xff) if packet.len() > 3 => {
             let text = String::from_utf8_lossy(packet.get(3..).unwrap_or_default()).into_owned();
             let code = packet.get(1..3).map_or(0, |code| u16::from_le_bytes([code[0], code[1]]));
@@ -161,7 +165,8 @@ fn rebuilt(packet: &[u8]) -> io::Result<Vec<u8>> {
     let version =
         packet.get(1..).and_then(|rest| rest.iter().position(|byte| *byte == 0)).ok_or_else(broken)?;
     let at = version + 2;
-    // Number, 8 bytes of the nonce, a zero, flags, character set, status, more flags, length of the nonce, 10 reserved.
+    // Connection id, 8 bytes of the nonce, a zero, flags, character set, status, more flags, length of the
+    // nonce, 10 reserved.
     let fixed = packet.get(at..at + 31).ok_or_else(broken)?;
     let (Some([a, b]), Some([c, d])) = (fixed.get(13..15), fixed.get(18..20)) else { return Err(broken()) };
     let flags = u32::from_le_bytes([*a, *b, *c, *d]);
@@ -193,13 +198,13 @@ fn rebuilt(packet: &[u8]) -> io::Result<Vec<u8>> {
     Ok(built)
 }
 
-/// The length that a packet's header names.
+/// Returns the length from a packet's header.
 fn length(header: [u8; 4]) -> usize {
     let [a, b, c, _] = header;
     usize::from(a) | usize::from(b) << 8 | usize::from(c) << 16
 }
 
-/// Passes bytes on in both directions until one side ends.
+/// Forwards bytes in both directions until one side closes.
 async fn relay(client: UnixStream, server: TcpStream, greeting: &[u8], is_encrypted: bool) -> io::Result<()> {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = server.into_split();
@@ -228,28 +233,28 @@ async fn relay(client: UnixStream, server: TcpStream, greeting: &[u8], is_encryp
     }
 }
 
-/// Follows the packets of a stream.
+/// Tracks the packets of a stream.
 ///
-/// The library reserves memory for as many columns as a server names. A count of over 65,535 is a packet of 4 bytes that starts
-/// with `0xfd`, or of 9 that starts with `0xfe`; nothing else looks like it.
+/// The library allocates memory for as many columns as a server announces. A count of over 65,535 is a packet
+/// of 4 bytes that starts with `0xfd`, or of 9 bytes that starts with `0xfe`; no other packet has this form.
 #[derive(Default)]
 struct Packets {
     header: [u8; 4],
-    /// Bytes of the header that are there.
+    /// Number of header bytes received.
     have: usize,
-    /// Bytes of the part that are missing.
+    /// Number of bytes of the part not received yet.
     missing: usize,
-    /// Bytes of the packet, which may have several parts.
+    /// Size of the packet, which may have several parts.
     whole: usize,
     /// Whether the next byte is the first of a packet.
     is_first: bool,
 }
 
 impl Packets {
-    /// Takes bytes in as they come.
+    /// Processes received bytes.
     ///
     /// # Errors
-    /// If a packet is too long.
+    /// If a packet is too long, or a result has too many columns.
     fn take(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while let [first, rest @ ..] = bytes {
             if self.missing > 0 {
@@ -292,7 +297,7 @@ mod tests {
 
     use super::*;
 
-    /// A greeting of MariaDB's, asking by a plugin.
+    /// A greeting of MariaDB that requests authentication with a plugin.
     fn of(plugin: &str) -> Vec<u8> {
         let mut packet = b"\x0a10.11.6-MariaDB\0".to_vec();
         packet.extend(
@@ -310,7 +315,7 @@ mod tests {
         }
         let mut without_end = of(PLUGINS[0]);
         without_end[17 + 19] |= 1;
-        assert_eq!(rebuilt(&without_end).unwrap(), of(PLUGINS[0]), "packets end results");
+        assert_eq!(rebuilt(&without_end).unwrap(), of(PLUGINS[0]), "`DEPRECATE_EOF` is cleared");
         for plugin in ["mysql_clear_password", "mysql_clear_password\0mysql_native_password", "dialog", ""] {
             let refused = rebuilt(&of(plugin)).unwrap_err().to_string();
             assert!(refused.contains("unsupported authentication plugin"), "{refused}");
@@ -320,7 +325,7 @@ mod tests {
         assert_eq!(rebuilt(&trailing).unwrap(), of("mysql_native_password"));
         let mut long = of("mysql_native_password");
         long[17 + 20] = 0xff;
-        assert!(rebuilt(&long).is_err(), "the plugin is looked for where the length says");
+        assert!(rebuilt(&long).is_err(), "the plugin is read at the offset that the length implies");
     }
 
     #[test]

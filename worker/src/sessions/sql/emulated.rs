@@ -1,28 +1,29 @@
-//! Statements of MySQL that SQLite does not know, as questions to its schema: `SHOW TABLES`, `DESCRIBE t` and their like.
+//! Emulates MySQL statements that SQLite does not support as queries of the schema: `SHOW TABLES`,
+//! `DESCRIBE t` and similar ones.
 
 use lumos_environments::sql::lexer::{Token, tokens};
 
-/// What is asked about a schema.
+/// A query of the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// The tables' names.
+    /// Names of the tables.
     Tables,
-    /// The databases' names.
+    /// Names of the databases.
     Databases,
-    /// The columns of a table.
+    /// Columns of a table.
     Columns(String),
-    /// A table's definition.
+    /// Definition of a table.
     Definition(String),
 }
 
-/// What a statement asks about the schema; `None` where it is any other statement.
+/// Parses a statement that queries the schema. Returns `None` for any other statement.
 pub(super) fn asked(statement: &str) -> Option<Asked> {
     let pieces: Vec<Token<'_>> = tokens(statement).filter(|piece| *piece != Token::Symbol(';')).collect();
     let word = |index: usize| match pieces.get(index) {
         Some(Token::Word(word)) => word.to_ascii_uppercase(),
         _ => String::new(),
     };
-    // A table's name may stand behind its database's.
+    // The name of a table may be qualified with that of its database.
     let name = |from: usize| match pieces.get(from..)? {
         [piece] | [_, Token::Symbol('.'), piece] => match piece {
             Token::Word(word) => Some((*word).to_owned()),

@@ -1,12 +1,13 @@
-//! SQLite's functions that take more than proportional time, with a price.
+//! Replaces the SQLite functions that take more than linear time by functions that charge the budget.
 //!
-//! A function is a single instruction of SQLite's machine however long it takes. So those whose time grows with the product of
-//! their arguments are replaced: they charge the statement's [`Budget`] first, and what would cost more than is left is not
-//! computed. Plain texts are computed here, everything else by SQLite's own function on a helper connection of the thread;
-//! results stay the same to the byte. `NOCASE` is replaced for the same reason: sorting is a single instruction too.
+//! A function is a single instruction of SQLite's virtual machine however long it takes. Functions whose time
+//! grows with the product of the sizes of their arguments are therefore replaced: they charge the statement's
+//! [`Budget`] first and fail if it is exceeded. Plain text is processed here, other values by SQLite's own
+//! function on a helper connection of the thread; results are identical to the byte. `NOCASE` is replaced for
+//! the same reason: sorting is a single instruction too.
 //!
-//! All other functions pass over their arguments once, and values are short (`limits::CELL_BYTES`): between two of them, or
-//! a few, the machine asks whether it must stop.
+//! All other functions scan their arguments once, and values are short (`limits::CELL_BYTES`), so the budget
+//! is checked often enough between their calls.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use super::budget::Budget;
 use super::limits::CELL_BYTES;
 use super::sqlite::PATTERN_BYTES;
 
-/// The functions, with the number of their arguments.
+/// The replaced functions and their numbers of arguments.
 const COSTLY: [(&str, i32); 9] = [
     ("instr", 2),
     ("replace", 3),
@@ -32,17 +33,17 @@ const COSTLY: [(&str, i32); 9] = [
     ("unhex", 2),
 ];
 
-/// Bytes passed over in the time of one instruction.
+/// Number of bytes scanned in the time of one instruction.
 const BYTES: u64 = 8;
-/// Pairs of bytes compared in the time of one instruction.
+/// Number of pairs of bytes compared in the time of one instruction.
 const PAIRS: u64 = 16;
-/// Steps of `LIKE` between two looks at the budget.
+/// Number of steps of `LIKE` between two checks of the budget.
 const STEPS: u32 = 1024;
-/// What asking the helper costs.
+/// Cost of a query on the helper connection, in instructions.
 const HELPED: u64 = 200;
 
 thread_local! {
-    /// Where SQLite's own functions are called.
+    /// Connection on which SQLite's own functions are called.
     static HELPER: rusqlite::Result<Connection> = helper();
 }
 
@@ -52,7 +53,7 @@ fn helper() -> rusqlite::Result<Connection> {
     Ok(helper)
 }
 
-/// An argument, passed on as it came.
+/// An argument, passed on unchanged.
 struct Passed<'a>(ValueRef<'a>);
 
 impl ToSql for Passed<'_> {
@@ -61,7 +62,7 @@ impl ToSql for Passed<'_> {
     }
 }
 
-/// A function's result. Texts need not be UTF-8.
+/// Result of a function. Text may be invalid UTF-8.
 enum Computed {
     Text(Vec<u8>),
     Other(Value),
@@ -88,10 +89,10 @@ impl ToSql for Computed {
     }
 }
 
-/// Puts the replacements in place.
+/// Registers the replacements.
 ///
 /// # Errors
-/// If SQLite refuses one.
+/// If SQLite rejects a function.
 pub(super) fn replace(connection: &Connection, budget: &Arc<Budget>) -> rusqlite::Result<()> {
     let flags =
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
@@ -137,14 +138,14 @@ fn call(name: &str, budget: &Budget, context: &Context<'_>) -> rusqlite::Result<
     })
 }
 
-/// A text that SQLite and Rust understand alike: UTF-8 without NUL characters.
+/// Returns a text that SQLite and Rust interpret identically: valid UTF-8 without NUL characters.
 fn plain_text(value: ValueRef<'_>) -> Option<&str> {
     let ValueRef::Text(bytes) = value else { return None };
     std::str::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))
 }
 
-/// A function of plain texts; `None` for what is left to SQLite: long results and patterns, and refusals. Searching takes
-/// time in proportion to both texts here.
+/// Computes a function of plain text. Returns `None` for cases left to SQLite: long results, long patterns,
+/// and errors. Searching takes time linear in both texts here.
 fn of_texts(name: &str, texts: &[&str], budget: &Budget) -> Option<Computed> {
     let text = |text: &str| Some(Computed::Text(text.as_bytes().to_vec()));
     match (name, texts) {
@@ -168,10 +169,11 @@ fn of_texts(name: &str, texts: &[&str], budget: &Budget) -> Option<Computed> {
     }
 }
 
-/// `LIKE`: `%` stands for any characters and `_` for one; letters of ASCII are alike. `None` if the budget is spent.
+/// `LIKE`: `%` matches any characters and `_` one character; ASCII letters match without case. Returns `None`
+/// if the budget is exceeded.
 fn is_like(pattern: &str, text: &str, budget: &Budget) -> Option<bool> {
     let mut rest = (pattern.chars(), text.chars());
-    // Where to go on if what follows the latest `%` does not fit.
+    // Position to continue from if the part after the latest `%` does not match.
     let mut again: Option<(std::str::Chars<'_>, std::str::Chars<'_>)> = None;
     for step in 1u32.. {
         if step % STEPS == 0 && budget.charge(u64::from(STEPS) / PAIRS) {
@@ -209,10 +211,10 @@ fn interrupted() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_INTERRUPT), None)
 }
 
-/// How SQLite's own `NOCASE` compares: letters of ASCII alike, up to a NUL character, and the shorter one first.
+/// Compares like SQLite's `NOCASE`: ASCII letters without case, up to a NUL character, shorter text first.
 fn compare(budget: &Budget, left: &str, right: &str) -> Ordering {
     let (left, right) = (left.as_bytes(), right.as_bytes());
-    // Short texts cost no more than the instruction that compares them.
+    // The cost of short texts is covered by the instruction that compares them.
     let cost = left.len().min(right.len()) as u64 / 64;
     if cost > 0 && budget.charge(cost) {
         return Ordering::Equal;
@@ -235,7 +237,7 @@ mod tests {
 
     use super::*;
 
-    /// A connection with the replacements, and one as SQLite makes it.
+    /// A connection with the replacements, and a plain SQLite connection.
     fn both() -> (Connection, Connection) {
         let priced = Connection::open_in_memory().unwrap();
         let budget = Arc::new(Budget::default());

@@ -1,4 +1,4 @@
-//! Building databases of a MySQL dump: SQLite files, or databases of a server.
+//! Imports a MySQL dump into SQLite files or into databases of a server.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,13 +11,13 @@ use thiserror::Error;
 use super::connect::{connect, execute};
 use super::settings::MySqlSettings;
 
-/// Why a dump could not be imported.
+/// Errors of importing a dump.
 #[derive(Debug, Error)]
 pub enum ImportError {
-    /// A table or rows stand before any database.
+    /// A table or rows precede the first database name.
     #[error("the dump has a table before the first database name")]
     NoDatabase,
-    /// A database's name is no plain word.
+    /// The name of a database contains characters other than letters, digits and `_`.
     #[error("invalid database name `{0}`: expected letters, digits and `_`")]
     Name(String),
     /// A file cannot be written.
@@ -25,40 +25,40 @@ pub enum ImportError {
     File {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
-    /// SQLite refuses a statement.
+    /// SQLite rejected a statement.
     #[error("database {database}: {source}")]
     Sqlite {
         /// The database.
         database: String,
-        /// What it said.
+        /// SQLite's error.
         source: rusqlite::Error,
     },
-    /// The server refuses a statement, or cannot be reached.
+    /// The server rejected a statement, or cannot be reached.
     #[error("{address}, database {database}: {source}")]
     MySql {
-        /// The server, without user and password.
+        /// The address of the server, without user and password.
         address: String,
         /// The database; empty while connecting.
         database: String,
-        /// What it said.
+        /// The error of the server or the connection.
         source: sqlx::Error,
     },
 }
 
-/// What was imported: the tables of each database.
+/// Number of imported tables by database.
 pub type Imported = BTreeMap<String, u64>;
 
-/// Names become names of files.
+/// Checks a database name, because it becomes a file name.
 fn plain(name: &str) -> Result<&str, ImportError> {
     let is_plain = !name.is_empty() && name.chars().all(|one| one.is_ascii_alphanumeric() || one == '_');
     if is_plain { Ok(name) } else { Err(ImportError::Name(name.to_owned())) }
 }
 
-/// Builds one SQLite file for each database of a dump: `<folder>/<name>.sqlite`. Files are written aside and renamed, so
-/// that there is never half a file. Blocks.
+/// Creates one SQLite file for each database of a dump: `<folder>/<name>.sqlite`. Files are written under a
+/// temporary name and renamed, so that no incomplete file remains. Blocks.
 ///
 /// # Errors
 /// See [`ImportError`].
@@ -111,8 +111,8 @@ fn places(folder: &Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf)
     (folder.join(format!(".{name}.sqlite.part")), folder.join(format!("{name}.sqlite")))
 }
 
-/// Builds the databases of a dump on a server. A database that is there already is dropped first where `replace` says so,
-/// and an error otherwise.
+/// Creates the databases of a dump on a server. If a database already exists, it is dropped first if
+/// `replace` is set; otherwise this is an error.
 ///
 /// # Errors
 /// See [`ImportError`].
@@ -150,7 +150,7 @@ pub async fn into_mysql(
             Build::Table(table) => {
                 let name = database.clone().ok_or(ImportError::NoDatabase)?;
                 *imported.entry(name.clone()).or_default() += 1;
-                // MariaDB does not know the collations of MySQL 8; the two compare alike here.
+                // MariaDB does not support the collations of MySQL 8; these two are equivalent here.
                 (name, vec![table.statement.replace("utf8mb4_0900_ai_ci", "utf8mb4_general_ci")])
             }
             Build::Rows(rows) => (database.clone().ok_or(ImportError::NoDatabase)?, vec![rows.to_owned()]),

@@ -1,27 +1,27 @@
-//! The limits of one statement and of one episode.
+//! Limits of a statement and of an episode.
 
 use std::time::Duration;
 
 use lumos_environments::sql::{Cell, Row};
 
-/// The longest time of one statement, as the server is told.
+/// Time limit of a statement, as set on the server.
 pub(super) const STATEMENT_TIME: Duration = Duration::from_secs(5);
-/// So much longer a server may take to stop by itself before the connection is cut.
+/// Additional time before the connection is closed, for the server to stop the statement itself.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
-/// What is said of a statement that takes too long.
+/// Message for a statement that exceeds its time or budget.
 pub(super) const TOO_LONG: &str = "Query execution was interrupted (it takes too long)";
-/// The most rows of a result.
+/// Maximum number of rows in a result.
 pub(super) const ROWS: usize = 20_000;
-/// The longest cell, in bytes.
+/// Maximum size of a cell, in bytes.
 pub(super) const CELL_BYTES: usize = 256 << 10;
-/// The largest result, in bytes of its cells.
+/// Maximum size of a result, in bytes of its cells.
 pub(super) const RESULT_BYTES: usize = 4 << 20;
-/// The most rows that an episode's statements may write.
+/// Maximum number of rows written by the statements of an episode.
 pub(super) const WRITTEN_ROWS: u64 = 200_000;
-/// The most bytes that an episode's database on a server may grow by.
+/// Maximum growth of an episode's database on a server, in bytes.
 pub(super) const WRITTEN_BYTES: u64 = 64 << 20;
 
-/// Counts a result's rows and bytes as they come.
+/// Counts the rows and bytes of a result.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     rows: usize,
@@ -29,10 +29,10 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Takes a row in.
+    /// Counts a row.
     ///
     /// # Errors
-    /// Why the result is refused, for the model.
+    /// A message for the model if a limit is exceeded.
     pub(super) fn take(&mut self, row: &Row) -> Result<(), String> {
         self.rows += 1;
         if self.rows > ROWS {

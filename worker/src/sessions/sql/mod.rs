@@ -1,8 +1,8 @@
 //! Databases of episodes: `sql=sqlite`, `sql=sqlite:<folder>`, `sql=mysql`, `sql=mysql://<host>[:<port>]`.
 //!
-//! Each episode has its own database: no other episode sees what a model writes. A statement is checked by
-//! `guard::check` first; the engine's own limits apply after it. A refusal is returned to the model as an observation;
-//! only failures that the statements did not cause are faults.
+//! Each episode has its own database, so that episodes do not see each other's changes. A statement is
+//! checked by `guard::check` first; the engine's own limits also apply. A rejected statement is an
+//! observation for the model; only failures that the statements did not cause are faults.
 
 mod budget;
 mod connect;
@@ -33,50 +33,50 @@ pub use server::MySqlServer;
 pub use settings::{MySqlSettings, URL_VARIABLE, USER_VARIABLE};
 pub use sqlite::SqliteFolder;
 
-/// The dump of the shipped samples' database.
+/// SQL dump of the shipped samples' database.
 pub use lumos_environments::sql::LIBRARY as SAMPLES;
 
-/// Raised when results or their printing change.
+/// Incremented when results or their formatting change.
 pub const VERSION: u32 = 1;
 
-/// One episode's database.
+/// The database of an episode.
 #[async_trait]
 pub(crate) trait Database: Send {
-    /// Carries one statement out. `writes` says that it may change the database.
+    /// Executes a statement. `writes` is true if it may change the database.
     ///
     /// # Errors
-    /// If the database could not be asked: no doing of the statement.
+    /// If the database failed for a reason other than the statement.
     async fn run(&mut self, statement: &str, writes: bool) -> Result<Fetched, ToolFault>;
 
-    /// Gives up what the episode held.
+    /// Releases the resources of the episode.
     async fn close(&mut self);
 }
 
-/// Whoever makes databases for episodes.
+/// A source of databases for episodes.
 #[async_trait]
 pub(crate) trait Databases: Send + Sync {
-    /// A fresh database of this name.
+    /// Opens a fresh copy of the database with this name.
     ///
     /// # Errors
-    /// If no database has that name, or it cannot be opened.
+    /// If the database does not exist or cannot be opened.
     async fn open(&self, name: &str) -> Result<Box<dyn Database>, ToolFault>;
 
-    /// Removes what was made elsewhere, when no episode will come any more.
+    /// Removes what was created on a server, after the last episode.
     async fn shut_down(&self) {}
 }
 
-/// The tool: it answers nothing itself, its sessions do.
+/// The SQL tool. Only its sessions answer calls.
 pub struct SqlTool {
     databases: Box<dyn Databases>,
 }
 
 impl SqlTool {
-    /// Databases in memory, copied from SQLite files or from the shipped samples.
+    /// Creates the tool with in-memory databases, copied from SQLite files or from the shipped samples.
     pub fn sqlite(folder: SqliteFolder) -> Self {
         Self { databases: Box::new(folder) }
     }
 
-    /// Databases on a MySQL or MariaDB server.
+    /// Creates the tool with databases on a MySQL or MariaDB server.
     pub fn mysql(server: MySqlServer) -> Self {
         Self { databases: Box::new(server) }
     }
@@ -85,7 +85,7 @@ impl SqlTool {
 #[async_trait]
 impl Tools for SqlTool {
     async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        Err(fault("statement outside of an episode's session"))
+        Err(fault("SQL statements are only available in an episode's session"))
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
@@ -120,9 +120,9 @@ struct Session {
 struct State {
     database: Box<dyn Database>,
     world: World,
-    /// Whether the latest statement that was sent had a result: what an empty statement shows depends on it.
+    /// Whether the last non-empty statement returned rows. The result of an empty statement depends on it.
     had_result: bool,
-    /// What the gold query gave, as long as it holds.
+    /// The result of the gold query, while it is valid.
     gold: Option<Fetched>,
 }
 
@@ -139,7 +139,7 @@ impl Session {
             Ok(Kind::Read) => state.database.run(statement, false).await?,
             Ok(Kind::Write) => {
                 match self.behaviour {
-                    // The original runs the gold query on what the episode left.
+                    // The original runs the gold query on the database as changed by the episode.
                     Behaviour::Paper => state.gold = None,
                     Behaviour::Corrected => {
                         self.gold(&mut state).await?;
@@ -155,7 +155,7 @@ impl Session {
         Ok(state.world.observation().reply())
     }
 
-    /// What the gold query gives.
+    /// Returns the result of the gold query.
     async fn gold(&self, state: &mut State) -> Result<Fetched, ToolFault> {
         if let Some(gold) = &state.gold {
             return Ok(gold.clone());
@@ -187,7 +187,7 @@ impl Tools for Session {
     }
 }
 
-/// A failure of the tool.
+/// Creates a fault of this tool.
 pub(crate) fn fault(message: impl Into<String>) -> ToolFault {
     ToolFault { tool: "sql", message: message.into() }
 }

@@ -1,5 +1,5 @@
-//! One episode's database on a server: the base itself with an account that may only read, until the episode writes; then
-//! a copy where the account may write.
+//! The database of an episode on a server: the base database with a read-only account until the episode
+//! writes, then a copy on which the account has write access.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,41 +19,41 @@ use super::text_row::cells;
 use super::{Database, fault};
 use crate::tools::ToolFault;
 
-/// How often the size of a copy is looked at while a statement writes there.
+/// Interval at which the size of a copy is checked during a write.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// One episode's database.
+/// The database of an episode.
 pub(super) struct MySqlDatabase {
     server: Arc<Inner>,
     account: Account,
     names: Names,
     session: Option<ServerConnection>,
-    /// The epoch of ownership in which the session was last known to have its account and copy.
+    /// The ownership epoch in which the session's account and copy were last known to exist.
     epoch: u64,
-    /// Whether the session holds something that a new one would not: a variable, a transaction.
+    /// Whether the session has state that a new session would lack: a variable, a transaction.
     has_state: bool,
     written: u64,
-    /// How large the copy may become.
+    /// Maximum size of the copy, in bytes.
     most_bytes: u64,
     is_closed: bool,
 }
 
-/// Why a statement came to nothing.
+/// Reasons why a statement failed.
 enum Stopped {
-    /// The server or we refuse it: told to the model.
+    /// Rejected by the server or by a limit. The model receives the message.
     Refused(String),
-    /// The session is of no use any more, by the statement's doing: told to the model.
+    /// The statement made the session unusable. The model receives the message.
     Broken(String),
-    /// The session is lost, by no doing of the statement.
+    /// The session was lost for a reason other than the statement.
     Lost(ToolFault),
 }
 
 impl MySqlDatabase {
-    /// Makes an account and opens a session of it.
+    /// Creates an account and opens a session with it.
     pub(super) async fn open(server: Arc<Inner>, base: &str) -> Result<Self, ToolFault> {
         let account = server.reader(base).await?;
         let names = Names { base: base.to_owned(), account: account.user.clone(), copy: None };
-        // From here on the account is dropped whatever happens.
+        // From here on the account is dropped in any case.
         let mut database = Self {
             server,
             account,
@@ -70,7 +70,7 @@ impl MySqlDatabase {
         Ok(database)
     }
 
-    /// Goes over to a copy of the base, in the same session.
+    /// Switches to a copy of the base database, in the same session.
     async fn branch(&mut self) -> Result<(), ToolFault> {
         if self.names.copy.is_some() {
             return Ok(());
@@ -83,7 +83,7 @@ impl MySqlDatabase {
         self.most_bytes = size.saturating_add(WRITTEN_BYTES);
         let Some(session) = &mut self.session else { return Err(fault("the session is closed")) };
         let moved = bounded(SHORT, async {
-            // Nothing was written yet; a transaction that began earlier would not see the copy's tables.
+            // Nothing was written yet. A transaction that started earlier would not see the copy's tables.
             execute(&mut session.sql, "ROLLBACK".to_owned()).await?;
             execute(&mut session.sql, format!("USE {}", quoted(&copy))).await
         });
@@ -105,7 +105,7 @@ impl MySqlDatabase {
         };
         let connection = &mut session.sql;
         execute(connection, server.variables(writes || self.names.copy.is_some())).await.map_err(failed)?;
-        // The server itself sees that there is one statement, and says whether it has a result.
+        // The server checks that there is one statement and returns whether it has a result.
         let prepared = (&mut *connection).prepare(AssertSqlSafe(statement.to_owned()).into_sql_str()).await;
         let has_result = !prepared.map_err(failed)?.columns().is_empty();
         let mut results = sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).fetch_many(&mut *connection);
@@ -116,7 +116,7 @@ impl MySqlDatabase {
                 Either::Left(done) => self.written += if has_result { 0 } else { done.rows_affected() },
                 Either::Right(row) => {
                     let row = cells(&row).map_err(failed)?;
-                    // The rest of the result is on its way: the session is given up with it.
+                    // The rest of the result is still being sent, so the session cannot be used further.
                     meter.take(&row).map_err(Stopped::Broken)?;
                     rows.push(row);
                 }
@@ -125,7 +125,7 @@ impl MySqlDatabase {
         Ok(if has_result { Fetched::Rows(rows) } else { Fetched::Nothing })
     }
 
-    /// Carries a statement out within its time and its share of the disk.
+    /// Executes a statement within its time limit and size limit.
     async fn carry_out(&mut self, statement: &str, writes: bool) -> Result<Fetched, Stopped> {
         let server = Arc::clone(&self.server);
         let grown = grown(server, self.names.copy.clone().filter(|_| writes), self.most_bytes);
@@ -141,9 +141,9 @@ impl MySqlDatabase {
         }
     }
 
-    /// Opens a new session on the same database in the place of a broken one.
+    /// Replaces a broken session with a new one on the same database.
     async fn renew(&mut self) -> Result<(), ToolFault> {
-        // Dropped without a farewell, which would wait for the rest of the result.
+        // Dropped without closing it, which would wait for the rest of the result.
         if let Some(ServerConnection { id, .. }) = self.session.take() {
             self.server.kill(id).await;
         }
@@ -152,7 +152,8 @@ impl MySqlDatabase {
         Ok(())
     }
 
-    /// Reads on in a new session after the old one was lost. Only where nothing was in it: a copy may have lost changes.
+    /// Repeats a read in a new session after the old one was lost. Must only be used if the session had no
+    /// state and no copy, because a copy may have lost changes.
     async fn read_again(&mut self, statement: &str) -> Result<Fetched, Stopped> {
         self.session = None;
         let renewed = async {
@@ -166,7 +167,8 @@ impl MySqlDatabase {
         self.carry_out(statement, false).await
     }
 
-    /// Whether an error may be believed: not where the process was cut off and its accounts and copies are gone.
+    /// Checks that the account and the copy still exist, so that an error is caused by the statement. They
+    /// are dropped if the process was disconnected for too long.
     async fn check_owned(&mut self) -> Result<(), ToolFault> {
         let epoch = self.server.epoch().await?;
         if epoch != self.epoch {
@@ -202,7 +204,7 @@ impl MySqlDatabase {
     }
 }
 
-/// Whether a reading statement leaves nothing behind in its session.
+/// Whether a read statement leaves no state in its session.
 fn is_stateless(statement: &str) -> bool {
     match lumos_environments::sql::lexer::tokens(statement).find(|token| *token != Token::Symbol('(')) {
         Some(Token::Word(word)) => {
@@ -215,7 +217,7 @@ fn is_stateless(statement: &str) -> bool {
     }
 }
 
-/// Waits until a copy is larger than it may be.
+/// Returns when a copy exceeds its maximum size.
 async fn grown(server: Arc<Inner>, copy: Option<String>, most_bytes: u64) {
     let Some(copy) = copy else { return std::future::pending().await };
     loop {
@@ -230,8 +232,8 @@ fn too_large() -> String {
     format!("The episode has written more than {WRITTEN_BYTES} bytes")
 }
 
-/// A statement with `TEMPORARY` left out of `CREATE`, `DROP` and `ALTER`: a copy ends with its episode, as a temporary table
-/// would, and its tables have files of their own, whose size is known.
+/// Removes `TEMPORARY` from `CREATE`, `DROP` and `ALTER`. A copy is dropped with its episode, like a
+/// temporary table, and its tables have their own files, whose size is known.
 fn lasting(statement: &str) -> String {
     let mut pieces = located(statement);
     let is_definition = matches!(
@@ -282,7 +284,7 @@ impl Database for MySqlDatabase {
 }
 
 impl Drop for MySqlDatabase {
-    /// What an episode that was broken off had is dropped a little later.
+    /// The resources of a cancelled episode are dropped later.
     fn drop(&mut self) {
         if !self.is_closed {
             self.server.abandon(&self.names);

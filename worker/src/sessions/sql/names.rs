@@ -1,31 +1,32 @@
-//! Maps names of databases and accounts of this process back to those of the benchmark, because they differ from run to
-//! run.
+//! Maps generated names of databases and accounts to those of the benchmark, because they differ between
+//! runs.
 
 use lumos_environments::sql::{Cell, Fetched, Row};
 
-/// What the names of our databases and accounts start with.
+/// Prefix of generated database and account names.
 pub(super) const PREFIX: &str = "lumos_e_";
-/// What a session's account is called towards the model.
+/// Name of a session's account as shown to the model.
 const ACCOUNT: &str = "lumos";
 
-/// The names of one session.
+/// Names of a session.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
     /// The database of the benchmark.
     pub(super) base: String,
     /// The account of the session.
     pub(super) account: String,
-    /// The copy that the session writes to, once it has written.
+    /// The copy that the session writes to, after its first write.
     pub(super) copy: Option<String>,
 }
 
 impl Names {
-    /// What a statement gave, in the names of the benchmark.
+    /// Replaces the generated names in a result.
     pub(super) fn restored(&self, fetched: Fetched) -> Fetched {
         match fetched {
             Fetched::Failed { message } => Fetched::Failed { message: self.restore(message) },
             Fetched::Rows(mut rows) => {
-                // A list of databases holds the copy beside the base, which is its name here.
+                // A list of databases contains the copy in addition to the base; both have the same name
+                // here.
                 let is_base = |row: &Row| matches!(row.as_slice(), [Cell::Text(name)] if *name == self.base);
                 if rows.iter().any(is_base) {
                     rows.retain(|row| {
@@ -49,7 +50,7 @@ impl Names {
         }
     }
 
-    /// A text with the generated names replaced, in upper or lower case.
+    /// Replaces the generated names in a text, ignoring case.
     pub(super) fn restore(&self, mut text: String) -> String {
         if !has_prefix(text.as_bytes()) {
             return text;
@@ -70,7 +71,7 @@ fn has_prefix(bytes: &[u8]) -> bool {
     bytes.windows(PREFIX.len()).any(|window| window.eq_ignore_ascii_case(PREFIX.as_bytes()))
 }
 
-/// Where a name of ASCII letters stands in a text.
+/// Finds an ASCII name in a text, ignoring case.
 fn find(text: &str, name: &str) -> Option<usize> {
     text.as_bytes().windows(name.len()).position(|window| window.eq_ignore_ascii_case(name.as_bytes()))
 }

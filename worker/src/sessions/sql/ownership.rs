@@ -1,17 +1,19 @@
-//! Whose the databases and accounts on a server are, and clearing away what nobody owns any more.
+//! Ownership of databases and accounts on a server, and removal of those without an owner.
 //!
-//! Names hold a token of the process that made them, and the process holds a named lock of the server with the token. The
-//! lock goes with its connection, so a task looks at it all the time and takes it again:
+//! Names contain a token of the process that created them, and the process holds a named lock on the server
+//! with the same token. The lock is released with its connection, so a task checks it regularly and takes it
+//! again:
 //!
 //! ```text
 //! every `renew`          lock held?  ── yes ─→ confirmed
 //!                             └─ no: connect, take it again, epoch + 1 ─→ confirmed
-//! every `sweep`          tokens whose lock is free, seen so for `grace`: their databases and accounts are dropped
-//! every `renew`          what episodes left that were broken off is dropped
+//! every `sweep`          drops the databases and accounts of tokens whose lock was free for `grace`
+//! every `renew`          drops what cancelled episodes left
 //! ```
 //!
-//! A process that has lost its lock has it again long before `grace` is over. If it was cut off for longer, its things may
-//! be gone: the epoch says that a session must look before it believes an error.
+//! A process that loses its lock takes it again long before `grace` has passed. If it was disconnected for
+//! longer, its databases and accounts may have been dropped: a new epoch requires a session to check this
+//! before it attributes an error to a statement.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,10 +32,10 @@ use super::server::PATIENCE;
 use super::settings::MySqlSettings;
 use crate::tools::ToolFault;
 
-/// How long a lock must have been free before what belongs to it is dropped.
+/// Time for which a lock must be free before the databases and accounts of its owner are dropped.
 pub(super) const GRACE: Duration = Duration::from_secs(20);
 
-/// Something on the server that an episode made and did not drop.
+/// A database or account that an episode created and did not drop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Leftover {
     Database(String),
@@ -41,7 +43,7 @@ pub(super) enum Leftover {
 }
 
 impl Leftover {
-    /// The statement that drops it.
+    /// Returns the statement that drops it.
     pub(super) fn drop_statement(&self) -> String {
         match self {
             Self::Database(name) => format!("DROP DATABASE IF EXISTS {}", quoted(name)),
@@ -55,13 +57,13 @@ impl Leftover {
     }
 }
 
-/// What waits to be dropped; as many as there were sessions that were broken off.
+/// Databases and accounts to drop. Bounded by the number of cancelled sessions.
 pub(super) type Leftovers = Arc<Mutex<Vec<Leftover>>>;
 
-/// That the lock was held.
+/// Confirmation that the lock was held.
 #[derive(Debug, Clone, Copy)]
 struct Confirmed {
-    /// Raised whenever the lock had been lost.
+    /// Incremented each time the lock was lost.
     epoch: u64,
     at: Instant,
 }
@@ -78,7 +80,7 @@ impl Ownership {
     /// Takes the lock of a token and keeps it.
     ///
     /// # Errors
-    /// If the server cannot be asked.
+    /// If the server cannot be reached.
     pub(super) async fn take(
         settings: &MySqlSettings,
         token: &str,
@@ -102,10 +104,10 @@ impl Ownership {
         Ok(Self { confirmed, fresh: grace / 2, stop, task })
     }
 
-    /// The present epoch, once the lock is known to be held.
+    /// Returns the current epoch, after the lock is confirmed.
     ///
     /// # Errors
-    /// If it is not for too long.
+    /// If the lock is not confirmed within [`PATIENCE`].
     pub(super) async fn epoch(&self) -> Result<u64, ToolFault> {
         let mut confirmed = self.confirmed.clone();
         let held = async {
@@ -123,7 +125,7 @@ impl Ownership {
         }
     }
 
-    /// Gives the lock back, after what is left over was dropped.
+    /// Drops the leftovers and releases the lock.
     pub(super) async fn give_back(&self) {
         self.stop.cancel();
         if let Some(task) = self.task.lock().await.take() {
@@ -132,7 +134,7 @@ impl Ownership {
     }
 }
 
-/// Connects and takes the lock. One that an earlier connection of ours still holds is taken from it.
+/// Connects and takes the lock. Kills an earlier connection of this process that still holds it.
 async fn take_lock(settings: &MySqlSettings, token: &str) -> Result<ServerConnection, sqlx::Error> {
     let mut holder = connect(settings, settings.options()).await?;
     let connection = &mut holder.sql;
@@ -154,13 +156,13 @@ async fn take_lock(settings: &MySqlSettings, token: &str) -> Result<ServerConnec
     Ok(holder)
 }
 
-/// Keeps the lock, and the server clean.
+/// Keeps the lock and removes leftovers from the server.
 struct Keeper {
     settings: MySqlSettings,
     token: String,
     grace: Duration,
     leftovers: Leftovers,
-    /// Since when locks of other tokens have been free.
+    /// Times since which the locks of other tokens have been free.
     free_since: HashMap<String, Instant>,
     swept: Option<Instant>,
 }
@@ -190,7 +192,8 @@ impl Keeper {
                 }
             }
             if holder.is_none() {
-                // Locks of others were lost with it: what was seen of them says nothing.
+                // The locks of other processes may have been lost with it, so earlier observations are
+                // discarded.
                 self.free_since.clear();
                 match take_lock(&self.settings, &self.token).await {
                     Ok(connection) => {
@@ -221,7 +224,7 @@ impl Keeper {
         }
     }
 
-    /// Whether the lock is held.
+    /// Checks that the lock is held.
     async fn check(&self, connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
         let lock = format!("SELECT CAST(IS_USED_LOCK('{PREFIX}{}') = CONNECTION_ID() AS CHAR)", self.token);
         let held = bounded(self.grace / 4, texts(connection, lock)).await?;
@@ -231,7 +234,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Drops what is left over and, from time to time, what nobody owns.
+    /// Drops leftovers and, periodically, databases and accounts without an owner.
     async fn clean(&mut self, connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
         self.drop_leftovers(connection).await?;
         if self.swept.is_none_or(|swept| swept.elapsed() >= self.grace / 2) {
@@ -244,7 +247,7 @@ impl Keeper {
     async fn drop_leftovers(&self, connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
         let waiting = self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for leftover in waiting {
-            // What a statement still holds is dropped next time.
+            // Leftovers that a statement still uses are dropped next time.
             if dropped(connection, &leftover).await? {
                 let mut leftovers = self.leftovers.lock().unwrap_or_else(PoisonError::into_inner);
                 leftovers.retain(|other| *other != leftover);
@@ -253,7 +256,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Drops databases and accounts of processes that are gone: nobody has held the lock of their token for long.
+    /// Drops databases and accounts of processes that have ended: the lock of their token was free for
+    /// `grace`.
     async fn sweep(&mut self, connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
         let pattern = PREFIX.replace('_', "\\_");
         let databases = texts(
@@ -264,7 +268,7 @@ impl Keeper {
         )
         .await?;
         let accounts = format!("SELECT user FROM mysql.user WHERE user LIKE '{pattern}%'");
-        // An account that may not read the server's tables leaves others' accounts where they are.
+        // Without access to the server's tables, accounts of other processes are not removed.
         let accounts = match texts(connection, accounts).await {
             Err(sqlx::Error::Database(_)) => Vec::new(),
             accounts => accounts?,
@@ -302,7 +306,7 @@ impl Keeper {
     }
 }
 
-/// Drops something; whether the server did.
+/// Drops a leftover. Returns whether the server dropped it.
 async fn dropped(connection: &mut MySqlConnection, leftover: &Leftover) -> Result<bool, sqlx::Error> {
     match bounded(SHORT, execute(connection, leftover.drop_statement())).await {
         Err(sqlx::Error::Database(error)) => {

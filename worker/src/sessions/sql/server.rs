@@ -1,5 +1,6 @@
-//! A MySQL or MariaDB server and what this process makes there: for each session an account that may only read one
-//! database, and for sessions that write a copy of it, where the account may write and nowhere else.
+//! A MySQL or MariaDB server and the resources of this process on it: for each session an account with read
+//! access to one database, and for sessions that write a copy of it, the only database on which the account
+//! has write access.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,67 +24,67 @@ use super::settings::MySqlSettings;
 use super::{Database, Databases, fault};
 use crate::tools::ToolFault;
 
-/// How long a server that is away is waited for: as long as a restart takes.
+/// Time to wait for an unreachable server, as long as a restart takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// The longest time of copying a database.
+/// Time limit for copying a database.
 const COPY_TIME: Duration = Duration::from_secs(300);
-/// Connections of the administrator that are kept for later.
+/// Maximum number of idle administrative connections.
 const IDLE: usize = 4;
 
-/// Errors of a server that say something about the server, not about a statement: too many connections, no disk, no memory,
-/// shutdown, connection killed or cut, statement killed.
+/// Server errors that are not caused by a statement: too many connections, no disk space, no memory,
+/// shutdown, connection killed or lost, statement killed.
 pub(super) const SERVER_ERRORS: [u16; 16] =
     [1021, 1037, 1038, 1040, 1041, 1053, 1077, 1078, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927];
 
-/// An account of this process's making.
+/// An account created by this process.
 #[derive(Clone)]
 pub(super) struct Account {
     pub(super) user: String,
     password: String,
 }
 
-/// The server.
+/// A MySQL or MariaDB server.
 pub struct MySqlServer {
     inner: Arc<Inner>,
 }
 
-/// What sessions share.
+/// State shared by sessions.
 pub(super) struct Inner {
     settings: MySqlSettings,
-    /// Tells this process's databases and accounts from others'.
+    /// Distinguishes the databases and accounts of this process from those of others.
     token: String,
     grace: Duration,
     patience: Duration,
     next: AtomicU64,
     started: OnceCell<Started>,
-    /// When the server was last given up before it had answered for the first time, and why.
+    /// Time and cause of the last failure to reach the server before it replied for the first time.
     given_up: Mutex<Option<(Instant, ToolFault)>>,
-    /// Whether the server is gone, so that it is said once.
+    /// Whether the server is unreachable, so that it is logged only once.
     is_gone: AtomicBool,
-    /// Connections of the account in the settings that nobody uses.
+    /// Idle connections of the account in the settings.
     idle: Mutex<Vec<ServerConnection>>,
     leftovers: Leftovers,
 }
 
-/// What is known once the server was asked.
+/// Data available after the first contact with the server.
 struct Started {
     is_mariadb: bool,
     ownership: Ownership,
 }
 
-/// What the administrator does with a connection; done again where the connection is lost.
+/// An operation on an administrative connection. Repeated if the connection is lost.
 type Work<'w, T> =
     &'w (dyn for<'c> Fn(&'c mut MySqlConnection) -> BoxFuture<'c, Result<T, sqlx::Error>> + Sync);
 
 impl MySqlServer {
-    /// A server that is asked when the first episode comes.
+    /// Creates a server, which is contacted when the first episode starts.
     pub fn new(settings: MySqlSettings) -> Self {
         Self::with_limits(settings, GRACE, PATIENCE)
     }
 
-    /// A server on which things of other processes are dropped that have been without an owner for `grace` [default:
-    /// 20 s], and that is waited for when it is away, for `patience` [default: 60 s]. The own lock is looked at ten
-    /// times as often as `grace`.
+    /// Creates a server with other limits. Resources of other processes are dropped after they had no owner
+    /// for `grace` (default: 20 s). An unreachable server is waited for during `patience` (default: 60 s).
+    /// The process checks its own lock every `grace / 10`.
     pub fn with_limits(settings: MySqlSettings, grace: Duration, patience: Duration) -> Self {
         let token = format!("{:012x}", rand::rng().random_range(0..1u64 << 48));
         let inner = Inner {
@@ -122,12 +123,12 @@ impl Databases for MySqlServer {
     }
 }
 
-/// How a name is written in the rights of an account, where `_` and `%` stand for anything.
+/// Quotes a database name for `GRANT`, where `_` and `%` are wildcards.
 fn in_rights(name: &str) -> String {
     quoted(&name.replace('\\', "\\\\").replace('_', "\\_").replace('%', "\\%"))
 }
 
-/// Whether an error means that the connection is of no use any more, or the server is in trouble.
+/// Whether an error means that the connection is unusable or the server has a problem.
 pub(super) fn is_servers(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Database(error) => error
@@ -137,13 +138,13 @@ pub(super) fn is_servers(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether a server that gives this error may answer if it is asked again.
+/// Whether a retry may succeed after this error.
 fn may_pass(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(_)) || matches!(error, sqlx::Error::Database(_)) && is_servers(error)
 }
 
-/// Whether an error means that a server is away that has not answered yet. A refusal of ours (see [`super::connect`]) is
-/// final: this may be no database server at all.
+/// Whether an error means that a server that has not replied yet is unreachable. Replies that
+/// [`super::connect`] rejects are final: the address may not be that of a database server.
 fn is_away(error: &sqlx::Error) -> bool {
     match error {
         sqlx::Error::Io(error) => !matches!(error.kind(), ErrorKind::Other | ErrorKind::InvalidData),
@@ -152,7 +153,7 @@ fn is_away(error: &sqlx::Error) -> bool {
 }
 
 impl Inner {
-    /// A failure of the server, for people: names the server, and never holds an account's password.
+    /// Creates a fault with the address of the server. It never contains the password of an account.
     pub(super) fn fault(&self, doing: &str, error: &sqlx::Error) -> ToolFault {
         let why = match error {
             sqlx::Error::Database(error) => error.message().to_owned(),
@@ -163,8 +164,8 @@ impl Inner {
         fault(format!("{}: {doing}: {why}", self.settings.address()))
     }
 
-    /// Asks the server for what is needed to know and takes this process's lock, once. A server that is away is waited for
-    /// here too. Sessions that wait together are given up together: the next ones wait anew.
+    /// Queries the server's version and takes this process's lock, once. Also waits for an unreachable
+    /// server. Sessions that wait at the same time fail together; later sessions wait again.
     async fn started(&self) -> Result<&Started, ToolFault> {
         let asked = Instant::now();
         self.started
@@ -206,7 +207,7 @@ impl Inner {
         Ok(Started { is_mariadb, ownership })
     }
 
-    /// The present epoch of ownership: see [`Ownership::epoch`].
+    /// Returns the current epoch of ownership: see [`Ownership::epoch`].
     pub(super) async fn epoch(&self) -> Result<u64, ToolFault> {
         self.started().await?.ownership.epoch().await
     }
@@ -218,8 +219,8 @@ impl Inner {
         }
     }
 
-    /// Does something as the account in the settings. A connection that is lost is replaced, and a server that answered
-    /// before is waited for.
+    /// Runs an operation as the account in the settings. Replaces a lost connection, and waits for an
+    /// unreachable server.
     async fn administer<T>(&self, time: Duration, work: Work<'_, T>) -> Result<T, sqlx::Error> {
         let since = Instant::now();
         loop {
@@ -249,7 +250,7 @@ impl Inner {
         }
     }
 
-    /// Lets some time go by before a server is asked again.
+    /// Waits before a server is contacted again.
     async fn wait_for(&self, error: &sqlx::Error) {
         if !self.is_gone.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -262,7 +263,7 @@ impl Inner {
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
 
-    /// Makes an account that reads a database and nothing else.
+    /// Creates an account with read access to a single database.
     pub(super) async fn reader(&self, database: &str) -> Result<Account, ToolFault> {
         self.started().await?;
         let known =
@@ -290,7 +291,7 @@ impl Inner {
         match made {
             Ok(true) => Ok(account),
             Ok(false) => Err(fault(format!("{}: database `{database}` not found", self.settings.address()))),
-            // The statement holds the password: of the server's error only its number is reported.
+            // The statement contains the password, so only the error number is reported.
             Err(sqlx::Error::Database(error)) => {
                 let code = error.code().map(std::borrow::Cow::into_owned).unwrap_or_default();
                 Err(fault(format!(
@@ -303,12 +304,12 @@ impl Inner {
         }
     }
 
-    /// A name of this process's own.
+    /// Returns a new name that is unique to this process.
     fn fresh(&self, kind: char) -> String {
         format!("{PREFIX}{}_{kind}{:08}", self.token, self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A session of an account on a database.
+    /// Opens a session of an account on a database.
     pub(super) async fn connect(
         &self,
         account: &Account,
@@ -327,7 +328,8 @@ impl Inner {
         }
     }
 
-    /// Sets a session's modes and limits; sent before each statement, so that none lasts longer than one.
+    /// Returns the statement that sets a session's modes and limits. It is sent before each statement, so
+    /// that changes do not last longer than one statement.
     pub(super) fn variables(&self, writes: bool) -> String {
         let seconds = STATEMENT_TIME.as_secs();
         let of_maker = match self.started.get() {
@@ -346,10 +348,10 @@ impl Inner {
         )
     }
 
-    /// Makes a copy of a database where an account may write.
+    /// Creates a copy of a database with write access for an account.
     pub(super) async fn copy(&self, of: &str, account: &Account) -> Result<String, ToolFault> {
         let name = self.fresh('d');
-        // No temporary tables: they would grow in a file that all sessions share.
+        // Temporary tables are not allowed: they would grow in a file shared by all sessions.
         let writes = "SELECT, INSERT, UPDATE, DELETE, CREATE, DROP, ALTER, INDEX, REFERENCES";
         let right = format!("GRANT {writes} ON {}.* TO '{}'@'%'", in_rights(&name), account.user);
         let made = self
@@ -370,7 +372,7 @@ impl Inner {
         }
     }
 
-    /// How many bytes the files of a database have.
+    /// Returns the size of a database's files, in bytes.
     pub(super) async fn size(&self, database: &str) -> Result<u64, sqlx::Error> {
         let files = |table: &str| {
             format!(
@@ -381,7 +383,7 @@ impl Inner {
         };
         let is_mariadb = self.started.get().is_none_or(|started| started.is_mariadb);
         let files = files(if is_mariadb { "innodb_sys_tablespaces" } else { "innodb_tablespaces" });
-        // An account without PROCESS sees estimates only.
+        // Without the PROCESS privilege, only estimates are available.
         let estimated = format!(
             "SELECT CAST(COALESCE(SUM(data_length + index_length), 0) AS CHAR) FROM information_schema.tables \
              WHERE table_schema = '{database}'"
@@ -399,7 +401,7 @@ impl Inner {
         .await
     }
 
-    /// Whether what a session has on the server is still there.
+    /// Whether a session's account and copy still exist.
     pub(super) async fn still_has(&self, names: &Names) -> Result<bool, ToolFault> {
         let mut parts = vec![format!("EXISTS (SELECT 1 FROM mysql.user WHERE user = '{}')", names.account)];
         parts.extend(names.copy.iter().map(|copy| {
@@ -411,7 +413,7 @@ impl Inner {
         Ok(there.iter().all(|there| there == "1"))
     }
 
-    /// Drops what a session had; what cannot be dropped now is dropped later.
+    /// Drops a session's account and copy. If this fails, they are dropped later.
     pub(super) async fn drop_all(&self, names: &Names) {
         let leftovers = of(names);
         let statements: Vec<String> = leftovers.iter().map(Leftover::drop_statement).collect();
@@ -435,7 +437,7 @@ impl Inner {
         }
     }
 
-    /// Leaves what a session had to be dropped later.
+    /// Schedules a session's account and copy to be dropped later.
     pub(super) fn abandon(&self, names: &Names) {
         self.leave(of(names));
     }
@@ -444,22 +446,22 @@ impl Inner {
         self.leftovers.lock().unwrap_or_else(PoisonError::into_inner).extend(leftovers);
     }
 
-    /// Stops what a session is doing.
+    /// Kills the connection of a session.
     pub(super) async fn kill(&self, connection: u64) {
         let statement = format!("KILL {connection}");
         let _ = self.administer(SHORT, &|connection| Box::pin(execute(connection, statement.clone()))).await;
     }
 }
 
-/// What belongs to a session.
+/// Returns the account and the copy of a session.
 fn of(names: &Names) -> Vec<Leftover> {
     let account = Leftover::Account(names.account.clone());
     std::iter::once(account).chain(names.copy.clone().map(Leftover::Database)).collect()
 }
 
-/// Copies all tables of a database, with their keys and references.
+/// Copies all tables of a database, with their keys and foreign keys.
 async fn copy_tables(connection: &mut MySqlConnection, from: &str, to: &str) -> Result<(), sqlx::Error> {
-    // There is half a copy where the connection was lost before.
+    // An earlier attempt may have left an incomplete copy.
     execute(connection, format!("DROP DATABASE IF EXISTS {}", quoted(to))).await?;
     execute(connection, format!("CREATE DATABASE {}", quoted(to))).await?;
     execute(connection, format!("USE {}", quoted(to))).await?;

@@ -1,31 +1,31 @@
-//! Address and credentials of a MySQL server. The password comes from the environment and is sent only to the server
-//! that it belongs to.
+//! Address and credentials of a MySQL server. The password is read from the environment and sent only to the
+//! server that it belongs to.
 //!
-//! A run names a server, and may have been planned by anyone; credentials belong to the worker. A password is therefore
-//! sent to loopback and to the servers that the worker lists itself, and to others only over TLS with a valid
-//! certificate.
+//! A run names a server and may have been planned by anyone, but credentials belong to the worker. A password
+//! is therefore sent only to loopback and to the servers that the worker lists itself, to the latter over TLS
+//! with a valid certificate unless `LUMOS_SQL_TLS` sets another mode.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
-/// The environment's variable with the whole address, `mysql://user:password@host:port`: for `sql=mysql`.
+/// Environment variable with the whole address, `mysql://user:password@host:port`, for `sql=mysql`.
 pub const URL_VARIABLE: &str = "LUMOS_SQL_URL";
-/// The user's name, for `sql=mysql://host:port`; `root` where it is not set. Followed by `_<HOST>`: for one server alone.
+/// User for `sql=mysql://host:port`. Default: `root`. With the suffix `_<HOST>`: for a single server.
 pub const USER_VARIABLE: &str = "LUMOS_SQL_USER";
-/// The password, for `sql=mysql://host:port`. Followed by `_<HOST>`: for one server alone.
+/// Password for `sql=mysql://host:port`. With the suffix `_<HOST>`: for a single server.
 const PASSWORD_VARIABLE: &str = "LUMOS_SQL_PASSWORD";
-/// The servers off loopback that a run may name: `host` or `host:port`, separated by commas.
+/// Servers other than loopback that a run may use: `host` or `host:port`, comma-separated.
 const HOSTS_VARIABLE: &str = "LUMOS_SQL_HOSTS";
-/// Whether connections are encrypted: `disabled`, `verify-ca` or `verify-identity`.
+/// Encryption of connections: `disabled`, `verify-ca` or `verify-identity`.
 const TLS_VARIABLE: &str = "LUMOS_SQL_TLS";
-/// A file with certificates of authorities, beside those of the system.
+/// File with additional CA certificates.
 const CA_VARIABLE: &str = "LUMOS_SQL_CA";
-/// The port of MySQL.
+/// Default port of MySQL.
 const PORT: u16 = 3306;
 
-/// A server and an account that may make databases and accounts there.
+/// A server and an account that can create databases and accounts there.
 #[derive(Clone)]
 pub struct MySqlSettings {
     host: String,
@@ -43,24 +43,25 @@ impl fmt::Debug for MySqlSettings {
 }
 
 impl MySqlSettings {
-    /// The server that a backend's name means, `mysql` or `mysql://host[:port]`, with this process's credentials for it.
+    /// Returns the server of a backend name, `mysql` or `mysql://host[:port]`, with this process's
+    /// credentials for it.
     ///
     /// # Errors
-    /// If the name holds a user or a password, or is not a valid address; or if this process has no credentials for the server.
-    /// Never quotes what it was given, except a host.
+    /// If the name contains a user or a password, or is not a valid address, or if this process has no
+    /// credentials for the server. Quotes nothing of the input except the host.
     pub fn named(backend: &str) -> Result<Self, String> {
         Self::from_values(backend, |name| std::env::var(name).ok())
     }
 
-    /// Whether a backend's name is one, and the address of its server, without user and password.
+    /// Validates a backend name and returns the address of its server, without user and password.
     ///
     /// # Errors
-    /// If the name holds a user or a password, or is not a valid address. Never quotes what it was given.
+    /// If the name contains a user or a password, or is not a valid address. Never quotes the input.
     pub fn address_of(backend: &str) -> Result<String, String> {
         Self::parsed(backend, |name| std::env::var(name).ok()).map(|settings| settings.address())
     }
 
-    /// The server of a name; credentials only of `LUMOS_SQL_URL`.
+    /// Parses a backend name. Contains credentials only if they are in `LUMOS_SQL_URL`.
     fn parsed(backend: &str, value: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
         if backend == "mysql" {
             let url = value(URL_VARIABLE).filter(|url| !url.is_empty());
@@ -85,8 +86,8 @@ impl MySqlSettings {
         let mut settings = Self::parsed(backend, &value)?;
         let place = settings.place();
         if backend != "mysql" {
-            // A run may have been planned by anybody: the worker says which servers it knows. Compared whole, because
-            // names of variables do not tell `db.example` from `db-example`.
+            // A run may have been planned by anyone, so the worker lists the servers it trusts. The whole
+            // address is compared, because variable names do not distinguish `db.example` from `db-example`.
             let listed = value(HOSTS_VARIABLE).unwrap_or_default();
             let mut listed = listed
                 .split(',')
@@ -98,7 +99,7 @@ impl MySqlSettings {
                     settings.variable(PASSWORD_VARIABLE, backend)
                 ));
             }
-            // One of its own that is empty keeps the general one from being sent.
+            // An empty server-specific variable prevents the use of the general one.
             let own = |name: &str| value(&settings.variable(name, backend)).or_else(|| value(name));
             let user =
                 own(USER_VARIABLE).filter(|user| !user.is_empty()).unwrap_or_else(|| settings.user.clone());
@@ -120,8 +121,8 @@ impl MySqlSettings {
         Ok(settings)
     }
 
-    /// A variable for this server alone: its host and, where the address has one, its port, in capitals and with `_` for
-    /// every character other than letters and digits.
+    /// Returns the name of a variable for this server only, with the host and, if the address has one, the
+    /// port in upper case. Characters other than letters and digits become `_`.
     fn variable(&self, name: &str, backend: &str) -> String {
         let has_port = backend.ends_with(&format!(":{}", self.port));
         let server = if has_port { self.place() } else { self.host.clone() };
@@ -129,7 +130,7 @@ impl MySqlSettings {
         format!("{name}_{}", server.to_ascii_uppercase().chars().map(plain).collect::<String>())
     }
 
-    /// Host and port.
+    /// Returns host and port.
     fn place(&self) -> String {
         format!("{}:{}", self.host.to_ascii_lowercase(), self.port)
     }
@@ -140,17 +141,18 @@ impl MySqlSettings {
             || self.host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Host and port of the server, for a socket.
+    /// Returns host and port of the server, for a socket.
     pub(super) fn socket(&self) -> (&str, u16) {
         (&self.host, self.port)
     }
 
-    /// Whether the connection is encrypted, so that what passes cannot be looked at.
+    /// Whether the connection is encrypted, so that packets cannot be inspected.
     pub(super) fn is_encrypted(&self) -> bool {
         !matches!(self.tls, MySqlSslMode::Disabled)
     }
 
-    /// Reads `mysql://[user[:password]@]host[:port][/…]`: encrypted unless the server is on loopback.
+    /// Parses `mysql://[user[:password]@]host[:port][/…]`. Connections are encrypted unless the server is on
+    /// loopback.
     pub fn of_url(url: &str) -> Option<Self> {
         let rest = url.strip_prefix("mysql://")?;
         let (account, rest) = rest.rsplit_once('@').unwrap_or(("", rest));
@@ -174,17 +176,17 @@ impl MySqlSettings {
         Some(settings)
     }
 
-    /// The server's address without user and password.
+    /// Returns the server's address without user and password.
     pub fn address(&self) -> String {
         format!("mysql://{}:{}", self.host, self.port)
     }
 
-    /// How this account is connected.
+    /// Returns the connection options of this account.
     pub(super) fn options(&self) -> MySqlConnectOptions {
         self.options_of(&self.user, &self.password)
     }
 
-    /// How another account of the server is connected.
+    /// Returns the connection options of another account on the server.
     pub(super) fn options_of(&self, user: &str, password: &str) -> MySqlConnectOptions {
         let options = MySqlConnectOptions::new().ssl_mode(self.tls);
         let options = match &self.ca {

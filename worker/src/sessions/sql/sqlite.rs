@@ -1,4 +1,4 @@
-//! Episodes' databases in memory, each a copy of a SQLite file or of the shipped samples.
+//! In-memory databases of episodes, each a copy of a SQLite file or of the shipped samples.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -24,25 +24,26 @@ use super::{Database, Databases, fault, functions};
 use crate::model::hash_file;
 use crate::tools::ToolFault;
 
-/// How often the count is looked at, in instructions.
+/// Number of instructions between two checks of the budget.
 const EVERY: i32 = 100;
-/// The most calls of functions that a statement may be written with, by [`weight`]: between them, in a row of a result, the
-/// count is not looked at.
+/// Maximum number of function calls in the text of a statement, weighted by [`weight`]. The budget is not
+/// checked between the calls in a result row.
 const CALLS: u32 = 200;
-/// The longest pattern of `LIKE` and `GLOB`, in bytes.
+/// Maximum length of a pattern of `LIKE` and `GLOB`, in bytes.
 pub(super) const PATTERN_BYTES: usize = 200;
-/// The most pages of a database: 64 MiB.
+/// Maximum number of pages of a database: 64 MiB.
 const PAGES: u32 = 16_384;
-/// The most memory of all databases together, in bytes.
+/// Maximum memory of all databases together, in bytes.
 const HEAP: u64 = 1 << 30;
 
-/// How often a statement that waits to be alone looks whether it is.
+/// Polling interval of a statement that waits for exclusive access.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Held for reading by every statement; alone by one that runs out of the memory that all share, when it tries again.
+/// Held shared by every statement, and exclusively by a statement that is repeated because it ran out of the
+/// shared memory.
 static MEMORY: RwLock<()> = RwLock::new(());
 
-/// A folder of SQLite files, or the samples.
+/// A folder of SQLite files, or the shipped samples.
 pub struct SqliteFolder {
     folder: Option<PathBuf>,
     bases: Mutex<HashMap<String, Arc<Mutex<Connection>>>>,
@@ -50,7 +51,8 @@ pub struct SqliteFolder {
 }
 
 impl SqliteFolder {
-    /// Databases of the files `<name>.sqlite` in a folder; without one, the database of the shipped samples.
+    /// Opens the databases `<name>.sqlite` in a folder, or the database of the shipped samples if `folder` is
+    /// `None`.
     ///
     /// # Errors
     /// If the folder does not exist.
@@ -61,16 +63,16 @@ impl SqliteFolder {
         Ok(Self { folder, bases: Mutex::default(), longest: LONGEST })
     }
 
-    /// The same databases; a statement is stopped after `longest` (by default 20 s), whatever it is charged.
+    /// Returns the same databases with another time limit for statements (default: 20 s).
     #[must_use]
     pub fn with_longest(self, longest: Duration) -> Self {
         Self { longest, ..self }
     }
 
-    /// Hash of the databases in a folder, by name and content. Blocks.
+    /// Returns a hash of the names and contents of the databases in a folder. Blocks.
     ///
     /// # Errors
-    /// If the folder or a file cannot be read, or holds no database.
+    /// If the folder or a file cannot be read, or the folder contains no database.
     pub fn content(folder: &Path) -> io::Result<ContentHash> {
         let mut files = BTreeMap::new();
         for entry in std::fs::read_dir(folder)? {
@@ -86,7 +88,7 @@ impl SqliteFolder {
         Ok(ContentHash::of_json(&files))
     }
 
-    /// The unchanging copy that episodes' databases are made of. Blocks.
+    /// Returns the unmodified database that copies for episodes are made from. Blocks.
     fn base(&self, name: &str) -> Result<Arc<Mutex<Connection>>, ToolFault> {
         let mut bases = self.bases.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(base) = bases.get(name) {
@@ -118,7 +120,7 @@ impl SqliteFolder {
     }
 }
 
-/// The shipped samples' database.
+/// Creates the database of the shipped samples.
 fn samples() -> rusqlite::Result<Connection> {
     let connection = Connection::open_in_memory()?;
     for build in dump::read(LIBRARY) {
@@ -131,7 +133,7 @@ fn samples() -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A copy in memory.
+/// Creates a copy in memory.
 fn copy(from: &Connection) -> rusqlite::Result<Connection> {
     let mut to = Connection::open_in_memory()?;
     Backup::new(from, &mut to)?.run_to_completion(i32::MAX, Duration::ZERO, None)?;
@@ -156,14 +158,14 @@ impl Databases for SqliteFolder {
     }
 }
 
-/// What is counted of a connection's statements.
+/// Counters for the statements of a connection.
 struct Counts {
     budget: Arc<Budget>,
-    /// Calls of functions in the statement, as it is written.
+    /// Number of function calls in the text of the statement.
     calls: Arc<AtomicU32>,
 }
 
-/// Limits how long a value may be.
+/// Limits the size of values.
 pub(super) fn limit_values(connection: &Connection) -> rusqlite::Result<()> {
     let most = i32::try_from(CELL_BYTES).unwrap_or(i32::MAX);
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, most)?;
@@ -216,15 +218,17 @@ fn guarded(connection: Connection, budget: Budget) -> rusqlite::Result<(Connecti
     Ok((connection, counts))
 }
 
-/// Functions that load code or make large values of nothing, and those whose one call takes seconds on the longest values:
-/// merging objects takes time by the product of their keys, indenting by depth.
+/// Functions that load code or create large values, and functions for which a single call takes seconds on
+/// the longest values: the time of merging objects is proportional to the product of their numbers of keys,
+/// that of indenting to the depth.
 fn is_refused(function: &str) -> bool {
     let refused = ["load_extension", "fts3_tokenizer", "zeroblob", "randomblob"];
     let slow = ["json_patch", "jsonb_patch", "json_pretty"];
     refused.iter().chain(&slow).any(|refused| function.eq_ignore_ascii_case(refused))
 }
 
-/// As how many calls a call counts: those whose one call may take over 5 ms on the longest values count as several.
+/// Returns the weight of a function call. Calls that may take over 5 ms on the longest values count more than
+/// once.
 fn weight(function: &str) -> u32 {
     let is_json = function.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("json"));
     if is_json {
@@ -236,14 +240,14 @@ fn weight(function: &str) -> u32 {
     }
 }
 
-/// One episode's database.
+/// The database of an episode.
 struct SqliteDatabase {
     name: String,
     connection: Option<Arc<Mutex<Connection>>>,
     counts: Counts,
 }
 
-/// Stops the statement at hand when whoever waits for it goes away.
+/// Cancels the current statement when its caller is dropped.
 struct StopOnDrop(Arc<Budget>, StatementNumber);
 
 impl Drop for StopOnDrop {
@@ -268,7 +272,7 @@ impl Database for SqliteDatabase {
                     Some(asked) => about_schema(&connection, &name, &asked),
                     None => run(&connection, &statement),
                 };
-                // What comes after a stop means nothing, whether it is a result or an error.
+                // A result or an error after a stop is invalid.
                 if budget.is_stopped() {
                     Err(Stopped::Refused(TOO_LONG.to_owned()))
                 } else if fetched.is_err() && calls.load(Ordering::Relaxed) > CALLS {
@@ -307,7 +311,7 @@ impl Database for SqliteDatabase {
     }
 }
 
-/// Waits until no other statement runs; `None` if the statement's time is over before.
+/// Waits until no other statement runs. Returns `None` if the statement must stop before.
 fn alone(budget: &Budget) -> Option<RwLockWriteGuard<'static, ()>> {
     loop {
         match MEMORY.try_write() {
@@ -319,7 +323,7 @@ fn alone(budget: &Budget) -> Option<RwLockWriteGuard<'static, ()>> {
     }
 }
 
-/// Why a statement came to nothing.
+/// Reasons why a statement failed.
 #[derive(Debug)]
 enum Stopped {
     Memory,
@@ -367,7 +371,7 @@ fn cell(value: ValueRef<'_>) -> Cell {
     }
 }
 
-/// Answers a question about the schema as MySQL does.
+/// Answers a query of the schema in MySQL's format.
 fn about_schema(connection: &Connection, database: &str, asked: &Asked) -> Result<Fetched, Stopped> {
     let text = |text: String| Cell::Text(text);
     let rows = match asked {

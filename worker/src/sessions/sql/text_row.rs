@@ -1,13 +1,13 @@
-//! Rows of the server's text protocol, as mysql-connector makes Python values of them.
+//! Rows of the server's text protocol, converted to the Python values that mysql-connector returns.
 
 use lumos_environments::sql::{Cell, Row as Cells};
 use sqlx::mysql::MySqlRow;
 use sqlx::{Column, Row, TypeInfo};
 
-/// The cells of a row.
+/// Returns the cells of a row.
 ///
 /// # Errors
-/// If a value cannot be had.
+/// If a value cannot be read.
 pub(super) fn cells(row: &MySqlRow) -> Result<Cells, sqlx::Error> {
     row.columns()
         .iter()
@@ -18,7 +18,7 @@ pub(super) fn cells(row: &MySqlRow) -> Result<Cells, sqlx::Error> {
         .collect()
 }
 
-/// One value; what cannot be read as its type stays a text.
+/// Converts a value. A value that is invalid for its type remains text.
 fn cell(bytes: &[u8], kind: &str) -> Cell {
     let text = || String::from_utf8_lossy(bytes).into_owned();
     let read = match kind {
@@ -42,7 +42,8 @@ fn cell(bytes: &[u8], kind: &str) -> Cell {
     read.unwrap_or_else(|| Cell::Text(text()))
 }
 
-/// Year, month and day; `None` for a date that is none (`0000-00-00`), which Python's driver takes for `None`.
+/// Parses year, month and day. Returns `None` for an invalid date (`0000-00-00`), which Python's driver
+/// converts to `None`.
 fn day(text: &str) -> Option<(u16, u8, u8)> {
     let mut parts = text.split('-');
     let year = parts.next()?.parse().ok().filter(|year| *year > 0)?;
@@ -51,7 +52,7 @@ fn day(text: &str) -> Option<(u16, u8, u8)> {
     Some((year, month, day))
 }
 
-/// Seconds and their millionths of `hh:mm:ss[.ffffff]`.
+/// Parses `hh:mm:ss[.ffffff]` to seconds and microseconds.
 fn time(text: &str) -> Option<(u32, u32)> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut seconds = 0u32;

@@ -1,4 +1,4 @@
-//! Pages that are read, and shown in a browser where a step's action is to be carried out.
+//! Web pages whose candidates are parsed natively, and on which actions are executed in a browser.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::browser::BrowserPool;
 use crate::sessions::screenshots::Screenshots;
 use crate::tools::{ToolFault, Tools};
 
-/// Opens sessions on the pages that units carry. What candidates look like is read off the pages as
-/// [`WebPages`](super::WebPages) does it; an action is carried out in a browser that is borrowed for it.
+/// Opens sessions on the pages contained in units. Candidates are computed from the pages as in
+/// [`WebPages`](super::WebPages); actions are executed in a leased browser.
 #[derive(Debug, Clone)]
 pub struct BrowserPages {
     pool: Arc<BrowserPool>,
@@ -22,11 +22,11 @@ pub struct BrowserPages {
 }
 
 impl BrowserPages {
-    /// What of the code the answers depend on.
+    /// Version of the code that determines the replies.
     pub const VERSION: u32 = 1;
 
-    /// Pages in the browsers of a pool. With a folder for screenshots, each step's page is kept there as a picture that
-    /// marks prediction and truth.
+    /// Creates the tool with the browsers of a pool. If `screenshots` is given, a screenshot of each step
+    /// that marks the prediction and the true element is written below that folder.
     pub fn new(pool: Arc<BrowserPool>, screenshots: Option<PathBuf>) -> Self {
         Self { pool, screenshots }
     }
@@ -35,7 +35,7 @@ impl BrowserPages {
 #[async_trait]
 impl Tools for BrowserPages {
     async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        Err(fault("no pages outside of an episode's session"))
+        Err(fault("web pages are only available in an episode's session"))
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {

@@ -1,7 +1,7 @@
-//! Carrying an action out on a page in a browser.
+//! Executes an action on a page in a browser.
 //!
-//! The page is built in an empty document without network and without scripts of its own. Everything that comes of the
-//! page or of a model reaches the browser as an argument, never as a script's source.
+//! The page is built in an empty document without network access and without its own scripts. Data from the
+//! page or from a model is passed to the browser as arguments, never as script source.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,30 +17,30 @@ use crate::tools::ToolFault;
 
 /// Builds the page.
 const BUILD: &str = include_str!("scripts/build.js");
-/// Says what an action is really done to, or what is in its way.
+/// Finds the element that an action really applies to, or returns the obstacle.
 const LOOK: &str = include_str!("scripts/look.js");
-/// Takes down what is clicked.
+/// Records what is clicked.
 const LISTEN: &str = include_str!("scripts/listen.js");
-/// Whether an action took effect.
+/// Returns whether an action took effect.
 const EFFECT: &str = include_str!("scripts/effect.js");
-/// Marks prediction and truth.
+/// Marks the prediction and the true element.
 const MARK: &str = include_str!("scripts/mark.js");
-/// What [`LOOK`] leaves on the element that an action is really done to.
+/// Selector of the element that [`LOOK`] marks: the one that an action really applies to.
 const TARGET: &str = "[data-carried-on]";
-/// The longest time that all of it may take, once a browser is there.
+/// Time limit for executing an action, once a browser is leased.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Whoever carries actions out.
+/// Executes actions in browsers of a pool.
 pub(super) struct Carrier<'a> {
     pub(super) pool: &'a BrowserPool,
     pub(super) takes_picture: bool,
 }
 
 impl Carrier<'_> {
-    /// Carries an action out, and says what came of it; with a picture of the page afterwards, where one is taken.
+    /// Executes an action. Returns the result and, if enabled, a screenshot of the page afterwards.
     ///
     /// # Errors
-    /// If the browser fails, which says nothing about the action.
+    /// If the browser fails. This is not a result of the action.
     pub(super) async fn carry(
         &self,
         page: Arc<WebStep>,
@@ -63,7 +63,7 @@ impl Carrier<'_> {
     }
 }
 
-/// Why something stopped short.
+/// Reasons why an action was not completed.
 enum Stopped {
     Refused(Obstacle),
     Fault(BrowserFault),
@@ -78,8 +78,8 @@ impl From<BrowserError> for Stopped {
     }
 }
 
-/// What a browser's refusal means. Its own words are left out: they hold places in pixels, which differ from machine to
-/// machine.
+/// Maps a browser's refusal to an obstacle. Its message is dropped: it contains pixel coordinates, which
+/// differ between machines.
 fn obstacle(refusal: &Refusal) -> Obstacle {
     match refusal {
         Refusal::NotFound { .. } | Refusal::Gone => Obstacle::NoElement,
@@ -92,7 +92,7 @@ fn obstacle(refusal: &Refusal) -> Obstacle {
     }
 }
 
-/// What came of something, unless the browser failed.
+/// Converts a refusal to a result. Fails if the browser failed.
 fn executed(result: Result<(), Stopped>) -> Result<Executed, BrowserFault> {
     match result {
         Ok(()) => Ok(Executed::Done),
@@ -140,7 +140,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Does something with the element of an id, and looks whether it took effect.
+    /// Executes an action on the element with this id and checks that it took effect.
     async fn act(&mut self, id: &str, action: ActionName, text: &str) -> Result<(), Stopped> {
         let element = self.lease.find_by_css(&sheet::selector(id)).await?;
         let looked = self.lease.execute(LOOK, vec![element.argument(), json!(action)]).await?;
@@ -170,7 +170,7 @@ impl Stage {
         }
     }
 
-    /// A picture that marks prediction and truth.
+    /// Takes a screenshot that marks the prediction and the true element.
     async fn picture(
         &mut self,
         attempt: &Attempt,
@@ -200,7 +200,7 @@ impl Stage {
         })
     }
 
-    /// The element of an id as a script's argument; null where there is none.
+    /// Returns the element with this id as a script argument, or null if it does not exist.
     async fn find(&mut self, id: &str) -> Result<Value, BrowserFault> {
         match self.lease.find_by_css(&sheet::selector(id)).await {
             Ok(element) => Ok(element.argument()),

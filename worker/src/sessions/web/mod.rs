@@ -1,4 +1,5 @@
-//! Pages of tasks on the web: read ([`WebPages`]), or shown in a browser besides ([`BrowserPages`]).
+//! Web pages of tasks: parsed natively ([`WebPages`]), with actions optionally executed in a browser
+//! ([`BrowserPages`]).
 
 mod browser;
 mod carry;

@@ -1,5 +1,5 @@
-//! Pages that are read: `--tool web=native`. Its session holds the unit's pages and says what their candidates
-//! look like; each page is read when it is first asked for.
+//! Web pages, parsed natively: `--tool web=native`. A session holds the unit's pages and returns the texts of
+//! their candidates. A page is parsed when it is requested.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
 
 use crate::tools::{ToolFault, Tools};
 
-/// The name of the tool.
+/// Name of the tool.
 const TOOL: &str = "web";
 
-/// Opens sessions on the pages that units carry.
+/// Opens sessions on the pages contained in units.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WebPages;
 
 impl WebPages {
-    /// What of the code the answers depend on.
+    /// Version of the code that determines the replies.
     pub(crate) const VERSION: u32 = 1;
 }
 
 #[async_trait]
 impl Tools for WebPages {
     async fn call(&self, _call: &ToolCall) -> Result<ToolReply, ToolFault> {
-        Err(fault("no pages outside of an episode's session"))
+        Err(fault("web pages are only available in an episode's session"))
     }
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
@@ -46,15 +46,15 @@ impl Pages {
         Self { steps: steps.iter().cloned().map(Arc::new).collect() }
     }
 
-    /// The page of a gold step.
+    /// Returns the page of a gold step.
     pub(super) fn page(&self, step: u32) -> Result<Arc<WebStep>, ToolFault> {
         self.steps.get(step as usize).cloned().ok_or_else(|| fault(format!("page {step} not found")))
     }
 
-    /// What a page's candidates look like.
+    /// Returns the texts of a page's candidates.
     pub(super) async fn candidates(&self, step: u32, scope: CandidateScope) -> Result<ToolReply, ToolFault> {
         let page = self.page(step)?;
-        // A large page takes tens of milliseconds: too long for a thread that others wait for.
+        // A large page takes tens of milliseconds, which is too long for a thread of the runtime.
         tokio::task::spawn_blocking(move || match dom::candidates(&page, scope) {
             Ok(elements) => ToolReply::Candidates(elements),
             Err(error) => ToolReply::Raised { message: format!("{}: {error}", error.exception()) },
@@ -74,7 +74,7 @@ impl Tools for Pages {
     }
 }
 
-/// A failure of the tool.
+/// Creates a fault of this tool.
 pub(super) fn fault(message: impl Into<String>) -> ToolFault {
     ToolFault { tool: TOOL, message: message.into() }
 }

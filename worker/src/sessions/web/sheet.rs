@@ -1,20 +1,21 @@
-//! A page on its way into a browser.
+//! Converts a page for a browser.
 //!
-//! A page is XML whose elements were cut out of a real page: an `<a/>` is closed, a table's row may stand anywhere. A
-//! browser's parser would read it as HTML and move or drop such elements. So it is read here, and built again in the
-//! browser element by element, just as the candidates' texts have it.
+//! A page is XML whose elements were cut out of a real page: an `<a/>` is self-closing, and a table row may
+//! occur anywhere. A browser's parser would read it as HTML and move or drop such elements. The page is
+//! therefore parsed here and rebuilt in the browser element by element, with the same structure as in the
+//! texts of candidates.
 
 use lumos_environments::dom::Tree;
 use lumos_tasks::families::web::Obstacle;
 use serde::Serialize;
 
-/// The most bytes of a page that is shown.
+/// Maximum size of a page that is shown, in bytes.
 const MOST_BYTES: usize = 8 << 20;
-/// The most elements of a page that is shown.
+/// Maximum number of elements of a page that is shown.
 const MOST_ELEMENTS: usize = 100_000;
 
-/// Attributes that say what an element is. All others stay behind: scripts, addresses, and names, which in a browser
-/// would hide functions of the document and of forms.
+/// Attributes that describe an element. All others are dropped: scripts, addresses, and names, which in a
+/// browser would shadow functions of the document and of forms.
 const KEPT: [&str; 24] = [
     "aria-disabled",
     "aria_description",
@@ -42,14 +43,14 @@ const KEPT: [&str; 24] = [
     "value",
 ];
 
-/// One element as the browser is told of it.
+/// One element, as passed to the browser: parent, name, attributes, text and tail.
 #[derive(Serialize)]
 struct Row<'t>(i64, &'t str, Vec<(&'t str, &'t str)>, &'t str, &'t str);
 
-/// Reads a page and writes it as the JSON that a browser builds it from. Takes a while for large pages.
+/// Parses a page and returns the JSON from which a browser builds it. Slow for large pages.
 ///
 /// # Errors
-/// If it is too large, or no page.
+/// If the page is too large or invalid.
 pub(super) fn written(page: &str) -> Result<String, Obstacle> {
     if page.len() > MOST_BYTES {
         return Err(Obstacle::PageTooLarge);
@@ -68,7 +69,7 @@ pub(super) fn written(page: &str) -> Result<String, Obstacle> {
     serde_json::to_string(&rows).map_err(|_| Obstacle::PageUnreadable)
 }
 
-/// The selector of the element with an id, whatever the id holds.
+/// Returns a CSS selector for the element with an id that may contain any characters.
 pub(super) fn selector(id: &str) -> String {
     let mut selector = "[backend_node_id=\"".to_owned();
     for character in id.chars() {

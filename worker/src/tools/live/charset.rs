@@ -1,10 +1,10 @@
-//! Bytes as text, as the original's HTTP library reads them (`Response.text` of Python's requests): in the encoding
-//! that the response names, a text without one as Latin-1, what cannot be read replaced.
+//! Decodes response bodies like the original's HTTP library (`Response.text` of Python's requests): with the
+//! encoding in the response, text without one as Latin-1, and with replacement of invalid bytes.
 
-/// A body as text; `content_type` is the header of that name.
+/// Decodes a body. `content_type` is the value of the `Content-Type` header.
 ///
-/// Encodings other than UTF-8 and Latin-1 are read as UTF-8, as the original does with those that it does not know. It
-/// guesses where there is no header; here that is UTF-8 too.
+/// Encodings other than UTF-8 and Latin-1 are decoded as UTF-8, like unknown encodings in the original.
+/// Without a header, the original guesses the encoding; here it is UTF-8.
 pub(super) fn text_of(body: &[u8], content_type: Option<&str>) -> String {
     if is_latin(content_type.unwrap_or_default()) {
         body.iter().copied().map(char::from).collect()
@@ -36,7 +36,7 @@ mod tests {
         }
         assert_eq!(text_of(utf8, None), "é山");
         assert_eq!(text_of(b"caf\xe9", Some("text/html; charset=ISO-8859-1")), "café");
-        // A text without a name is Latin-1, as HTTP/1.1 once said.
+        // Text without a charset is Latin-1, as formerly specified by HTTP/1.1.
         assert_eq!(text_of("é".as_bytes(), Some("text/html")), "Ã©");
     }
 

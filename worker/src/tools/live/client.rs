@@ -1,4 +1,4 @@
-//! Fetches one document over HTTP: rate-limited, with retries, from allowed hosts only, and limited in size.
+//! Fetches a document over HTTP: rate-limited, with retries, from allowed hosts only, and limited in size.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use super::documents::Documents;
 use super::site::Site;
 use crate::tools::pace::Pace;
 
-/// Who asks. Wikimedia wants a name and a way to reach whoever answers for it
+/// Wikimedia requires a name and contact information
 /// (`https://foundation.wikimedia.org/wiki/Policy:User-Agent_policy`).
 const USER_AGENT: &str =
     concat!("lumos-eval/", env!("CARGO_PKG_VERSION"), " (", env!("CARGO_PKG_REPOSITORY"), ")");
 
 const MOST_REDIRECTS: usize = 5;
 
-/// Why one attempt came to nothing.
+/// Reasons why an attempt failed.
 #[derive(Debug, Clone)]
 pub(super) enum Attempt {
-    /// Another may succeed, where the site says so after that time.
+    /// A retry may succeed, after the time in `Retry-After` if the site sends it.
     Again { message: String, after: Option<Duration> },
-    /// None will.
+    /// A retry would fail again.
     Final(String),
 }
 
@@ -37,12 +37,12 @@ impl Attempt {
     }
 }
 
-/// What it means that the site has no such page.
+/// Handling of a missing page (status 404 or 410).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// The page that says so is read as any other, as the original does.
+    /// The error page is read like any other page, as in the original.
     IsPage,
-    /// The site is always there: something else answered.
+    /// A fault: the address always exists, so another server must have replied.
     IsFault,
 }
 
@@ -61,7 +61,7 @@ impl Client {
         let client = reqwest::Client::builder()
             .timeout(settings.timeout)
             .user_agent(USER_AGENT)
-            // Followed by hand: every step is looked at and takes its turn.
+            // Followed manually: each redirect is checked and counts against the rate limit.
             .redirect(Policy::none())
             .build()
             .map_err(|error| error.to_string())?;
@@ -69,7 +69,8 @@ impl Client {
         Ok(Self { client, site, pace: Pace::new(settings.pace), documents, settings })
     }
 
-    /// A document, read: one that was kept, or else fetched and kept. What cannot be read is not kept.
+    /// Returns a parsed document from the cache, or fetches and caches it. Documents that cannot be parsed
+    /// are not cached.
     pub(super) async fn document<T: Send + 'static>(
         &self,
         address: Url,
@@ -116,7 +117,7 @@ impl Client {
             return Err(Attempt::again("empty response"));
         }
         let (address, documents) = (address.clone(), self.documents.clone());
-        // Reading a page takes milliseconds, a hostile one longer.
+        // Parsing a page takes milliseconds, and longer for a malicious page.
         let reading = spawn_blocking(move || {
             let text = text_of(&body, content_type.as_deref());
             let document = read(&text)?;
@@ -130,7 +131,7 @@ impl Client {
         reading.await.map_err(|error| Attempt::Final(format!("failed to read the response: {error}")))?
     }
 
-    /// What the site answers, behind its redirects.
+    /// Sends a request, follows redirects and returns the final response.
     async fn response(&self, mut address: Url) -> Result<Response, Attempt> {
         for _ in 0..=MOST_REDIRECTS {
             self.pace.turn().await;
@@ -140,7 +141,7 @@ impl Client {
             }
             let place = response.headers().get(LOCATION).and_then(|place| place.to_str().ok());
             let next = place.and_then(|place| address.join(place).ok()).ok_or_else(|| {
-                Attempt::Final(format!("the site answered {} without a location", response.status()))
+                Attempt::Final(format!("the site returned {} without a location", response.status()))
             })?;
             if !self.site.allows(&next) {
                 let host = next.host_str().unwrap_or("another scheme");
@@ -151,16 +152,17 @@ impl Client {
         Err(Attempt::Final("too many redirects".to_owned()))
     }
 
-    /// Whether an answer is one.
+    /// Checks the status of a response.
     fn judge(&self, response: &Response, missing: Missing) -> Result<(), Attempt> {
         let status = response.status();
         let is_missing = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
-        // The original takes no notice of the status: what is wrong with a request is the agent's doing.
+        // The original ignores the status. An invalid request is an error of the agent, not of the
+        // infrastructure.
         let is_refusal = matches!(status, StatusCode::BAD_REQUEST | StatusCode::URI_TOO_LONG);
         if status.is_success() || is_refusal || is_missing && missing == Missing::IsPage {
             return Ok(());
         }
-        let message = format!("the site answered {status}");
+        let message = format!("the site returned {status}");
         let is_busy = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
         if !is_busy && !status.is_server_error() {
             return Err(Attempt::Final(message));
@@ -171,13 +173,13 @@ impl Client {
                 let message = format!("{message} (Retry-After: {} s)", after.as_secs());
                 return Err(Attempt::Final(message));
             }
-            // Nobody asks before that.
+            // Delays all requests of this client.
             self.pace.rest(after);
         }
         Err(Attempt::Again { message, after })
     }
 
-    /// The whole body, unless it is too long.
+    /// Reads the whole body, up to the size limit.
     async fn body(&self, mut response: Response) -> Result<Vec<u8>, Attempt> {
         let most = self.settings.most_bytes;
         let too_long = || Attempt::Final(format!("the response is longer than {most} bytes"));
@@ -195,14 +197,14 @@ impl Client {
     }
 }
 
-/// No network, a time-out, an answer that broke off.
+/// Converts a network error, a timeout or an incomplete response.
 fn broken(error: reqwest::Error) -> Attempt {
     let error = error.without_url();
     let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
     Attempt::again(format!("{error}{cause}"))
 }
 
-/// How long a site asks to be left alone: seconds, or a date.
+/// Returns the value of `Retry-After`: seconds, or a date.
 fn rest_asked_for(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {

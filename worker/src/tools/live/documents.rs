@@ -1,7 +1,7 @@
 //! Documents on disk, by address: fetched once for a whole sweep, across processes.
 //!
-//! A file is written under a temporary name and renamed, so that it is complete or absent; its checksum detects damage.
-//! Two processes that fetch the same document at once write the same file.
+//! A file is written under a temporary name and renamed, so that it is complete or absent; its checksum
+//! detects damage. Two processes that fetch the same document at once write the same file.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use flate2::write::GzEncoder;
 use lumos_tasks::ContentHash;
 use serde::{Deserialize, Serialize};
 
-/// The form of the files. A new form has a folder of its own.
+/// Version of the file format. Each version has its own folder.
 const FORM: &str = "documents-1";
 
 /// A folder of documents.
@@ -24,7 +24,7 @@ pub(super) struct Documents {
     most_bytes: u64,
 }
 
-/// A document as it is kept.
+/// A stored document.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     address: String,
@@ -33,14 +33,14 @@ struct Kept {
 }
 
 impl Documents {
-    /// The documents of a cache folder, which need not be there yet. Longer ones are passed over.
+    /// Opens the documents of a cache folder, which may not exist yet. Larger documents are ignored.
     pub(super) fn new(cache: &Path, most_bytes: usize) -> Self {
-        // Text may be longer than the bytes it was read from, and JSON longer than text.
+        // Text may be longer than the original bytes, and JSON longer than text.
         let most_bytes = (most_bytes as u64).saturating_mul(8);
         Self { folder: cache.join(FORM), most_bytes }
     }
 
-    /// A document, where it is there whole. Blocks.
+    /// Returns a document if it is stored and undamaged. Blocks.
     pub(super) fn get(&self, address: &str) -> Option<String> {
         let file = File::open(self.path(address)).ok()?;
         let mut json = String::new();
@@ -49,7 +49,7 @@ impl Documents {
         (kept.address == address).then_some(kept.text)
     }
 
-    /// Keeps a document. Blocks.
+    /// Stores a document. Blocks.
     pub(super) fn put(&self, address: &str, text: &str) -> io::Result<()> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let path = self.path(address);
@@ -59,7 +59,7 @@ impl Documents {
         let beside = path.with_extension(format!("{}-{count}.part", std::process::id()));
         let written = write(&beside, address, text).and_then(|()| fs::rename(&beside, &path));
         if written.is_err() {
-            // What is left of it would lie there for good.
+            // A temporary file that is left here would never be removed.
             let _ = fs::remove_file(&beside);
         }
         written
@@ -95,11 +95,11 @@ mod tests {
         let path = documents.path("a");
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
-        assert_eq!(documents.get("a"), None, "a file that lost its end");
+        assert_eq!(documents.get("a"), None, "truncated file");
         documents.put("a", &text).unwrap();
         assert_eq!(documents.get("a").as_deref(), Some(text.as_str()));
         let left = fs::read_dir(path.parent().unwrap()).unwrap().count();
-        assert_eq!(left, 1, "nothing is left beside it");
+        assert_eq!(left, 1, "no temporary file is left");
     }
 
     #[test]

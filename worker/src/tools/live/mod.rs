@@ -1,13 +1,13 @@
-//! The encyclopaedia over HTTP, read as the original reads it: `--tool wiki=live`.
+//! Wikipedia over HTTP, read as by the original: `--tool wiki=live`.
 //!
-//! | part | what it does |
+//! | module | purpose |
 //! |---|---|
-//! | [`site`] | which addresses are asked: queries are a model's output |
-//! | [`client`] | one document: pace, retries, redirects, limits |
-//! | [`charset`] | bytes as text |
-//! | [`documents`] | documents kept on disk, for a whole sweep and many processes |
+//! | [`site`] | addresses that may be requested; queries are a model's output |
+//! | [`client`] | fetches a document: rate limit, retries, redirects, size limits |
+//! | [`charset`] | decodes response bodies |
+//! | [`documents`] | cache on disk, for a whole sweep and many processes |
 //!
-//! What a document says is read by [`page::read`], the one reader of pages.
+//! Documents are parsed by [`page::read`], the only parser of pages.
 
 mod charset;
 mod client;
@@ -29,7 +29,7 @@ use site::Site;
 
 pub use settings::WikiSettings;
 
-/// The encyclopaedia over HTTP.
+/// Wikipedia over HTTP.
 #[derive(Debug)]
 pub struct LiveWiki {
     site: Site,
@@ -37,16 +37,16 @@ pub struct LiveWiki {
 }
 
 impl LiveWiki {
-    /// Raised when answers change beyond what [`page::READING_VERSION`] tells.
+    /// Incremented when replies change for reasons other than [`page::READING_VERSION`].
     const OWN_VERSION: u32 = 1;
 
-    /// What of the code the answers depend on.
+    /// Version of the code that determines the replies.
     pub(super) const VERSION: u32 = Self::OWN_VERSION * 100 + page::READING_VERSION;
 
-    /// Sets a client up.
+    /// Creates a client.
     ///
     /// # Errors
-    /// If the endpoint is not a valid address of a site, or the client cannot be built.
+    /// If the endpoint is not a valid site address, or the client cannot be built.
     pub fn new(settings: WikiSettings) -> Result<Self, String> {
         let site = Site::new(&settings.endpoint)?;
         Ok(Self { client: Client::new(site.clone(), settings)?, site })
@@ -55,7 +55,7 @@ impl LiveWiki {
     async fn page(&self, request: &WikiRequest, reading: Behaviour) -> Result<Page, String> {
         let address = match self.site.address(request, reading) {
             Ok(address) => address,
-            // The agent's doing: in the original such requests raise.
+            // An error of the agent: in the original such requests raise an exception.
             Err(message) => return Ok(Page::Unreadable { message }),
         };
         let missing = match request {
@@ -65,7 +65,7 @@ impl LiveWiki {
         self.client.document(address, missing, move |html| Ok(page::read(html, reading))).await
     }
 
-    /// The site's search in place of Google's: first for all words of the question, then for any.
+    /// Uses the site's search instead of Google's: first for all words of the question, then for any of them.
     async fn search(&self, query: &str, most: u32) -> Result<Vec<String>, String> {
         let query = query.strip_suffix(SEARCHED_SITE).unwrap_or(query);
         for words in site::searches(query) {
@@ -92,7 +92,7 @@ impl Tools for LiveWiki {
     }
 }
 
-/// What the search's interface answers, as far as it is read.
+/// The fields of a search response that are used.
 #[derive(Deserialize)]
 struct Found {
     query: Option<FoundPages>,

@@ -1,4 +1,4 @@
-//! Settings of the live encyclopaedia.
+//! Settings of live Wikipedia.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,34 +6,35 @@ use std::time::Duration;
 use crate::tools::address::SITE;
 use crate::tools::pace;
 
-/// Another site of the same kind, for tests and mirrors. It is then the only host that is asked.
+/// Another site of the same kind, for tests and mirrors. It is then the only host that is contacted.
 const ENDPOINT: &str = "LUMOS_WIKI_ENDPOINT";
 /// Requests per second.
 const RATE: &str = "LUMOS_WIKI_RATE";
-/// Where documents are kept.
+/// Folder of the document cache.
 const CACHE: &str = "LUMOS_TOOL_CACHE";
 
-/// How the site is asked.
+/// Settings of live Wikipedia.
 #[derive(Debug, Clone)]
 pub struct WikiSettings {
-    /// The site: `https://en.wikipedia.org`.
+    /// Address of the site, such as `https://en.wikipedia.org`.
     pub endpoint: String,
-    /// Limit of one request, body included.
+    /// Time limit of a request, including the body.
     pub timeout: Duration,
-    /// Attempts after the first.
+    /// Number of retries.
     pub retries: usize,
-    /// The least time between two requests of this process.
+    /// Minimum time between two requests of this process.
     pub pace: Duration,
-    /// The longest rest that is granted a site that asks for one.
+    /// Maximum `Retry-After` that is respected. Longer ones are an error.
     pub longest_rest: Duration,
-    /// The most bytes a document may have.
+    /// Maximum size of a document, in bytes.
     pub most_bytes: usize,
-    /// The folder where documents are stored; without one, they are not stored.
+    /// Folder where documents are cached. `None` disables the cache.
     pub cache: Option<PathBuf>,
 }
 
 impl Default for WikiSettings {
-    /// English Wikipedia: 30 s a request, 4 retries, at most 2 requests/s, documents of 8 MiB, nothing kept.
+    /// English Wikipedia: 30 s per request, 4 retries, at most 2 requests/s, documents of up to 8 MiB, no
+    /// cache.
     fn default() -> Self {
         Self {
             endpoint: SITE.to_owned(),
@@ -48,8 +49,8 @@ impl Default for WikiSettings {
 }
 
 impl WikiSettings {
-    /// Another site from `LUMOS_WIKI_ENDPOINT`, another rate from `LUMOS_WIKI_RATE` (requests/s); documents are kept
-    /// in `LUMOS_TOOL_CACHE`, or else in the user's folder for caches.
+    /// Reads the site from `LUMOS_WIKI_ENDPOINT`, the rate from `LUMOS_WIKI_RATE` (requests/s) and the cache
+    /// folder from `LUMOS_TOOL_CACHE`. The default cache is in the user's cache folder.
     ///
     /// # Errors
     /// If the rate is not a positive number.
@@ -71,7 +72,7 @@ impl WikiSettings {
         Ok(settings)
     }
 
-    /// The site, where it is not the usual one: other pages are other answers.
+    /// Returns the site if it is not the default one. It is part of the identity, because its pages differ.
     pub(in crate::tools) fn other_site(&self) -> Option<&str> {
         let endpoint = self.endpoint.trim_end_matches('/');
         (endpoint != SITE).then_some(endpoint)

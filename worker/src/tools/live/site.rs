@@ -1,5 +1,5 @@
-//! The addresses that may be requested. Queries are a model's output, so an address may be anything: only the site's
-//! own hosts are contacted.
+//! The addresses that may be requested. Queries are a model's output, so an address may be anything: only the
+//! site's own hosts are contacted.
 
 use lumos_environments::retrieval::{is_stop_word, words};
 use lumos_tasks::{Behaviour, WikiRequest};
@@ -7,13 +7,13 @@ use reqwest::Url;
 
 use crate::tools::address::SITE;
 
-/// The longest address that is asked; a site answers longer ones with an error.
+/// Maximum length of an address, in bytes. The site rejects longer ones.
 const LONGEST: usize = 8 << 10;
-/// The most words of a search.
+/// Maximum number of words in a search.
 const MOST_WORDS: usize = 40;
-/// The most characters that the site's search takes.
+/// Maximum number of characters that the site's search accepts.
 const LONGEST_SEARCH: usize = 300;
-/// The sites of the Wikimedia Foundation, which refer to one another.
+/// Domains of the Wikimedia Foundation, which refer to each other.
 const SISTERS: [&str; 11] = [
     "mediawiki.org",
     "wikibooks.org",
@@ -28,12 +28,12 @@ const SISTERS: [&str; 11] = [
     "wiktionary.org",
 ];
 
-/// The site that is asked.
+/// The site that requests are sent to.
 #[derive(Debug, Clone)]
 pub(super) struct Site {
-    /// Its beginning of all addresses.
+    /// Origin of its addresses.
     origin: Url,
-    /// Whether it stands in for the usual one.
+    /// Whether it replaces the default site.
     is_other: bool,
 }
 
@@ -49,7 +49,7 @@ impl Site {
         Ok(Self { origin, is_other })
     }
 
-    /// Whether an address may be asked.
+    /// Whether an address may be requested.
     pub(super) fn allows(&self, address: &Url) -> bool {
         let anonymous = address.username().is_empty() && address.password().is_none();
         let is_own = address.origin() == self.origin.origin();
@@ -60,14 +60,14 @@ impl Site {
         anonymous && (is_own || is_sister)
     }
 
-    /// The address of a request, or why it is not asked.
+    /// Returns the address of a request, or the reason why it is rejected.
     pub(super) fn address(&self, request: &WikiRequest, reading: Behaviour) -> Result<Url, String> {
         let refused = |why: &str| {
             let shown: String = request.text().chars().take(100).collect();
             format!("`{shown}` is not asked: {why}")
         };
         let mut address = match (request, reading) {
-            // In the original a `&` or a `#` ends the text.
+            // In the original, a `&` or a `#` truncates the text.
             (WikiRequest::Find(text), Behaviour::Corrected) => {
                 self.with_query("/w/index.php", &[("search", text)])
             }
@@ -89,7 +89,7 @@ impl Site {
         Ok(address)
     }
 
-    /// The address of a search (`https://www.mediawiki.org/wiki/API:Search`).
+    /// Returns the address of a search (`https://www.mediawiki.org/wiki/API:Search`).
     pub(super) fn search(&self, words: &str, most: u32) -> Url {
         let most = most.clamp(1, 50).to_string();
         let query = [
@@ -111,8 +111,8 @@ impl Site {
     }
 }
 
-/// What a question is searched for, one after the other: all of its words, and any of those that tell texts apart.
-/// Nothing but words is left, because the search has operators.
+/// Returns the searches for a question, in order: all of its words, then any of its words except stop words.
+/// Operators and punctuation are removed.
 pub(super) fn searches(question: &str) -> Vec<String> {
     let all: Vec<&str> = words(question).filter(|word| !is_operator(word)).take(MOST_WORDS).collect();
     let telling = all.iter().copied().filter(|word| !is_stop_word(&word.to_lowercase()));
@@ -126,7 +126,7 @@ fn is_operator(word: &str) -> bool {
     matches!(word, "OR" | "AND" | "NOT")
 }
 
-/// The first so many characters, to a whole word.
+/// Truncates to at most `most` characters, at a word boundary.
 fn cut(words: String, most: usize) -> String {
     match words.char_indices().nth(most) {
         None => words,
