@@ -1,15 +1,16 @@
-//! What the queue costs, and how a fleet scales. Needs a nats-server (`LUMOS_NATS_SERVER`, or on the path).
+//! Measures the overhead of the queue and the scaling of a fleet. Requires nats-server (`LUMOS_NATS_SERVER`,
+//! or on the `PATH`).
 //!
-//! `cargo bench --bench fleet -- overhead [items]` runs items that need no time through coordinator, queue, four
-//! worker processes of eight places and checkpoint, and beside it the bare exchange of messages of the same size:
-//! publish, pull, publish the result, consume it, both acknowledged.
+//! `cargo bench --bench fleet -- overhead [items]` runs items that need no compute time through coordinator,
+//! queue, four worker processes with eight slots each, and checkpoint. It compares them with messages of the
+//! same size sent directly over JetStream: publish, pull, publish the result, consume it, acknowledge both.
 //!
-//! `cargo bench --bench fleet -- alone [items] [rounds]` leaves the bare exchange out, for a profiler.
+//! `cargo bench --bench fleet -- alone [items] [rounds]` omits the comparison, for use with a profiler.
 //!
-//! `cargo bench --bench fleet -- scale [seconds]` runs simulated GPU workers (200 ms a turn, eight places each) and prints
-//! which share of their places' time went into turns.
+//! `cargo bench --bench fleet -- scale [seconds]` runs simulated GPU workers (200 ms per turn, eight slots
+//! each) and prints the share of slot time spent on turns.
 //!
-//! Figures are printed, never asserted.
+//! Prints figures and asserts none.
 
 #[path = "../tests/fleet/fleet.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use more of it")]
@@ -35,7 +36,7 @@ use crate::rehearsal::{Rehearsal, TURNS};
 
 const WORKERS: usize = 4;
 const PLACES: usize = 8;
-/// Bytes of a null item's message and of its outcome's.
+/// Size in bytes of a null item's message, and of its outcome's message.
 const ITEM: usize = 1024;
 const OUTCOME: usize = 2048;
 
@@ -49,12 +50,12 @@ fn main() {
         Some("overhead") => overhead(number(1, 50_000)),
         Some("alone") => alone(number(1, 50_000), number(2, 3)),
         Some("scale") => scale(number(1, 30)),
-        // `cargo bench` over everything: a short look at both.
+        // `cargo bench` without arguments: a short run of both.
         None => {
             overhead(5_000);
             scale(5);
         }
-        Some(other) => panic!("there is no `{other}`: overhead, alone or scale"),
+        Some(other) => panic!("unknown benchmark `{other}`: expected overhead, alone or scale"),
     }
 }
 
@@ -62,14 +63,14 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// Null items through the product and through bare JetStream, in turns.
+/// Runs null items through lumos and directly over JetStream, alternately.
 fn overhead(items: u64) {
     if server().is_none() {
         return;
     }
     let rounds = 3;
     println!(
-        "{items} null items of {ITEM} bytes with outcomes of {OUTCOME} bytes, {WORKERS} workers of {PLACES} places"
+        "{items} null items of {ITEM} bytes with outcomes of {OUTCOME} bytes, {WORKERS} workers × {PLACES} slots"
     );
     println!("round  bare items/s  lumos items/s  share");
     let folder = tempfile::tempdir().unwrap();
@@ -85,7 +86,7 @@ fn overhead(items: u64) {
     println!("median share {:.0} %", 100.0 * shares[shares.len() / 2]);
 }
 
-/// Null items through the product alone, for a profiler.
+/// Runs null items through lumos only, for a profiler.
 fn alone(items: u64, rounds: u64) {
     if server().is_none() {
         return;
@@ -97,7 +98,7 @@ fn alone(items: u64, rounds: u64) {
     }
 }
 
-/// From the first unit published to the last outcome recorded.
+/// Time from the first published unit to the last recorded outcome.
 fn ours(rehearsal: &Rehearsal, items: u64) -> Duration {
     let folder = tempfile::tempdir().unwrap();
     let nats = NatsServer::start().unwrap();
@@ -114,7 +115,7 @@ fn ours(rehearsal: &Rehearsal, items: u64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
-/// Runs a coordinator to its end and gives the seconds of its session.
+/// Runs a coordinator to completion and returns the duration of its session in seconds.
 fn session_seconds(fleet: &Fleet, arguments: &[&str], items: u64) -> f64 {
     let mut coordinator = fleet.coordinator("bench", arguments);
     let status = coordinator.wait(Duration::from_secs(900));
@@ -152,7 +153,7 @@ async fn bare_streams(context: &jetstream::Context) {
     }
 }
 
-/// The bare exchange, workers as processes of their own.
+/// Exchanges messages directly over JetStream, with workers as separate processes.
 fn bare(items: u64) -> Duration {
     let folder = tempfile::tempdir().unwrap();
     let nats = NatsServer::start().unwrap();
@@ -199,8 +200,8 @@ fn bare(items: u64) -> Duration {
     })
 }
 
-/// Pulls, publishes the result, awaits its acknowledgement, acknowledges the work; so many side by side as there are
-/// places.
+/// Pulls a message, publishes the result, awaits its acknowledgement and acknowledges the message, in as many
+/// concurrent tasks as there are slots.
 async fn bare_worker(url: &str) {
     let context = jetstream::new(async_nats::connect(url).await.unwrap());
     let body = bytes::Bytes::from(vec![b'y'; OUTCOME]);
@@ -222,13 +223,13 @@ async fn bare_worker(url: &str) {
     futures::future::join_all(lanes).await;
 }
 
-/// Simulated GPU workers: efficiency by their number.
+/// Measures the efficiency of simulated GPU workers for several fleet sizes.
 fn scale(seconds: u64) {
     if server().is_none() {
         return;
     }
     const TURN: f64 = 0.2;
-    println!("{PLACES} places a worker, {TURN} s a turn, {TURNS} turns an item, about {seconds} s each");
+    println!("{PLACES} slots per worker, {TURN} s per turn, {TURNS} turns per item, about {seconds} s each");
     println!("workers  items  seconds  items/s  efficiency");
     for workers in [1usize, 4, 16, 64] {
         let places = workers * PLACES;
@@ -254,8 +255,8 @@ fn scale(seconds: u64) {
                 ])
             })
             .collect();
-        // The first coordinator sets the server up, and gives every worker something, so that what is measured is not
-        // how long sixty-four processes on this one machine take to read the script.
+        // The first coordinator creates the streams and gives every worker an item, so that the measurement
+        // excludes the time that 64 processes on one machine need to read the script.
         let script = format!("script:{}", rehearsal.script.display());
         let data = rehearsal.data.display().to_string();
         let run = ["--tasks", "gsm8k", "--model", &script, "--data", &data, "--json"];

@@ -1,10 +1,10 @@
-//! Items per second of the agent's loop: recorded episodes driven by a random model whose replies are forced to the
-//! recorded ones, so that the work is that of a trained model of the shape.
+//! Measures the agent loop in items per second. Drives recorded episodes with a random model that is forced
+//! to generate the recorded replies, so that the cost is that of a trained model of the same shape.
 //!
-//! `cargo bench --bench agent_loop -- --write cases.jsonl [--data gsm8k/test.jsonl] [--items 200]` makes episodes of
-//! GSM8K's worked solutions, and `cargo bench --bench agent_loop -- --cases cases.jsonl --tokenizer tokenizer.json
-//! [--shape 110m] [--dtype f32]` measures them, or any other recorded cases. One JSON object is printed; figures are
-//! never asserted. `benches/peers/loop.py` alternates it with the original's procedure.
+//! `cargo bench --bench agent_loop -- --write cases.jsonl [--data gsm8k/test.jsonl] [--items 200]` creates
+//! episodes from GSM8K's worked solutions. `cargo bench --bench agent_loop -- --cases cases.jsonl --tokenizer
+//! tokenizer.json [--shape 110m] [--dtype f32]` measures these or any other recorded cases. Prints one JSON
+//! object and asserts no figures. `benches/peers/loop.py` runs it alternately with the original's procedure.
 
 mod rationale;
 
@@ -41,39 +41,39 @@ struct Arguments {
     /// Write cases to this file and measure nothing.
     #[arg(long)]
     write: Option<PathBuf>,
-    /// GSM8K's test.jsonl, for --write; the shipped samples where there is none.
+    /// GSM8K's test.jsonl, for --write. Defaults to the built-in samples.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Items, for --write.
+    /// Number of items, for --write.
     #[arg(long, default_value_t = 200)]
     items: usize,
-    /// tokenizer.json of the model that is stood in for.
+    /// tokenizer.json of the simulated model.
     #[arg(long)]
     tokenizer: Option<PathBuf>,
-    /// Shape of the planner and of the grounder, which are two models.
+    /// Shape of the planner and of the grounder, which are separate models.
     #[arg(long, default_value = "110m")]
     shape: RandomShape,
-    /// Type of the weights.
+    /// Data type of the weights.
     #[arg(long, default_value = "f32")]
     dtype: DType,
-    /// Sequences computed together.
+    /// Maximum number of sequences per batch.
     #[arg(long, default_value_t = 32)]
     batch_size: usize,
-    /// Episodes side by side.
+    /// Number of concurrent episodes.
     #[arg(long, default_value_t = 64)]
     places: usize,
-    /// Threads that compute.
+    /// Number of compute threads.
     #[arg(long)]
     threads: Option<usize>,
-    /// Compute every prompt as a whole.
+    /// Compute every prompt completely, without prefix reuse.
     #[arg(long)]
     no_reuse: bool,
-    /// What cargo adds.
+    /// Passed by cargo.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// A model that computes what a recorded reply would have cost and gives it.
+/// Returns recorded replies. For each, an engine performs the work of generating it.
 struct Forced {
     script: Arc<dyn ModelBackend>,
     engine: Engine,
@@ -88,7 +88,8 @@ impl ModelBackend for Forced {
         let text = request.prompt().to_owned();
         let completion = self.script.complete(request).await?;
         let prompt = self.tokenizer.encode(&text).map_err(failed)?;
-        // As a model that was trained on whole conversations writes it: the next turn's prompt has the same tokens.
+        // Tokenized together with the prompt, as a model trained on whole conversations generates it, so that
+        // the next turn's prompt has the same tokens.
         let whole = self.tokenizer.encode(&format!("{text}{}", completion.text)).map_err(failed)?;
         let mut forced = match whole.strip_prefix(&prompt[..]) {
             Some(rest) => rest.to_vec(),
@@ -119,14 +120,14 @@ impl ModelBackend for Forced {
 
 fn main() {
     let arguments = Arguments::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("failed to start");
     if let Some(path) = &arguments.write {
         runtime.block_on(write(&arguments, path));
         return;
     }
     let (Some(cases), Some(tokenizer)) = (&arguments.cases, &arguments.tokenizer) else {
         println!(
-            "give --cases and --tokenizer; the beginning of benches/agent_loop.rs says where they come from"
+            "--cases and --tokenizer are required; see the module documentation in benches/agent_loop/main.rs"
         );
         return;
     };
@@ -134,9 +135,9 @@ fn main() {
 }
 
 async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
-    let bytes = std::fs::read(tokenizer).expect("the tokenizer can be read");
-    let tokenizer = Arc::new(Tokenizer::from_json(&bytes, tokenizer).expect("it is one"));
-    let newline = tokenizer.newline().expect("it has a newline");
+    let bytes = std::fs::read(tokenizer).expect("failed to read the tokenizer");
+    let tokenizer = Arc::new(Tokenizer::from_json(&bytes, tokenizer).expect("failed to parse the tokenizer"));
+    let newline = tokenizer.newline().expect("the tokenizer has no newline token");
     let (benchmark, formulation, items) = items(cases);
     let tools = ToolSets::default();
     let configuration =
@@ -146,8 +147,8 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
     let mut engines = Vec::new();
     for (seed, role) in [(1, Role::Planner), (2, Role::Grounder)] {
         let name = format!("script:{}", cases.display());
-        let identity = scripts.identify(&name, role, formulation).expect("the script is there").identity;
-        let script = scripts.get(&identity, role, &configuration).await.expect("the script is read");
+        let identity = scripts.identify(&name, role, formulation).expect("unknown script").identity;
+        let script = scripts.get(&identity, role, &configuration).await.expect("failed to read the script");
         let options = LoadOptions {
             dtype: arguments.dtype,
             threads: arguments.threads,
@@ -157,11 +158,11 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
             ..LoadOptions::default()
         };
         let source = ModelSource::Random { shape: arguments.shape, seed };
-        let engine = Engine::load(source, options).expect("the random model loads");
+        let engine = Engine::load(source, options).expect("failed to load the random model");
         engines.push(engine.clone());
         models.insert(role, Arc::new(Forced { script, engine, tokenizer: Arc::clone(&tokenizer), newline }));
     }
-    let backends = Backends { models, tools: tools.of(&configuration).await.expect("the recorded tool") };
+    let backends = Backends { models, tools: tools.of(&configuration).await.expect("failed to open") };
     let configuration = Arc::new(configuration);
     let units: Vec<EpisodeUnit> = items
         .into_iter()
@@ -201,18 +202,18 @@ fn configuration(
         behaviour: Behaviour::Paper,
         max_rounds: benchmark.max_rounds(Behaviour::Paper),
         models: BTreeMap::new(),
-        tools: vec![tools.identify("maths", maths).expect("the tool is there")],
+        tools: vec![tools.identify("maths", maths).expect("failed to identify the tool")],
         generation: GenerationSettings::default(),
         seed: 0,
         prompts: benchmark.prompts_hash(),
     }
 }
 
-/// Episodes of worked solutions, as recorded cases.
+/// Writes episodes of worked solutions as recorded cases.
 async fn write(arguments: &Arguments, path: &Path) {
-    let benchmark = lumos_benchmarks::find("gsm8k").expect("known");
+    let benchmark = lumos_benchmarks::find("gsm8k").expect("unknown benchmark");
     let source = arguments.data.clone().map_or(DataSource::Samples, DataSource::File);
-    let items = benchmark.open(source).expect("the items are read");
+    let items = benchmark.open(source).expect("failed to read the items");
     let items = items.filter_map(Result::ok).take(arguments.items).collect();
     let (rationales, items) = Rationales::of(items);
     let rationales: Arc<dyn ModelBackend> = Arc::new(rationales);
@@ -220,28 +221,29 @@ async fn write(arguments: &Arguments, path: &Path) {
     let configuration = Arc::new(configuration(benchmark, Formulation::Iterative, &tools, "native"));
     let models =
         [Role::Planner, Role::Grounder].map(|role| (role, Arc::clone(&rationales))).into_iter().collect();
-    let backends = Backends { models, tools: tools.of(&configuration).await.expect("the tool is there") };
-    let mut file = std::fs::File::create(path).expect("the file can be written");
+    let backends = Backends { models, tools: tools.of(&configuration).await.expect("failed to open") };
+    let mut file = std::fs::File::create(path).expect("failed to create the file");
     for item in items {
         let Item { id, task, setup, .. } = item.clone();
         let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&configuration));
         let (outcome, _) = drive(&unit, &backends, Limits::default(), &Progress::default()).await;
-        let case = lumos_benchmarks::replay::record(&item, &unit, &outcome).expect("the episode is no fault");
-        writeln!(file, "{}", serde_json::to_string(&case).expect("JSON")).expect("the case is written");
+        let case = lumos_benchmarks::replay::record(&item, &unit, &outcome).expect("the episode faulted");
+        writeln!(file, "{}", serde_json::to_string(&case).expect("JSON")).expect("failed to write the case");
     }
 }
 
-/// The items of a file of cases, all of one benchmark and formulation.
+/// Returns the benchmark, the formulation and the items of a file of cases, which must have the same
+/// benchmark.
 fn items(cases: &Path) -> (&'static dyn Benchmark, Formulation, Vec<Item>) {
-    let mut lines = tempfile::NamedTempFile::new().expect("a temporary file");
+    let mut lines = tempfile::NamedTempFile::new().expect("failed to create a temporary file");
     let mut kind = None;
-    for case in read_cases(cases).expect("the cases can be read") {
+    for case in read_cases(cases).expect("failed to read the cases") {
         let Ok(Recorded::Case(case)) = case else { continue };
         assert!(kind.get_or_insert((case.benchmark.clone(), case.formulation)).0 == case.benchmark);
-        writeln!(lines, "{}", case.item).expect("the item is written");
+        writeln!(lines, "{}", case.item).expect("failed to write the item");
     }
-    let (benchmark, formulation) = kind.expect("there is a case");
-    let benchmark = lumos_benchmarks::find(&benchmark).expect("a known benchmark");
-    let items = benchmark.open(DataSource::File(lines.path().to_owned())).expect("the items are read");
-    (benchmark, formulation, items.map(|item| item.expect("an item")).collect())
+    let (benchmark, formulation) = kind.expect("the file contains no cases");
+    let benchmark = lumos_benchmarks::find(&benchmark).expect("unknown benchmark");
+    let items = benchmark.open(DataSource::File(lines.path().to_owned())).expect("failed to read the items");
+    (benchmark, formulation, items.map(|item| item.expect("failed to read an item")).collect())
 }

@@ -1,5 +1,6 @@
-//! GSM8K's worked solutions as a planner's and a grounder's replies: a sentence is a subgoal, its calculation
-//! (`<<48/2=24>>`) an action. Episodes of the length and the words that a trained agent's have, without one.
+//! Converts GSM8K's worked solutions to replies of a planner and a grounder: each sentence is a subgoal, and
+//! its calculation (`<<48/2=24>>`) is an action. The episodes have the length and the vocabulary of a trained
+//! agent's, without a trained model.
 
 use std::collections::HashMap;
 
@@ -14,12 +15,13 @@ struct Step {
     calculation: String,
 }
 
-/// The solutions of some items, by question.
+/// Worked solutions, by question.
 #[derive(Debug, Default)]
 pub(crate) struct Rationales(HashMap<String, Vec<Step>>);
 
 impl Rationales {
-    /// Those of items whose solutions have calculations; the items are kept in order.
+    /// Extracts the solutions of items. Returns only the items whose solutions contain calculations, in
+    /// order.
     pub(crate) fn of(items: Vec<Item>) -> (Self, Vec<Item>) {
         let mut all = Self::default();
         let kept = items
@@ -52,7 +54,7 @@ fn steps(solution: &str) -> Vec<Step> {
 impl ModelBackend for Rationales {
     async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
         let prompt = request.prompt();
-        let unknown = || ModelError::Failed("the prompt holds no known task".to_owned());
+        let unknown = || ModelError::Failed("unknown task in the prompt".to_owned());
         let task = prompt.split_once("Task: ").ok_or_else(unknown)?.1;
         let question =
             task.split_once("; Initial Environment").or_else(|| task.split_once(" \nSubgoal to be"));

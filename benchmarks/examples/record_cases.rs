@@ -90,7 +90,7 @@ fn record(scenario: &Scenario) -> Result<Case, Box<dyn Error>> {
                     Role::Grounder => &scenario.ground,
                     Role::Answerer => &scenario.answer,
                     Role::Qa | Role::Judge => {
-                        return Err(format!("the {} is asked by a tool", request.role).into());
+                        return Err(format!("unexpected request for the {}", request.role).into());
                     }
                 };
                 let index = asked.entry(request.role).or_default();
@@ -101,7 +101,7 @@ fn record(scenario: &Scenario) -> Result<Case, Box<dyn Error>> {
             }
             Next::Call(ToolCall::Maths { query }) => Reply::Tool(ToolReply::Maths(said(scenario, query)?)),
             Next::Call(call @ ToolCall::Chat { .. }) => {
-                let reply = chat.next().ok_or("the chat model is asked more often than it replies")?;
+                let reply = chat.next().ok_or("the scenario has too few `chat` replies")?;
                 Reply::Tool(world.answer(call, |_| reply.clone()))
             }
             Next::Call(call) => Reply::Tool(world.answer(call, |_| String::new())),
@@ -109,7 +109,7 @@ fn record(scenario: &Scenario) -> Result<Case, Box<dyn Error>> {
         episode.feed(reply)?;
     }
     if chat.next().is_some() {
-        return Err("the chat model has more replies than it is asked for".into());
+        return Err("the scenario has unused `chat` replies".into());
     }
     let mut case = replay::record(&item, &unit, &episode.finish())?;
     case.id.clone_from(&scenario.id);
@@ -129,9 +129,9 @@ fn record(scenario: &Scenario) -> Result<Case, Box<dyn Error>> {
 
 fn item(scenario: &Scenario, benchmark: &dyn Benchmark) -> Result<Item, Box<dyn Error>> {
     if let Some(index) = scenario.sample {
-        return Ok(benchmark.open(DataSource::Samples)?.nth(index).ok_or("no such sample")??);
+        return Ok(benchmark.open(DataSource::Samples)?.nth(index).ok_or("sample not found")??);
     }
-    let record = scenario.item.clone().ok_or("neither a sample nor an item")?;
+    let record = scenario.item.clone().ok_or("missing `sample` or `item`")?;
     let content = benchmark.read(&record)?;
     Ok(Item {
         id: ItemId { content: ContentHash::of_json(&record), occurrence: 0 },
@@ -157,6 +157,6 @@ fn said(scenario: &Scenario, query: &str) -> Result<MathsReply, Box<dyn Error>> 
         }
         Value::Null => MathsReply::Empty,
         Value::Object(_) => MathsReply::NoResult { message: "scripted".to_owned() },
-        Value::Bool(_) | Value::Number(_) => return Err(format!("`{query}`: no reply of the service").into()),
+        Value::Bool(_) | Value::Number(_) => return Err(format!("`{query}`: invalid service reply").into()),
     })
 }

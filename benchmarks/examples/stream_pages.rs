@@ -37,7 +37,7 @@ fn task(number: u64) -> String {
 /// Peak memory of this process in MiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux's /proc");
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("a peak");
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("VmHWM not found");
     line.split_whitespace().nth(1).and_then(|kilobytes| kilobytes.parse::<u64>().ok()).expect("a number")
         / 1024
 }
@@ -45,37 +45,37 @@ fn peak() -> u64 {
 fn main() {
     let gigabytes: f64 = std::env::args().nth(1).map_or(5.0, |text| text.parse().expect("a number"));
     let folder = std::env::temp_dir().join(format!("stream_pages-{}", std::process::id()));
-    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::create_dir(&folder).expect("failed to create a folder");
     let pipe = folder.join("test_domain_0.json");
-    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("failed to run mkfifo").success());
     let written = pipe.clone();
     let writer = std::thread::spawn(move || {
-        let mut out = BufWriter::new(OpenOptions::new().write(true).open(written).expect("the pipe"));
+        let mut out = BufWriter::new(OpenOptions::new().write(true).open(written).expect("failed to open"));
         let template = task(0);
         let (mut bytes, mut number) = (1u64, 0u64);
-        out.write_all(b"[").expect("a reader");
+        out.write_all(b"[").expect("failed to write");
         while (bytes as f64) < gigabytes * 1e9 {
             let task = template.replace("of task 0", &format!("of task {number}"));
             let comma: &[u8] = if number > 0 { b",\n" } else { b"" };
-            out.write_all(comma).and_then(|()| out.write_all(task.as_bytes())).expect("a reader");
+            out.write_all(comma).and_then(|()| out.write_all(task.as_bytes())).expect("failed to write");
             bytes += (comma.len() + task.len()) as u64;
             number += 1;
         }
-        out.write_all(b"]").expect("a reader");
+        out.write_all(b"]").expect("failed to write");
         (bytes, number)
     });
     let started = Instant::now();
-    let items = find("mind2web").expect("the benchmark").open(DataSource::File(pipe)).expect("a first task");
+    let items = find("mind2web").expect("unknown").open(DataSource::File(pipe)).expect("failed to open");
     let (mut count, mut early) = (0u64, 0);
     for item in items {
-        item.expect("a task");
+        item.expect("failed to read a task");
         count += 1;
         if count == 50 {
             early = peak();
         }
     }
-    let (bytes, number) = writer.join().expect("a writer");
-    std::fs::remove_dir_all(&folder).expect("the folder");
+    let (bytes, number) = writer.join().expect("the writer panicked");
+    std::fs::remove_dir_all(&folder).expect("failed to remove the folder");
     assert_eq!(count, number);
     println!(
         "{count} tasks, {:.2} GB in {:.0} s; peak {early} MiB after 50 tasks, {} MiB at the end",

@@ -32,8 +32,8 @@ fn recording(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("record_and_flush");
     group.sample_size(20);
     for together in [1u64, 16, 256] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let checkpoint = Checkpoint::create(folder.path()).expect("a checkpoint");
+        let folder = tempfile::tempdir().expect("failed to create a folder");
+        let checkpoint = Checkpoint::create(folder.path()).expect("failed to create the checkpoint");
         let mut next = 0;
         group.throughput(Throughput::Elements(together));
         group.bench_function(BenchmarkId::from_parameter(together), |bencher| {
@@ -41,11 +41,11 @@ fn recording(criterion: &mut Criterion) {
                 let records = (next..next + together).map(|number| checkpoint.record(record(number)));
                 next += together;
                 for recorded in runtime.block_on(futures::future::join_all(records)) {
-                    recorded.expect("it is recorded");
+                    recorded.expect("failed to record");
                 }
             });
         });
-        checkpoint.close().expect("it closes");
+        checkpoint.close().expect("failed to close the checkpoint");
     }
     group.finish();
 }

@@ -109,7 +109,7 @@ fn manifest(items: &[Item]) -> Manifest {
         ..RunSpec::default()
     };
     Manifest::new(ManifestParts {
-        spec: spec.resolve().expect("a specification"),
+        spec: spec.resolve().expect("invalid specification"),
         configurations: vec![configuration],
         models: Vec::new(),
         data: vec![PlannedData {
@@ -134,28 +134,28 @@ fn plan(folder: &Path) {
     for planned in &mut manifest.configurations {
         planned.planned = count();
     }
-    manifest.write(folder).expect("the manifest is written");
-    let checkpoint = Checkpoint::create(&folder.join("checkpoint")).expect("a checkpoint");
+    manifest.write(folder).expect("failed to write the manifest");
+    let checkpoint = Checkpoint::create(&folder.join("checkpoint")).expect("failed to create the checkpoint");
     let began = Instant::now();
-    checkpoint.store_items("gsm8k", (0..count()).map(item)).expect("items are stored");
+    checkpoint.store_items("gsm8k", (0..count()).map(item)).expect("failed to store the items");
     println!(
-        "store items: {:.1} s ({:.1} of processor), peak {} MiB",
+        "store items: {:.1} s ({:.1} s of processor time), peak {} MiB",
         began.elapsed().as_secs_f64(),
         processor(),
         memory("VmHWM:")
     );
-    checkpoint.close().expect("it closes");
+    checkpoint.close().expect("failed to close the checkpoint");
 }
 
 /// Records an outcome for every item.
 async fn fill(folder: &Path) {
-    let manifest = Manifest::read(folder).expect("a manifest");
+    let manifest = Manifest::read(folder).expect("failed to read the manifest");
     let identity = manifest.configurations[0].identity.clone();
-    let checkpoint = Checkpoint::open(&folder.join("checkpoint")).expect("a checkpoint");
+    let checkpoint = Checkpoint::open(&folder.join("checkpoint")).expect("failed to open the checkpoint");
     let began = Instant::now();
     let mut batch = Vec::new();
     for item in checkpoint.item_ids("gsm8k") {
-        let (index, id) = item.expect("an identity");
+        let (index, id) = item.expect("failed to read an item identity");
         batch.push(Record {
             unit: EpisodeUnit::identity_of(&id, &identity),
             configuration: 0,
@@ -165,24 +165,24 @@ async fn fill(folder: &Path) {
             telemetry: Telemetry::default(),
         });
         if batch.len() == 512 {
-            checkpoint.record_all(std::mem::take(&mut batch)).await.expect("records are recorded");
+            checkpoint.record_all(std::mem::take(&mut batch)).await.expect("failed to record");
         }
     }
-    checkpoint.record_all(batch).await.expect("records are recorded");
+    checkpoint.record_all(batch).await.expect("failed to record");
     println!(
-        "record all: {:.1} s ({:.1} of processor), peak {} MiB",
+        "record all: {:.1} s ({:.1} s of processor time), peak {} MiB",
         began.elapsed().as_secs_f64(),
         processor(),
         memory("VmHWM:")
     );
-    checkpoint.close().expect("it closes");
+    checkpoint.close().expect("failed to close the checkpoint");
 }
 
-/// Measures the first steps of `resume`, then runs `units` units with workers that do no work.
+/// Measures the first steps of `resume`, then runs `units` units with workers that return at once.
 async fn resume(folder: &Path, units: usize) {
     let began = Instant::now();
-    let manifest = Manifest::read(folder).expect("a manifest");
-    let checkpoint = Checkpoint::open(&folder.join("checkpoint")).expect("a checkpoint");
+    let manifest = Manifest::read(folder).expect("failed to read the manifest");
+    let checkpoint = Checkpoint::open(&folder.join("checkpoint")).expect("failed to open the checkpoint");
     let opened = began.elapsed();
     let (events, mut received) = tokio::sync::mpsc::channel(1024);
     let work: MemoryQueue<Assignment> = MemoryQueue::bounded(1024);
@@ -193,7 +193,7 @@ async fn resume(folder: &Path, units: usize) {
         tokio::spawn(async move {
             let mut done = 0;
             loop {
-                let leases = work.claim(32).await.expect("the queue is there");
+                let leases = work.claim(32).await.expect("failed to claim");
                 if leases.is_empty() || done >= units {
                     break;
                 }
@@ -206,8 +206,8 @@ async fn resume(folder: &Path, units: usize) {
                         telemetry: Telemetry::default(),
                         run: None,
                     };
-                    results.publish(&finished.message_id(), finished).await.expect("the queue is there");
-                    lease.acknowledge().await.expect("the lease holds");
+                    results.publish(&finished.message_id(), finished).await.expect("failed to publish");
+                    lease.acknowledge().await.expect("failed to acknowledge");
                     done += 1;
                 }
             }
@@ -221,7 +221,7 @@ async fn resume(folder: &Path, units: usize) {
         let first = received.recv().await;
         let decided = began.elapsed();
         println!(
-            "resume: opened in {:.2} s, decided in {:.2} s ({:.2} of processor), {} MiB then ({first:?})",
+            "resume: opened in {:.2} s, planned in {:.2} s ({:.2} s of processor time), {} MiB ({first:?})",
             opened.as_secs_f64(),
             decided.as_secs_f64(),
             processor(),
@@ -237,17 +237,17 @@ async fn resume(folder: &Path, units: usize) {
     let before = checkpoint.settled();
     let before_work = processor();
     let (summary, decided) = tokio::join!(dispatching, watching);
-    let summary = summary.expect("the session ends");
+    let summary = summary.expect("the session failed");
     let seconds = began.elapsed().saturating_sub(decided).as_secs_f64();
-    workers.await.expect("the workers end");
+    workers.await.expect("the workers panicked");
     let settled = summary.settled - before;
     println!(
-        "then {settled} null items in {seconds:.2} s ({:.0} items/s, {:.1} s of processor), peak {} MiB",
+        "then {settled} null items in {seconds:.2} s ({:.0} items/s, {:.1} s of processor time), peak {} MiB",
         settled as f64 / seconds,
         processor() - before_work,
         memory("VmHWM:")
     );
-    checkpoint.close().expect("it closes");
+    checkpoint.close().expect("failed to close the checkpoint");
 }
 
 fn main() {
@@ -256,7 +256,7 @@ fn main() {
             .worker_threads(2)
             .enable_all()
             .build()
-            .expect("a runtime");
+            .expect("failed to start the runtime");
         let folder = Path::new(&folder);
         match part.as_str() {
             "plan" => plan(folder),
@@ -265,16 +265,16 @@ fn main() {
         }
         return;
     }
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("failed to create a folder");
     for (part, what) in [
         ("plan", "planning"),
-        ("resume", "taking up a run with everything outstanding"),
-        ("fill", "recording everything"),
-        ("resume", "taking up a run with everything recorded"),
+        ("resume", "resuming a run with all units outstanding"),
+        ("fill", "recording all units"),
+        ("resume", "resuming a run with all units recorded"),
     ] {
         println!("-- {what}, {} items", count());
-        let program = std::env::current_exe().expect("this program");
+        let program = std::env::current_exe().expect("failed to get the path of this program");
         let status = Command::new(program).env(PART, part).env(FOLDER, folder.path()).status();
-        assert!(status.expect("it runs").success(), "{what} failed");
+        assert!(status.expect("failed to run").success(), "{what} failed");
     }
 }

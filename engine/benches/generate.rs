@@ -19,9 +19,9 @@ fn engine(shape: &Shape) -> Engine {
         tokenizer: leak(files.tokenizer),
         weights: leak(files.weights),
     };
-    // Each round has the same prompts, which are to be computed.
+    // Prefix reuse is off, because every round has the same prompts.
     let options = LoadOptions { max_batch: 64, reuse_prefixes: false, ..LoadOptions::default() };
-    Engine::load(ModelSource::Memory(files), options).expect("the random model loads")
+    Engine::load(ModelSource::Memory(files), options).expect("failed to load the random model")
 }
 
 fn request(prompt: Vec<u32>, max_new_tokens: usize) -> GenerateRequest {
@@ -47,7 +47,7 @@ async fn run(engine: &Engine, batch: usize, prompt_tokens: usize, new_tokens: us
         })
         .collect();
     for task in tasks {
-        task.await.expect("no task panics").expect("every sequence is generated");
+        task.await.expect("a task panicked").expect("failed to generate");
     }
 }
 

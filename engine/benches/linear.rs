@@ -1,11 +1,13 @@
-//! Linear layers of the 110M and 1.1B shapes on every path of this processor, beside what the machine can do.
+//! Measures linear layers of the 110M and 1.1B shapes on every path of this processor, compared with the
+//! limits of the machine.
 //!
-//! `cargo bench -p lumos-engine --bench linear [-- WORD…]` keeps the lines that contain one of the words (`768x4096`,
-//! `Bf16`, `amx`). Every number is the best of several rounds, because other work disturbs single ones. One thread
-//! is timed by its processor time, several by the clock on the wall. Weights rotate through more memory than the caches
-//! have. `share` is the time that the limits allow over the time taken; the limits are measured in the same run:
-//! reading memory (eight streams at once, on as many threads) and the rate of the path's own kernel on what
-//! lies in the first-level cache.
+//! `cargo bench -p lumos-engine --bench linear [-- WORD…]` keeps the lines that contain one of the words
+//! (`768x4096`, `Bf16`, `amx`). Every number is the best of several rounds, because other processes disturb
+//! single rounds. One thread is measured in processor time, several threads in wall-clock time. The weights
+//! are larger than the caches and are used in turn. `share` is the minimum time that the limits allow,
+//! relative to the measured time. The limits are measured in the same run: memory bandwidth (the better of
+//! one stream and eight, on the same number of threads), and the rate of the path's kernel with all data in
+//! the first-level cache.
 
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/model/aligned.rs"]
@@ -45,14 +47,14 @@ const SHAPES: [(usize, usize); 7] =
     [(768, 2304), (768, 4096), (2048, 768), (768, 32000), (2048, 2560), (2048, 11264), (5632, 2048)];
 const ROWS: [usize; 4] = [1, 8, 32, 256];
 const THREADS: [usize; 2] = [1, 2];
-/// Rounds, the best of which counts.
+/// Number of rounds, of which the fastest counts.
 const ROUNDS: usize = 9;
-/// Bytes that the weights of one shape take up altogether.
+/// Minimum size of the weights of one shape.
 const WEIGHT_BYTES: usize = 192 << 20;
-/// Multiply-adds of one round, after which no further weights are taken.
+/// Maximum number of multiply-adds of one round, which limits the number of layers it uses.
 const ROUND_WORK: usize = 1 << 31;
 
-/// Seconds of the best round: processor time of this thread, or wall-clock time.
+/// Seconds of the fastest round: processor time of this thread, or wall-clock time.
 fn best(rounds: usize, wall: bool, mut work: impl FnMut()) -> f64 {
     let processor = || {
         let time = clock_gettime(ClockId::ThreadCPUTime);
@@ -68,7 +70,7 @@ fn best(rounds: usize, wall: bool, mut work: impl FnMut()) -> f64 {
     best
 }
 
-/// Sums of a buffer, read in `STREAMS` streams at once.
+/// Sums a buffer, which is read in `STREAMS` streams at once.
 struct Read<'a, const STREAMS: usize>(&'a [f32]);
 
 impl<const STREAMS: usize> WithSimd for Read<'_, STREAMS> {
@@ -92,7 +94,7 @@ impl<const STREAMS: usize> WithSimd for Read<'_, STREAMS> {
     }
 }
 
-/// Independent chains of fused multiply-adds in registers.
+/// Computes independent chains of fused multiply-adds in registers.
 struct MultiplyAdd(usize);
 
 impl WithSimd for MultiplyAdd {
@@ -113,7 +115,7 @@ impl WithSimd for MultiplyAdd {
     }
 }
 
-/// GB/s of reading memory on all threads of the pool.
+/// Measures the bandwidth of reading memory with all threads of the pool, in GB/s.
 fn bandwidth<const STREAMS: usize>(pool: &ThreadPool) -> f64 {
     let buffer = AlignedBuffer::<f32>::zeros(WEIGHT_BYTES / 4);
     let arch = Arch::new();
@@ -131,7 +133,7 @@ fn bandwidth<const STREAMS: usize>(pool: &ThreadPool) -> f64 {
     WEIGHT_BYTES as f64 * 1e-9 / seconds
 }
 
-/// GFLOP/s of one thread's kernel where everything lies in the first-level cache.
+/// Measures the rate of the kernel on one thread in GFLOP/s, with all data in the first-level cache.
 fn rate(path: Path, element: Element) -> f64 {
     const LINES: usize = 8;
     const REPEAT: usize = 100;
@@ -164,7 +166,7 @@ fn rate(path: Path, element: Element) -> f64 {
     (2 * rows * inputs * PANEL * REPEAT) as f64 * 1e-9 / seconds
 }
 
-/// Layers of one shape that together take up [`WEIGHT_BYTES`].
+/// Creates layers of one shape until they have [`WEIGHT_BYTES`].
 fn layers(element: Element, inputs: usize, outputs: usize) -> Vec<PanelWeights> {
     let mut random = Uniform::new(1);
     let rows = random.values(PANEL * inputs, 1.0);
@@ -183,7 +185,7 @@ fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
     let wanted = |line: &str| words.is_empty() || words.iter().any(|word| line.contains(word.as_str()));
     let pools = THREADS.map(|threads| {
-        ThreadPoolBuilder::new().num_threads(threads).build().expect("the system gives us threads")
+        ThreadPoolBuilder::new().num_threads(threads).build().expect("failed to start threads")
     });
     let arch = Arch::new();
     let mut operations = 0;
@@ -250,13 +252,13 @@ fn main() {
             }
         }
     }
-    // Here the share is that of the bandwidth alone.
+    // For block formats, the share takes only the bandwidth into account.
     for format in [QuantizedFormat::Q8_0, QuantizedFormat::Q4K, QuantizedFormat::Q6K] {
         blocks(format, wanted, &pools, &bandwidths);
     }
 }
 
-/// Seconds of one product of `rows` with each layer in turn, as `multiply` computes it.
+/// Seconds of one product of `rows` rows with a layer, computed by `multiply`.
 fn product<T>(
     layers: &[T],
     (inputs, outputs): (usize, usize),
@@ -285,7 +287,7 @@ where
     seconds / count as f64
 }
 
-/// Products with weights in block formats, activations rounded at every call.
+/// Measures products with weights in block formats. Activations are rounded in every call.
 fn blocks(format: QuantizedFormat, wanted: impl Fn(&str) -> bool, pools: &[ThreadPool], bandwidths: &[f64]) {
     for (inputs, outputs) in SHAPES {
         let name = format!("{:<11} {:<5}", format!("{inputs}x{outputs}"), format!("{format:?}"));
@@ -328,7 +330,7 @@ fn blocks(format: QuantizedFormat, wanted: impl Fn(&str) -> bool, pools: &[Threa
     }
 }
 
-/// Candle's product of the same shape, on as many threads as it takes.
+/// Measures candle's product of the same shape, on candle's default number of threads.
 fn candle(name: &str, element: Element, inputs: usize, outputs: usize) {
     let dtype = match element {
         Element::F32 => DType::F32,
@@ -336,15 +338,15 @@ fn candle(name: &str, element: Element, inputs: usize, outputs: usize) {
         Element::F16 => DType::F16,
     };
     let size = dtype.size_in_bytes() * inputs * outputs;
-    let tensor = |rows: usize| Tensor::ones((rows, inputs), dtype, &Device::Cpu).expect("memory suffices");
+    let tensor = |rows: usize| Tensor::ones((rows, inputs), dtype, &Device::Cpu).expect("failed to allocate");
     let layers: Vec<Tensor> = (0..WEIGHT_BYTES.div_ceil(size)).map(|_| tensor(outputs)).collect();
     for rows in ROWS {
         let input = tensor(rows);
         let count = (ROUND_WORK / (rows * inputs * outputs)).clamp(1, layers.len());
         let seconds = best(ROUNDS, true, || {
             for layer in &layers[..count] {
-                let weights = layer.t().expect("a matrix has a transpose");
-                std::hint::black_box(input.matmul(&weights).expect("the shapes fit"));
+                let weights = layer.t().expect("failed to transpose");
+                std::hint::black_box(input.matmul(&weights).expect("failed to multiply"));
             }
         }) / count as f64;
         println!(

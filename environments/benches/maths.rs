@@ -1,4 +1,4 @@
-//! Queries per second over the crate's own table.
+//! Queries per second for the crate's own table.
 
 use std::hint::black_box;
 

@@ -1,12 +1,12 @@
-//! Indexing and searching over a corpus made up here, so that it can be measured anywhere. `benches/retrieval` in the
-//! repository's root measures over HotpotQA's, beside other indexes.
+//! Measures indexing and searching of a generated corpus, so that no data is required. `benches/retrieval` in
+//! the repository's root uses HotpotQA's corpus and compares other indexes.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use lumos_environments::retrieval::{LibraryBuilder, scores};
 
-/// Numbers that look random, the same ones every time.
+/// Deterministic pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -15,7 +15,8 @@ impl Numbers {
         self.0 >> 33
     }
 
-    /// Words as frequent as those of a language: the n-th about 1/n as often as the first.
+    /// Returns words with the frequencies of a natural language: the n-th is about 1/n as frequent as the
+    /// first.
     fn words(&mut self, count: usize) -> String {
         let word = |number: u64| {
             let skewed = (1.0 + number as f64 / (1u64 << 31) as f64 * 10.0).exp() as u64;

@@ -1,5 +1,5 @@
-//! Replies of models, and what tools answer, in episodes of every family: the action parsers and all that follows from
-//! what they read.
+//! Runs episodes of every benchmark with arbitrary replies of models and tools, to test the action parsers
+//! and everything that uses their results.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -25,7 +25,7 @@ fuzz_target!(|input: (u8, u8, bool, &str)| {
     let (benchmark, formulation, corrected, text) = input;
     parse(text);
     let place = usize::from(benchmark) % BENCHMARKS.len();
-    let (benchmark, item) = (find(BENCHMARKS[place]).expect("a known benchmark"), &ITEMS[place]);
+    let (benchmark, item) = (find(BENCHMARKS[place]).expect("unknown benchmark"), &ITEMS[place]);
     let formulations = benchmark.formulations();
     let formulation = formulations[usize::from(formulation) % formulations.len()];
     let behaviour = if corrected { Behaviour::Corrected } else { Behaviour::Paper };
@@ -48,13 +48,13 @@ fn parse(text: &str) {
 /// The first sample of each benchmark.
 static ITEMS: LazyLock<Vec<Item>> = LazyLock::new(|| {
     let first = |name: &&str| {
-        let samples = find(name).expect("a known benchmark").open(DataSource::Samples).expect("samples");
-        samples.into_iter().next().expect("a sample").expect("a sample")
+        let samples = find(name).expect("unknown benchmark").open(DataSource::Samples).expect("no samples");
+        samples.into_iter().next().expect("no sample").expect("invalid sample")
     };
     BENCHMARKS.iter().map(first).collect()
 });
 
-/// Runs an episode of a sample on the replies of an input.
+/// Runs an episode of a sample with the replies of an input.
 fn run(benchmark: &dyn Benchmark, item: &Item, formulation: Formulation, behaviour: Behaviour, text: &str) {
     let configuration = Configuration {
         behaviour,
@@ -72,7 +72,7 @@ fn run(benchmark: &dyn Benchmark, item: &Item, formulation: Formulation, behavio
             Next::Generate(_) => Reply::Completion(Completion::recorded(said)),
             Next::Call(call) => Reply::Tool(answer(call, said)),
         };
-        episode.feed(reply).expect("a reply of the kind that was asked for");
+        episode.feed(reply).expect("the reply has the wrong kind");
     }
     let outcome = episode.finish();
     let _ = benchmark.score(&item.target, &outcome, lumos_benchmarks::Scoring::Paper);

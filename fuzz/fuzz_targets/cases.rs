@@ -1,4 +1,4 @@
-//! Files of recorded cases, read and replayed.
+//! Reads and replays files of recorded cases.
 #![no_main]
 
 use std::path::Path;
@@ -8,7 +8,7 @@ use lumos_benchmarks::replay::Recorded;
 
 fuzz_target!(|line: &[u8]| {
     let Ok(value) = serde_json::from_slice(line) else { return };
-    // Data beside the cases is not part of the input.
+    // Other files in the folder of the cases are not part of the input.
     if let Ok(recorded) = Recorded::of(value, Path::new("/nonexistent"), 1) {
         let _ = recorded.replay();
     }

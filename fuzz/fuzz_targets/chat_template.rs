@@ -1,9 +1,9 @@
-//! Chat templates of models, and conversations in them.
+//! Renders conversations with the chat templates of models.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-/// Separates the template from what is said.
+/// Separates the template from the message.
 const BETWEEN: char = '\u{1}';
 
 fuzz_target!(|input: &str| {

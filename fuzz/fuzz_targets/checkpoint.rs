@@ -1,4 +1,4 @@
-//! Values of a checkpoint, as they are stored or as JSON that is compressed first.
+//! Decodes values of a checkpoint, as stored or as JSON that is compressed first.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! GGUF files: what they say of themselves, their tokenizer and weights.
+//! Reads GGUF files: metadata, tokenizer and weights.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,9 +6,9 @@ use lumos_engine::{Engine, LoadOptions, MemoryBudget, ModelSource, StoredChat};
 use lumos_fuzz::allow_caught_panics_of_dependencies;
 
 fuzz_target!(init: allow_caught_panics_of_dependencies(), |bytes: &[u8]| {
-    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+    let folder = tempfile::tempdir_in("/dev/shm").expect("failed to create a folder");
     let file = folder.path().join("model.gguf");
-    std::fs::write(&file, bytes).expect("room for the file");
+    std::fs::write(&file, bytes).expect("failed to write the file");
     let _ = StoredChat::read(&file);
     let options = LoadOptions {
         threads: Some(1),

@@ -1,4 +1,4 @@
-//! The journal of a checkpoint, as a reader opens it: intact, or put together from what is left of it.
+//! Opens the journal of a checkpoint as a reader, intact or damaged.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,10 +12,10 @@ fuzz_target!(init: allow_caught_panics_of_dependencies(), |input: (bool, &[u8])|
     if has_valid_checksums {
         journal_checksums(&mut journal);
     }
-    let run = tempfile::tempdir().expect("a temporary folder");
+    let run = tempfile::tempdir().expect("failed to create a folder");
     let folder = run.path().join("checkpoint");
-    std::fs::create_dir(&folder).expect("a folder");
-    std::fs::write(folder.join("journal"), journal).expect("room for the file");
+    std::fs::create_dir(&folder).expect("failed to create a folder");
+    std::fs::write(folder.join("journal"), journal).expect("failed to write the file");
     let Ok(reader) = CheckpointReader::open(&folder) else { return };
     let _ = (reader.plan(), reader.seconds(), reader.computing(), reader.workers());
     for record in reader.records().flatten() {

@@ -1,4 +1,4 @@
-//! Vector kernels against the scalar ones, on any bits.
+//! Compares vector kernels with the scalar ones, for arbitrary bits.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,7 +11,7 @@ fuzz_target!(|input: (u8, u8, u8, u8, &[u8])| {
     }
     kernels(&Product {
         rows: 1 + usize::from(rows) % 40,
-        // In block formats so many blocks of 256.
+        // For block formats, the number of blocks of 256.
         inputs: if format % 6 < 3 { 1 + 3 * usize::from(inputs) } else { 1 + usize::from(inputs) % 3 },
         outputs: 1 + usize::from(outputs) % 70,
         format,

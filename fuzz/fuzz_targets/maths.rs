@@ -1,4 +1,4 @@
-//! Queries to the mathematics service, as models write them.
+//! Answers queries to the mathematics service, as models write them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

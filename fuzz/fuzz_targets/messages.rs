@@ -1,4 +1,4 @@
-//! Messages and notices of the bus: work, results, workers, runs.
+//! Decodes messages and notices of the bus: work, results, workers, runs.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -8,7 +8,7 @@ use lumos_tasks::fleet::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The most that a message's body may unpack to.
+/// Maximum size of a message's body after decompression.
 const LIMIT: usize = 1 << 20;
 
 fuzz_target!(|input: (u8, bool, &[u8])| {
@@ -37,10 +37,10 @@ fuzz_target!(|input: (u8, bool, &[u8])| {
     }
 });
 
-/// Reads a body as the queue does; what could be read must be written and read again.
+/// Reads a body like the queue. A value that can be read can be written and read again.
 fn read<T: DeserializeOwned + Serialize>(compressed: bool, body: &[u8]) -> Option<T> {
     let value: T = lumos_queue::fuzzing::decoded(compressed, body, LIMIT)?;
-    let written = serde_json::to_vec(&value).expect("a message can be written");
+    let written = serde_json::to_vec(&value).expect("failed to write a message");
     let again: Result<T, _> = serde_json::from_slice(&written);
     assert!(again.is_ok(), "{:?}", again.err());
     Some(value)

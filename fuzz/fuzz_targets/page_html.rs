@@ -1,4 +1,4 @@
-//! Pages of the encyclopaedia.
+//! Parses pages of Wikipedia.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

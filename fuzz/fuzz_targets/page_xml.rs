@@ -1,4 +1,4 @@
-//! Pages that an agent acts on.
+//! Parses pages that an agent acts on.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Run files in TOML, read and resolved.
+//! Reads and resolves run files in TOML.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Weights in safetensors, beside a sound configuration and tokenizer.
+//! Loads weights in safetensors with a valid configuration and tokenizer.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ const TOKENIZER: &str = r#"{"version": "1.0", "added_tokens": [], "normalizer": 
     "unk_token": "[UNK]"}}"#;
 
 fuzz_target!(|bytes: &[u8]| {
-    let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
+    let folder = tempfile::tempdir_in("/dev/shm").expect("failed to create a folder");
     let write = |name: &str, content: &[u8]| std::fs::write(folder.path().join(name), content).expect("room");
     write("config.json", CONFIG.as_bytes());
     write("tokenizer.json", TOKENIZER.as_bytes());

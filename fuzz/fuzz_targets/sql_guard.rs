@@ -1,4 +1,4 @@
-//! What a statement is, by its words alone.
+//! Analyses SQL statements and results by their text alone.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

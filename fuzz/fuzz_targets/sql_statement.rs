@@ -1,4 +1,4 @@
-//! Statements of a model on SQLite, as a worker carries them out: behind the guard, within its limits.
+//! Executes a model's statements on SQLite like a worker, with the guard and its limits.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -13,15 +13,15 @@ use tokio::runtime::{Builder, Runtime};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     let mut builder = Builder::new_current_thread();
-    builder.enable_all().max_blocking_threads(2).build().expect("a runtime")
+    builder.enable_all().max_blocking_threads(2).build().expect("failed to start the runtime")
 });
 static TOOL: LazyLock<SqlTool> = LazyLock::new(|| {
-    let samples = SqliteFolder::open(None).expect("the samples");
-    // A worker's statements may take 20 s.
+    let samples = SqliteFolder::open(None).expect("failed to open the samples");
+    // The default limit of a worker is 20 s.
     SqlTool::sqlite(samples.with_longest(Duration::from_millis(500)))
 });
 static UNIT: LazyLock<EpisodeUnit> = LazyLock::new(|| {
-    let benchmark = find("intercode_sql").expect("a known benchmark");
+    let benchmark = find("intercode_sql").expect("unknown benchmark");
     let item =
         benchmark.open(DataSource::Samples).expect("samples").next().expect("a sample").expect("a sample");
     let configuration = replay::configuration(benchmark, Formulation::TryAgain, Vec::new());
@@ -30,7 +30,7 @@ static UNIT: LazyLock<EpisodeUnit> = LazyLock::new(|| {
 
 fuzz_target!(|text: &str| {
     RUNTIME.block_on(async {
-        let session = TOOL.open(&UNIT).await.expect("a session").expect("a session");
+        let session = TOOL.open(&UNIT).await.expect("failed to open").expect("no session");
         for statement in text.split('\u{1}').take(4) {
             let _ = session.call(&ToolCall::Sql { statement: statement.to_owned() }).await;
         }

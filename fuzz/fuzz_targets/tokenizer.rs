@@ -1,4 +1,4 @@
-//! `tokenizer.json` files, SentencePiece models, and texts in them.
+//! Loads `tokenizer.json` files and SentencePiece models, and encodes and decodes texts.
 #![no_main]
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Whole episodes without models: what the loop itself costs.
+//! Whole episodes without models, which measure the overhead of the loop.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -27,7 +27,7 @@ fn unit() -> EpisodeUnit {
     EpisodeUnit::new(item, task, Setup::None, Arc::new(configuration))
 }
 
-/// Four subgoals of two actions each, then the planner stops.
+/// Runs an episode with four subgoals of two actions each. Returns its number of steps.
 fn drive(unit: &EpisodeUnit) -> usize {
     let mut episode = Episode::start(unit);
     let mut turn = 0;

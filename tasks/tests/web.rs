@@ -1,4 +1,5 @@
-//! Sentences of gold actions beside those of the original, where `LUMOS_SHARED` names the folder with its recordings.
+//! Compares sentences of gold actions with those of the original, if `LUMOS_SHARED` names the folder with its
+//! recordings.
 
 use std::io::Read;
 
@@ -16,7 +17,7 @@ fn gold_actions_read_as_recorded() {
         let mut count = 0;
         for line in text.split('\n').filter(|line| !line.is_empty()) {
             let case: Value = serde_json::from_str(line).unwrap();
-            // What raised drew nothing.
+            // A case that raised an exception drew no number.
             let draws = case["randint"].as_array().cloned().unwrap_or_default();
             let mut drawn = None;
             let written = sentence(case["input"].as_str().unwrap(), |most| {

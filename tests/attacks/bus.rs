@@ -25,8 +25,8 @@ fn status(nats: &NatsServer) -> Ended {
 fn until(process: &mut Process, said: &str) {
     let began = Instant::now();
     while !process.said().contains(said) {
-        assert!(process.ended().is_none(), "it ended:\n{}", process.said());
-        assert!(began.elapsed() < PATIENCE, "`{said}` is not said:\n{}", process.said());
+        assert!(process.ended().is_none(), "the process ended:\n{}", process.said());
+        assert!(began.elapsed() < PATIENCE, "timed out waiting for `{said}`:\n{}", process.said());
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -127,7 +127,7 @@ fn v06_a_hostile_writer_of_a_bucket_hides_nothing_and_stops_nobody() {
         line(
             "V6",
             &format!("{count} bad keys and notices in the workers' bucket"),
-            "skipped with warnings; `status` and `watch` show the others, a run beside them completes",
+            "skipped with warnings; `status` and `watch` show the others, a concurrent run completes",
         );
     }
 }
@@ -162,9 +162,9 @@ fn v06_huge_notices_are_read_within_bounds() {
     assert!(of_coordinator < MOST_MEMORY, "{of_coordinator} MiB");
     line(
         "V6",
-        &format!("{count} notices of workers with {} MiB in all", bytes >> 20),
+        &format!("{count} notices of workers with {} MiB in total", bytes >> 20),
         &format!(
-            "`status` reads 64 MiB of them and warns, with {peak} MiB; a coordinator has {of_coordinator} MiB"
+            "`status` reads 64 MiB of them and warns, {peak} MiB; the coordinator has {of_coordinator} MiB"
         ),
     );
 }
@@ -190,6 +190,6 @@ fn v13_a_store_of_exactly_twenty_gibibytes() {
     line(
         "V13",
         "a run on a NATS server with room for 100 MiB",
-        "refused, with what is needed and what is reserved",
+        "refused, with the required and the reserved storage",
     );
 }

@@ -67,7 +67,7 @@ fn v08_chat_templates_that_build_gigabytes() {
         });
         assert!(matches!(answer.0, 400 | 500), "{number}: {answer:?}");
     }
-    let peak = peak_memory(server.child.id()).expect("it still runs");
+    let peak = peak_memory(server.child.id()).expect("the server ended");
     assert!(peak < MOST_MEMORY, "{peak} MiB");
     line(
         "V8",

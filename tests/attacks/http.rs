@@ -68,7 +68,7 @@ impl Attacked {
 
     /// Returns the peak memory in MiB after checking the limit.
     fn peak(&self) -> u64 {
-        let peak = peak_memory(self.serving.child.id()).expect("it still runs");
+        let peak = peak_memory(self.serving.child.id()).expect("the server ended");
         assert!(peak < MOST_MEMORY, "{peak} MiB");
         peak
     }
@@ -127,7 +127,7 @@ fn v05_long_prompts_to_serve_model() {
         };
         line("V5", &tried, &format!("refused; {} MiB", server.peak()));
     }
-    assert_eq!(server.ask(completions, &completion("\"How many?\"")), "200", "it still answers");
+    assert_eq!(server.ask(completions, &completion("\"How many?\"")), "200", "the server responds");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn v05_forms_and_visits_of_serve_shop() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..100 {
-                    let visit = server.form("/visits", "goal=0").1.expect("a visit begins");
+                    let visit = server.form("/visits", "goal=0").1.expect("failed to start a session");
                     let (status, _) = server.form(&format!("{visit}/search"), &words);
                     assert!(["303", "404"].contains(&status.as_str()), "{status}");
                 }
@@ -151,10 +151,10 @@ fn v05_forms_and_visits_of_serve_shop() {
     });
     line(
         "V5",
-        "800 visits with searches of 32 KiB and 8 forms of 1 MiB to serve shop",
-        &format!("the oldest visits end, long forms are refused; {} MiB", server.peak()),
+        "800 sessions with searches of 32 KiB and 8 forms of 1 MiB to serve shop",
+        &format!("the oldest sessions end, long forms are rejected; {} MiB", server.peak()),
     );
-    assert_eq!(server.form("/visits", "goal=0").0, "303", "it still answers");
+    assert_eq!(server.form("/visits", "goal=0").0, "303", "the server responds");
 }
 
 /// Returns the addresses that a process listens on.
@@ -205,7 +205,7 @@ fn v05_the_shop_that_a_run_serves_to_browsers() {
     let child: Child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
     while model.requests() == 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "the model is not asked");
+        assert!(began.elapsed() < Duration::from_secs(60), "the model received no request");
         std::thread::sleep(Duration::from_millis(20));
     }
     let addresses = listening(child.id());
@@ -230,8 +230,8 @@ fn v05_the_shop_that_a_run_serves_to_browsers() {
     });
     line(
         "V5",
-        "400 visits, 400 searches of 32 KiB and 8 forms of 1 MiB to the shop that a run serves to browsers",
-        &format!("no visit begins, long forms are refused; {} MiB", server.peak()),
+        "400 sessions, 400 searches of 32 KiB and 8 forms of 1 MiB to the shop that a run serves to browsers",
+        &format!("no session starts, long forms are rejected; {} MiB", server.peak()),
     );
     half_open(&server, "the shop that a run serves to browsers", "/");
     drop(unanswered);
@@ -269,12 +269,12 @@ fn half_open(server: &Attacked, name: &str, path: &str) {
         }
     };
     let closed = open.iter_mut().map(is_closed).filter(|closed| *closed).count();
-    assert!(closed > 0, "room was made");
+    assert!(closed > 0, "no connection was closed");
     line(
         "V12",
-        &format!("{count} half-open connections to {name}, {} taken", open.len()),
+        &format!("{count} half-open connections to {name}, {} accepted", open.len()),
         &format!(
-            "another request is answered after {:.1} s, when {closed} were closed; {} MiB",
+            "another request is answered after {:.1} s, with {closed} closed; {} MiB",
             answered.as_secs_f64(),
             server.peak()
         ),

@@ -153,6 +153,6 @@ fn v07_a_worker_says_nothing_of_files_that_a_run_names() {
     line(
         "V7",
         "runs name `wiki=corpus:`, `sql=sqlite:` and `script:` paths outside the worker's folders",
-        "refused without being opened; the refusals hold no hash",
+        "refused without being opened; the refusals contain no hash",
     );
 }

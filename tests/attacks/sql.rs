@@ -30,7 +30,7 @@ fn tried(agent: &SqlAgent, folder: &Path, tool: &str, url: Option<&str>) -> (Vec
     }
     let ended = watched(&mut command).with(0);
     let tried = agent.tried();
-    assert!(tried.iter().all(|one| one.took.is_some()), "each was answered: {tried:?}");
+    assert!(tried.iter().all(|one| one.took.is_some()), "a statement was not answered: {tried:?}");
     (tried, ended)
 }
 
@@ -102,11 +102,11 @@ fn interrupted(folder: &Path, signals: usize) -> (Option<i32>, Duration, SqlAgen
     let mut command = agent.command(folder, &format!("interrupted-{signals}"));
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     while agent.tried().is_empty() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it began");
+        assert!(child.try_wait().unwrap().is_none(), "the run ended before its first statement");
         std::thread::sleep(Duration::from_millis(10));
     }
     std::thread::sleep(Duration::from_millis(300));
-    assert!(agent.tried()[0].took.is_none(), "the statement runs");
+    assert!(agent.tried()[0].took.is_none(), "the statement is not running");
     let asked = Instant::now();
     for _ in 0..signals {
         let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
@@ -122,12 +122,12 @@ fn v03_an_interrupt_during_a_long_statement() {
     let (code, once, agent) = interrupted(folder.path(), 1);
     // The only item is finished, so nothing is outstanding.
     assert!(matches!(code, Some(0 | 130)), "{code:?}");
-    let took = agent.tried()[0].took.expect("the statement ended and the episode went on");
+    let took = agent.tried()[0].took.expect("the statement did not end");
     assert!(took <= and_a_tenth(OF_SQLITE), "{took:?}");
     assert!(once <= and_a_tenth(OF_SQLITE), "{once:?}");
     let (code, twice, agent) = interrupted(folder.path(), 2);
     assert_eq!(code, Some(130));
-    assert!(agent.tried()[0].took.is_none(), "nobody waits for the statement");
+    assert!(agent.tried()[0].took.is_none(), "the run waited for the statement");
     assert!(twice < Duration::from_secs(5), "{twice:?}");
     line(
         "V3",
@@ -190,7 +190,7 @@ fn v04_statements_on_mariadb_change_nothing_of_others() {
         "V4",
         &format!("{count} statements of the table and {} others, MariaDB", tried.len() - count),
         &format!(
-            "all refused, the longest after {:.1} s; 90 statements of a run beside them undisturbed",
+            "all refused, the longest after {:.1} s; 90 statements of a concurrent run undisturbed",
             took.as_secs_f64()
         ),
     );
@@ -263,7 +263,7 @@ fn on_a_rogue(folder: &Path, pieces: Vec<Vec<u8>>, number: usize) -> (String, Du
     let took = started.elapsed();
     let (shown, _) = expect(0, &["show", folder.join(&name).to_str().unwrap(), "0"]);
     let said = format!("{shown}\n{}\n{}", ended.stdout, ended.stderr);
-    assert!(said.contains(&format!("mysql://127.0.0.1:{port}")), "names the server: {said}");
+    assert!(said.contains(&format!("mysql://127.0.0.1:{port}")), "the server is not named: {said}");
     assert!(!said.contains(PASSWORD), "{said}");
     let heard = heard.lock().unwrap().clone();
     (said, took, heard)
@@ -296,7 +296,7 @@ fn v01_a_rogue_server_gets_no_password_in_clear_text() {
     }
     line(
         "V1",
-        "4 handshakes that ask for the password in clear text",
+        "4 handshakes that request the password in clear text",
         "refused, nothing sent, the server is named",
     );
 }
@@ -306,7 +306,7 @@ fn v11_a_server_that_breaks_the_protocol_is_a_fault_of_that_server() {
     let folder = tempfile::tempdir().unwrap();
     let plain = || greeting("mysql_native_password", false);
     let ok = || packet(2, &[0, 0, 0, 2, 0, 0, 0]);
-    // Three that made the client library panic, one that sends nothing, one that sends without end.
+    // Three that made the client library panic, one that sends data without end, one that sends nothing.
     let all = [
         vec![plain(), ok(), packet(1, b"")],
         vec![plain(), packet(2, b"\0\xfe")],

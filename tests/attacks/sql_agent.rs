@@ -87,7 +87,7 @@ impl State {
     fn reply(&mut self, body: &Value) -> String {
         let prompt = body["prompt"].as_str().unwrap();
         if prompt.contains("Subgoal to be grounded") {
-            let statement = self.waiting.pop_front().expect("a statement for each subgoal");
+            let statement = self.waiting.pop_front().expect("no statement left for a subgoal");
             self.of_this_item += 1;
             let reply = format!("R1 = ExecuteSQL({statement})");
             let tried = Tried { statement, sent: Instant::now(), took: None, observation: String::new() };

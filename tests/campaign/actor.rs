@@ -29,14 +29,14 @@ pub(crate) struct Actor {
     pub(crate) held: u32,
     /// Memory limit: maximum number of mapped bytes.
     pub(crate) limit: Option<u64>,
-    /// When it was asked to end.
+    /// When it was sent SIGTERM.
     asked: Option<Instant>,
     due: Instant,
     /// When it ended with exit code 0: its run is complete.
     pub(crate) done: Option<Instant>,
-    /// Units, one entry for each time it was reported as recorded, with the time.
+    /// Units that were reported as recorded, with the time of each report.
     pub(crate) settled: Vec<(Instant, String)>,
-    /// How its processes ended without request.
+    /// How processes ended that had not been sent SIGTERM.
     pub(crate) exits: Vec<String>,
     /// Violations of the rules for all processes.
     pub(crate) problems: Vec<String>,
@@ -110,7 +110,7 @@ impl Actor {
         self.process.as_ref().inspect(|process| process.signal(name)).is_some()
     }
 
-    /// Asks it to end.
+    /// Sends SIGTERM.
     pub(crate) fn stop(&mut self) -> bool {
         self.asked = self.process.is_some().then(Instant::now);
         self.signal("-TERM")

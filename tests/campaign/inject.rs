@@ -147,15 +147,15 @@ impl Stage<'_> {
             }
             Kind::JumpClock => {
                 let name = self.actor_of(fault).name.clone();
-                let actor = self.actors.iter().find(|actor| actor.name == name).expect("it is one of them");
+                let actor = self.actors.iter().find(|actor| actor.name == name).expect("unknown actor");
                 if !self.has_clock(actor) {
                     return Err(
-                        "the clock cannot be set (libfaketime is missing, or a browser would get it)"
+                        "the clock cannot be set (libfaketime is missing, or a browser would inherit it)"
                             .to_owned(),
                     );
                 }
                 let seconds = [45, -45, 3600, -3600, 30 * 86_400, -30 * 86_400];
-                let seconds = *pick(&seconds, detail >> 8).expect("there are some");
+                let seconds = *pick(&seconds, detail >> 8).expect("no offsets");
                 self.set_clock(&name, seconds);
                 Ok(format!("{name} by {seconds:+} s"))
             }
@@ -248,7 +248,7 @@ impl Stage<'_> {
     pub(crate) fn note_server(&self) {
         let asked = block_on(async {
             let asked = tokio::time::timeout(PATIENCE, standing(&self.nats.url())).await;
-            asked.unwrap_or_else(|_| vec!["the server does not answer".to_owned()])
+            asked.unwrap_or_else(|_| vec!["the server does not respond".to_owned()])
         });
         let _ = fs::write(self.folder.join("streams.txt"), asked.join("\n"));
     }
@@ -257,7 +257,7 @@ impl Stage<'_> {
         self.actors[RUNS.len()..].iter().filter_map(|actor| Some(actor.process.as_ref()?.id())).collect()
     }
 
-    /// Signals one of the processes started by workers; waits until there is one.
+    /// Signals one of the processes started by workers. Waits for one to start.
     fn browser_process(&self, starts: &str, name: &str, detail: u64) -> Result<String, String> {
         let began = Instant::now();
         while began.elapsed() < PATIENCE {
@@ -278,7 +278,7 @@ impl Stage<'_> {
 
     fn disturb_network(&self, fault: &Fault) -> String {
         let detail = fault.detail;
-        let proxy = pick(&self.proxies, detail).expect("there are some");
+        let proxy = pick(&self.proxies, detail).expect("no proxies");
         let whose = match detail % self.proxies.len() as u64 {
             0 => "the coordinators".to_owned(),
             worker => format!("worker-{}", worker - 1),
@@ -312,18 +312,18 @@ impl Stage<'_> {
             }
         }
         self.disks[disk_of(fault.kind)].read_only(true);
-        Ok(if restarted { "process started again on it" } else { "process running" }.to_owned())
+        Ok(if restarted { "process restarted" } else { "process running" }.to_owned())
     }
 
     /// Performs an administrative action on the server, and retries while it cannot be reached.
     fn administrate(&self, fault: &Fault, names: &[&str]) -> Result<String, String> {
         let began = Instant::now();
-        let name = *pick(names, fault.detail).expect("there are some");
+        let name = *pick(names, fault.detail).expect("no names");
         loop {
             let done = block_on(async {
                 let done =
                     tokio::time::timeout(PATIENCE, administer(&self.nats.url(), fault.kind, name)).await;
-                done.map_err(|_| "the server does not answer".to_owned())?
+                done.map_err(|_| "the server does not respond".to_owned())?
             });
             match done {
                 Err(_) if began.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(50)),

@@ -56,31 +56,31 @@ const SHORT: u64 = 2;
 /// Runs the fault campaign.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// Rounds to run; by default two without browsers.
+    /// Number of rounds; by default two, without browsers.
     #[arg(long)]
     rounds: Option<u64>,
-    /// What faults are drawn from.
+    /// Seed from which faults are drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Run this round alone.
+    /// Run only this round.
     #[arg(long)]
     round: Option<u64>,
-    /// The first round.
+    /// Index of the first round.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Rounds at once.
+    /// Number of concurrent rounds.
     #[arg(long, default_value_t = 1)]
     jobs: u64,
-    /// Only faults whose names contain one of these, comma-separated.
+    /// Inject only faults whose names contain one of these texts, comma-separated.
     #[arg(long, value_delimiter = ',')]
     faults: Vec<String>,
-    /// Use no browser; faults of browsers are skipped.
+    /// Run without browsers and skip their faults.
     #[arg(long)]
     no_browser: bool,
-    /// Where all rounds are written as JSON.
+    /// Write all rounds to this file as JSON.
     #[arg(long, default_value = concat!(env!("CARGO_TARGET_TMPDIR"), "/campaign.json"))]
     json: PathBuf,
-    /// Keep the folders of good rounds as well.
+    /// Keep the folders of successful rounds, too.
     #[arg(long)]
     keep: bool,
     /// Names of tests, as `cargo test -- NAME` passes them.
@@ -148,7 +148,7 @@ fn main() -> ExitCode {
         None => arguments.first..arguments.first + arguments.rounds.unwrap_or(SHORT),
     };
     let kinds = arguments.kinds();
-    assert!(!kinds.is_empty(), "no fault has such a name");
+    assert!(!kinds.is_empty(), "no fault matches --faults");
     let plans: Vec<Plan> = rounds.map(|round| Plan::draw(arguments.seed, round, &kinds)).collect();
     let browser = world::has_browser() && arguments.has_browsers() && plans.iter().any(|plan| plan.browser);
     let making = Mutex::new(());

@@ -96,7 +96,7 @@ impl Report {
             if plan.browser { ", browser" } else { "" },
             round.seconds,
             round.units,
-            if round.is_good() { "as undisturbed" } else { "FAILED" },
+            if round.is_good() { "equal to the undisturbed run" } else { "FAILED" },
             faults.join("; ")
         );
         if !round.is_good() {
@@ -124,7 +124,7 @@ impl Report {
             println!("  kept in {}", folder.display());
         }
         if !round.is_good() {
-            println!("  again: just campaign --seed {} --round {}", plan.seed, plan.round);
+            println!("  repeat with: just campaign --seed {} --round {}", plan.seed, plan.round);
         }
     }
 
@@ -180,8 +180,8 @@ impl Report {
         }
         println!();
         println!(
-            "{} rounds of {} units in all, {} faults: {} lost, {} double, {} different, {} hangs without a stated \
-             reason, {} with one, {} other problems; {} servers started again that did not answer after a full disk",
+            "{} rounds, {} units in total, {} faults: {} lost, {} double, {} different, {} hangs without a stated \
+             reason, {} with one, {} other problems; {} restarts of servers that did not respond after a full disk",
             self.rounds.len(),
             self.units,
             self.faults,

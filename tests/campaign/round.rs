@@ -15,8 +15,8 @@ use crate::world::{RUNS, World};
 /// Time without a recorded outcome after the last fault at which the round counts as hanging.
 const HANG: Duration = Duration::from_secs(60);
 
-/// The same where browsers take part: all places of a worker share one, so that minutes pass before an episode ends on
-/// a busy machine.
+/// The same with browsers: all slots of a worker share one browser, so that an episode may take minutes on a
+/// busy machine.
 const HANG_WITH_BROWSERS: Duration = Duration::from_secs(240);
 
 /// Maximum wait for the fraction of units at which a fault starts.
@@ -167,7 +167,7 @@ fn twice(settled: &[(Instant, String)]) -> Vec<String> {
     settled.iter().filter(|(_, unit)| !known.insert(unit)).map(|(_, unit)| unit.clone()).collect()
 }
 
-/// Asks the workers to end. Returns violations.
+/// Sends SIGTERM to the workers. Returns violations.
 fn end_workers(stage: &mut Stage<'_>) -> Vec<String> {
     let mut problems = Vec::new();
     for actor in &mut stage.actors[RUNS.len()..] {

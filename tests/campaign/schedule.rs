@@ -201,7 +201,7 @@ impl Plan {
         let count = random.random_range(3..=5);
         let mut faults: Vec<Fault> = (0..count)
             .map(|_| {
-                let kind = *kinds.choose(&mut random).expect("kinds of faults");
+                let kind = *kinds.choose(&mut random).expect("no kinds of faults");
                 let lasts: f64 = random.random_range(0.5..4.0);
                 Fault {
                     kind,

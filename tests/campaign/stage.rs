@@ -129,7 +129,7 @@ impl<'a> Stage<'a> {
     fn command(&self, index: usize, actor: &Actor) -> Command {
         let mut program = self.program(actor.limit);
         if self.has_clock(actor) {
-            let library = self.clocks.as_ref().expect("there is one");
+            let library = self.clocks.as_ref().expect("libfaketime not found");
             program.env("LD_PRELOAD", library).env("FAKETIME_TIMESTAMP_FILE", self.clock(&actor.name));
             program.env("FAKETIME_CACHE_DURATION", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }

@@ -44,7 +44,7 @@ fn a_worker_uses_only_what_its_operator_allows() {
     );
     let hexadecimal = |word: &str| word.len() >= 8 && word.chars().all(|one| one.is_ascii_hexdigit());
     let words = refusal.split(|one: char| !one.is_ascii_alphanumeric());
-    assert_eq!(words.filter(|word| hexadecimal(word)).count(), 0, "no hash: {refusal}");
+    assert_eq!(words.filter(|word| hexadecimal(word)).count(), 0, "the refusal contains a hash: {refusal}");
 
     // The worker also refuses a server named by the run, and sends no request to it.
     let remote = ["--tasks", "gsm8k", "--model", "openai:m@https://attacker.example/v1", "--limit", "1"];
@@ -63,7 +63,7 @@ fn a_worker_uses_only_what_its_operator_allows() {
     drained(allowing);
 }
 
-/// Starts a model server that lists one model and knows no others. Returns its address.
+/// Starts a model server that lists one model and rejects all others. Returns its address.
 fn model_server() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -102,7 +102,7 @@ fn a_worker_refuses_a_model_that_its_server_does_not_have_and_names_those_it_has
     assert_eq!(status["runs"][0]["configurations"][0]["faulted"], 0, "no unit is tried: {status}");
     let began = std::time::Instant::now();
     while !coordinator.said().contains("it lists `plan-7b`") {
-        assert!(began.elapsed() < PATIENCE, "the coordinator does not say why:\n{}", coordinator.said());
+        assert!(began.elapsed() < PATIENCE, "the coordinator gives no reason:\n{}", coordinator.said());
         std::thread::sleep(Duration::from_millis(50));
     }
     drained(worker);

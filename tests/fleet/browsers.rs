@@ -46,7 +46,7 @@ fn a_worker_without_a_browser_leaves_the_shop_to_others_and_says_why() {
         rows.into_iter().map(|row| row["scores"].clone()).collect()
     };
     assert_eq!(rewards("browser"), rewards("memory"));
-    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 2, "a folder a unit");
+    assert_eq!(fs::read_dir(&pictures).unwrap().count(), 2, "one folder per unit");
     assert!(lacking.said().contains("/no/chromedriver"), "{}", lacking.said());
     having.signal("-TERM");
     assert_eq!(having.wait(PATIENCE).code(), Some(0), "{}", having.said());

@@ -66,7 +66,7 @@ impl Rehearsed {
 fn until_said(process: &Process, text: &str) {
     let began = Instant::now();
     while !process.said().contains(text) {
-        assert!(began.elapsed() < PATIENCE, "it does not say `{text}`:\n{}", process.said());
+        assert!(began.elapsed() < PATIENCE, "timed out waiting for `{text}`:\n{}", process.said());
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -115,7 +115,7 @@ fn what_is_deleted_or_purged_comes_back_and_the_run_goes_on() {
                 lines.filter(|line| line.contains(what)).count()
             };
             while count(&coordinator.said()) < times {
-                assert!(began.elapsed() < PATIENCE, "{what} is not created again:\n{}", coordinator.said());
+                assert!(began.elapsed() < PATIENCE, "{what} was not recreated:\n{}", coordinator.said());
                 std::thread::sleep(Duration::from_millis(50));
             }
         };
@@ -217,7 +217,7 @@ fn a_full_store_that_is_freed_lets_the_run_go_on() {
         ends_well(&mut coordinator);
         let said = coordinator.said();
         println!("{}:\n{said}", program.display());
-        assert!(!said.contains("no worker has registered"), "that is not the reason:\n{said}");
+        assert!(!said.contains("no worker has registered"), "wrong reason:\n{said}");
         rehearsed.assert_undisturbed("full");
         for worker in workers {
             drained(worker);

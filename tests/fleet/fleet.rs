@@ -53,7 +53,7 @@ impl Process {
             if let Some(status) = self.ended() {
                 return status;
             }
-            assert!(began.elapsed() < patience, "it does not end:\n{}", self.said());
+            assert!(began.elapsed() < patience, "the process did not end:\n{}", self.said());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -148,7 +148,7 @@ impl Fleet {
             if let Some(status) = status.as_ref().filter(|status| holds(status)) {
                 return status.clone();
             }
-            assert!(began.elapsed() < patience, "{what} does not come: {status:?}");
+            assert!(began.elapsed() < patience, "timed out waiting for {what}: {status:?}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }

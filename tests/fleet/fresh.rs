@@ -17,8 +17,8 @@ fn on(nats: &NatsServer, arguments: &[&str]) -> (i32, String, String) {
 fn until(process: &mut Process, said: &str) {
     let began = std::time::Instant::now();
     while !process.said().contains(said) {
-        assert!(process.ended().is_none(), "it ended:\n{}", process.said());
-        assert!(began.elapsed() < PATIENCE, "`{said}` is not said:\n{}", process.said());
+        assert!(process.ended().is_none(), "the process ended:\n{}", process.said());
+        assert!(began.elapsed() < PATIENCE, "timed out waiting for `{said}`:\n{}", process.said());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -141,7 +141,7 @@ fn every_user_may_do_what_is_listed_and_nothing_else() {
             }
             let asked: Vec<String> = expected.iter().map(|(_, subject, _)| subject.clone()).collect();
             let refused = refused(&server, user, &asked);
-            assert!(!refused.is_empty(), "{user} is refused something");
+            assert!(!refused.is_empty(), "no operation is refused for {user}");
             for (what, subject, may) in expected {
                 assert_eq!(!refused.contains(&subject), may, "{user}: {what} ({subject})");
             }

@@ -165,7 +165,7 @@ fn case(
                 };
                 Reply::Tool(ToolReply::Maths(reply))
             }
-            Next::Call(other) => panic!("a mathematics episode calls {other:?}"),
+            Next::Call(other) => panic!("unexpected call: {other:?}"),
         };
         episode.feed(reply).unwrap();
     }

@@ -45,16 +45,16 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         ends_well(&mut coordinator);
         let status = fleet.status().unwrap();
         assert_eq!(settled(&status), 120);
-        assert_eq!(status["runs"][0]["duplicates"], 0, "every item is done once: {status}");
+        assert_eq!(status["runs"][0]["duplicates"], 0, "every item is executed once: {status}");
         assert_eq!(status["runs"][0]["recovered"], 0);
         let finished = |status: &Value| -> Vec<u64> {
             let workers = status["workers"].as_array().unwrap();
             workers.iter().map(|worker| worker["finished"].as_u64().unwrap()).collect()
         };
         // A worker's notice is updated one heartbeat later.
-        fleet.until("all to be told", PATIENCE, |status| finished(status).iter().sum::<u64>() == 120);
+        fleet.until("all results", PATIENCE, |status| finished(status).iter().sum::<u64>() == 120);
         let finished = finished(&fleet.status().unwrap());
-        assert!(finished.iter().all(|count| *count > 0), "both take part: {finished:?}");
+        assert!(finished.iter().all(|count| *count > 0), "both workers execute items: {finished:?}");
         for worker in workers {
             drained(worker);
         }
@@ -63,7 +63,7 @@ fn two_workers_do_the_real_job_as_one_machine_does() {
         let results = written(&folder.path().join("together"));
         // The same command finds everything settled and needs no worker.
         ends_well(&mut fleet.coordinator("together", &tasks));
-        assert_eq!(results, written(&folder.path().join("together")), "nothing is forgotten or added");
+        assert_eq!(results, written(&folder.path().join("together")), "the results changed");
     }
 }
 
@@ -146,7 +146,7 @@ fn a_worker_that_is_asked_to_stop_gives_back_what_it_cannot_finish() {
     fleet.until("work", PATIENCE, |status| in_use(status) == 8);
     drained(slow);
     let status = fleet.status().unwrap();
-    assert_eq!(settled(&status), 0, "it stops within its grace time, which no item does: {status}");
+    assert_eq!(settled(&status), 0, "no item ends within the grace time: {status}");
     let quick = fleet.worker(&["--places", "8", "--idle-exit", "60"]);
     ends_well(&mut coordinator);
     drained(quick);

@@ -1,4 +1,4 @@
-//! Scripted agents that know the solutions, as recorded cases for `script:` models: one per line.
+//! Scripted agents that use the gold solutions, as recorded cases for `script:` models: one per line.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(crate) fn goals(count: usize) -> String {
         .collect()
 }
 
-/// Scripts all tasks of a source with pages, with an agent that knows the gold elements.
+/// Scripts all tasks of a source with pages, with an agent that uses the gold elements.
 pub(crate) fn pages(source: DataSource) -> String {
     let runtime = Runtime::new().unwrap();
     let sets = ToolSets::default();
@@ -59,7 +59,7 @@ pub(crate) fn pages(source: DataSource) -> String {
         .collect()
 }
 
-/// Scripts the sample questions about databases, with an agent that knows the gold queries.
+/// Scripts the sample questions about databases, with an agent that uses the gold queries.
 pub(crate) fn queries() -> String {
     let benchmark = get("intercode_sql").unwrap();
     let items = benchmark.open(DataSource::Samples).unwrap();

@@ -80,12 +80,12 @@ fn a_run_with_the_permissions_that_we_ship() {
             .coordinator("least", &["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "10"]);
         let ended = coordinator.wait(Duration::from_secs(120));
         assert_eq!(ended.code(), Some(0), "{}\n{}", coordinator.said(), worker.said());
-        let seen = queue_of("observer").status().expect("an observer sees the status");
+        let seen = queue_of("observer").status().expect("failed to read the status as an observer");
         assert_eq!(crate::fleet::settled(&seen), 10);
         worker.signal("-TERM");
         assert_eq!(worker.wait(Duration::from_secs(60)).code(), Some(0), "{}", worker.said());
         let said = worker.said() + &coordinator.said();
-        assert!(!said.to_lowercase().contains("permission"), "nothing needed more than it may do:\n{said}");
+        assert!(!said.to_lowercase().contains("permission"), "a permission is missing:\n{said}");
         // A worker's user cannot coordinate.
         let mut usurper = queue_of("worker")
             .coordinator("more", &["--tasks", "gsm8k", "--model", "builtin:tiny", "--limit", "1"]);

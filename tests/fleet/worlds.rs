@@ -61,7 +61,7 @@ fn two_workers_keep_worlds_apart_as_one_machine_does() {
             let status = fleet.status().unwrap();
             let run = status["runs"].as_array().unwrap().iter().find(|run| run["name"] == name);
             assert!(settled(&status) >= items, "{status}");
-            assert_eq!(run.unwrap()["duplicates"], 0, "every item is done once: {status}");
+            assert_eq!(run.unwrap()["duplicates"], 0, "every item is executed once: {status}");
             let (alone, together) = (content(&folder.path().join(alone)), content(&folder.path().join(name)));
             assert_eq!(alone, together);
             for row in together.0.values().flatten() {

@@ -14,7 +14,7 @@ fn refused(folder: &Path, arguments: &[&str]) -> String {
     let mut all = arguments.to_vec();
     all.extend(["--output-path", runs.to_str().unwrap()]);
     let (_, stderr) = expect(2, &all);
-    assert!(!runs.exists(), "a refused run leaves nothing behind");
+    assert!(!runs.exists(), "a rejected run creates no files");
     stderr
 }
 

@@ -170,7 +170,7 @@ fn limited(kibibytes: u64, arguments: &[&str]) -> Option<Output> {
     limited_while(kibibytes, arguments, |_| {})
 }
 
-/// As [`limited`], and calls `meanwhile` again and again until the program has ended.
+/// As [`limited`], and calls `meanwhile` repeatedly until the program has ended.
 #[cfg(target_os = "linux")]
 fn limited_while(
     kibibytes: u64,
@@ -240,7 +240,8 @@ fn under_a_memory_limit_it_ends_with_the_reason_and_nothing_is_called_damaged() 
     assert_eq!(content(&run_folder), before);
 }
 
-/// glibc aborts if it cannot register a destructor of a thread, which one limit in a thousand causes.
+/// glibc aborts if it cannot register a destructor of a thread, which happens at about one limit in a
+/// thousand.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_library_that_aborts_under_a_memory_limit_is_an_error_with_the_remedy() {
@@ -254,14 +255,14 @@ fn a_library_that_aborts_under_a_memory_limit_is_an_error_with_the_remedy() {
             Command::new("kill").args(["-ABRT", &child.id().to_string()]).status().unwrap();
         }
     };
-    let (code, _, stderr) = text(&limited_while(4_000_000, &tasks, abort).expect("it hangs"));
+    let (code, _, stderr) = text(&limited_while(4_000_000, &tasks, abort).expect("the run hangs"));
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains("out of memory") && stderr.contains("hint: "), "{stderr}");
     assert_no_bad_advice(&stderr);
     expect(0, &["resume", run_folder.to_str().unwrap()]);
 }
 
-/// With some of these limits no thread can be started, for which tokio panics.
+/// With some of these limits no thread can be started, in which case tokio panics.
 #[cfg(target_os = "linux")]
 #[test]
 fn threads_that_cannot_be_started_are_an_error_and_no_panic() {
@@ -270,7 +271,7 @@ fn threads_that_cannot_be_started_are_an_error_and_no_panic() {
     let tasks =
         ["run", "--dry-run", "--tasks", "svamp", "--model", "builtin:tiny", "--output-path", output_path];
     for kibibytes in (180_000..=260_000).step_by(5_000) {
-        let output = limited(kibibytes, &tasks).unwrap_or_else(|| panic!("it hangs at {kibibytes} KiB"));
+        let output = limited(kibibytes, &tasks).unwrap_or_else(|| panic!("the run hangs at {kibibytes} KiB"));
         let (code, _, stderr) = text(&output);
         assert!(matches!(code, 0..=2) && !stderr.contains("panicked"), "{code} at {kibibytes} KiB: {stderr}");
         assert!(code == 0 || stderr.contains("error: "), "{kibibytes} KiB: {stderr}");

@@ -36,7 +36,7 @@ fn names_of_runs_resolve_below_the_output_folder() {
     {
         use std::os::unix::fs::PermissionsExt;
         let mode = fs::metadata(here.join("runs/mine/checkpoint")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o077, 0, "prompts and replies are their owner's alone: {mode:o}");
+        assert_eq!(mode & 0o077, 0, "only the owner can read prompts and replies: {mode:o}");
     }
     for arguments in [
         &["show", "mine", "1"][..],

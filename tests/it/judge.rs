@@ -73,7 +73,7 @@ fn faults_are_tried_again_and_verdicts_are_kept() {
             break;
         }
     }
-    assert_eq!(code, 0, "the judge answers sooner or later");
+    assert_eq!(code, 0, "the judge did not complete");
     let (samples, results) = content(&run);
     for (judged, plain) in samples["hotpotqa"].iter().zip(&before["hotpotqa"]) {
         assert_eq!(judged["llm_accuracy"], 1.0);
@@ -153,7 +153,7 @@ fn a_judge_that_is_computed_here_has_a_device_and_a_memory() {
     let (code, _, stderr) = score(&["--device", "judge=gpu"]);
     assert_eq!(code, 2, "{stderr}");
     assert!(stderr.contains("unknown device `gpu`: expected cpu, auto, or cuda:0"), "{stderr}");
-    assert!(!run.join("judge").exists(), "what cannot judge leaves nothing behind");
+    assert!(!run.join("judge").exists(), "a rejected judge creates no files");
     let (code, stdout, stderr) = score(&["--device", "judge=cpu", "--memory", "2GB"]);
     assert_eq!(code, 0, "{stdout}\n{stderr}");
     assert!(unwrapped(&stdout).contains("6 of 6 questions"), "{stdout}");
@@ -216,5 +216,5 @@ fn a_judge_that_its_server_does_not_have_is_refused_before_the_pass() {
     assert_eq!(code, 2, "{stdout}\n{stderr}");
     assert!(stderr.contains("the server has no model `jugde` (404 Not Found"), "{stderr}");
     assert!(stderr.contains("it lists `tiny`, `judge`"), "{stderr}");
-    assert_eq!(server.requests(), asked + 1, "no question is put to it");
+    assert_eq!(server.requests(), asked + 1, "it receives no question");
 }

@@ -135,5 +135,5 @@ pub(crate) fn assert_no_key(folder: &Path) {
             assert!(!found, "the key is in {}", path.display());
         }
     }
-    assert!(files > 5, "{files} files only");
+    assert!(files > 5, "only {files} files");
 }

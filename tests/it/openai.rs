@@ -106,12 +106,12 @@ fn a_model_that_the_server_does_not_have_is_refused_before_the_run() {
     assert_eq!(code, 2, "{stdout}\n{stderr}");
     assert!(stderr.contains("the server has no model `wrong-name` (404 Not Found"), "{stderr}");
     assert!(stderr.contains("it lists `tiny`, `other`"), "{stderr}");
-    assert_eq!(server.requests(), 1, "one token is asked for");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no run was begun");
+    assert_eq!(server.requests(), 1, "one token is requested");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no run is created");
     let before = server.requests();
     assert_eq!(asked("tiny", "listed").0, 0);
     assert!(server.state.bodies.lock().unwrap()[before..].iter().all(|body| body["max_tokens"] == 512));
-    assert_eq!(asked("alias", "alias").0, 0, "a name that is not listed may be known");
+    assert_eq!(asked("alias", "alias").0, 0, "an unlisted name may be valid");
 }
 
 #[test]

@@ -72,7 +72,7 @@ fn a_memory_that_is_too_small_is_refused_with_sizes_and_a_way_out() {
     assert!(never.contains("omit `--swap never` (each model fits alone)"), "{never}");
     let neither = refused(&["--memory", "8MB"]);
     assert!(neither.contains("for weights and at least") && neither.contains("raise --memory"), "{neither}");
-    assert!(!folder.path().join("small").exists(), "what cannot run leaves nothing behind");
+    assert!(!folder.path().join("small").exists(), "a rejected run creates no files");
     let (stdout, _) =
         expect(0, &[&arguments(runs, "small", "2")[..], &["--memory", "40MB", "--swap", "never"]].concat());
     assert!(!stdout.contains("loaded in turns"), "{stdout}");

@@ -65,7 +65,7 @@ fn the_paper_preset_takes_no_samples_for_the_published_items() {
     assert!(stderr.contains("hint: download it with `lumos fetch gsm8k svamp --data data`"), "{stderr}");
     let (_, stderr) = expect(2, &[&arguments[..], &["--output-path", runs, "--data", runs]].concat());
     assert!(stderr.contains("test.jsonl") && stderr.contains("lumos fetch gsm8k"), "{stderr}");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no files are created");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn the_main_job_leaves_a_report_results_and_samples() {
     let (_, stderr) = expect(0, &arguments);
     assert!(stderr.contains("16 already settled"), "{stderr}");
     assert_eq!(content(&run), (samples, results));
-    assert_eq!(files(&run, "results_", ".json"), before, "nothing is written again");
+    assert_eq!(files(&run, "results_", ".json"), before, "the results are not rewritten");
     assert!(fs::read_dir(folder.path()).unwrap().count() == 1, "one folder for one run");
 }
 

@@ -44,8 +44,8 @@ fn a_run_over_the_server_is_the_run_in_process() {
         let replies =
             |rows: &[Value]| rows.iter().map(|row| row["resps"].as_array().unwrap().len()).sum::<usize>();
         assert!(here.len() == 4 && replies(&here) >= 8, "{} replies", replies(&here));
-        assert_eq!(run("there", &planner, &grounder), here, "both of the server");
-        assert_eq!(run("mixed", "builtin:tiny", &grounder), here, "the grounder of the server");
-        assert_eq!(run("other", &planner, "builtin:tiny"), here, "the planner of the server");
+        assert_eq!(run("there", &planner, &grounder), here, "both on the server");
+        assert_eq!(run("mixed", "builtin:tiny", &grounder), here, "the grounder on the server");
+        assert_eq!(run("other", &planner, "builtin:tiny"), here, "the planner on the server");
     }
 }

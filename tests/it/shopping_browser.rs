@@ -87,7 +87,7 @@ fn goals_are_bought_in_a_browser_as_in_memory() {
         command(folder, "killed", &browser).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let began = Instant::now();
     while pictures(&folder.join("killed")) < 6 {
-        assert!(began.elapsed() < Duration::from_secs(60), "the run did not begin");
+        assert!(began.elapsed() < Duration::from_secs(60), "the run did not start");
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it was killed");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -96,7 +96,7 @@ fn goals_are_bought_in_a_browser_as_in_memory() {
     let killed = folder.join("killed");
     succeed(lumos().args(["resume", killed.to_str().unwrap(), "--screenshots"]).env("TMPDIR", folder));
     assert_eq!(samples(folder, "killed"), samples(folder, "memory"));
-    assert!(!is_left(folder), "browsers are left");
+    assert!(!is_left(folder), "browser processes are left");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn what_is_missing_is_said_before_anything_runs() {
     let (code, _, stderr) = text(&without.env("LUMOS_CHROMEDRIVER", "/no/chromedriver").output().unwrap());
     assert_eq!(code, 2, "{stderr}");
     assert!(stderr.contains("/no/chromedriver not found; hint: install chromedriver"), "{stderr}");
-    assert!(!folder.join("without").exists(), "nothing is left behind");
+    assert!(!folder.join("without").exists(), "no files are created");
 
     for (browser, said) in [
         ("firefox", "unknown browser `firefox`: expected `chromedriver`"),

@@ -1,4 +1,4 @@
-//! InterCode SQL end to end, with an agent that knows the answers: on SQLite, and on MariaDB if it is
+//! InterCode SQL end to end, with an agent that uses the gold queries: on SQLite, and on MariaDB if it is
 //! installed (otherwise skipped with a message).
 
 use std::fs;
@@ -132,7 +132,7 @@ fn a_restart_of_the_database_server_in_mid_run_faults_nothing() {
     let settled = || CheckpointReader::open(&checkpoint).map_or(0, |reader| reader.settled());
     let waiting = std::time::Instant::now();
     while settled() == 0 {
-        assert!(waiting.elapsed() < std::time::Duration::from_secs(120), "the run does not begin");
+        assert!(waiting.elapsed() < std::time::Duration::from_secs(120), "the run did not start");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     server.restart();
@@ -169,7 +169,7 @@ fn a_database_server_that_is_away_when_the_run_begins_is_waited_for() {
         .unwrap();
     let said = || fs::read_to_string(&log).unwrap();
     while !said().contains("cannot reach the database server; retrying for up to 60 s") {
-        assert!(run.try_wait().unwrap().is_none(), "it does not wait: {}", said());
+        assert!(run.try_wait().unwrap().is_none(), "the run did not wait: {}", said());
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     server.start_again();

@@ -42,8 +42,8 @@ impl Run {
                 assert!(said.contains("no progress for") && said.contains("since "), "{said}");
                 return;
             }
-            assert!(self.child.try_wait().unwrap().is_none(), "it ended:\n{said}");
-            assert!(began.elapsed() < PATIENCE, "it does not say `{waits}` and `{hint}`:\n{said}");
+            assert!(self.child.try_wait().unwrap().is_none(), "the run ended:\n{said}");
+            assert!(began.elapsed() < PATIENCE, "timed out waiting for `{waits}` and `{hint}`:\n{said}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }

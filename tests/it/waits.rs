@@ -92,11 +92,11 @@ fn every_wait_in_the_sources_is_registered_with_what_ends_or_names_it() {
     for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let mut fields = line.split(" | ");
         let [Some(place), Some(words), Some(verdict)] = [fields.next(), fields.next(), fields.next()] else {
-            panic!("three fields: {line}")
+            panic!("expected three fields: {line}")
         };
         let words: BTreeSet<String> = words.split(' ').map(str::to_owned).collect();
-        assert!(registered.insert(place.to_owned(), words).is_none(), "twice: {line}");
-        let (kind, what) = verdict.split_once(": ").unwrap_or_else(|| panic!("a kind and a text: {line}"));
+        assert!(registered.insert(place.to_owned(), words).is_none(), "duplicate: {line}");
+        let (kind, what) = verdict.split_once(": ").unwrap_or_else(|| panic!("missing kind: {line}"));
         match kind {
             // It ends within a time limit, or is the idle state of a task that ends with its owner.
             "bounded" | "idle" => assert!(what.len() > 2, "{line}"),
@@ -112,9 +112,9 @@ fn every_wait_in_the_sources_is_registered_with_what_ends_or_names_it() {
         assert_eq!(known, Some(words), "{place}: register this wait in tests/it/waits.txt");
     }
     for place in registered.keys() {
-        assert!(found.contains_key(place), "{place} waits no more: remove it from tests/it/waits.txt");
+        assert!(found.contains_key(place), "{place} no longer waits: remove it from tests/it/waits.txt");
     }
     for (kind, path) in NAMED {
-        assert_eq!(named[kind], variants(path), "every wait of {path} is that of some place in the sources");
+        assert_eq!(named[kind], variants(path), "every wait of {path} is registered");
     }
 }

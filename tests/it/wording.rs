@@ -1,7 +1,7 @@
-//! Messages and help texts are free of the phrasings that docs/style.md rules out.
+//! Checks that messages and help texts do not contain the phrases that docs/style.md rejects.
 //!
-//! Reads the string literals of the crates' sources and the help texts in `src/cli`. Left out are texts that agents see
-//! or that trajectories record: their wording is part of what is compared with the original.
+//! Reads the string literals of the crates' sources and the help texts in `src/cli`, except texts that agents
+//! see or that trajectories record: their wording is compared with the original.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use regex::Regex;
 
 use crate::waits::sources;
 
-/// Where messages for people are.
+/// Folders with messages for people.
 const ROOTS: [&str; 8] = [
     "benchmarks/src",
     "coordinator/src",
@@ -22,10 +22,10 @@ const ROOTS: [&str; 8] = [
     "worker/src",
 ];
 
-/// What is shown to agents or recorded in trajectories.
+/// Sources of texts that agents see or that trajectories record.
 const FOR_AGENTS: [&str; 3] = ["tasks/src/families/", "environments/src/", "worker/src/tools/live/site.rs"];
 
-/// What no message says, and what it says instead.
+/// Patterns that messages must not contain, and what to write instead.
 const REJECTED: [(&str, &str); 10] = [
     (r"\b(is|are) no [a-z`]", "unknown …, invalid …, not a …, missing …"),
     (r"\b(is|are) none\b", "invalid …, not found, missing"),
@@ -39,10 +39,10 @@ const REJECTED: [(&str, &str); 10] = [
     (r"; known are\b", "expected one of …"),
 ];
 
-/// What a pattern finds that is plain English.
+/// Phrases that match a pattern but are plain English.
 const ACCEPTED: [&str; 3] = ["is no longer", "are no longer", "there is no"];
 
-/// The texts of a source that people read, each as one line.
+/// Returns the texts of a source that people read, each on one line.
 fn texts(path: &str, source: &str) -> Vec<String> {
     let literal = Regex::new(r#"(?s)"((?:[^"\\]|\\.)*)""#).unwrap();
     let space = Regex::new(r"(?:\\\n|\s)+").unwrap();

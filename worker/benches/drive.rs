@@ -1,4 +1,4 @@
-//! Episodes per second with the shipped agent: a batch of twenty items through planner, grounder and exact
+//! Episodes per second of the built-in agent: a batch of twenty items through planner, grounder and exact
 //! mathematics. The limit is the engine's tokens per second (`engine/benches/generate.rs`).
 
 use std::hint::black_box;
@@ -18,7 +18,7 @@ use lumos_worker::{Limits, Models, drive};
 const ITEMS: u64 = 20;
 
 fn units(models: &Models, formulation: Formulation) -> Vec<EpisodeUnit> {
-    let identify = |role| models.identify("builtin:tiny", role, formulation).expect("it ships").identity;
+    let identify = |role| models.identify("builtin:tiny", role, formulation).expect("unknown model").identity;
     let configuration = Arc::new(Configuration {
         benchmark: "svamp".to_owned(),
         formulation,
@@ -43,7 +43,7 @@ fn units(models: &Models, formulation: Formulation) -> Vec<EpisodeUnit> {
 }
 
 fn driving(criterion: &mut Criterion) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("failed to start");
     let models = Models::new(EngineSettings::default());
     let mut group = criterion.benchmark_group("drive");
     group.sample_size(10).throughput(Throughput::Elements(ITEMS));

@@ -1,11 +1,11 @@
-//! Our index beside tantivy and the crate `bm25` over HotpotQA's corpus, in one run:
+//! Compares lumos's index with tantivy and the crate `bm25` on HotpotQA's corpus:
 //!
 //! `cargo run --release --manifest-path benches/retrieval/Cargo.toml -- PAGES.jsonl QUESTIONS.jsonl`
 //!
-//! Pages are lines of `title` and `text`, questions lines of `question` and `supporting_titles`. Printed are the
-//! processor's time to index, that of a query (the same queries, ten rounds after one to warm up; half of them take no
-//! longer than p50, all but one in a hundred no longer than p99) and the share of the supporting pages among the first
-//! five. Processor's time, because whoever else is on the machine is not what is measured.
+//! Pages are JSON lines with `title` and `text`; questions have `question` and `supporting_titles`. Prints
+//! the processor time to index, the processor time per query (p50 and p99 of ten rounds of the same queries,
+//! after one warm-up round) and the recall of supporting pages among the first five results. Processor time
+//! does not depend on other processes on the machine.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -42,7 +42,7 @@ fn read<T: for<'a> Deserialize<'a>>(path: &str) -> Outcome<Vec<T>> {
     Ok(fs::read_to_string(path)?.lines().map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
-/// Paragraphs of one title together, as all three are given them.
+/// Joins consecutive paragraphs of one title into a page, as input for all three indexes.
 fn pages(paragraphs: Vec<Page>) -> Vec<Page> {
     let mut pages: Vec<Page> = Vec::new();
     for page in paragraphs {
@@ -65,7 +65,7 @@ fn now(clock: ClockId) -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Builds an index; with all threads of this process.
+/// Builds an index. Returns it and the processor time of all threads of this process.
 fn timed<T>(build: impl FnOnce() -> T) -> (T, Duration) {
     let began = now(ClockId::ProcessCPUTime);
     (build(), now(ClockId::ProcessCPUTime) - began)
@@ -78,7 +78,7 @@ struct Tantivy {
 }
 
 impl Tantivy {
-    /// The usual schema for English, one thread.
+    /// Builds an index with the usual schema for English and one indexing thread.
     fn build(pages: &[Page]) -> Outcome<Self> {
         let mut schema = Schema::builder();
         let indexing = TextFieldIndexing::default()
@@ -108,7 +108,7 @@ impl Tantivy {
     }
 }
 
-/// Prints one line of the table.
+/// Measures an index and prints its line of the table.
 fn measure(name: &str, built: Duration, questions: &[Question], search: impl Fn(&str) -> Vec<String>) {
     let mut times = Vec::new();
     let (mut found, mut wanted) = (0, 0);
@@ -137,7 +137,7 @@ fn measure(name: &str, built: Duration, questions: &[Question], search: impl Fn(
     );
 }
 
-/// HotpotQA writes some characters of titles as references; our library resolves them.
+/// HotpotQA writes some characters of titles as character references, which lumos's index resolves.
 fn plain(title: &str) -> String {
     title.replace("&quot;", "\"").replace("&amp;", "&")
 }
@@ -145,7 +145,7 @@ fn plain(title: &str) -> String {
 fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
     let (Some(corpus), Some(questions)) = (arguments.next(), arguments.next()) else {
-        return Err("name the pages and the questions".into());
+        return Err("expected two arguments: PAGES.jsonl QUESTIONS.jsonl".into());
     };
     let pages = pages(read(&corpus)?);
     let questions: Vec<Question> = read(&questions)?;

@@ -28,11 +28,11 @@ impl World {
     pub(crate) fn of(benchmark: &dyn Benchmark) -> Self {
         let corpus = benchmark.sample_corpus().unwrap_or_default();
         let lines = corpus.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let entries = lines.map(|line| serde_json::from_slice::<Entry>(line).expect("a page of the corpus"));
+        let entries = lines.map(|line| serde_json::from_slice::<Entry>(line).expect("invalid page"));
         Self { pages: entries.map(|entry| (entry.title, entry.text)).collect() }
     }
 
-    /// Answers a call; `chat` answers for a chat model.
+    /// Returns the reply to a tool call. `chat` returns the replies of a chat model.
     pub(crate) fn answer(&self, call: &ToolCall, chat: impl FnOnce(&str) -> String) -> ToolReply {
         match call {
             ToolCall::Maths { query } => ToolReply::Maths(mathematics(query)),
@@ -44,7 +44,7 @@ impl World {
             }
             ToolCall::Rank { question, passages } => {
                 let scores = passages.iter().enumerate().map(|(index, passage)| {
-                    // Different for every passage, so that no order among equal scores is recorded.
+                    // Distinct scores, so that the recorded order does not depend on ties.
                     shared(question, &passage.text) as f64 - index as f64 / 1024.0
                 });
                 ToolReply::Rank(scores.collect())
@@ -54,12 +54,12 @@ impl World {
                 ToolReply::Chat(ChatReply::recorded(chat(asked)))
             }
             ToolCall::Candidates { .. } | ToolCall::Carry(_) => {
-                panic!("there are no pages with candidates here")
+                panic!("unsupported call: no pages with candidates")
             }
             ToolCall::Sql { .. } | ToolCall::SqlSubmit => {
                 ToolReply::Raised { message: "there is no database here".to_owned() }
             }
-            ToolCall::Shop(_) => unreachable!("no shop is visited here"),
+            ToolCall::Shop(_) => unreachable!("unsupported call: no shop"),
         }
     }
 

@@ -209,7 +209,7 @@ fn by_kind(cases: Vec<Case>) -> BTreeMap<String, Vec<Case>> {
 fn check(kinds: &[(String, Vec<Case>)]) -> Vec<bool> {
     let mut used = vec![false; EXEMPT.len()];
     let missed: Vec<String> = kinds.iter().flat_map(|(kind, cases)| mutate(kind, cases, &mut used)).collect();
-    assert!(missed.is_empty(), "{} changes are not noticed:\n{}", missed.len(), missed.join("\n"));
+    assert!(missed.is_empty(), "{} changes were not detected:\n{}", missed.len(), missed.join("\n"));
     used
 }
 

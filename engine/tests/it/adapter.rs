@@ -1,4 +1,5 @@
-//! LoRA adapters: merged as by hand to the bit, told apart by content, and every fault named with file and tensor.
+//! LoRA adapters: merging gives the same bits as merging by hand, adapters are distinguished by content, and
+//! errors name the file and the tensor.
 
 use crate::support;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempDir;
 
-/// A base and an adapter in folders of their own.
+/// A base model and an adapter in separate folders.
 struct Folders {
     base: TempDir,
     adapter: TempDir,
@@ -36,7 +37,7 @@ impl Folders {
     }
 }
 
-/// The base with the adapter merged by hand, in a folder.
+/// Writes the base model, with the adapter merged by hand, to a folder.
 fn by_hand(shape: &Shape, adapter: &Adapter) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut files = shape.files(1);
@@ -50,7 +51,8 @@ async fn generation(source: ModelSource, dtype: DType) -> Generation {
     engine.generate(greedy(Input::Tokens((3..60).collect()), 24, 300)).await.unwrap()
 }
 
-/// What the engine merges computes what the folder merged by hand does, to the bit, and not what the base does.
+/// Checks that the engine's merged model generates the same bits as the one merged by hand, and that the base
+/// does not.
 async fn assert_merged(shape: &Shape, adapter: &Adapter, dtype: DType) {
     let (folders, hand) = (Folders::new(shape, adapter), by_hand(shape, adapter));
     let merged = generation(folders.source(), dtype).await;
@@ -147,7 +149,7 @@ fn models_are_told_apart_by_adapter() {
     let _others =
         [load(ModelSource::Folder(one.base.path().into())), load(weights.source()), load(scale.source())];
     assert_eq!(models.loads(), 4);
-    // An adapter that was changed is another.
+    // A changed adapter is a different model.
     Adapter::usual(&shape, 5).write(one.adapter.path());
     let _changed = load(one.source());
     assert_eq!(models.loads(), 5);
@@ -167,7 +169,7 @@ fn the_base_stands_in_the_configuration() {
     assert!(adapter_base(empty.path()).unwrap_err().to_string().contains("adapter_config.json"));
 }
 
-/// What is done to a good adapter, and words that the error must hold.
+/// A change to a valid adapter, and words that the error must contain.
 type Fault<'a> = (&'a dyn Fn(&mut Adapter), &'a [&'a str]);
 
 #[test]
@@ -225,7 +227,7 @@ fn faults_are_named() {
             assert!(message.contains(word), "{message:?} lacks {word:?}");
         }
     }
-    // Where embedding and head are one, an adapter for one of them cannot be merged.
+    // If embedding and head are tied, an adapter for one of them cannot be merged.
     let tied = Shape { tied: true, ..shape };
     for change in [&module("lm_head") as &dyn Fn(&mut Adapter), &whole("lm_head.weight", &[300, 48])] {
         let message = message(&tied, change);
@@ -272,14 +274,14 @@ fn faults_of_files_are_named() {
     assert!(error.contains("/nowhere/at/all does not exist"), "{error}");
 }
 
-/// What peft computed with an adapter beside its base, in float32 (`tests/tools/adapters.py`).
+/// Results of peft for an adapter and its base, in float32 (`tests/tools/adapters.py`).
 #[derive(Deserialize)]
 struct Case {
     adapter: String,
     prompt: String,
     ids: Vec<u32>,
     greedy: Vec<u32>,
-    /// How many tokens have a gap to the second best that rounding does not close.
+    /// Number of leading tokens whose distance from the second best exceeds rounding errors.
     safe_tokens: usize,
     first_top8: Vec<(u32, f32)>,
 }

@@ -1,4 +1,4 @@
-//! The measurements run and their figures make sense.
+//! The engine's measurements complete and return plausible figures.
 
 use lumos_engine::bench::{BenchError, BenchReport, BenchSettings, measure};
 use lumos_engine::{LoadOptions, ModelSource, RandomShape};
@@ -23,7 +23,7 @@ async fn a_small_model_is_measured() {
     for cell in &report.cells {
         assert!(cell.prefill_tokens_per_second > 0.0 && cell.decode_tokens_per_second > 0.0, "{cell:?}");
         assert!(cell.first_token_seconds > 0.0 && cell.second_turn_first_token_seconds > 0.0, "{cell:?}");
-        // 59 of the second turn's 76 tokens were computed, of which whole pages of 16 can be reused.
+        // 59 of the second turn's 76 tokens were computed before; whole pages of 16 are reused.
         assert_eq!(cell.second_turn_cached_tokens, if cell.reuse { 48 * cell.batch_size } else { 0 });
         assert!(cell.cache_bytes > 0 && cell.prefill_share_of_compute > 0.0);
     }

@@ -1,4 +1,5 @@
-//! The Llama of candle-transformers, which computes one sequence at a time, beside ours on the same weights.
+//! Compares the engine with the Llama of candle-transformers, which computes one sequence at a time, on the
+//! same weights.
 
 use candle_core::{D, Device, Tensor};
 use candle_nn::VarBuilder;
@@ -20,7 +21,7 @@ fn candle(seed: u64) -> (Llama, Config) {
     (Llama::load(weights, &config).unwrap(), config)
 }
 
-/// The logits after the prompt, and the most likely token again and again.
+/// Returns the logits after the prompt, and a greedy completion.
 fn continued(llama: &Llama, config: &Config, prompt: &[u32]) -> (Vec<f32>, Vec<u32>) {
     let mut cache = Cache::new(true, candle_core::DType::F32, config, &Device::Cpu).unwrap();
     let (mut first, mut tokens) = (None, Vec::new());
@@ -44,7 +45,7 @@ async fn a_llama_computes_what_that_of_candle_transformers_does() {
         let (llama, config) = candle(seed);
         let engine =
             Engine::load(ModelSource::Random { shape: SHAPE, seed }, LoadOptions::default()).unwrap();
-        // All at once here, one after the other there.
+        // The engine computes all prompts at once, candle one after the other.
         let prompts: Vec<Vec<u32>> = [1, 2, 31, 70]
             .map(|length: u32| (0..length).map(|at| (at * 37 + length + seed as u32 * 11) % 1024).collect())
             .to_vec();

@@ -1,4 +1,4 @@
-//! The reference cases, computed with transformers.
+//! Reference cases, computed with transformers.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ pub(crate) struct Case {
     pub(crate) safe_tokens: usize,
 }
 
-/// A reference model, if there are any on this machine.
+/// Returns the folder of a reference model, if the reference data is available.
 pub(crate) fn folder(name: &str) -> Option<PathBuf> {
     Some(lumos_capabilities::shared("golden/engine")?.join(name))
 }
 
-/// Its cases.
+/// Reads the cases of a reference model.
 pub(crate) fn cases(folder: &Path) -> Vec<Case> {
     rows(folder)
 }
 
-/// Its cases in another form.
+/// Reads the cases of a reference model as values of any type.
 pub(crate) fn rows<T: DeserializeOwned>(folder: &Path) -> Vec<T> {
     let mut text = String::new();
     let file = std::fs::File::open(folder.join("cases.jsonl.gz")).unwrap();

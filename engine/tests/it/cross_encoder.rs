@@ -1,6 +1,6 @@
-//! Cross-encoders against what transformers computes, alone and in any batch.
+//! Compares cross-encoders with transformers, for single pairs and in batches.
 //!
-//! The reference cases lie in `$LUMOS_SHARED/golden/engine`; without that variable these tests are skipped.
+//! The reference cases are in `$LUMOS_SHARED/golden/engine`; without that variable these tests are skipped.
 
 use crate::cases;
 use std::path::PathBuf;
@@ -41,7 +41,8 @@ async fn equal_transformers_alone_and_together() {
         println!("{name}: {} pairs, largest difference of a logit {furthest:e}", cases.len());
         assert!(furthest < 1e-3, "{name}: {furthest}");
 
-        // Each pair beside others of any length, in another order, from another model on another thread.
+        // Each pair in batches with pairs of any length, in another order, by another instance with another
+        // number of threads.
         let encoder = CrossEncoder::open(&folder, Some(1)).unwrap();
         let mut together = JoinSet::new();
         for round in 0..4 {
@@ -75,11 +76,11 @@ async fn pairs_that_are_too_long_are_cut_and_those_that_nobody_waits_for_are_dro
         assert_eq!(encoder.encode(&long, &long).unwrap().len(), 512);
         let scores = encoder.score(&**query, vec![long.clone(), long.repeat(2)]).await.unwrap();
         assert_eq!(scores[0], scores[1]);
-        // Marks of the tokenizer in a text are what transformers makes of them.
+        // Special tokens of the tokenizer are valid in a text.
         let marks = "<pad> [PAD] <pad><s> </s> [CLS] \u{0} é \u{1F600}".to_owned();
         assert!(encoder.score("", vec![marks, String::new()]).await.unwrap().iter().all(|x| x.is_finite()));
         assert_eq!(encoder.score("Who?", Vec::new()).await, Ok(Vec::new()));
-        // A query that nobody waits for is taken back, and the next one is answered.
+        // A query whose caller stopped waiting is cancelled, and the next one is answered.
         let many: Vec<String> = (0..500).map(|number| format!("{number} {long}")).collect();
         let wait = std::time::Duration::from_millis(20);
         assert!(tokio::time::timeout(wait, encoder.score("late", many)).await.is_err());
@@ -108,7 +109,7 @@ async fn a_folder_that_is_none_is_told() {
     };
     let error = with("\"share_att_key\": true", "\"share_att_key\": false").unwrap_err().to_string();
     assert!(error.contains("share_att_key"), "{error}");
-    // Weights that do not belong to the configuration: the first query is told.
+    // Weights that do not match the configuration are an error of the first query.
     let encoder = with("\"position_buckets\": 64", "\"position_buckets\": 32").unwrap();
     let told = encoder.score("Who?", vec![String::new()]).await;
     assert!(matches!(&told, Err(ReadError::Load(message)) if message.contains("rel_embeddings")), "{told:?}");

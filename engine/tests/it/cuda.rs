@@ -1,6 +1,7 @@
-//! A GPU against the processor: `LUMOS_DEVICE=cuda:0 cargo test --release --features cuda -p lumos-engine --test it cuda::`.
+//! Compares a GPU with the processor:
+//! `LUMOS_DEVICE=cuda:0 cargo test --release --features cuda -p lumos-engine --test it cuda::`.
 //!
-//! Without that variable the tests are skipped. The reference cases lie in `$LUMOS_SHARED/golden/engine`.
+//! Without that variable the tests are skipped. The reference cases are in `$LUMOS_SHARED/golden/engine`.
 
 use crate::cases;
 use std::path::Path;
@@ -61,7 +62,7 @@ async fn float32_equals_transformers() {
     }
 }
 
-/// Without `first_logits` the device draws; with it the logits come here and are drawn from.
+/// Without `first_logits` the device samples. With it the logits are copied from the device and sampled here.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_draws_what_the_processor_draws_of_its_logits() {
     let Some(device) = device() else { return };
@@ -74,7 +75,7 @@ async fn a_device_draws_what_the_processor_draws_of_its_logits() {
         let (top_p, top_k) = cuts[seed as usize % 4];
         let sampling = Sampling { temperature: 0.5 + 0.1 * (seed % 11) as f64, top_p, top_k, seed };
         let prompt = Input::Tokens((0..12).map(|at| (at * 7 + seed as u32) % 200).collect());
-        // One at a time and less than a page, so that cuBLAS has the same rows each time.
+        // One at a time and shorter than a page, so that cuBLAS gets the same rows each time.
         let mut tokens = Vec::new();
         for first_logits in [0, 1] {
             let request =

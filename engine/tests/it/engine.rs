@@ -1,4 +1,4 @@
-//! The handle: requests, their errors, cancelling and shutting down.
+//! The engine handle: requests, errors, cancellation and shutdown.
 
 use crate::support;
 use std::path::Path;
@@ -29,7 +29,7 @@ async fn text_is_what_the_whole_says_more_than_the_prompt() {
     let all = [&free.prompt_tokens[..], &free.tokens].concat();
     assert_eq!(engine.tokenizer().decode(&all).unwrap(), format!("the inn{}", free.text));
 
-    // Stopping at a token that it generates: everything before it, and the token is counted.
+    // Stopping at a generated token: the result ends before it, and the token is counted.
     let stop = free.tokens[5];
     let first = free.tokens.iter().position(|token| *token == stop).unwrap();
     let stopped = GenerateRequest { stop: Stop::Tokens(vec![stop]), ..request("the inn") };
@@ -38,7 +38,7 @@ async fn text_is_what_the_whole_says_more_than_the_prompt() {
     assert_eq!(stopped.usage.completion_tokens, first + 1);
     assert!(free.text.starts_with(&stopped.text));
 
-    // Seeds: the same stream again, another for another seed, whatever runs beside it.
+    // The same seed gives the same tokens regardless of concurrent requests; another seed gives others.
     let sampled = |seed| GenerateRequest {
         sampling: Sampling { temperature: 1.0, top_p: Some(0.9), top_k: None, seed },
         ..request("the inn")
@@ -66,7 +66,7 @@ async fn bad_requests_are_refused() {
     ));
     let late = refused(GenerateRequest { deadline: Some(Instant::now()), ..request("a") }).await;
     assert_eq!(late, GenerateError::DeadlineExceeded { completion_tokens: 0 });
-    // The context ends the sequence at its last place.
+    // The sequence ends at the context length.
     let full = GenerateRequest { input: Input::Tokens(vec![5; 490]), ..request("") };
     let full = engine.generate(full).await.unwrap();
     assert_eq!((full.tokens.len(), full.finish), (10, Finish::Length));
@@ -84,7 +84,7 @@ async fn dropping_cancels_and_shutting_down_joins() {
     tokio::task::yield_now().await;
     engine.shutdown();
     engine.shutdown();
-    // In flight it is told so, unless it was done already.
+    // A request in flight fails with `ShutDown`, unless it has completed.
     assert!(matches!(running.await.unwrap(), Err(GenerateError::ShutDown) | Ok(_)));
     assert_eq!(engine.generate(request("a")).await.unwrap_err(), GenerateError::ShutDown);
 }

@@ -1,5 +1,5 @@
-//! GGUF files against folders of the same weights: to the bit where the type is exact, within the format's error where
-//! it is not; tokenizers, names, faults.
+//! Compares GGUF files with folders of the same weights: equal to the bit if the type is exact, and within
+//! the error of the format if not. Also tests tokenizers, names and errors.
 
 use crate::support;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use lumos_engine::{
 use serde_json::json;
 use tempfile::TempDir;
 
-/// Rows of whole blocks in every format.
+/// A shape whose rows consist of whole blocks in every format.
 fn wide() -> Shape {
     Shape { hidden: 256, intermediate: 512, layers: 3, heads: 8, key_value_heads: 4, ..Shape::tiny() }
 }
@@ -63,7 +63,8 @@ async fn floats_equal_the_folder_to_the_bit() {
             let found = Engine::load(ModelSource::Gguf(path), options).unwrap();
             assert_eq!(found.description().quantization, None);
             let (expected, found) = (alone(&expected, &prompts()).await, alone(&found, &prompts()).await);
-            // Embeddings are float32 whatever the type, so those that are stored as halves are others.
+            // Embeddings are computed in float32 for every type, so embeddings stored in half precision
+            // differ.
             if stored == GgmlDType::F32 {
                 assert_eq!(found, expected, "{dtype}");
             } else {
@@ -76,7 +77,7 @@ async fn floats_equal_the_folder_to_the_bit() {
 
 #[tokio::test]
 async fn halves_are_exact_in_float32() {
-    // The folder's weights rounded to halves are what the file holds.
+    // Both the folder and the file contain the weights rounded to half precision.
     let shape = wide();
     let folder = folder_of(&shape, &widened(&shape.tensors(1), GgmlDType::F16));
     let expected = alone(&load(ModelSource::Folder(folder.path().to_owned())), &prompts()).await;
@@ -88,7 +89,7 @@ async fn halves_are_exact_in_float32() {
     assert_eq!((description.context_length, description.weight_files[0].name.as_str()), (2048, "model.gguf"));
 }
 
-/// Root mean square of the first logits' differences over that of the logits.
+/// Root mean square of the differences between the first logits, relative to that of the logits.
 fn distance(found: &[Generation], expected: &[Generation]) -> f64 {
     let logits = |generation: &Generation| {
         let mut logits = generation.first_logits.clone();
@@ -105,14 +106,14 @@ fn distance(found: &[Generation], expected: &[Generation]) -> f64 {
     (square / size).sqrt()
 }
 
-/// The folder of a shape with weights of one's own.
+/// Writes the folder of a shape with the given weights.
 fn folder_of(shape: &Shape, weights: &[NamedTensor]) -> TempDir {
     let folder = folder(shape);
     std::fs::write(folder.path().join("model.safetensors"), support::safetensors(weights)).unwrap();
     folder
 }
 
-/// What a format makes of weights: the values that its blocks stand for.
+/// Returns weights after quantization to a format and dequantization.
 fn widened(weights: &[NamedTensor], dtype: GgmlDType) -> Vec<NamedTensor> {
     let widen = |(name, dims, values): &NamedTensor| {
         let tensor = Tensor::from_slice(values, dims.clone(), &Device::Cpu).unwrap();
@@ -123,7 +124,7 @@ fn widened(weights: &[NamedTensor], dtype: GgmlDType) -> Vec<NamedTensor> {
     weights.iter().map(widen).collect()
 }
 
-/// Root mean square of the matrices' differences over that of their values.
+/// Root mean square of the differences between the matrices, relative to that of their values.
 fn weight_error(found: &[NamedTensor], expected: &[NamedTensor]) -> f64 {
     let (mut square, mut size) = (0.0, 0.0);
     for ((_, _, found), (_, _, expected)) in
@@ -137,13 +138,13 @@ fn weight_error(found: &[NamedTensor], expected: &[NamedTensor]) -> f64 {
     (square / size).sqrt()
 }
 
-/// Against float32: the error of the format, of three layers of random, evenly spread weights. Against a folder of the
-/// values that the blocks stand for: what the kernels add to it.
+/// Compared with float32, logits differ by the error of the format, for three layers of random, evenly spread
+/// weights. Compared with a folder of the dequantized weights, they differ by the error of the kernels.
 #[tokio::test]
 async fn quantized_logits_keep_within_the_error_of_the_format() {
     let shape = wide();
     let mut weights = shape.tensors(1);
-    // Smaller ones, as trained models have them: else attention jumps from one position to another.
+    // Smaller values, as in trained models. Otherwise attention jumps from one position to another.
     for (_, dims, values) in weights.iter_mut().filter(|(_, dims, _)| dims.len() > 1) {
         values.iter_mut().for_each(|value| *value /= 3.0);
         assert_eq!(dims.len(), 2);
@@ -167,13 +168,13 @@ async fn quantized_logits_keep_within_the_error_of_the_format() {
         let (error, added) = (distance(&found, &exact), distance(&found, &stood_for));
         let weight = weight_error(&widened, &weights);
         println!(
-            "{name}: weights {weight:.4}, logits {error:.4}, beside what the blocks stand for {added:.4}"
+            "{name}: weights {weight:.4}, logits {error:.4}, compared with dequantized weights {added:.4}"
         );
-        // Errors of independent matrices add up as squares: seven in a layer, the embedding and the head.
+        // Squared errors of independent matrices add up: seven per layer, the embedding and the head.
         let most = weight * ((7 * shape.layers + 2) as f64).sqrt();
         assert!(error > weight / 2.0 && error < most, "{name}: {error}, weights {weight}");
         assert!(added < 0.02, "{name}: {added}");
-        // And each as if alone.
+        // Every result is the same in a batch.
         assert_eq!(together(&engine, &prompts()).await, found, "{name}");
     }
 }
@@ -190,7 +191,7 @@ async fn rotary_frequencies_are_divided_as_the_file_says() {
     let mut model = GgufModel::new(&shape, 1, GgmlDType::F32);
     let plain = written(&model);
     let size = shape.head_size();
-    // As the converter works them out.
+    // Computed as by the converter.
     let factors: Vec<f32> = (0..size / 2)
         .map(|pair| {
             let length = 2.0 * std::f64::consts::PI * 10_000f64.powf(2.0 * pair as f64 / size as f64);
@@ -225,7 +226,7 @@ async fn linear_scaling_and_ends_are_read() {
     let (_folder, path) = written(&model);
     let engine = load(ModelSource::Gguf(path));
     assert_eq!(alone(&engine, &prompts()).await, expected);
-    // A reply ends at the token that the file names.
+    // A reply ends at the end-of-turn token of the file.
     let first = expected[1].tokens[0];
     model.set("tokenizer.ggml.eot_token_id", Value::U32(first));
     let (_folder, path) = written(&model);
@@ -241,7 +242,7 @@ fn a_folder_with_one_file_is_that_file() {
     let path = folder.path().join("a.gguf");
     GgufModel::new(&Shape::tiny(), 1, GgmlDType::F16).write(&path);
     load(ModelSource::Folder(folder.path().to_owned()));
-    // An adapter that lies beside is no other model, and is not merged into it.
+    // An adapter in the same folder is not a second model, and is not merged.
     std::fs::write(folder.path().join("adapter_model.safetensors"), "").unwrap();
     assert!(matches!(ModelSource::of_path(folder.path()), Ok(ModelSource::Gguf(_))));
     let error = ModelSource::adapted(folder.path(), folder.path()).unwrap_err();

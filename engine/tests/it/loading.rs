@@ -1,4 +1,4 @@
-//! Every layout of a model folder loads, and every fault in one is named with the file and a remedy.
+//! Every layout of a model folder loads, and every error names the file and a remedy.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use lumos_engine::{
 use serde_json::json;
 use tempfile::TempDir;
 
-/// What is done to a good folder, and words that the error must hold.
+/// A change to a valid folder, and words that the error must contain.
 type Fault<'a> = (&'a dyn Fn(&Path), &'a [&'a str]);
 
 fn load(folder: &Path) -> Result<Engine, LoadError> {
@@ -87,7 +87,7 @@ async fn every_layout_gives_the_same() {
     std::fs::write(pickled.path().join("pytorch_model.bin.index.json"), index).unwrap();
     assert_eq!(generation(&load(pickled.path()).unwrap()).await, expected);
 
-    // Safetensors win over pickles of another model.
+    // Safetensors take precedence over pickles of another model.
     let both = folder(&shape);
     let other = pickle::pickle(&shape.tensors(2), false);
     std::fs::write(both.path().join("pytorch_model.bin"), other).unwrap();

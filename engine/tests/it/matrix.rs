@@ -1,9 +1,9 @@
-//! The reference models under every way of computing them: alone and together, prompts cut small or not, pages small
-//! and large, memory short or not, prefixes reused or not. All must give the recorded tokens and the same logits, to
-//! the bit.
+//! Runs the reference models in all variations: alone and in a batch, with small and large prefill chunks,
+//! with small and large pages, with little and enough memory, with and without prefix reuse. All must give
+//! the recorded tokens, and the same logits to the bit.
 //!
-//! The reference cases lie in `$LUMOS_SHARED/golden/engine`; without that variable a random model takes their place,
-//! which is compared with itself alone.
+//! The reference cases are in `$LUMOS_SHARED/golden/engine`. Without that variable only a random model is
+//! tested, whose variations are compared with each other.
 
 use crate::cases;
 use std::path::Path;
@@ -20,7 +20,7 @@ struct Variation {
     together: bool,
     small_chunks: bool,
     page_size: usize,
-    /// Memory for little more than the longest sequence.
+    /// Whether memory is limited to little more than the longest sequence needs.
     short_of_memory: bool,
     reuse: bool,
 }
@@ -41,7 +41,7 @@ fn variations() -> impl Iterator<Item = Variation> {
 fn engine(folder: &Path, variation: Variation, longest: usize) -> Engine {
     let base = LoadOptions {
         hash_weights: false,
-        // The tests run side by side already; `reference.rs` varies the threads.
+        // The tests already run in parallel; `reference.rs` varies the threads.
         threads: Some(1),
         max_batch: 24,
         page_size: variation.page_size,
@@ -60,11 +60,11 @@ fn engine(folder: &Path, variation: Variation, longest: usize) -> Engine {
     load(Some((longest.div_ceil(variation.page_size) + 3) * page_bytes))
 }
 
-/// Runs all variations; returns what all of them gave.
+/// Runs all variations and returns their common result.
 async fn matrix(name: &str, folder: &Path, requests: &[GenerateRequest]) -> Vec<Generation> {
     let prompt = |request: &GenerateRequest| match &request.input {
         Input::Tokens(tokens) => tokens.len(),
-        Input::Text(_) => panic!("the matrix is given token ids"),
+        Input::Text(_) => panic!("the matrix requires token ids"),
     };
     let longest = requests.iter().map(prompt).max().unwrap() + NEW_TOKENS;
     let mut expected: Option<Vec<Generation>> = None;
@@ -77,12 +77,12 @@ async fn matrix(name: &str, folder: &Path, requests: &[GenerateRequest]) -> Vec<
         };
         let statistics = engine.statistics();
         assert!(statistics.allocated_pages <= statistics.page_limit, "{name} {variation:?}: {statistics:?}");
-        // Without reuse those who wait may fit one after the other.
+        // Without reuse, waiting requests may fit one after the other without evictions.
         if variation.short_of_memory && variation.reuse {
             assert!(statistics.evictions > 0, "{name} {variation:?}: {statistics:?}");
         }
         let expected = expected.get_or_insert_with(|| found.clone());
-        // Logits and tokens, compared with ==.
+        // Compares tokens and logits exactly.
         assert!(found == *expected, "{name} {variation:?} differs");
     }
     expected.unwrap()
@@ -96,7 +96,7 @@ fn check(case: &Case, generation: &Generation) {
     }
 }
 
-/// All variations of one reference model against what is recorded.
+/// Compares all variations of a reference model with the recorded results.
 async fn check_reference(name: &str) {
     let Some(folder) = cases::folder(name) else { return };
     let cases = cases::cases(&folder);
@@ -129,7 +129,7 @@ async fn a_random_model_gives_the_same_in_every_way() {
     let folder = tempfile::tempdir().unwrap();
     shape.files(11).write(folder.path());
     let mut random = Uniform::new(5);
-    // Half of the prompts begin alike.
+    // Half of the prompts share a prefix.
     let mut ids = |count| -> Vec<u32> { (0..count).map(|_| random.below(300) as u32).collect() };
     let common = ids(75);
     let prompts = (0..24).map(|index| [&common[..index % 2 * 75], &ids(1 + 4 * index)].concat());

@@ -1,4 +1,4 @@
-//! Models side by side: one load each, one budget for all, and random ones without files.
+//! Several models: each is loaded once, all share one memory budget, and random models need no files.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -48,19 +48,19 @@ fn equal_weights_are_loaded_once_wherever_they_lie() {
     assert_eq!(models.loads(), 1);
     engines.push(load(other.path()));
     assert_eq!(models.loads(), 2);
-    // The same weights computed in another way are another model.
+    // The same weights with another data type are another model.
     for dtype in [DType::Bf16, DType::F16] {
         let options = LoadOptions { dtype, ..LoadOptions::default() };
         engines.push(models.engine(source(copy.path()), options).unwrap());
     }
     assert_eq!(models.loads(), 4);
-    // Other weights in a known place are noticed.
+    // Changed weights in a known folder are detected.
     Shape::tiny().files(9).write(copy.path());
     let changed = std::fs::File::options().write(true).open(copy.path().join("model.safetensors")).unwrap();
     changed.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(9)).unwrap();
     engines.push(load(copy.path()));
     assert_eq!(models.loads(), 5);
-    // So is another shape.
+    // A changed shape is detected, too.
     let shape = Shape { extra: serde_json::json!({"sliding_window": 8}), ..Shape::tiny() };
     std::fs::write(copy.path().join("config.json"), shape.config().to_string()).unwrap();
     engines.push(load(copy.path()));
@@ -111,7 +111,7 @@ async fn models_share_a_budget() {
     generation(&third).await;
     drop((second, third));
     assert_eq!(budget.used(), 0);
-    // Without a size of its own the cache takes half of what the weights leave.
+    // Without a configured size, the cache uses half of the memory that the weights leave.
     let engine = models.engine(random(shape, 1), LoadOptions::default()).unwrap();
     let statistics = engine.statistics();
     let left = (12 << 20) - engine.weight_bytes() as usize;

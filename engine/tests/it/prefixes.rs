@@ -1,4 +1,4 @@
-//! What is reused, what is refused, and how tokens come one by one.
+//! Prefix reuse, rejected requests, and streams.
 
 use crate::requests;
 use crate::requests::greedy;
@@ -30,7 +30,7 @@ async fn a_turn_computes_its_new_tokens_only() {
             let request = greedy(Input::Tokens(prompt.clone()), 30, 300);
             let computed = engine.statistics().computed_tokens;
             let mut generation = engine.generate(request.clone()).await.unwrap();
-            // Whole pages of all that was computed before: everything but the last token that was generated.
+            // Whole pages of all tokens computed before, which are all but the last generated one.
             let expected = known / page_size * page_size;
             assert_eq!(generation.usage.cached_tokens, expected, "turn {turn}");
             let computed = (engine.statistics().computed_tokens - computed) as usize;
@@ -42,7 +42,7 @@ async fn a_turn_computes_its_new_tokens_only() {
             known = prompt.len() + 29;
             prompt = [&prompt[..], &generation.tokens, &tokens(7, turn)].concat();
         }
-        // At least one token is computed, however often the prompt came before.
+        // At least one token is computed, even if the whole prompt is cached.
         let request = greedy(Input::Tokens(tokens(64, 9)), 1, 0);
         engine.generate(request.clone()).await.unwrap();
         assert_eq!(engine.generate(request).await.unwrap().usage.cached_tokens, 64 - page_size);
@@ -68,7 +68,7 @@ async fn what_can_never_fit_is_refused_at_once() {
     let page_bytes = engine(LoadOptions::default()).statistics().page_bytes;
     let engine = engine(LoadOptions { kv_cache_bytes: Some(4 * page_bytes + 1), ..LoadOptions::default() });
     let ask = |prompt, new| engine.generate(greedy(Input::Tokens(tokens(prompt, 1)), new, 0));
-    // The last token that is generated needs no place.
+    // The last generated token is not stored in the cache.
     assert_eq!(ask(60, 5).await.unwrap().tokens.len(), 5);
     let refused = ask(60, 6).await.unwrap_err();
     assert_eq!(refused, GenerateError::TooLargeForMemory { needed: 5 * page_bytes, budget: 4 * page_bytes });
@@ -106,7 +106,7 @@ async fn streamed(engine: &Engine, request: GenerateRequest) -> (Vec<Delta>, Gen
             }
         }
     }
-    panic!("a stream ends with its generation");
+    panic!("the stream ended without a generation");
 }
 
 #[tokio::test]
@@ -127,10 +127,10 @@ async fn streams_add_up_to_the_generation() {
             let tokens: Vec<u32> = deltas.iter().flat_map(|delta| delta.tokens.clone()).collect();
             assert_eq!(tokens, generation.tokens);
             let text: String = deltas.iter().map(|delta| &*delta.text).collect();
-            // A random model's bytes are hardly ever text; how many replacement characters they give depends on what
-            // follows them.
+            // A random model rarely generates valid UTF-8, and the number of replacement characters depends
+            // on the bytes that follow.
             assert!(text == generation.text || generation.text.contains('\u{FFFD}'), "{text:?}");
-            assert!(deltas.len() >= tokens.len().min(30), "the tokens came at once");
+            assert!(deltas.len() >= tokens.len().min(30), "the tokens arrived at once");
         }
     }
     let refused = engine.stream(greedy(Input::Text(String::new()), 3, 0)).await;
@@ -140,7 +140,7 @@ async fn streams_add_up_to_the_generation() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_holds_nobody_up_and_dropping_cancels() {
     let engine = engine(LoadOptions { max_sequence_length: Some(600), ..LoadOptions::default() });
-    // Nobody reads this one while it goes on far beyond what the channel holds.
+    // This stream is not read while its request generates far more tokens than the channel holds.
     let mut slow = engine.stream(greedy(Input::Tokens(tokens(5, 1)), 500, 0)).await.unwrap();
     engine.generate(greedy(Input::Tokens(tokens(5, 2)), 550, 0)).await.unwrap();
     let mut count = 0;

@@ -1,6 +1,7 @@
-//! The reader against what transformers computes, alone and in any batch.
+//! Compares the reader with transformers, for single passages and in batches.
 //!
-//! The reference cases lie in `$LUMOS_SHARED/golden/engine/dpr-reader`; without that variable these tests are skipped.
+//! The reference cases are in `$LUMOS_SHARED/golden/engine/dpr-reader`; without that variable these tests are
+//! skipped.
 
 use crate::cases;
 use std::path::{Path, PathBuf};
@@ -57,7 +58,7 @@ async fn equals_transformers_alone_and_together() {
     println!("{} questions, largest difference of a logit {furthest:e}", cases.len());
     assert!(furthest < 1e-3, "{furthest}");
 
-    // Many questions at once, from another model on other threads.
+    // Many questions at once, by another instance with another number of threads.
     let reader = Reader::open(&folder, Some(1)).unwrap();
     let mut together = JoinSet::new();
     for round in 0..4 {
@@ -90,7 +91,7 @@ async fn texts_that_are_too_long_are_cut_and_no_passages_have_no_scores() {
         .await
         .unwrap();
     assert_eq!(scores[0], scores[1]);
-    // Marks of the tokenizer in a text are what transformers makes of them.
+    // Special tokens of the tokenizer are valid in a text.
     let strange = ReaderPassage { title: String::new(), text: "[PAD] [CLS] \u{0} é \u{1F600}".to_owned() };
     assert!(reader.score("", vec![strange]).await.unwrap()[0].is_finite());
     assert_eq!(reader.score("Who?", Vec::new()).await, Ok(Vec::new()));
@@ -111,7 +112,7 @@ async fn a_folder_that_is_none_is_told() {
     copy(&shared, folder);
     std::fs::write(folder.join("config.json"), "{}").unwrap();
     assert!(Reader::open(folder, None).unwrap_err().to_string().contains("hidden_size"));
-    // Weights that do not belong to the configuration: the first question is told.
+    // Weights that do not match the configuration are an error of the first question.
     let config = std::fs::read_to_string(shared.join("config.json")).unwrap();
     let config = config.replace("\"intermediate_size\": 128", "\"intermediate_size\": 96");
     std::fs::write(folder.join("config.json"), config).unwrap();

@@ -1,6 +1,6 @@
-//! Against what transformers computes, and every way of computing it against every other, to the bit.
+//! Compares the engine with transformers, and all execution options with each other, to the bit.
 //!
-//! The reference cases lie in `$LUMOS_SHARED/golden/engine`; without that variable those tests are skipped.
+//! The reference cases are in `$LUMOS_SHARED/golden/engine`; without that variable those tests are skipped.
 
 use crate::cases;
 use std::path::Path;
@@ -25,7 +25,7 @@ fn check(case: &Case, engine: &Engine, generation: &Generation) {
         assert!((found - logit).abs() < 1e-3, "logit of {id}: {found} against {logit}");
     }
     if case.safe_tokens == 48 {
-        // The reference decodes the generated ids alone, which loses a leading blank.
+        // The reference decodes the generated ids alone, which drops a leading space.
         assert_eq!(engine.tokenizer().decode(&generation.tokens).unwrap(), case.text);
         assert_eq!(generation.text.strip_prefix(' ').unwrap_or(&generation.text), case.text);
     }
@@ -58,7 +58,7 @@ fn shuffled(length: usize, seed: u64) -> Vec<usize> {
     order
 }
 
-/// Every variation must give the same generations with the same logits.
+/// Checks that every variation gives the same generations and logits.
 async fn check_invariance(load: impl Fn(LoadOptions) -> Engine, requests: &[GenerateRequest]) {
     let expected = alone(&load(LoadOptions { threads: Some(1), ..LoadOptions::default() }), requests).await;
     let variations = [

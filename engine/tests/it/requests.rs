@@ -1,8 +1,8 @@
-//! Requests, alone and together.
+//! Helpers that run requests alone and together.
 
 use lumos_engine::{Engine, GenerateRequest, Generation, Input, Sampling, Stop};
 
-/// A request that goes on greedily to its full length.
+/// Returns a greedy request that always generates its full length.
 pub(crate) fn greedy(input: Input, max_new_tokens: usize, first_logits: usize) -> GenerateRequest {
     GenerateRequest {
         input,
@@ -16,14 +16,14 @@ pub(crate) fn greedy(input: Input, max_new_tokens: usize, first_logits: usize) -
     }
 }
 
-/// A generation without what depends on earlier ones.
+/// Returns a generation without the figures that depend on earlier requests.
 async fn generate(engine: &Engine, request: GenerateRequest) -> Generation {
     let mut generation = engine.generate(request).await.unwrap();
     generation.usage.cached_tokens = 0;
     generation
 }
 
-/// One request after the other.
+/// Runs one request after the other.
 pub(crate) async fn alone(engine: &Engine, requests: &[GenerateRequest]) -> Vec<Generation> {
     let mut results = Vec::new();
     for request in requests {
@@ -32,13 +32,13 @@ pub(crate) async fn alone(engine: &Engine, requests: &[GenerateRequest]) -> Vec<
     results
 }
 
-/// All requests in flight at once.
+/// Runs all requests at once.
 pub(crate) async fn together(engine: &Engine, requests: &[GenerateRequest]) -> Vec<Generation> {
     let order: Vec<usize> = (0..requests.len()).collect();
     together_in(engine, requests, &order).await
 }
 
-/// All requests in flight at once, submitted in the given order; results in the order of the requests.
+/// Runs all requests at once, submitted in the given order. Returns the results in the order of the requests.
 pub(crate) async fn together_in(
     engine: &Engine,
     requests: &[GenerateRequest],

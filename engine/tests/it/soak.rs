@@ -1,5 +1,6 @@
-//! Thousands of requests of random lengths, many of them cancelled, in memory so short that pages are evicted and
-//! sequences preempted all the time. In debug builds the engine checks its books after every step.
+//! Runs thousands of requests of random lengths and cancels many of them, with so little memory that pages
+//! are evicted and sequences preempted all the time. In debug builds the engine checks its invariants after
+//! every step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ use tokio::sync::Semaphore;
 
 const REQUESTS: usize = 2000;
 const LONGEST: usize = 100;
-/// Of the whole pool: a fifth of what the sequences that run together may grow to.
+/// Size of the pool: a fifth of the pages that the sequences of a batch may need.
 const PAGES: usize = 80;
 
 fn load(folder: &std::path::Path, kv_cache_bytes: Option<usize>) -> Engine {
@@ -29,7 +30,7 @@ fn load(folder: &std::path::Path, kv_cache_bytes: Option<usize>) -> Engine {
     Engine::load(ModelSource::Folder(folder.to_owned()), options).unwrap()
 }
 
-/// A prompt that begins with one of a few long beginnings, or with nothing known.
+/// Returns a request whose prompt starts with one of a few shared prefixes, or with none.
 fn request(random: &mut Uniform) -> GenerateRequest {
     let beginning = random.below(6);
     let mut shared = Uniform::new(beginning as u64);
@@ -50,7 +51,7 @@ fn request(random: &mut Uniform) -> GenerateRequest {
     }
 }
 
-/// Watches the counters until told to stop; returns how many looks it took.
+/// Checks the counters until `over` is set. Returns the number of checks.
 async fn watch(engine: Engine, over: Arc<AtomicBool>) -> usize {
     let mut looks = 0;
     while !over.load(Ordering::Acquire) {
@@ -100,7 +101,7 @@ async fn everyone_is_served_while_memory_is_short() {
     for (request, generation) in &completed {
         assert_eq!((generation.tokens.len(), generation.finish), (request.max_new_tokens, Finish::Length));
     }
-    // Whoever is left was cancelled and leaves with the next step.
+    // The remaining requests were cancelled and end with the next step.
     while engine.statistics().running + engine.statistics().waiting > 0 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }

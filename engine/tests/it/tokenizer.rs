@@ -1,4 +1,4 @@
-//! SentencePiece models and GGUF files give the ids of the tokenizer.json that belongs to them.
+//! SentencePiece models and GGUF files give the same ids as the corresponding tokenizer.json.
 
 use crate::support;
 use std::path::Path;
@@ -37,7 +37,7 @@ fn from_model(model: &[u8]) -> Tokenizer {
     Tokenizer::from_folder(folder.path()).unwrap()
 }
 
-/// The engine of a small model with so many embeddings and a vocabulary: its tokenizer is the file's.
+/// Loads a small model with this number of embeddings. `change` sets the vocabulary of its file.
 fn from_gguf(pieces: usize, change: impl Fn(&mut GgufModel)) -> Engine {
     let shape = Shape { vocabulary: pieces, layers: 1, ..Shape::tiny() };
     let mut model = GgufModel::new(&shape, 1, GgmlDType::F16);
@@ -69,7 +69,8 @@ fn own_pieces_equal_their_json() {
     assert_eq!(model.newline(), Some(13));
 }
 
-/// SentencePiece by the book: merge the leftmost pair of the highest score until none is left.
+/// Reference implementation of SentencePiece: merges the leftmost pair with the highest score until none is
+/// left.
 fn plain_merges(text: &str) -> Vec<u32> {
     let pieces = pieces();
     let find = |text: &str| pieces.iter().position(|(piece, _)| piece == text && !piece.starts_with('<'));
@@ -115,7 +116,7 @@ fn the_pieces_of_a_gguf_file_equal_their_json() {
     assert_ne!(bare.tokenizer().encode("the").unwrap(), json.encode("the").unwrap());
 }
 
-/// A tokenizer.json of byte pairs as a GGUF file's vocabulary.
+/// Loads a model with the vocabulary of a byte-pair tokenizer.json in a GGUF file.
 fn byte_pairs(json: &serde_json::Value, pre: &str) -> Engine {
     let mut pieces: Vec<(u64, String, i32)> = Vec::new();
     for (piece, id) in json["model"]["vocab"].as_object().unwrap() {
@@ -179,7 +180,8 @@ fn byte_pairs_of_a_gguf_file_equal_their_json() {
     assert!(error.downcast_ref::<String>().unwrap().contains("tokenizer.ggml.pre"));
 }
 
-/// What a GGUF file takes of `tokenizer.model`: texts, scores and types (`sentencepiece_model.proto`).
+/// The fields of `tokenizer.model` that a GGUF file contains: texts, scores and types
+/// (`sentencepiece_model.proto`).
 #[derive(Clone, PartialEq, Message)]
 struct PublishedModel {
     #[prost(message, repeated, tag = "1")]
@@ -207,7 +209,7 @@ fn llama_2_equals_its_published_json() {
         PublishedModel::decode(&std::fs::read(folder.join("tokenizer.model")).unwrap()[..]).unwrap();
     let pieces: Vec<(String, f32)> =
         published.pieces.iter().map(|piece| (piece.text.clone(), piece.score)).collect();
-    // Types that are left out are those of normal pieces.
+    // The type of normal pieces may be omitted.
     assert!(published.pieces.iter().all(|piece| piece.kind.max(1) == kind(&piece.text)));
     let engine = from_gguf(32_000, |file| file.sentencepiece(&pieces, true));
     let assert_equal = |json: &Tokenizer, model: &Tokenizer, text: &str| {
@@ -233,7 +235,7 @@ fn llama_2_equals_its_published_json() {
             .collect();
         assert_equal(&json, &model, &text);
     }
-    // A text whose length makes ties of equal scores likely.
+    // Texts whose length makes ties of equal scores likely.
     assert_equal(&json, &model, &" a".repeat(400));
     assert_equal(&json, &model, &"=-".repeat(300));
 }
@@ -264,7 +266,7 @@ fn load_json(json: &serde_json::Value) -> Result<Tokenizer, LoadError> {
     Tokenizer::from_json(json.to_string().as_bytes(), Path::new("folder/tokenizer.json"))
 }
 
-/// Files on which the tokenizers crate panics.
+/// The tokenizers crate panics on these files.
 #[test]
 fn damaged_files_are_refused_by_name() {
     type Damage = fn(&mut serde_json::Value);
@@ -324,7 +326,7 @@ fn damage(json: &mut serde_json::Value, random: &mut Uniform) {
             }
             serde_json::Value::Object(fields) => fields.values_mut().nth(index).unwrap(),
             serde_json::Value::Array(items) => &mut items[index],
-            _ => unreachable!("it has parts"),
+            _ => unreachable!("not a container"),
         };
     }
 }

@@ -1,4 +1,5 @@
-//! The SQL world beside the original's recorded behaviour, where a folder with it is named by `LUMOS_SHARED`.
+//! Compares the SQL environment with the original's recorded behaviour, if `LUMOS_SHARED` names a folder that
+//! contains it.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +9,7 @@ use lumos_environments::sql::guard::check;
 use lumos_environments::sql::{Action, Cell, Fetched, Grade, Observation, Row, World, reward, row_text};
 use serde_json::Value;
 
-/// The rows of a recorded file, or `None` (with a note) where `LUMOS_SHARED` is not set.
+/// Reads the rows of a recorded file. Returns `None`, with a note, if `LUMOS_SHARED` is not set.
 fn recorded(name: &str) -> Option<Vec<Value>> {
     let path = lumos_capabilities::shared("golden/intercode_sql")?.join(format!("{name}.jsonl.gz"));
     let mut text = String::new();
@@ -78,7 +79,7 @@ fn rows(value: &Value) -> Vec<Row> {
         .collect()
 }
 
-/// What a recorded statement or observation gave; an error's text goes without its prefix.
+/// Returns the result of a recorded statement or observation. The text of an error has no prefix.
 fn fetched(value: &Value) -> Fetched {
     if let Some(message) = value.pointer("/error/msg").and_then(Value::as_str) {
         return Fetched::Failed { message: message.to_owned() };
@@ -112,7 +113,7 @@ fn report(name: &str, total: usize, failures: &[String], at_least: f64) {
     );
 }
 
-/// Whether two figures on the way to a reward agree; the rewards themselves are compared exactly.
+/// Whether two intermediate figures of a reward agree; the rewards themselves are compared exactly.
 fn close(left: Option<f64>, right: Option<f64>) -> bool {
     match (left, right) {
         (Some(left), Some(right)) => (left - right).abs() < 1e-9,
@@ -167,7 +168,8 @@ fn rewards() {
     report("reward", cases.len(), &failures, 1.0);
 }
 
-/// What an action shows, earns, and whether the item ends.
+/// Executes an action. Returns the observation, the reward, whether the item ends, the grade, and whether a
+/// statement was executed.
 fn step(
     world: &mut World,
     step: &Value,
@@ -215,7 +217,7 @@ fn environment_steps() {
     report("env_steps", total, &failures, 0.99);
 }
 
-/// The rows of a printed result.
+/// Returns the rows of a printed result.
 fn printed_rows(text: &str) -> Option<Vec<String>> {
     match Observation::of_printed(text) {
         Observation::Rows(rows) => Some(rows),
@@ -231,7 +233,7 @@ fn published_rewards() {
         let history = &case["turn_history"];
         let (observations, rewards) =
             (history["observations"].as_array().unwrap(), history["rewards"].as_array().unwrap());
-        // The gold rows are those of an observation that earned 1.
+        // The gold rows are those of an observation with the reward 1.
         let solved = observations.iter().zip(rewards).find(|(_, reward)| reward.as_f64() == Some(1.0));
         let gold = solved.and_then(|(shown, _)| printed_rows(shown.as_str()?));
         for (shown, recorded) in observations.iter().zip(rewards) {
@@ -250,7 +252,8 @@ fn published_rewards() {
     println!("{}", failures.join("\n"));
 }
 
-/// The guard refuses nothing that the original's server executed, except several statements at a time (docs/fidelity.md).
+/// The guard accepts everything that the original's server executed, except several statements at once
+/// (docs/fidelity.md).
 #[test]
 fn statements_that_were_carried_out_pass_the_guard() {
     let (Some(steps), Some(published)) = (recorded("env_steps"), recorded("published_episodes")) else {

@@ -1,5 +1,6 @@
-//! Models of the hub, against a local server that speaks its paths: descriptions, heads that say hashes, large files that
-//! are elsewhere, ranges; it is busy once, breaks off once, and knows who may have what.
+//! Models of the hub, with a local server that implements its paths: descriptions, HEAD responses with
+//! hashes, large files on another origin, and ranges. The server can be busy, break off downloads, and
+//! restrict access.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,23 +24,23 @@ const TOKEN: &str = "hf_0123456789secret";
 const FIRST: &str = "1111111111111111111111111111111111111111";
 const SECOND: &str = "2222222222222222222222222222222222222222";
 
-/// How the hub behaves.
+/// Behaviour of the hub.
 #[derive(Default)]
 struct Site {
-    /// `/org/model` at the revisions it has.
+    /// Files of `/org/model`.
     files: BTreeMap<&'static str, Vec<u8>>,
-    /// `/org/adapter` at the same.
+    /// Files of `/org/adapter`.
     adapter: BTreeMap<&'static str, Vec<u8>>,
     commit: Mutex<&'static str>,
     requests: Mutex<Vec<String>>,
     ranges: Mutex<Vec<String>>,
     busy: AtomicUsize,
-    /// Downloads of large files that break off in the middle.
+    /// Number of downloads of large files that break off halfway.
     breaks: AtomicUsize,
-    /// What large files turn out to be instead.
+    /// Content that replaces that of large files.
     forged: Option<Vec<u8>>,
     gated: bool,
-    /// Where large files are: another origin than the hub's.
+    /// Origin of large files, which differs from the hub's.
     elsewhere: Mutex<String>,
 }
 
@@ -122,12 +123,12 @@ impl Site {
         let half = Bytes::copy_from_slice(&rest[..rest.len() / 2]);
         let broken = futures::stream::iter([Ok(half)]).chain(futures::stream::once(async {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            Err(std::io::Error::other("the line broke"))
+            Err(std::io::Error::other("the connection was lost"))
         }));
         about.body(Body::from_stream(broken)).unwrap()
     }
 
-    /// The files of a model that it has.
+    /// Returns the files of a model, if the hub has it.
     fn of(&self, id: &str) -> Option<&BTreeMap<&'static str, Vec<u8>>> {
         match id {
             "org/model" => Some(&self.files),
@@ -145,7 +146,7 @@ async fn respond(State(site): State<Arc<Site>>, request: Request) -> Response<Bo
     site.respond(request.method(), request.uri().path(), request.headers())
 }
 
-/// A hub that runs on threads of its own until it is dropped, and a cache.
+/// A hub that runs on its own threads until it is dropped, and a cache.
 struct Fixture {
     site: Arc<Site>,
     settings: HubSettings,
@@ -196,7 +197,7 @@ impl Fixture {
     }
 }
 
-/// Everything below a folder that is a file, with its content.
+/// Returns all files below a folder with their content.
 fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -219,13 +220,13 @@ fn a_busy_hub_and_a_broken_line_cost_time_only() {
     let settings = HubSettings { token: Some(Secret::new(TOKEN)), ..hub.settings.clone() };
     let began = Instant::now();
     let model = Hub::new(Some(settings)).fetch(&"org/model".parse().unwrap()).unwrap();
-    assert!(began.elapsed() >= Duration::from_secs(1), "it waited as long as it was asked to");
+    assert!(began.elapsed() >= Duration::from_secs(1), "it waits for the requested time");
     assert_eq!(model.name.to_string(), format!("org/model@{FIRST}"));
     for (name, content) in &hub.site.files {
         assert_eq!(&std::fs::read(model.folder.join(name)).unwrap(), content, "{name}");
     }
-    assert_eq!(*hub.site.ranges.lock().unwrap(), ["bytes=100000-"], "it went on where the line broke");
-    // The token went to the hub and to nobody else, and is in no file.
+    assert_eq!(*hub.site.ranges.lock().unwrap(), ["bytes=100000-"], "the download resumes");
+    // The token is sent only to the hub, and no file contains it.
     let requests = hub.site.requests.lock().unwrap().clone();
     for request in &requests {
         assert_eq!(request.ends_with("(token)"), !request.contains("/large/"), "{request}");
@@ -234,7 +235,7 @@ fn a_busy_hub_and_a_broken_line_cost_time_only() {
         let found = content.windows(TOKEN.len()).any(|window| window == TOKEN.as_bytes());
         assert!(!found && !path.contains("incomplete"), "{path}");
     }
-    // A commit that is here needs no network; a branch is asked for, and nothing is downloaded again.
+    // A cached commit needs no network. A branch needs one request, and nothing is downloaded again.
     hub.site.requests.lock().unwrap().clear();
     hub.fetch(&model.name.to_string()).unwrap();
     assert!(hub.site.requests.lock().unwrap().is_empty());
@@ -279,9 +280,9 @@ fn a_gguf_file_is_a_model_of_its_own() {
     let model = hub.fetch("org/model/a-Q4_K_M.gguf").unwrap();
     assert_eq!(model.name.to_string(), format!("org/model/a-Q4_K_M.gguf@{FIRST}"));
     assert_eq!(std::fs::read(model.path()).unwrap(), [4; 500]);
-    assert_eq!(hub.site.count("GET /large/"), 1, "only what is named");
+    assert_eq!(hub.site.count("GET /large/"), 1, "only the named file");
     assert_eq!(hub.site.count("GET /org/model/resolve/"), 1);
-    // A commit that is here needs no network, for this file; another file is asked for.
+    // A cached commit needs no network for this file; another file is requested.
     let asked = hub.site.requests.lock().unwrap().len();
     assert_eq!(hub.fetch(&model.name.to_string()).unwrap(), model);
     assert_eq!(hub.site.requests.lock().unwrap().len(), asked);
@@ -291,7 +292,7 @@ fn a_gguf_file_is_a_model_of_its_own() {
     let offline = Hub::new(Some(offline));
     assert_eq!(offline.fetch(&"org/model/a-Q8_0.gguf".parse().unwrap()).unwrap(), other);
     assert!(offline.fetch(&"org/model".parse().unwrap()).is_err());
-    // Which one of several must be said, and it must be there.
+    // If there are several files, one of them must be named, and it must exist.
     let error = hub.fetch("org/model").unwrap_err().to_string();
     assert!(error.contains("a-Q4_K_M.gguf, a-Q8_0.gguf") && error.contains("candle:org/model/a-"), "{error}");
     let error = hub.fetch("org/model/b.gguf").unwrap_err().to_string();
@@ -305,7 +306,7 @@ fn the_only_gguf_file_of_a_repository_needs_no_name() {
     assert_eq!(model.name.to_string(), format!("org/model@{FIRST}"));
     assert_eq!(model.path(), model.folder);
     assert_eq!(std::fs::read(model.folder.join("a.gguf")).unwrap(), [1; 10]);
-    // The identity is that of the file, wherever it lies, computed as GGUF files are.
+    // The identity is that of the file, regardless of its location, computed as for GGUF files.
     let settings = ModelsSettings { hub: Some(hub.settings.clone()), ..ModelsSettings::default() };
     let models = Models::new(settings);
     let identify = |name: &str| models.identify(name, Role::Planner, Formulation::Iterative).unwrap();
@@ -386,10 +387,10 @@ async fn a_run_s_model_is_known_by_its_commit() {
     assert_eq!(planned.identity.name, format!("candle:org/model@{FIRST}"));
     let names: Vec<&str> = planned.files.iter().map(|file| file.name.as_str()).collect();
     assert_eq!(names, ["config.json", "model.safetensors", "tokenizer.json"]);
-    // A worker finds the same by that name, wherever the branch is by then.
+    // A worker finds the same model by that name, even if the branch has moved.
     *hub.site.commit.lock().unwrap() = SECOND;
     assert_eq!(identify(&planned.identity.name).unwrap(), planned);
-    // A worker looks for no folder there that it lacks.
+    // A worker does not request a model without a commit from the hub.
     let worker =
         ModelsSettings { hub: Some(hub.settings.clone()), pinned_only: true, ..ModelsSettings::default() };
     let asked = hub.site.requests.lock().unwrap().len();
@@ -415,9 +416,9 @@ async fn base_and_adapter_are_known_by_their_commits() {
     assert_eq!(names, [&files[..], &["model.safetensors", "tokenizer.json"]].concat());
     assert_eq!(planned.bytes(), 205_000);
     assert_ne!(planned.identity.content, identify(&models, "candle:org/model").unwrap().identity.content);
-    // The adapter alone names its base.
+    // The name of the adapter alone implies its base.
     assert_eq!(identify(&models, "candle:org/adapter").unwrap(), planned);
-    // So does one in a folder.
+    // So does the path of an adapter in a folder.
     let folder = tempfile::tempdir().unwrap();
     for (name, content) in &hub.site.adapter {
         std::fs::write(folder.path().join(name), content).unwrap();
@@ -426,7 +427,7 @@ async fn base_and_adapter_are_known_by_their_commits() {
     let local = identify(&models, &format!("candle:{here}")).unwrap();
     assert_eq!(local.identity.name, format!("candle:org/model@{FIRST}+{here}"));
     assert_eq!((&local.identity.content, &local.files), (&planned.identity.content, &planned.files));
-    // A worker finds the same by that name without asking, wherever the branches are by then.
+    // A worker finds the same models by these names without requests, even if the branches have moved.
     *hub.site.commit.lock().unwrap() = SECOND;
     let worker = Models::new(ModelsSettings { pinned_only: true, ..settings });
     let asked = hub.site.requests.lock().unwrap().len();
@@ -434,7 +435,7 @@ async fn base_and_adapter_are_known_by_their_commits() {
     assert_eq!(identify(&worker, &local.identity.name).unwrap(), local);
     assert!(identify(&worker, "candle:org/model+org/adapter").is_err());
     assert_eq!(hub.site.requests.lock().unwrap().len(), asked);
-    // What an adapter was trained on may be nowhere, and quantized weights are no base.
+    // The base of an adapter may be unavailable, and quantized weights cannot be a base.
     let config = r#"{"base_model_name_or_path": "/scratch/base"}"#;
     std::fs::write(folder.path().join("adapter_config.json"), config).unwrap();
     for (name, words) in [

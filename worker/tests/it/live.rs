@@ -1,4 +1,4 @@
-//! The encyclopaedia over HTTP, against a local site of the same kind.
+//! Wikipedia over HTTP, with a local site of the same kind.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -20,11 +20,11 @@ use tokio::net::TcpListener;
 const KYOTO: &str =
     "<p>Kyoto is a city in Japan that was its capital for a thousand years. It has temples.</p>";
 
-/// A site, and what it was asked.
+/// A site that records its requests.
 #[derive(Clone, Default)]
 struct Site {
     requests: Arc<AtomicU32>,
-    /// Bytes of the long page that were taken from the site.
+    /// Bytes of the long page that were sent.
     sent: Arc<AtomicU64>,
     asked: Arc<Mutex<Vec<(String, Instant)>>>,
     agents: Arc<Mutex<Vec<String>>>,
@@ -56,10 +56,10 @@ fn redirect(place: &str) -> Response {
     Response::builder().status(302).header("location", place).body(Body::empty()).unwrap()
 }
 
-/// Half of a page, and then nothing more comes.
+/// Half of a page, followed by a connection error.
 fn truncated() -> Response {
     let half = Bytes::from_static(KYOTO.as_bytes()).slice(..20);
-    let body = stream::iter([Ok::<_, std::io::Error>(half), Err(std::io::Error::other("the line broke"))]);
+    let body = stream::iter([Ok::<_, std::io::Error>(half), Err(std::io::Error::other("disconnected"))]);
     Response::builder()
         .header("content-type", "text/html; charset=UTF-8")
         .header("content-length", KYOTO.len())
@@ -67,7 +67,7 @@ fn truncated() -> Response {
         .unwrap()
 }
 
-/// 50 MB in pieces, without its length.
+/// 50 MB in pieces, without a content length.
 fn endless(site: &Site) -> Response {
     let sent = Arc::clone(&site.sent);
     let piece = Bytes::from(vec![b'x'; 1 << 16]);
@@ -197,7 +197,7 @@ async fn pages_lists_and_meanings_are_read() {
     assert_eq!(ask(&wiki, "old capital").await, Ok(listed(&["Kyoto", "Nara"])));
     assert_eq!(ask(&wiki, "/wiki/Mercury").await, Ok(listed(&["/wiki/Planet"])));
     let Ok(Page::Article { sentences, .. }) = ask(&wiki, "/wiki/Missing").await else { panic!() };
-    assert!(sentences[0].starts_with("Wikipedia does not have"), "a page that is not there says so");
+    assert!(sentences[0].starts_with("Wikipedia does not have"), "the page states that it does not exist");
     assert!(
         site.agents
             .lock()
@@ -270,9 +270,9 @@ async fn what_does_not_pass_is_a_fault() {
         assert!(fault.tool == "wiki" && fault.message.contains(told), "{name}: {fault}");
         assert_eq!(site.requests() - before, requests, "{name}");
     }
-    // What lies between: buffers of both sides.
+    // The limit, and the buffers of both sides.
     let sent = site.sent.load(Ordering::SeqCst);
-    assert!(sent < 16 << 20, "{sent} bytes of 50 MB were taken");
+    assert!(sent < 16 << 20, "{sent} bytes of 50 MB were sent");
     let gone = LiveWiki::new(settings("http://127.0.0.1:1", None)).unwrap();
     assert!(ask(&gone, "Kyoto").await.is_err());
 }
@@ -318,9 +318,9 @@ async fn documents_are_kept_on_disk_for_other_processes() {
     let requests = site.requests();
     assert_eq!(ask(&wiki(), "Kyoto").await, Ok(kyoto()));
     let call = ToolCall::Wiki { request: WikiRequest::of("Kyoto"), reading: Behaviour::Corrected };
-    assert_eq!(wiki().call(&call).await, Ok(ToolReply::Wiki(kyoto())), "the same document, read otherwise");
-    assert_eq!(site.requests(), requests, "nothing is fetched twice");
-    // What is no answer is not kept.
+    assert_eq!(wiki().call(&call).await, Ok(ToolReply::Wiki(kyoto())), "the same document, read differently");
+    assert_eq!(site.requests(), requests, "the document is not fetched again");
+    // Failed responses are not cached.
     let fails = wiki();
     assert!(ask(&fails, "/wiki/Always_fails").await.is_err());
     assert!(ask(&wiki(), "/wiki/Always_fails").await.is_err());

@@ -1,5 +1,5 @@
-//! Models of an OpenAI-compatible server, against a local one over HTTP. The name of the model says how the server
-//! behaves.
+//! Models of an OpenAI-compatible server, with a local server over HTTP. The model's name selects the
+//! server's behaviour.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -148,7 +148,7 @@ fn settings() -> OpenAiSettings {
     }
 }
 
-/// A server's model, through the registry as workers get it.
+/// Returns a server's model from the registry that workers use.
 async fn model(name: &str, url: &str, settings: OpenAiSettings) -> Arc<dyn ModelBackend> {
     let models = Models::new(ModelsSettings { openai: Some(settings), ..ModelsSettings::default() });
     let name = format!("openai:{name}@{url}");
@@ -180,7 +180,7 @@ fn raw() -> Request {
     }
 }
 
-/// What came of asking a model that behaves so, and how many requests that took.
+/// Sends a request to a model with this behaviour. Returns the result and the number of HTTP requests.
 async fn ask(behaviour: &str) -> (Result<Completion, ModelError>, usize) {
     let server = Server::default();
     let url = listen(server.clone()).await;

@@ -1,5 +1,5 @@
-//! The worker's loop on recorded replies: results are published before work is acknowledged, faults are told from
-//! the agent's mistakes, draining ends what is at hand.
+//! The worker's loop with recorded replies: results are published before units are acknowledged, faults are
+//! distinguished from the agent's errors, and draining completes the units in progress.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -102,7 +102,7 @@ async fn answers_and_faults_come_back_apart() {
     for unit in [unscripted, missing] {
         match &finished[unit.id.as_str()].outcome.ending {
             Ending::Faulted(fault) => assert_eq!(fault.kind, FaultKind::Model, "{fault}"),
-            other => panic!("a fault was expected, not {other:?}"),
+            other => panic!("expected a fault, found {other:?}"),
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The model server over HTTP, with the models that ship: what our own client gets of it is what the engine gives in
-//! this process; streams, refusals, clients that go away, the end.
+//! The model server over HTTP, with the built-in models: lumos's client receives the same replies from it as
+//! from the engine in this process. Also tests streams, refused requests, clients that disconnect, and
+//! shutdown.
 
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ struct Server {
     serving: JoinHandle<()>,
 }
 
-/// The shipped models are computed so.
+/// Settings with which the built-in models are computed.
 fn engine() -> EngineSettings {
     EngineSettings { threads: Some(1), ..EngineSettings::default() }
 }
@@ -54,7 +55,7 @@ impl Server {
         Client::new().post(format!("{}/{path}", self.url)).json(body).send().await.unwrap()
     }
 
-    /// The status and the error's code and field.
+    /// Returns the status, and the error's code and parameter.
     async fn refused(&self, path: &str, body: &Value) -> (u16, String, Value) {
         let response = self.post(path, body).await;
         let status = response.status().as_u16();
@@ -65,7 +66,7 @@ impl Server {
     }
 }
 
-/// The data of the events of a stream.
+/// Returns the data of a stream's events.
 async fn events(response: Response) -> Vec<String> {
     assert!(response.headers()["content-type"].to_str().unwrap().starts_with("text/event-stream"));
     let text = response.text().await.unwrap();
@@ -126,7 +127,7 @@ async fn our_own_client_gets_what_the_engine_gives_in_process() {
             let is_chat = matches!(request.input, Input::Chat(_));
             let expected = here.complete(request.clone()).await.unwrap();
             let found = there.complete(request).await.unwrap();
-            // The client strips chats' replies; the first finish is not told apart over HTTP.
+            // The client strips replies of chats. Over HTTP the kinds of `finish` cannot be distinguished.
             let text = |completion: &Completion| match is_chat {
                 true => completion.text.trim().to_owned(),
                 false => completion.text.clone(),
@@ -138,8 +139,8 @@ async fn our_own_client_gets_what_the_engine_gives_in_process() {
             );
             told += expected.text.len();
         }
-        assert!(told > 50, "the model said something: {told}");
-        // The prompt was computed before.
+        assert!(told > 50, "the replies are too short: {told}");
+        // The prompt is cached.
         let again = Request {
             role,
             input: Input::Raw(PROMPT.to_owned()),
@@ -255,7 +256,7 @@ async fn what_cannot_be_answered_is_refused_in_openai_s_form() {
     let broken =
         Client::new().post(&url).header("content-type", "application/json").body("{").send().await.unwrap();
     assert_eq!(broken.status(), StatusCode::BAD_REQUEST);
-    // Refused before anything is streamed, so with a status.
+    // Refused before streaming starts, and therefore with an error status.
     let stream = json!({"model": "tiny-planner", "prompt": vec![3; 1024], "stream": true});
     assert_eq!(server.post("completions", &stream).await.status(), StatusCode::BAD_REQUEST);
 }
@@ -281,7 +282,7 @@ async fn models_are_listed_and_the_key_is_asked_for() {
     assert_eq!(health.status(), StatusCode::OK);
 }
 
-/// A reply that takes as long as the context has room.
+/// A request whose reply fills the context.
 fn long() -> Value {
     json!({"model": "tiny-planner", "prompt": PROMPT, "max_tokens": 900, "ignore_eos": true, "stream": true})
 }
@@ -301,7 +302,7 @@ async fn a_client_that_goes_away_frees_its_place() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    panic!("the place is still taken");
+    panic!("the slot is still in use");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -327,7 +328,7 @@ async fn draining_answers_what_was_asked_and_stopping_tells_clients() {
     tokio::time::timeout(Duration::from_secs(60), server.serving).await.unwrap().unwrap();
 }
 
-/// A connection on which something was sent.
+/// Opens a connection and sends a text.
 async fn connection(server: &Server, sent: &str) -> TcpStream {
     let address = server.url.trim_start_matches("http://").trim_end_matches("/v1");
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -335,12 +336,12 @@ async fn connection(server: &Server, sent: &str) -> TcpStream {
     stream
 }
 
-/// What the server sends until it closes the connection.
+/// Returns what the server sends until it closes the connection.
 async fn rest(mut stream: TcpStream) -> String {
     let mut said = Vec::new();
     let closed = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut said));
-    // A connection that is reset is closed as well.
-    let _ = closed.await.expect("the server closes the connection");
+    // A connection that is reset is also closed.
+    let _ = closed.await.expect("the server did not close the connection");
     String::from_utf8_lossy(&said).into_owned()
 }
 
@@ -354,13 +355,13 @@ async fn half_open_connections_are_closed_and_keep_nobody_out() {
     for number in 0..48 {
         half_open.push(connection(&server, sent[number % sent.len()]).await);
     }
-    // More than there is room for; whoever waits comes in when those before are closed.
+    // More connections than allowed: others are accepted when these are closed.
     let health = Client::new().get(server.url.replace("/v1", "/health")).send().await.unwrap();
     assert_eq!(health.status(), StatusCode::OK);
     for stream in half_open {
         rest(stream).await;
     }
-    // So is a connection that is idle between two requests.
+    // A connection that is idle between two requests is also closed.
     let said = rest(connection(&server, "GET /health HTTP/1.1\r\nhost: a\r\n\r\n").await).await;
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
 }
@@ -381,7 +382,7 @@ async fn bodies_that_are_slow_or_too_many_are_refused() {
     let server = start(ServeSettings { bodies: 10_000, ..ServeSettings::default() }).await;
     let slow = connection(&server, &(heading(20_000) + &" ".repeat(9_000))).await;
     let body = json!({"model": "tiny-planner", "prompt": "a", "max_tokens": 1, "user": "x".repeat(2_000)});
-    // The slow one's bytes have arrived at some time.
+    // The bytes of the slow request arrive eventually.
     let busy = loop {
         let answer = server.post("completions", &body).await;
         if answer.status() != StatusCode::OK {
@@ -407,7 +408,7 @@ async fn prompts_are_refused_by_bytes_before_they_are_encoded() {
         let error: Value = answer.json().await.unwrap();
         assert_eq!(error["error"]["code"], "context_length_exceeded");
         let message = error["error"]["message"].as_str().unwrap();
-        // By bytes: nobody counted its tokens.
+        // Refused by its size in bytes, before its tokens are counted.
         assert!(message.contains("maximum context length is 1024 tokens"), "{message}");
         assert!(message.contains("the prompt has 10") && message.contains(" bytes. Shorten"), "{message}");
     }
@@ -415,7 +416,7 @@ async fn prompts_are_refused_by_bytes_before_they_are_encoded() {
     let answer = server.post("completions", &ask("a b ".repeat(600))).await;
     let error: Value = answer.json().await.unwrap();
     assert!(error["error"]["message"].as_str().unwrap().contains("tokens. Shorten"), "{error}");
-    // The server's own bound holds where the context has room for more.
+    // The server's own limit applies even if the context is longer.
     let server = start(ServeSettings { max_prompt: 100, ..ServeSettings::default() }).await;
     let answer = server.post("completions", &ask("x".repeat(101))).await;
     assert_eq!(answer.status(), StatusCode::BAD_REQUEST);

@@ -1,4 +1,4 @@
-//! A tool's session lasts as long as its episode, however that ends.
+//! A tool's session is closed when its episode ends, whatever the ending.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use lumos_worker::activity::Progress;
 use lumos_worker::drive::Backends;
 use lumos_worker::{Limits, ModelBackend, ModelError, ToolFault, Tools, drive};
 
-/// Counts its sessions; has none for items that say so.
+/// Counts its sessions. Does not open a session for the question `no session`.
 #[derive(Default)]
 struct World {
     opened: AtomicU32,
@@ -42,7 +42,7 @@ impl Tools for World {
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         match &unit.task {
             Task::Maths { question } if question == "no session" => {
-                Err(ToolFault { tool: "world", message: "no place is free".to_owned() })
+                Err(ToolFault { tool: "world", message: "no free slot".to_owned() })
             }
             _ => {
                 self.opened.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The site shows and does what the shop in memory does.
+//! The shop's website shows and does the same as the shop in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
-/// What a page's `<main>` shows: its texts, by the rules of the observation.
+/// Returns the texts of a page's `<main>` as an observation.
 fn observation(html: &str) -> String {
     let main = html.split("<main").nth(1).unwrap().split("</main>").next().unwrap();
     let mut texts = Vec::new();
@@ -75,7 +75,7 @@ async fn the_site_goes_the_way_of_the_shop_in_memory() {
         assert_eq!(state["clickables"], serde_json::json!(visit.clickables()));
     }
     assert!(visit.bought().is_some());
-    assert!(page(other).await.contains(&goals[1].instruction_text), "visits are apart");
+    assert!(page(other).await.contains(&goals[1].instruction_text), "sessions are separate");
     let missing = client.get(format!("{address}/visits/none")).send().await.unwrap();
     assert_eq!(missing.status(), 404);
     server.abort();
@@ -95,9 +95,9 @@ async fn half_open_connections_are_closed_and_long_forms_refused() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(sent.as_bytes()).await.unwrap();
         let closed = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut Vec::new())).await;
-        let _ = closed.expect("the server closes the connection");
+        let _ = closed.expect("the server did not close the connection");
     }
-    // Visits keep what was searched for.
+    // A session stores its search, so long forms are refused.
     let search = |words: usize| {
         let form = [("query", "linen ".repeat(words))];
         reqwest::Client::new().post(format!("http://{address}{path}/search")).form(&form).send()

@@ -1,4 +1,4 @@
-//! The WolframAlpha backend against a local server.
+//! The WolframAlpha backend, with a local server.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ const SECRET: &str = "SECRET-APP-ID";
 #[derive(Clone, Default)]
 struct Server {
     requests: Arc<AtomicU32>,
-    /// What came to another host, headers and all.
+    /// Requests to another host, with their headers.
     elsewhere: Arc<Mutex<Vec<String>>>,
     elsewhere_url: Arc<Mutex<String>>,
 }
@@ -29,7 +29,7 @@ struct Parameters {
     appid: String,
 }
 
-/// Another host, which writes down whatever comes.
+/// Another host, which records its requests.
 async fn record(State(server): State<Server>, request: Request) -> &'static str {
     server.elsewhere.lock().unwrap().push(format!("{} {:?}", request.uri(), request.headers()));
     "{}"
@@ -120,7 +120,7 @@ async fn faults_are_faults_and_never_show_the_key() {
         let fault = ask(&wolfram, query).await.unwrap_err().to_string();
         assert!(!fault.contains(SECRET), "{fault}");
     }
-    // Three attempts each where another may succeed, one where it will not.
+    // Three attempts if another one may succeed, otherwise one.
     assert_eq!(server.requests.load(Ordering::SeqCst), 3 + 3 + 1 + 1);
     assert!(!format!("{wolfram:?}").contains(SECRET));
 }
@@ -138,7 +138,7 @@ async fn the_key_stays_with_the_service() {
     assert_eq!(
         *server.elsewhere.lock().unwrap(),
         Vec::<String>::new(),
-        "it was in the address and in the referrer"
+        "the key is in the address and in the referrer"
     );
 
     let unencrypted = WolframSettings {

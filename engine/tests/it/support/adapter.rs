@@ -1,4 +1,4 @@
-//! Small random LoRA adapters in peft's layout, and the merge by hand that the engine's is compared with.
+//! Small random LoRA adapters in peft's layout, and a merge by hand as the reference for the engine's.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{NamedTensor, Shape, Uniform, safetensors};
 
-/// The modules of a layer that an adapter may be for, with outputs and inputs.
+/// Modules of a layer that an adapter may change, with outputs and inputs.
 pub(crate) fn modules(shape: &Shape) -> [(&'static str, usize, usize); 7] {
     let (hidden, intermediate) = (shape.hidden, shape.intermediate);
     let keys = shape.key_value_heads * shape.head_size();
@@ -21,13 +21,13 @@ pub(crate) fn modules(shape: &Shape) -> [(&'static str, usize, usize); 7] {
     ]
 }
 
-/// One product of an adapter.
+/// A low-rank product of an adapter.
 #[derive(Clone)]
 pub(crate) struct Product {
     /// Module within the model, such as `model.layers.0.mlp.up_proj`.
     pub(crate) module: String,
     pub(crate) rank: usize,
-    /// What the engine is to scale it with.
+    /// The scale that the engine must apply.
     pub(crate) scale: f32,
     pub(crate) up: Vec<f32>,
     pub(crate) down: Vec<f32>,
@@ -38,12 +38,12 @@ pub(crate) struct Product {
 pub(crate) struct Adapter {
     pub(crate) config: Value,
     pub(crate) products: Vec<Product>,
-    /// Tensors of the base that are replaced.
+    /// Tensors that replace those of the base.
     pub(crate) whole: Vec<NamedTensor>,
 }
 
 impl Adapter {
-    /// Random products of the wanted ranks and scales for the modules of all layers that `wanted` names.
+    /// Creates random products for the modules for which `wanted` returns a rank and a scale.
     pub(crate) fn random(shape: &Shape, seed: u64, wanted: impl Fn(&str) -> Option<(usize, f32)>) -> Self {
         let mut random = Uniform::new(seed);
         let mut products = Vec::new();
@@ -61,13 +61,13 @@ impl Adapter {
         Self { config: config(4, 8.0), products, whole: Vec::new() }
     }
 
-    /// The same for the attention's queries and values, with `r` 4 and `lora_alpha` 8.
+    /// Creates such products for the attention's queries and values, with `r` 4 and `lora_alpha` 8.
     pub(crate) fn usual(shape: &Shape, seed: u64) -> Self {
         let ends = |module: &str| module.ends_with("q_proj") || module.ends_with("v_proj");
         Self::random(shape, seed, |module| ends(module).then_some((4, 2.0)))
     }
 
-    /// With these fields of the configuration.
+    /// Sets fields of the configuration.
     #[must_use]
     pub(crate) fn with(mut self, fields: &Value) -> Self {
         let (config, fields) = (self.config.as_object_mut().unwrap(), fields.as_object().unwrap());
@@ -75,7 +75,7 @@ impl Adapter {
         self
     }
 
-    /// What adapter_model.safetensors holds.
+    /// Returns the tensors of adapter_model.safetensors.
     pub(crate) fn tensors(&self) -> Vec<NamedTensor> {
         let mut tensors = Vec::new();
         for Product { module, rank, up, down, .. } in &self.products {
@@ -89,13 +89,13 @@ impl Adapter {
         tensors
     }
 
-    /// Writes the adapter into a folder.
+    /// Writes the adapter to a folder.
     pub(crate) fn write(&self, folder: &Path) {
         std::fs::write(folder.join("adapter_config.json"), self.config.to_string()).unwrap();
         std::fs::write(folder.join("adapter_model.safetensors"), safetensors(&self.tensors())).unwrap();
     }
 
-    /// The tensors of a base with what the adapter does to them: `W + scale · (B · A)`, one value after the other.
+    /// Applies the adapter to the tensors of a base: `W + scale · (B · A)`, value by value.
     pub(crate) fn merge(&self, mut tensors: Vec<NamedTensor>) -> Vec<NamedTensor> {
         for (name, shape, values) in &mut tensors {
             if let Some((_, whole_shape, whole)) = self.whole.iter().find(|(whole, _, _)| whole == name) {
@@ -117,7 +117,7 @@ impl Adapter {
     }
 }
 
-/// adapter_config.json as peft writes it, in what matters.
+/// Returns the relevant fields of adapter_config.json, as peft writes it.
 pub(crate) fn config(rank: usize, alpha: f64) -> Value {
     json!({
         "peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "base", "revision": null,

@@ -1,4 +1,4 @@
-//! GGUF files of random models, laid out as llama.cpp's `convert_hf_to_gguf.py` does.
+//! GGUF files of random models, in the layout of llama.cpp's `convert_hf_to_gguf.py`.
 
 use std::path::Path;
 
@@ -8,19 +8,19 @@ use candle_core::{Device, Tensor};
 
 use super::{NamedTensor, Shape, pieces};
 
-/// Metadata and tensors of a file, to be changed before it is written.
+/// Metadata and tensors of a file, which tests change before it is written.
 pub(crate) struct GgufModel {
     pub(crate) metadata: Vec<(String, Value)>,
     pub(crate) tensors: Vec<(String, QTensor)>,
 }
 
 impl GgufModel {
-    /// The model of a shape, its matrices in `dtype`, with the tests' tokenizer.
+    /// Creates the model of a shape, with its matrices in `dtype` and the tests' tokenizer.
     pub(crate) fn new(shape: &Shape, seed: u64, dtype: GgmlDType) -> Self {
         Self::of(shape, &shape.tensors(seed), dtype)
     }
 
-    /// The same with weights of one's own.
+    /// Creates a model with the given weights.
     pub(crate) fn of(shape: &Shape, weights: &[NamedTensor], dtype: GgmlDType) -> Self {
         let mut model = Self { metadata: metadata(shape), tensors: tensors(shape, weights, dtype) };
         model.sentencepiece(&pieces(), true);
@@ -33,12 +33,12 @@ impl GgufModel {
         self.metadata.push((key.to_owned(), value));
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     pub(crate) fn unset(&mut self, key: &str) {
         self.metadata.retain(|(known, _)| known != key);
     }
 
-    /// Gives it a SentencePiece vocabulary.
+    /// Sets a SentencePiece vocabulary.
     pub(crate) fn sentencepiece(&mut self, pieces: &[(String, f32)], prefix: bool) {
         self.set("tokenizer.ggml.model", text("llama"));
         self.set("tokenizer.ggml.pre", text("default"));
@@ -66,12 +66,12 @@ impl GgufModel {
     }
 }
 
-/// A value of text.
+/// Returns a string value.
 pub(crate) fn text(text: &str) -> Value {
     Value::String(text.to_owned())
 }
 
-/// The type of a piece as GGUF numbers them.
+/// Returns GGUF's number for the type of a piece.
 pub(crate) fn kind(piece: &str) -> i32 {
     match piece {
         "<unk>" => 2,
@@ -114,7 +114,7 @@ fn tensors(shape: &Shape, tensors: &[NamedTensor], dtype: GgmlDType) -> Vec<(Str
     tensors.iter().map(convert).collect()
 }
 
-/// The halves of each head, row by row in turn.
+/// Interleaves the rows of the two halves of each head.
 fn interleaved(tensor: &Tensor, heads: usize) -> Tensor {
     let (rows, columns) = tensor.dims2().unwrap();
     let halves = tensor.reshape((heads, 2, rows / heads / 2, columns)).unwrap();

@@ -1,4 +1,4 @@
-//! Small random models, made at run time from a seed.
+//! Small random models, generated from a seed.
 
 pub(crate) mod adapter;
 pub(crate) mod gguf;
@@ -27,12 +27,12 @@ impl Uniform {
         state ^ (state >> 31)
     }
 
-    /// A number below `limit`.
+    /// Returns a number below `limit`.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.integer() % limit as u64) as usize
     }
 
-    /// `count` numbers between `-scale` and `scale`.
+    /// Returns `count` numbers between `-scale` and `scale`.
     pub(crate) fn values(&mut self, count: usize, scale: f32) -> Vec<f32> {
         (0..count).map(|_| ((self.integer() >> 40) as f32 / (1u64 << 23) as f32 - 1.0) * scale).collect()
     }
@@ -56,7 +56,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Tiny and awkward: grouped heads, sizes that are no multiples of a vector.
+    /// A tiny shape with grouped heads and with sizes that are not multiples of a vector.
     pub(crate) fn tiny() -> Self {
         Self {
             hidden: 48,
@@ -70,7 +70,7 @@ impl Shape {
         }
     }
 
-    /// About 2 M parameters: the size of the model that ships with the project.
+    /// About 2 M parameters, the size of the built-in model.
     #[allow(dead_code, reason = "used by the benches")]
     pub(crate) fn small() -> Self {
         Self {
@@ -124,7 +124,7 @@ impl Shape {
         config
     }
 
-    /// Names, shapes and values of all tensors.
+    /// Returns names, shapes and values of all tensors.
     pub(crate) fn tensors(&self, seed: u64) -> Vec<NamedTensor> {
         let mut random = Uniform::new(seed);
         let (hidden, keys) = (self.hidden, self.key_value_heads * self.head_size());
@@ -161,7 +161,7 @@ impl Shape {
         tensors
     }
 
-    /// The files of such a model.
+    /// Returns the files of a model.
     pub(crate) fn files(&self, seed: u64) -> Files {
         Files {
             config: self.config().to_string().into_bytes(),
@@ -180,7 +180,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Writes them into a folder.
+    /// Writes the files to a folder.
     pub(crate) fn write(&self, folder: &Path) {
         std::fs::write(folder.join("config.json"), &self.config).unwrap();
         std::fs::write(folder.join("tokenizer.json"), &self.tokenizer).unwrap();
@@ -188,7 +188,7 @@ impl Files {
     }
 }
 
-/// Serialises float32 tensors.
+/// Serializes float32 tensors.
 pub(crate) fn safetensors(tensors: &[NamedTensor]) -> Vec<u8> {
     let bytes: Vec<Vec<u8>> = tensors
         .iter()
@@ -200,7 +200,8 @@ pub(crate) fn safetensors(tensors: &[NamedTensor]) -> Vec<u8> {
     safetensors::serialize(views, None).unwrap()
 }
 
-/// Pieces of the tests' tokenizer: three control pieces, all bytes, and some Llama-like pieces with their scores.
+/// Pieces of the tests' tokenizer: three control pieces, all bytes, and some Llama-like pieces with their
+/// scores.
 pub(crate) fn pieces() -> Vec<(String, f32)> {
     let mut pieces: Vec<(String, f32)> =
         ["<unk>", "<s>", "</s>"].map(|text| (text.to_owned(), 0.0)).into_iter().collect();
@@ -212,7 +213,7 @@ pub(crate) fn pieces() -> Vec<(String, f32)> {
     pieces
 }
 
-/// The same as a tokenizer.json, with merges listed by hand.
+/// Returns the same vocabulary as a tokenizer.json, with explicit merges.
 pub(crate) fn byte_tokenizer() -> Value {
     let vocabulary: serde_json::Map<String, Value> =
         pieces().into_iter().enumerate().map(|(id, (text, _))| (text, json!(id))).collect();

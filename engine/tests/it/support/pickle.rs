@@ -4,7 +4,7 @@ use flate2::Crc;
 
 use super::NamedTensor;
 
-/// Tensors as `torch.save` would write a state dict of them: float32, or float16 with `half`.
+/// Writes tensors as `torch.save` writes a state dict: in float32, or in float16 with `half`.
 pub(crate) fn pickle(tensors: &[NamedTensor], half: bool) -> Vec<u8> {
     let mut files = vec![("archive/data.pkl".to_owned(), state(tensors, half))];
     for (index, (_, _, values)) in tensors.iter().enumerate() {
@@ -18,7 +18,7 @@ pub(crate) fn pickle(tensors: &[NamedTensor], half: bool) -> Vec<u8> {
     zip(&files)
 }
 
-/// The pickle: an ordered dict of names to `_rebuild_tensor_v2` calls.
+/// Returns the pickle: an ordered dict of names to `_rebuild_tensor_v2` calls.
 fn state(tensors: &[NamedTensor], half: bool) -> Vec<u8> {
     let mut out = b"\x80\x02ccollections\nOrderedDict\n)R(".to_vec();
     for (index, (name, shape, values)) in tensors.iter().enumerate() {

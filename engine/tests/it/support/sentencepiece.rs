@@ -1,6 +1,6 @@
 //! A minimal writer of SentencePiece models.
 
-/// What kind of piece: the numbers of `sentencepiece_model.proto`.
+/// Type of a piece, as numbered in `sentencepiece_model.proto`.
 fn kind(text: &str) -> u8 {
     match text {
         "<unk>" => 2,
@@ -10,7 +10,7 @@ fn kind(text: &str) -> u8 {
     }
 }
 
-/// A byte-pair model with byte fallback and a prefix blank, as Llama's.
+/// Writes a byte-pair model with byte fallback and a space prefix, like Llama's.
 pub(crate) fn model(pieces: &[(String, f32)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (text, score) in pieces {
@@ -25,7 +25,7 @@ pub(crate) fn model(pieces: &[(String, f32)]) -> Vec<u8> {
         out.extend(piece);
     }
     out.extend([0x12, 5, 0x18, 2, 0x98, 0x02, 1]); // trainer: byte pairs, byte fallback
-    out.extend([0x1a, 4, 0x18, 1, 0x20, 0]); // normalizer: prefix blank, blanks kept
+    out.extend([0x1a, 4, 0x18, 1, 0x20, 0]); // normalizer: space prefix, spaces kept
     out
 }
 

@@ -1,4 +1,5 @@
-//! The recorded cases of the original, where `LUMOS_SHARED` names the folder that holds them.
+//! Compares results with recorded cases of the original, if `LUMOS_SHARED` names the folder that contains
+//! them.
 
 use std::collections::HashSet;
 use std::io::Read;

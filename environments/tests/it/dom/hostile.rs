@@ -1,4 +1,4 @@
-//! Pages that are out to do harm are refused with a reason, or read in bounded time and memory.
+//! Hostile pages are rejected with a reason, or parsed in bounded time and memory.
 
 use std::fmt::Write;
 
@@ -101,6 +101,6 @@ fn candidates_that_are_none() {
     assert_eq!(
         CandidateTexts::new(&text).write("1", Brackets::Round),
         Err(TextError::RootIsText),
-        "the original asks the root for its parent"
+        "the original accesses the parent of the root"
     );
 }

@@ -1,4 +1,4 @@
-//! Pages as text, beside what the original makes of them.
+//! Compares pages as text with those of the original.
 
 mod golden;
 mod hostile;

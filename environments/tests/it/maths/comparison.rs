@@ -1,4 +1,4 @@
-//! Answers as people write them, and their equality by value.
+//! Answers as people write them, and equality by value.
 
 use lumos_environments::maths::{number, same_value};
 

@@ -1,16 +1,16 @@
-//! Hostile queries: each is refused (or answered) quickly, without deep recursion.
+//! Hostile queries: each is rejected or answered quickly, without deep recursion.
 
 use std::time::{Duration, Instant};
 
 use lumos_environments::maths::{Answer, Limits, MathsError, answer, answer_within, same_value};
 
-/// The bound that the limits promise, in debug builds too.
+/// Maximum time of a query, also in debug builds.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 const STACK: usize = 2 * 1024 * 1024;
 
-/// Runs a query on a thread with a stack of two megabytes and takes its time. A run that other work
-/// on the machine made slow is repeated.
+/// Runs a query on a thread with a stack of 2 MiB and measures its time. Repeats a run that was slowed down
+/// by other processes.
 fn timed(query: &str) -> (Result<Answer, MathsError>, Duration) {
     let query = query.to_owned();
     let run = move || {
@@ -20,8 +20,8 @@ fn timed(query: &str) -> (Result<Answer, MathsError>, Duration) {
         };
         (0..20).map(|_| attempt()).find(|(_, time)| *time < PATIENCE).unwrap_or_else(attempt)
     };
-    let thread = std::thread::Builder::new().stack_size(STACK).spawn(run).expect("a thread");
-    thread.join().expect("no panic and no overflow")
+    let thread = std::thread::Builder::new().stack_size(STACK).spawn(run).expect("failed to start a thread");
+    thread.join().expect("the query panicked")
 }
 
 fn shortened(query: &str) -> String {
@@ -32,7 +32,7 @@ fn refused(query: &str) -> MathsError {
     let (result, time) = timed(query);
     eprintln!("{time:>12.3?}  {} -> {result:?}", shortened(query));
     assert!(time < PATIENCE, "{}: {time:?}", shortened(query));
-    result.expect_err("a refusal")
+    result.expect_err("the query was not rejected")
 }
 
 fn too_large(query: &str) {
@@ -40,7 +40,7 @@ fn too_large(query: &str) {
     assert!(matches!(error, MathsError::TooLarge { .. }), "{}: {error:?}", shortened(query));
 }
 
-/// Whatever the result, it comes soon.
+/// Checks that a query ends in time, with any result.
 fn ends(query: &str) {
     let (result, time) = timed(query);
     let shown = format!("{result:?}").chars().take(60).collect::<String>();

@@ -1,4 +1,4 @@
-//! Random queries against independent reckoning.
+//! Compares random queries with independent calculations.
 
 use std::panic::catch_unwind;
 
@@ -8,7 +8,7 @@ use num_rational::BigRational;
 use num_traits::{Signed, Zero};
 use proptest::prelude::*;
 
-/// An expression tree with an evaluator of its own.
+/// An expression tree with its own evaluator.
 #[derive(Debug, Clone)]
 enum Tree {
     Whole(u32),
@@ -93,7 +93,7 @@ fn tree() -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Sums, products and quotients written without parentheses: the precedence of signs.
+/// Sums, products and quotients without parentheses, which test the precedence of operators.
 fn flat() -> impl Strategy<Value = (String, Option<BigRational>)> {
     let factor = (1_u32..50, prop_oneof![Just('*'), Just('/')]);
     let term = (prop_oneof![Just('+'), Just('-')], prop::collection::vec(factor, 1..4));
@@ -284,7 +284,7 @@ proptest! {
     }
 }
 
-/// Rank of the first columns of a matrix, by elimination.
+/// Returns the rank of the first columns of a matrix, by elimination.
 fn rank(matrix: &[Vec<BigRational>], columns: usize) -> usize {
     let mut matrix = matrix.to_vec();
     let mut rank = 0;

@@ -1,7 +1,8 @@
-//! Agreement with what the recorded service answered.
+//! Compares answers with those recorded from the service.
 //!
-//! The recorded service does not understand what it understands elsewhere, gives empty texts, several forms of one value, or
-//! remarks about factors. The test names the kind of each difference, and fails on one of no known kind.
+//! The recorded service rejects some queries that it accepts elsewhere, and returns empty texts, several
+//! forms of one value, or remarks about factors. The test counts the differences by kind and fails on an
+//! unknown kind.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ const FILES: [&str; 6] = [
     "unit_math_actions",
 ];
 
-/// `x = 14 ± 13` is two subpods in one.
+/// Splits `x = 14 ± 13`, which combines two subpods.
 fn without_plus_minus(texts: Vec<String>) -> Vec<String> {
     match texts.as_slice() {
         [text] if text.contains('±') => {
@@ -29,7 +30,8 @@ fn without_plus_minus(texts: Vec<String>) -> Vec<String> {
     }
 }
 
-/// What a recorded answer that differs from ours is; `None` where it is another value.
+/// Returns the kind of difference between a recorded answer and the computed one; `None` if the values
+/// differ.
 fn kind(output: &Value, ours: &[String]) -> Option<&'static str> {
     match output {
         Value::Null => Some("no text"),
@@ -45,7 +47,7 @@ fn kind(output: &Value, ours: &[String]) -> Option<&'static str> {
     }
 }
 
-/// Why the service gave no answer; `None` for what the recordings do not describe.
+/// Returns why the service gave no answer; `None` for reasons that do not occur in the recordings.
 fn refusal(call: &Value) -> Option<&'static str> {
     match call["raises"].as_str() {
         Some("StopIteration") => Some("not understood by the service"),
@@ -64,7 +66,7 @@ fn recorded_answers() {
         for row in rows(&text) {
             for call in row["tools"].as_array().into_iter().flatten() {
                 if call["tool"] == "wolfram" {
-                    let query = call["input"].as_str().expect("a query").to_owned();
+                    let query = call["input"].as_str().expect("missing query").to_owned();
                     calls.insert((query, call.to_string()), call.clone());
                 }
             }
@@ -92,7 +94,7 @@ fn recorded_answers() {
     }
     eprintln!("{} calls: {kinds:#?}", calls.len());
     assert_eq!(unknown, Vec::<String>::new());
-    // A recording that our answers have nothing to do with would have other kinds.
+    // Recordings unrelated to the computed answers would have few equal ones.
     let same = kinds.get("same").copied().unwrap_or(0);
     assert!(same > calls.len() / 2, "{same} of {} are the same", calls.len());
 }

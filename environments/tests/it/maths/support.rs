@@ -1,4 +1,4 @@
-//! What the tests share: reading rows, and comparing answers of several parts.
+//! Helpers of the tests: reading rows, and comparing answers with several parts.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,22 +7,22 @@ use flate2::read::GzDecoder;
 use lumos_environments::maths::same_value;
 use serde_json::Value;
 
-/// The text of a file of the recorded data, or `None` (with a note) where `LUMOS_SHARED` is not set.
+/// Reads a file of the recorded data. Returns `None`, with a note, if `LUMOS_SHARED` is not set.
 pub(crate) fn recorded(name: &str) -> Option<String> {
     let path = lumos_capabilities::shared("golden")?.join(format!("{name}.jsonl.gz"));
     let mut text = String::new();
-    GzDecoder::new(File::open(&path).expect("the recorded file"))
+    GzDecoder::new(File::open(&path).expect("failed to open the recorded file"))
         .read_to_string(&mut text)
-        .expect("gzip with UTF-8 text");
+        .expect("failed to read the recorded file");
     Some(text)
 }
 
-/// One JSON value per line.
+/// Parses one JSON value per line.
 pub(crate) fn rows(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).expect("a JSON line")).collect()
+    text.lines().map(|line| serde_json::from_str(line).expect("invalid JSON")).collect()
 }
 
-/// A string or a list of strings (an entry may be null).
+/// Returns the strings of a string or of a list, in which null entries are skipped.
 pub(crate) fn gathered(value: &Value) -> Vec<String> {
     match value {
         Value::String(text) => vec![text.clone()],
@@ -31,7 +31,7 @@ pub(crate) fn gathered(value: &Value) -> Vec<String> {
     }
 }
 
-/// Part by part, in order.
+/// Compares answers part by part, in order.
 pub(crate) fn same_answers(left: &[String], right: &[String]) -> bool {
     left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same_value(left, right))
 }

@@ -1,4 +1,4 @@
-//! The mathematics table of the recorded data, where it is at hand, and the table of this crate.
+//! Compares answers with this crate's table, and with the table of the recorded data if it is available.
 
 use super::support::{gathered, recorded, rows, same_answers};
 use lumos_environments::maths::{MathsError, answer};
@@ -7,9 +7,9 @@ use serde_json::Value;
 fn differences(rows: &[Value]) -> Vec<String> {
     let mut differences = Vec::new();
     for row in rows {
-        let query = row["query"].as_str().expect("a query");
+        let query = row["query"].as_str().expect("missing query");
         let expected = match &row["expect"] {
-            Value::Object(refusal) => Err(refusal["refused"].as_str().expect("a kind").to_owned()),
+            Value::Object(refusal) => Err(refusal["refused"].as_str().expect("missing kind").to_owned()),
             value => Ok(gathered(value)),
         };
         let actual = answer(query);
@@ -47,7 +47,7 @@ fn own_table_word_for_word() {
         if let Some(text) = row["text"].as_bool()
             && text
         {
-            let actual = answer(row["query"].as_str().expect("a query")).expect("an answer");
+            let actual = answer(row["query"].as_str().expect("missing query")).expect("failed to answer");
             assert_eq!(actual.texts(), gathered(&row["expect"]));
         }
     }

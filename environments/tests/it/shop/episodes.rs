@@ -1,4 +1,4 @@
-//! Recorded visits, step by step: what is to be seen, what can be clicked, what is paid.
+//! Replays recorded sessions step by step: observations, clickable elements and rewards.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use super::support::{rows, shop, stock};
 use lumos_environments::shop::{Approximation, KnownNouns, Raised, SearchEngine, Shop, Staff, Visit};
 use serde_json::{Value, json};
 
-/// The shop's own search, but for products drawn at random: those are the recorded ones.
+/// The shop's search, except that random products are the recorded ones.
 struct Search {
     shop: Arc<Shop>,
     random: Mutex<VecDeque<Vec<String>>>,

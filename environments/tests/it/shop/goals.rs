@@ -1,4 +1,4 @@
-//! Prices and goals come out as the original draws them.
+//! Prices and goals equal those that the original draws.
 
 use super::support::{rows, shop, stock};
 use serde_json::{Value, json};

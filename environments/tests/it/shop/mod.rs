@@ -1,4 +1,5 @@
-//! The shop beside the original's recorded behaviour, where a folder with it is named by `LUMOS_SHARED`.
+//! Compares the shop with the original's recorded behaviour, if `LUMOS_SHARED` names a folder that contains
+//! it.
 
 mod episodes;
 mod goals;

@@ -1,7 +1,7 @@
-//! What people bought in the published sessions: rewards put together again from what was recorded.
+//! Recomputes the rewards of people's purchases in the published sessions.
 //!
-//! Their products are of the full catalogue and not among the thousand at hand, so that attributes and nouns are taken
-//! from the record; options, price and the kind of product are computed.
+//! Their products belong to the full catalogue and not to the 1,000 available ones, so attributes and nouns
+//! are taken from the recording. Options, price and product type are computed.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

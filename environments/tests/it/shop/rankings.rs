@@ -1,9 +1,10 @@
-//! Searches find what Lucene finds.
+//! Searches return the same results as Lucene.
 
 use super::support::{rows, shop, stock};
 use serde_json::Value;
 
-/// Scores as Anserini gives them: rounded to four decimals, with a millionth less for each one that equals those before.
+/// Scores as Anserini returns them: rounded to four decimals, and reduced by a millionth for each preceding
+/// equal score.
 fn adjusted(scores: impl Iterator<Item = f32>) -> impl Iterator<Item = f64> {
     scores.scan((f64::NAN, 0), |(before, equal), score| {
         let rounded = (f64::from(score) * 1e4).round() / 1e4;

@@ -1,4 +1,4 @@
-//! Rewards, colours and ratios are those of the original, with the nouns that were recorded.
+//! Rewards, colours and ratios equal those of the original, given the recorded nouns.
 
 use std::collections::HashMap;
 

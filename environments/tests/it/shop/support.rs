@@ -1,4 +1,4 @@
-//! Recorded rows and the two catalogues they were recorded on.
+//! Recorded rows, and the two catalogues with which they were recorded.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,7 +9,7 @@ use lumos_capabilities::shared;
 use lumos_environments::shop::{Beside, Goal, GoalMode, HumanInstruction, Shop, Stock, draw};
 use serde_json::Value;
 
-/// The rows of a recorded file.
+/// Reads the rows of a recorded file.
 pub(crate) fn rows(name: &str) -> Option<Vec<Value>> {
     let path = shared(&format!("golden/webshop/{name}.jsonl.gz"))?;
     let lines = BufReader::new(GzDecoder::new(File::open(path).unwrap())).lines();
@@ -21,7 +21,7 @@ fn json<T: serde::de::DeserializeOwned>(path: &str) -> Option<T> {
     Some(serde_json::from_reader(file).unwrap())
 }
 
-/// The catalogue of 1,000 real products, or the made-up one.
+/// Reads the catalogue of 1,000 real products, or the synthetic one.
 pub(crate) fn stock(real: bool) -> Option<Stock> {
     let stock = if real {
         let file = File::open(shared("data/webshop/items_1000_documents.jsonl")?).unwrap();
@@ -38,7 +38,7 @@ pub(crate) fn stock(real: bool) -> Option<Stock> {
     Some(stock.unwrap())
 }
 
-/// A catalogue's shop and goals.
+/// Creates the shop of a catalogue, with its goals and prices.
 pub(crate) fn shop(stock: &Stock, human: bool) -> (Shop, Vec<Goal>, Vec<f64>) {
     let (prices, goals) = draw(stock.for_sale(), if human { GoalMode::Human } else { GoalMode::Synthetic });
     (Shop::new(stock, &prices), goals, prices)

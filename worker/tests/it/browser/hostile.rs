@@ -1,4 +1,4 @@
-//! Pages that mean harm.
+//! Hostile pages.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -37,7 +37,7 @@ async fn pages_that_do_not_end_are_faults_and_the_next_session_works() {
     }
     let site = Site::start().await;
     let pool = TestPool::with(1, |settings| {
-        // Long enough for the pages that do end, on a machine that does much else.
+        // Long enough for the pages that do end, on a busy machine.
         settings.page_limit = Duration::from_secs(5);
         settings.command_limit = Duration::from_secs(6);
     });
@@ -53,7 +53,7 @@ async fn pages_that_do_not_end_are_faults_and_the_next_session_works() {
             Err(error) => Err(error),
         };
         assert!(matches!(outcome, Err(BrowserError::Fault(_))), "{page} {outcome:?}");
-        // Nothing more can be done with it.
+        // The session cannot be used any more.
         assert!(matches!(lease.goto(&site.page("/")).await, Err(BrowserError::Fault(_))));
         drop(lease);
         let mut lease = pool.session().await.unwrap();
@@ -92,7 +92,7 @@ async fn pages_given_as_text_run_nothing_and_ask_nobody() {
     lease.select(&list, "two").await.unwrap();
     let index = "return arguments[0].selectedIndex;";
     assert_eq!(lease.execute(index, vec![list.argument()]).await.unwrap(), json!(1));
-    // What the caller puts in runs.
+    // Scripts of the caller are executed.
     let listen = "addEventListener('click', (event) => { event.preventDefault(); window.clicked = \
                   event.target.getAttribute('backend_node_id'); }, true);";
     lease.execute(listen, Vec::new()).await.unwrap();
@@ -101,7 +101,7 @@ async fn pages_given_as_text_run_nothing_and_ask_nobody() {
     assert_eq!(lease.execute("return window.clicked;", Vec::new()).await.unwrap(), json!("4"));
     assert_eq!(site.requests.load(Ordering::SeqCst), 0);
 
-    // A page that leaves by itself is none, however soon that is seen.
+    // A page that navigates away is rejected, regardless of when this is detected.
     let leaving = format!("<meta http-equiv=refresh content='0;url={counted}'>gone");
     let outcome = match lease.load_html(&leaving).await {
         Ok(()) => {
@@ -113,14 +113,14 @@ async fn pages_given_as_text_run_nothing_and_ask_nobody() {
     assert!(matches!(outcome, Err(BrowserError::Refused(Refusal::NotAllowed { .. }))), "{outcome:?}");
     assert_eq!(site.requests.load(Ordering::SeqCst), 0);
 
-    // Large, deep and broken ones are shown, or refused with a reason.
+    // Large, deep and malformed pages are displayed, or rejected with a reason.
     lease.load_html(&"<div>".repeat(100_000)).await.unwrap();
     lease.load_html("\u{0}\u{feff}<p>\u{fffd}<!--</p>").await.unwrap();
     lease.load_html(&format!("<p>{}</p>", "word ".repeat(400_000))).await.unwrap();
     assert!(lease.read_visible_texts(None).await.unwrap()[0].len() <= 1 << 20);
     let large = lease.load_html(&"<br>".repeat(2 << 20)).await;
     assert!(matches!(large, Err(BrowserError::Refused(Refusal::TooLarge { .. }))), "{large:?}");
-    // And the network is there again for pages that have one.
+    // Other pages have network access again.
     lease.goto(&counted).await.unwrap();
     assert_eq!(site.requests.load(Ordering::SeqCst), 1);
 }

@@ -1,4 +1,4 @@
-//! Who gets a browser, and what is left when things die.
+//! Leases of browsers, and cleanup after processes that ended.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -32,7 +32,7 @@ async fn a_killed_browser_and_a_killed_driver_are_faults_and_are_replaced() {
         let mut lease = pool.session().await.unwrap();
         lease.goto(&site.page("/")).await.unwrap();
         drop(lease);
-        // One that dies while nobody has it is replaced before it is lent.
+        // A browser that dies while it is not leased is replaced before the next lease.
         let all = processes(pool.folder.path());
         all.iter().find(|process| main(&process.line)).unwrap().kill();
         let mut lease = pool.session().await.unwrap();
@@ -41,7 +41,7 @@ async fn a_killed_browser_and_a_killed_driver_are_faults_and_are_replaced() {
     assert!(pool.left().is_empty());
 }
 
-/// 35 bytes are what [`BrowserSettings::new`] goes up to on Linux before it takes `/tmp`.
+/// 35 bytes is the longest path that [`BrowserSettings::new`] uses on Linux; for longer ones it uses `/tmp`.
 ///
 /// [`BrowserSettings::new`]: lumos_worker::browser::BrowserSettings::new
 #[cfg(target_os = "linux")]
@@ -78,19 +78,19 @@ async fn fifty_who_ask_for_two_wait_in_order() {
             most.fetch_max(at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             lease.goto(&site.page("/kept")).await.unwrap();
             let kept = lease.read_visible_texts(None).await.unwrap();
-            assert_eq!(kept, ["kept:"], "nothing of another's lease");
+            assert_eq!(kept, ["kept:"], "no data of another lease");
             lease.goto(&site.page("/keep")).await.unwrap();
             at_once.fetch_sub(1, Ordering::SeqCst);
         });
-        // So that the order of asking is known.
+        // Ensures the order of the requests.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     all.join_all().await;
     assert_eq!(most.load(Ordering::SeqCst), 2);
     let served = served.lock().unwrap().clone();
-    // The two that are served at once may overtake each other.
+    // The two requests that are served at the same time may overtake each other.
     assert!(served.iter().enumerate().all(|(place, number)| place.abs_diff(*number) <= 2), "{served:?}");
-    // A lease that is broken off in the middle of a command does not come back.
+    // A lease that is dropped during a command is not reused.
     let mut lease = pool.session().await.unwrap();
     let waited = tokio::time::timeout(Duration::from_millis(300), lease.goto(&site.page("/never"))).await;
     assert!(waited.is_err());
@@ -101,10 +101,10 @@ async fn fifty_who_ask_for_two_wait_in_order() {
     assert!(pool.left().is_empty());
 }
 
-/// Where the child of the next test keeps its browsers.
+/// Folder for the browsers of the next test's child process.
 const FOLDER: &str = "LUMOS_TEST_BROWSERS";
 
-/// The worker that is killed; does nothing when run by itself.
+/// The worker process that is killed. Does nothing if it is run as a test.
 #[tokio::test(flavor = "multi_thread")]
 async fn child_with_browsers() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
@@ -129,7 +129,7 @@ async fn what_a_killed_worker_leaves_behind_is_ended_by_the_next() {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     assert!(lines.any(|line| line.contains("browsers are up")), "the child has no browsers");
-    // As long as it lives, nobody touches what is its own.
+    // Other pools do not touch its browsers while it runs.
     let others = BrowserPool::new(settings(folder.path(), 1)).unwrap();
     let before = processes(folder.path()).len();
     assert!(before >= 6, "{before}");

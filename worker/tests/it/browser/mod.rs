@@ -1,6 +1,7 @@
-//! Browsers: pages as people use them, pages that mean harm, and what is left when things die.
+//! Browsers: normal use of pages, hostile pages, and cleanup after processes that ended.
 //!
-//! These tests need `chromium` and `chromedriver`; where one is missing they say that they are skipped.
+//! These tests require `chromium` and `chromedriver`; if one of them is missing, they are skipped with a
+//! message.
 
 pub(crate) mod support;
 

@@ -1,4 +1,4 @@
-//! A site of pages, pools with folders of their own, and the processes that belong to a folder.
+//! A website, pools with separate folders, and the processes that belong to a folder.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use axum::routing::get;
 use lumos_worker::browser::{BrowserFault, BrowserName, BrowserPool, BrowserSettings, Lease};
 use serde::Deserialize;
 
-/// A pool whose browsers are given little time.
+/// A pool whose browsers have short time limits.
 pub(crate) struct TestPool {
     pub(crate) pool: BrowserPool,
     pub(crate) folder: tempfile::TempDir,
@@ -45,14 +45,14 @@ impl TestPool {
         self.pool.session().await
     }
 
-    /// Ends the pool and says what is left of its processes after a while.
+    /// Ends the pool. Returns the processes that still run after a while.
     pub(crate) fn left(self) -> Vec<Process> {
         drop(self.pool);
         gone(self.folder.path())
     }
 }
 
-/// A process that names a folder in its environment or command line.
+/// A process whose environment or command line contains a folder.
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) id: i32,
@@ -86,7 +86,7 @@ pub(crate) fn processes(folder: &Path) -> Vec<Process> {
     found
 }
 
-/// What is left after all had some time to die.
+/// Waits for the processes of a folder to end. Returns those that still run.
 pub(crate) fn gone(folder: &Path) -> Vec<Process> {
     let until = Instant::now() + Duration::from_secs(10);
     loop {
@@ -98,7 +98,7 @@ pub(crate) fn gone(folder: &Path) -> Vec<Process> {
     }
 }
 
-/// A site; its last requests are counted.
+/// A website that counts the requests to one of its pages.
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
     pub(crate) requests: Arc<AtomicUsize>,
@@ -170,11 +170,11 @@ impl Site {
     }
 }
 
-/// A chromedriver that is nobody's, as a server elsewhere would be.
+/// A chromedriver that does not belong to a pool, like one on another host.
 pub(crate) struct Server {
     child: std::process::Child,
     pub(crate) url: String,
-    /// A browser that runs without its sandbox, which refuses root, who may run these tests.
+    /// A browser without its sandbox, which rejects root; these tests may run as root.
     pub(crate) chromium: PathBuf,
 }
 

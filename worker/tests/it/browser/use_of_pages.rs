@@ -1,4 +1,4 @@
-//! Pages as people use them.
+//! Normal use of pages.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ async fn forms_are_filled_in_and_sent() {
     let mut lease = pool.session().await.unwrap();
     let texts = search(&mut lease, &site, "red lamp & 100% wool", "Lamps").await;
     assert_eq!(texts, ["words: red lamp & 100% wool", "kind: b"]);
-    // Ends of lines do not send the form, keys of the driver's private area are none, and all of Unicode can be typed.
+    // Line ends do not submit the form, the driver's private key codes are not sent, and all of Unicode can
+    // be typed.
     let texts = search(&mut lease, &site, "a\nb\u{e007}\u{e012}c \u{1f9e6} é", "b").await;
     assert_eq!(texts, ["words: a bc \u{1f9e6} é", "kind: b"]);
     let field = lease.find_by_css("p").await.unwrap();
@@ -74,7 +75,7 @@ async fn what_a_person_could_not_do_is_refused_and_the_session_goes_on() {
     let texts = lease.read_visible_texts(None).await.unwrap();
     assert!(texts.iter().all(|text| !text.contains("unseen") && !text.contains("Secret")), "{texts:?}");
 
-    // Browsers themselves do not follow such a link.
+    // Browsers do not follow such a link.
     let files = lease.find_by_role_and_text("link", "Files").await.unwrap();
     lease.click(&files).await.unwrap();
     assert_eq!(lease.address().await.unwrap(), site.page("/"));
@@ -118,7 +119,7 @@ async fn a_server_elsewhere_is_used_and_left_as_it_was() {
     let mut lease = pool.session().await.unwrap();
     assert_eq!(search(&mut lease, &site, "a", "Lamps").await, ["words: a", "kind: b"]);
     assert!(processes(folder.path()).len() > 1);
-    // The session ends with the pool, the server does not.
+    // The session ends with the pool; the server continues to run.
     drop((lease, pool));
     let mut left = Vec::new();
     for _ in 0..100 {

@@ -1,4 +1,4 @@
-//! Runs as they come, change and go, and notices that are none.
+//! Runs that appear, change and end, and invalid notices.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +82,7 @@ fn a_cancelled_run_is_over_and_may_be_taken_up_again() {
     assert!(!catalogue.terms(Some(run.token())).cancelled.is_cancelled());
     let terms = catalogue.terms(Some(run.token()));
     catalogue.see(run.token().as_str(), None);
-    assert!(terms.cancelled.is_cancelled(), "a notice that was deleted ends the run");
+    assert!(terms.cancelled.is_cancelled(), "a deleted notice ends the run");
 }
 
 #[test]
@@ -98,10 +98,10 @@ fn other_protocols_and_nonsense_are_left_alone() {
     assert_eq!(catalogue.state_of(run.token()), None);
     assert!(catalogue.wanted().is_empty() && catalogue.lanes().is_empty());
 
-    // Shared inputs that are nonsense, or not there yet.
+    // Shared inputs that are missing or invalid.
     see(&catalogue, &run);
     catalogue.supply(&run.notice.shared, Err(NatsError::Missing("not yet".to_owned())));
-    assert_eq!(catalogue.wanted().len(), 1, "asked for again");
+    assert_eq!(catalogue.wanted().len(), 1, "requested again");
     catalogue.supply(&run.notice.shared, Ok(b"nonsense".to_vec()));
     assert!(catalogue.wanted().is_empty() && catalogue.lanes().is_empty());
 }

@@ -1,4 +1,4 @@
-//! Lanes in memory: order, eligibility, and models that change under a memory budget.
+//! Lanes in memory: order, eligibility, and model switches within a memory budget.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Bench {
         Self { folder: tempfile::tempdir().unwrap(), source, catalogue, eligibility, held, models, lanes }
     }
 
-    /// A run with one configuration, its units published.
+    /// Announces a run with one configuration and publishes its units.
     async fn run(&self, name: &str, model: &ModelIdentity, priority: u8, units: usize) -> Run {
         let run = Run::with_priority(name, vec![configuration(model.clone())], priority);
         self.note(&run).await;
@@ -101,7 +101,7 @@ async fn models_change_under_a_memory_budget_and_never_under_an_episode() {
     assert!(more.iter().chain(&leases).all(|lease| lease.body().run.as_ref() == Some(first.token())));
     assert_eq!(bench.loaded().await, BTreeSet::from([names[0].clone()]));
 
-    // The other lane's model does not fit beside the first, which is in use.
+    // The other lane's model does not fit in addition to the first, which is in use.
     assert!(timeout(Duration::from_millis(1_500), bench.lanes.claim(8)).await.is_err());
     assert_eq!(bench.loaded().await, BTreeSet::from([names[0].clone()]));
     for lease in leases.into_iter().chain(more) {
@@ -112,7 +112,7 @@ async fn models_change_under_a_memory_budget_and_never_under_an_episode() {
     assert_eq!(leases[0].body().run.as_ref(), Some(second.token()));
     assert_eq!(bench.loaded().await, BTreeSet::from([names[1].clone()]));
     drop(leases);
-    assert_eq!(bench.source.lane(&second.notice.lanes[0]).waiting(), 1, "a dropped lease is given back");
+    assert_eq!(bench.source.lane(&second.notice.lanes[0]).waiting(), 1, "a dropped lease is released");
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_lane_that_is_alone_no_longer_is_asked_as_one_of_several_at_once() {
     let bench = Bench::new(None);
     let model = identity(&script(bench.folder.path(), "one", 2, 0));
     let first = bench.run("first", &model, 5, 4).await;
-    // The first claim loads the model, the second finds nothing to choose.
+    // The first claim loads the model, the second has only one lane.
     for _ in 0..2 {
         assert_eq!(bench.claim(1).await[0].body().run.as_ref(), Some(first.token()));
     }
@@ -133,7 +133,7 @@ async fn a_lane_that_is_alone_no_longer_is_asked_as_one_of_several_at_once() {
 async fn a_lane_without_work_is_not_loaded() {
     let bench = Bench::new(None);
     let names = ["one", "two"].map(|name| script(bench.folder.path(), name, 2, 0));
-    // The first of them is more urgent and empty.
+    // The first lane is more urgent, and empty.
     bench.run("first", &identity(&names[0]), 0, 0).await;
     let second = bench.run("second", &identity(&names[1]), 5, 1).await;
     let leases = bench.claim(8).await;
@@ -160,11 +160,11 @@ async fn a_model_that_is_another_or_not_here_is_refused() {
     let content = identity(&name).content;
     assert!(
         refusals.iter().all(|one| !one.contains(content.short())),
-        "the refusal reveals what the file holds: {refusals:?}"
+        "the refusal reveals the file's content: {refusals:?}"
     );
     assert!(timeout(Duration::from_millis(300), bench.lanes.claim(8)).await.is_err());
 
-    // Another run of the same lane knows the model by a name that is right.
+    // The lane does not depend on the name of the model.
     let found = ModelIdentity { content: missing.content.clone(), ..identity(&name) };
     assert_eq!(LaneId::of(&configuration(found), 5), LaneId::of(&configuration(missing), 5));
 }
@@ -192,7 +192,7 @@ async fn units_that_cannot_be_worked_on_are_taken_out_or_given_back() {
     let run = bench.run("run", &identity(&names[0]), 5, 0).await;
     let lane = &run.notice.lanes[0];
     let foreign = bench.run("foreign", &identity(&names[1]), 5, 0).await;
-    // Queued where it does not belong.
+    // Published to the wrong lane.
     bench.source.publish(lane, foreign.message(0, 3)).await;
     bench.source.publish(lane, run.message(0, 2)).await;
     let mut claimed = Vec::new();
@@ -227,7 +227,7 @@ async fn closed_lanes_end_a_claim_that_waits() {
     assert_eq!(timeout(LONG, claiming).await.unwrap().unwrap(), 0);
 }
 
-/// Planner and grounder of `builtin:tiny`, of which each takes 9.7 MB.
+/// Planner and grounder of `builtin:tiny`, which need 9.7 MB each.
 fn pair() -> Arc<Configuration> {
     let of = |role| {
         let found = models().identify("builtin:tiny", role, Formulation::Iterative).unwrap();
@@ -263,7 +263,8 @@ async fn models_that_do_not_fit_together_take_turns() {
         backends.models[&role].complete(request).await.unwrap();
         assert_eq!(bench.models.list().await.len(), 1);
     }
-    // Each once to see that it fits, and then the three turns; the first may find its model there still.
+    // Each model is loaded once to verify that it fits, then once per request; the first request may find its
+    // model still loaded.
     assert!((4..=5).contains(&bench.models.swapping().loads), "{:?}", bench.models.swapping());
 }
 
@@ -276,7 +277,8 @@ async fn models_that_may_not_take_turns_are_left_to_others() {
     assert!(timeout(Duration::from_millis(500), bench.lanes.claim(1)).await.is_err());
 }
 
-/// Earlier versions rounded the rotary frequencies of half-precision folders; what they planned lacks the mark of full precision.
+/// Earlier versions rounded the rotary frequencies of half-precision folders; the runs they planned lack the
+/// mark of full precision.
 #[tokio::test]
 async fn a_run_planned_with_rounded_rotary_frequencies_is_not_continued() {
     let bench = Bench::new(None);
@@ -288,14 +290,14 @@ async fn a_run_planned_with_rounded_rotary_frequencies_is_not_continued() {
         Arc::new(Configuration { models, ..(*configuration(model.clone())).clone() })
     };
     let (now, before) = (planned(&found), planned(&old));
-    assert_ne!(now.identity(), before.identity(), "recorded results are kept apart");
+    assert_ne!(now.identity(), before.identity(), "recorded results are separate");
     assert_ne!(LaneId::of(&now, 5), LaneId::of(&before, 5));
     bench.note(&Run::new("now", vec![now.clone()])).await;
     bench.note(&Run::new("before", vec![before.clone()])).await;
     let refusals = bench.eligibility.refusals();
     assert_eq!(refusals.len(), 1, "{refusals:?}");
     assert!(refusals.iter().all(|why| why.contains("could round rotary frequencies")), "{refusals:?}");
-    // As `lumos resume` asks before anything runs.
+    // `lumos resume` performs this check first.
     let error = bench.models.check(&old, Role::Planner, &before).await.unwrap_err().to_string();
     assert!(error.contains("lumos run --name"), "{error}");
     bench.models.check(&found, Role::Planner, &now).await.unwrap();

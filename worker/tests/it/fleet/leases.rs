@@ -1,4 +1,4 @@
-//! What a worker does with the leases it holds.
+//! How a worker handles its leases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ async fn results(queue: &MemoryQueue<Finished>) -> Vec<Finished> {
 fn fault(finished: &Finished) -> &lumos_tasks::Fault {
     match &finished.outcome.ending {
         Ending::Faulted(fault) => fault,
-        other => panic!("a fault was expected, not {other:?}"),
+        other => panic!("expected a fault, found {other:?}"),
     }
 }
 
@@ -53,7 +53,7 @@ async fn a_stalled_episode_is_given_up_and_reported() {
     let finished = results(&queue).await;
     assert_eq!(fault(&finished[0]).kind, FaultKind::Timeout);
     assert!(fault(&finished[0]).message.contains("no reply"), "{}", fault(&finished[0]));
-    assert!(work.counts.extended.load(Ordering::SeqCst) > 0, "the lease is held until then");
+    assert!(work.counts.extended.load(Ordering::SeqCst) > 0, "the lease is extended until then");
     assert_eq!(work.counts.ended(), (1, 0, 0));
 }
 
@@ -61,7 +61,7 @@ async fn a_stalled_episode_is_given_up_and_reported() {
 async fn what_fails_after_its_lease_was_lost_is_left_to_others() {
     let folder = tempfile::tempdir().unwrap();
     let configuration = configuration(identity(&script(folder.path(), "one", 1, 0)));
-    // The script has no reply to the second.
+    // The script has no reply to the second unit.
     let work = Handed::new(vec![(assignment(&configuration, 0), 1), (assignment(&configuration, 7), 1)]);
     work.counts.lost.store(true, Ordering::SeqCst);
     let queue = MemoryQueue::bounded(8);
@@ -90,7 +90,7 @@ async fn a_slow_episode_is_held_as_long_as_its_time_limit() {
     worker.serve(Arc::clone(&work) as _, Arc::new(queue.clone()), CancellationToken::new()).await.unwrap();
     assert_eq!(results(&queue).await[0].outcome.ending, Ending::Answered);
     let extended = work.counts.extended.load(Ordering::SeqCst);
-    assert!((20..=30).contains(&extended), "every 10 of 300 seconds, not {extended} times");
+    assert!((20..=30).contains(&extended), "expected one extension per 10 s of 300 s, found {extended}");
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn draining_gives_back_what_does_not_end_within_its_grace() {
     assert_eq!(work.counts.ended(), (0, 0, 0));
     drain.cancel();
     tokio::time::timeout(LONG, serving).await.unwrap().unwrap().unwrap();
-    assert_eq!(work.counts.ended(), (0, 3, 0), "all is given back");
+    assert_eq!(work.counts.ended(), (0, 3, 0), "all leases are released");
     assert!(results(&queue).await.is_empty());
 }
 

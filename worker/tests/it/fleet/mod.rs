@@ -1,4 +1,5 @@
-//! A worker among many: policy, lanes, leases and spool each by itself, then the whole against a real nats-server.
+//! A worker in a fleet: policy, lanes, leases and spool separately, then the whole worker with a real
+//! nats-server.
 
 mod catalogue;
 mod lanes;

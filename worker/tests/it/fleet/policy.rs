@@ -1,4 +1,4 @@
-//! The lane policy, for all it may meet.
+//! The lane policy, with arbitrary lanes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -104,8 +104,8 @@ proptest! {
 
         let Some(switch) = decision.switch else { return Ok(()) };
         let to = find(&switch.to);
-        prop_assert!(holdable(to, &holding), "a lane that cannot be held");
-        prop_assert!(!decision.ask.contains(&switch.to), "it is loaded already");
+        prop_assert!(holdable(to, &holding), "the lane cannot be held");
+        prop_assert!(!decision.ask.contains(&switch.to), "the lane is already loaded");
         let missing: BTreeSet<_> = to.models.keys().filter(|model| !holding.loaded.contains_key(model)).collect();
         prop_assert_eq!(switch.load.iter().collect::<BTreeSet<_>>(), missing);
         for model in &switch.unload {
@@ -117,11 +117,11 @@ proptest! {
             kept.sum::<u64>() + switch.load.iter().map(|model| to.models[model]).sum::<u64>()
         };
         if let Some(memory) = holding.memory {
-            prop_assert!(bytes(&switch.unload) <= memory, "it does not fit");
+            prop_assert!(bytes(&switch.unload) <= memory, "the models do not fit");
             for (index, _) in switch.unload.iter().enumerate() {
                 let mut fewer = switch.unload.clone();
                 fewer.remove(index);
-                prop_assert!(bytes(&fewer) > memory, "something is unloaded for nothing");
+                prop_assert!(bytes(&fewer) > memory, "a model is unloaded unnecessarily");
             }
         } else {
             prop_assert!(switch.unload.is_empty());
@@ -184,7 +184,7 @@ fn the_urgent_lane_is_loaded_first_and_nothing_waits_at_the_start() {
     assert_eq!(decision.switch.unwrap().to, lanes[1].id);
 }
 
-/// Lanes with work, and a worker that does what the policy says; every unit takes no time.
+/// Lanes with units, and a worker that follows the policy. Units take no time.
 struct World {
     lanes: Vec<Lane>,
     work: Vec<u32>,

@@ -1,4 +1,4 @@
-//! The whole worker against a real nats-server.
+//! The whole worker with a real nats-server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None`, and a line that says so, where there is no server.
+    /// Starts a server. If nats-server is missing, skips the test and returns `None`.
     async fn start() -> Option<Self> {
         Self::with_leases_of(LEASE).await
     }
@@ -48,7 +48,7 @@ impl Bench {
         self.nats.folder().join("spool")
     }
 
-    /// Announces a run with one configuration and publishes units of it.
+    /// Announces a run with one configuration and publishes its units.
     async fn run(&self, name: &str, model: ModelIdentity, units: usize) -> Run {
         let run = Run::new(name, vec![configuration(model)]);
         self.announce(&run).await;
@@ -66,7 +66,8 @@ impl Bench {
         runs.put(run.token().as_str(), &run.written()).await.unwrap();
     }
 
-    /// Results of a run until there are so many of different units, and how many there were in all.
+    /// Collects the results of a run until there are `count` different units. Returns them, and the total
+    /// number of results.
     async fn results(&self, run: &Run, count: usize) -> (BTreeMap<String, ResultMessage>, usize) {
         let queue = self.connection.results_consumer::<ResultBatch>(run.token().as_str()).await.unwrap();
         let mut results = BTreeMap::new();
@@ -116,7 +117,7 @@ async fn connect(nats: &NatsServer, lease: Duration) -> Server {
     Server::connect(&Access::new(&nats.url()).unwrap(), connecting).await.unwrap()
 }
 
-/// A worker that serves.
+/// A running worker.
 struct Serving {
     drain: CancellationToken,
     stop: CancellationToken,
@@ -169,7 +170,7 @@ async fn two_workers_share_a_run() {
     assert_eq!(all, 40, "each unit once");
     assert!(results.values().all(|result| result.outcome.ending == Ending::Answered));
     let names: BTreeSet<_> = results.values().map(|result| &result.telemetry.worker).collect();
-    assert_eq!(names.len(), 2, "both worked");
+    assert_eq!(names.len(), 2, "both workers execute units");
     bench.until_no_work(&run).await;
     bench
         .until(|notices| {
@@ -182,7 +183,7 @@ async fn two_workers_share_a_run() {
         finished += worker.drain().await.finished;
     }
     assert_eq!(finished, 40);
-    assert!(bench.notices().await.is_empty(), "whoever leaves takes its notice away");
+    assert!(bench.notices().await.is_empty(), "a worker that ends removes its notice");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -213,7 +214,7 @@ async fn a_result_outlives_the_server_and_is_sent_after_its_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_drained_worker_gives_back_what_it_holds() {
-    // So that nothing comes back because its lease ran out.
+    // Long leases, so that no unit is redelivered because its lease expired.
     let Some(bench) = Bench::with_leases_of(PATIENCE * 10).await else { return };
     let run = bench.run("run", identity(&bench.script("one", 3)), 3).await;
     let settings = FleetSettings { grace: Duration::from_millis(200), ..settings(4) };
@@ -230,7 +231,7 @@ async fn a_drained_worker_gives_back_what_it_holds() {
     };
     timeout(PATIENCE, claiming).await.unwrap();
     let deliveries: Vec<u32> = leases.iter().map(Lease::deliveries).collect();
-    assert!(deliveries.iter().all(|count| *count <= 2), "given back and taken again: {deliveries:?}");
+    assert!(deliveries.iter().all(|count| *count <= 2), "released and claimed again: {deliveries:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -239,11 +240,11 @@ async fn long_episodes_keep_their_leases_and_stalled_ones_are_reported() {
     let run = bench.run("run", identity(&bench.script("one", 1)), 1).await;
     let settings = FleetSettings { stall: Duration::from_secs(15), ..settings(4) };
     let worker = Serving::start(&bench.nats, slow_models(LONG * 100), settings).await;
-    // Longer than two leases.
+    // The stall limit is longer than two leases.
     let (results, all) = bench.results(&run, 1).await;
     let result = results.values().next().unwrap();
     assert!(matches!(&result.outcome.ending, Ending::Faulted(fault) if fault.kind == FaultKind::Timeout));
-    assert_eq!(all, 1, "it was not given to anyone else meanwhile");
+    assert_eq!(all, 1, "the unit is not redelivered meanwhile");
     worker.drain().await;
 }
 

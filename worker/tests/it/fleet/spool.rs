@@ -1,4 +1,4 @@
-//! Results on their way to a server that is away, full, or gone when this process ends.
+//! Results for a server that is unreachable or full, or that are not sent when this process ends.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::support::LONG;
 
-/// A server that can be away.
+/// A server that can be made unreachable.
 #[derive(Default, Clone)]
 struct Sink {
     here: Arc<AtomicBool>,
@@ -37,7 +37,7 @@ impl Queue<ResultBatch> for Sink {
         if !self.here.load(Ordering::SeqCst) {
             return Err(QueueError::Full);
         }
-        let [result] = body.results.as_slice() else { panic!("one at a time here") };
+        let [result] = body.results.as_slice() else { panic!("expected one result per batch") };
         if self.small.load(Ordering::SeqCst) && !result.outcome.is_fault() {
             return Err(QueueError::TooLarge { id: id.to_owned(), bytes: 9, limit: 5 });
         }
@@ -116,7 +116,7 @@ async fn what_an_earlier_process_left_is_sent() {
         let count = usize::from(number) + 1;
         until(|| files(folder.path()).iter().filter(|name| name.ends_with(".result.json")).count() == count)
             .await;
-        // As if the process ended.
+        // Simulates the end of the process.
         publishing.abort();
         let _ = publishing.await;
     }
@@ -127,7 +127,7 @@ async fn what_an_earlier_process_left_is_sent() {
     let left = spool.leftovers().await;
     assert_eq!(left.len(), 4);
     let still = spool.send_leftovers(left, |_| None).await;
-    assert_eq!(still.len(), 3, "nothing is known of their run yet; the torn one is set aside");
+    assert_eq!(still.len(), 3, "their run is not known yet; the damaged one is set aside");
     let still = spool.send_leftovers(still, |_| Some(RunState::Active)).await;
     assert_eq!((still.len(), sink.arrived.lock().unwrap().len()), (0, 3));
     assert_eq!(files(folder.path()), ["torn.result.damaged"]);

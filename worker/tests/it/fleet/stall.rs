@@ -1,4 +1,4 @@
-//! What a worker without progress says.
+//! Messages of a worker without progress.
 
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ fn every_wait() -> Vec<Wait> {
     ]
 }
 
-/// Each kind once: a new one has to be added to the list above, or this does not compile.
+/// Returns the position of a kind in the list above. With a new kind, this does not compile until it is
+/// added.
 fn kind(wait: &Wait) -> usize {
     match wait {
         Wait::SetUp { .. } => 0,

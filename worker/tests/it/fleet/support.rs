@@ -1,4 +1,4 @@
-//! Scripted models, runs and queues to try a worker with.
+//! Scripted models, runs and queues for tests of a worker.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -22,7 +22,7 @@ use lumos_worker::model::{EngineSettings, ModelsSettings};
 
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// Writes a script that answers the questions `0..count`, padded to about `bytes`; the model's name.
+/// Writes a script that answers the questions `0..count`, padded to about `bytes`. Returns the model's name.
 pub(crate) fn script(folder: &Path, name: &str, count: usize, bytes: usize) -> String {
     let path = folder.join(format!("{name}.jsonl"));
     let mut file = std::fs::File::create(&path).unwrap();
@@ -79,7 +79,7 @@ pub(crate) fn assignment(configuration: &Arc<Configuration>, number: usize) -> A
     Assignment { unit: WorkUnit::Episode(unit(configuration, number)), attempt: 1, run: None }
 }
 
-/// A run as its coordinator would publish it.
+/// A run as its coordinator publishes it.
 pub(crate) struct Run {
     pub(crate) notice: RunNotice,
     pub(crate) shared: Vec<u8>,
@@ -171,11 +171,11 @@ pub(crate) struct MemoryShared(pub(crate) Mutex<BTreeMap<String, Vec<u8>>>);
 impl SharedStore for MemoryShared {
     async fn get(&self, hash: &ContentHash) -> Result<Vec<u8>, NatsError> {
         let found = self.0.lock().unwrap().get(hash.as_str()).cloned();
-        found.ok_or_else(|| NatsError::Missing("not there".to_owned()))
+        found.ok_or_else(|| NatsError::Missing("not found".to_owned()))
     }
 }
 
-/// A queue that gives out leases with a given count of deliveries, once, and counts what becomes of them.
+/// A queue that hands out leases with given delivery counts, once, and counts how they end.
 #[derive(Default)]
 pub(crate) struct Handed {
     waiting: Mutex<VecDeque<(Assignment, u32)>>,
@@ -192,7 +192,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Acknowledged, released, buried.
+    /// Returns the numbers of acknowledged, released and terminated leases.
     pub(crate) fn ended(&self) -> (usize, usize, usize) {
         let read = |count: &AtomicUsize| count.load(Ordering::SeqCst);
         (read(&self.acknowledged), read(&self.released), read(&self.buried))
@@ -217,7 +217,7 @@ impl LeaseControl for Counted {
     async fn extend(&self) -> Result<(), QueueError> {
         self.0.extended.fetch_add(1, Ordering::SeqCst);
         if self.0.lost.load(Ordering::SeqCst) {
-            return Err(QueueError::LeaseLost("lost leases are no errors".to_owned()));
+            return Err(QueueError::LeaseLost("the lease was lost".to_owned()));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Pages that mean harm, and browsers that die.
+//! Hostile pages, and browsers that are killed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,8 @@
-//! Actions on pages, carried out in a real browser: those of the shipped samples, those that cannot be done, and pages
-//! that mean harm.
+//! Actions on pages in a real browser: those of the built-in samples, impossible ones, and those on hostile
+//! pages.
 //!
-//! These tests need `chromium` and `chromedriver`; where one is missing they say that they are skipped.
+//! These tests require `chromium` and `chromedriver`; if one of them is missing, they are skipped with a
+//! message.
 
 mod hostile;
 mod samples;

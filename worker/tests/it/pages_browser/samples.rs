@@ -1,4 +1,4 @@
-//! The gold actions of the shipped samples and of a real page.
+//! The gold actions of the built-in samples and of a real page.
 
 use std::time::Instant;
 
@@ -68,7 +68,7 @@ async fn a_real_page_is_acted_on() {
     assert_eq!(elements.len(), 1 + negatives.len());
     let begun = Instant::now();
     assert_eq!(stage.carry(0, ActionName::Click, &positive, None).await.unwrap(), DONE);
-    // Every other candidate can be clicked, or says why not.
+    // Every other candidate can be clicked, or is refused with a reason.
     let tried: Vec<&String> = negatives.iter().step_by(20).collect();
     let mut done = 0;
     let mut refused = Vec::new();
@@ -80,7 +80,7 @@ async fn a_real_page_is_acted_on() {
             Executed::Refused(obstacle) => refused.push((id, obstacle)),
         }
     }
-    // Whatever is typed or selected, an element takes it or refuses it.
+    // Every element accepts or refuses typing and selecting, without a fault.
     let mut typed = 0;
     for id in tried.iter().step_by(3) {
         for action in [ActionName::Type, ActionName::Select] {
@@ -88,10 +88,10 @@ async fn a_real_page_is_acted_on() {
             typed += usize::from(carried.action.is_done());
         }
     }
-    assert!(typed < tried.len() / 3, "most of the page is no field");
+    assert!(typed < tried.len() / 3, "most elements are not fields");
     println!("{} candidates in {:?}: {done} clicked, refused {refused:?}", tried.len() + 1, begun.elapsed());
     assert!(done * 2 > tried.len(), "{refused:?}");
     let pictures: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
-    assert_eq!(pictures.len(), 1, "a later picture of the same step takes the place of an earlier one");
+    assert_eq!(pictures.len(), 1, "a later picture of a step replaces the earlier one");
     stage.end();
 }

@@ -1,4 +1,4 @@
-//! A session on pages, and what is asked of it.
+//! A session on pages, and calls to it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use lumos_worker::tools::{ToolFault, Tools};
 
 use crate::browser::support::TestPool;
 
-/// An episode's pages in browsers of their own.
+/// An episode's pages in a separate pool of browsers.
 pub(crate) struct Stage {
     pub(crate) pool: TestPool,
     session: Arc<dyn Tools>,
 }
 
-/// Done, and the right element can be clicked.
+/// The action was executed, and the gold element can be clicked.
 pub(crate) const DONE: Carried = Carried { action: Executed::Done, truth: Some(Executed::Done) };
 
 pub(crate) fn step(page: &str, positives: &[&str]) -> WebStep {
@@ -64,7 +64,7 @@ impl Stage {
         Self { pool, session }
     }
 
-    /// The same browsers with other pages.
+    /// Opens other pages in the same browsers.
     pub(crate) async fn again(self, steps: Vec<WebStep>, screenshots: Option<PathBuf>) -> Self {
         let Self { pool, session } = self;
         drop(session);
@@ -90,7 +90,7 @@ impl Stage {
         }
     }
 
-    /// What came of an action on the first page, short: nothing where it was done.
+    /// Executes an action on the first page. Returns the obstacle, or `None` if the action was executed.
     pub(crate) async fn obstacle(&self, action: ActionName, element: &str, text: &str) -> Option<Obstacle> {
         match self.carry(0, action, element, Some(text)).await.unwrap().action {
             Executed::Done => None,
@@ -98,7 +98,7 @@ impl Stage {
         }
     }
 
-    /// Ends the session; nothing may be left of its browsers.
+    /// Ends the session and checks that no browser process is left.
     pub(crate) fn end(self) {
         drop(self.session);
         let left = self.pool.left();

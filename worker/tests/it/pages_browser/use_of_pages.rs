@@ -1,4 +1,4 @@
-//! What can be done with elements, and what is in the way.
+//! Possible actions on elements, and obstacles.
 
 use lumos_tasks::families::web::ActionName::{Click, Select, Type};
 use lumos_tasks::families::web::{Carried, Executed, Obstacle};
@@ -40,7 +40,7 @@ async fn what_a_person_could_do_is_done_and_the_rest_is_refused_with_its_reason(
     }
     let stage = Stage::new(vec![step(PAGE, &[])]).await;
     for (action, element, text, expected) in [
-        // Closed at once, a row without a table, words in a table's cell, an option, an id that is none, a page within.
+        // A self-closing link, a cell, a row outside a table, an option, an unusual id, an embedded page.
         (Click, "3", "", None),
         (Click, "6", "", None),
         (Click, "5", "", None),
@@ -118,7 +118,7 @@ async fn pictures_mark_prediction_and_truth() {
     names.sort();
     assert_eq!(names, ["0001.png", "0002.png", "0003.png"]);
 
-    // A picture that cannot be kept is no reason to stop.
+    // A picture that cannot be written does not end the episode.
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
     let stage = stage.again(vec![step(PAGE, &["52"])], Some(file)).await;

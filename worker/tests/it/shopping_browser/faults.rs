@@ -1,4 +1,4 @@
-//! Browsers that die, browsers elsewhere, and what is kept of the steps.
+//! Browsers that are killed, browsers on another server, and screenshots of the steps.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn a_browser_that_dies_is_a_fault_and_the_next_one_goes_on() {
             std::thread::sleep(Duration::from_millis(moment));
             processes(&folder).iter().for_each(crate::browser::support::Process::kill);
         });
-        // Either it was quick enough, or it is a fault; never another reply.
+        // Every reply is either correct or a fault.
         let mut replies = Vec::new();
         let actions =
             ["click[next >]", "click[< prev]", "search[lamp]", "click[back to search]", "search[shirt]"];
@@ -53,7 +53,7 @@ async fn a_browser_that_dies_is_a_fault_and_the_next_one_goes_on() {
             assert!(fault.to_string().contains("an earlier step"), "{fault}");
         }
         pair.close().await;
-        // One that dies between two calls is replaced before anybody asks for it.
+        // A browser that dies between two calls is replaced without a fault.
         if faults >= 2 {
             break;
         }

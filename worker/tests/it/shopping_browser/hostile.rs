@@ -1,4 +1,4 @@
-//! A catalogue that means harm: texts that are HTML, endless, invisible or called like buttons.
+//! A hostile catalogue: texts that are HTML, very long, invisible, or equal to the names of buttons.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::support::Shops;
 use crate::browser::support::TestPool;
 
-/// Options that are hard to tell apart, to show or to send.
+/// Options that are hard to distinguish, to display or to send.
 fn options() -> Vec<String> {
     let mut options: Vec<String> = [
         "<img src=x onerror=alert(1)>",
@@ -105,7 +105,7 @@ async fn every_text_of_a_hostile_catalogue_is_shown_and_clicked() {
     pair.act("click[< prev]").await.unwrap();
     for option in options() {
         pair.act(&format!("click[{option}]")).await.unwrap();
-        // An option called like a button does what the button does.
+        // An option with the name of a button acts like the button.
         pair.ask(ShopRequest {
             reset: true,
             replay: vec!["search[lamp]".to_owned()],
@@ -152,7 +152,7 @@ async fn hard_searches_are_typed_or_pasted() {
         "<a> x",
         "linen shirt",
     ] {
-        // What raises leaves the visit where it was, and says so once.
+        // A search that raises an error leaves the session where it was, and returns the error once.
         let _ = pair.act(&format!("search[{text}]")).await;
         let _ = pair.act("click[nothing]").await;
     }

@@ -1,6 +1,7 @@
-//! The shop in a browser replies as the shop in memory does, whatever happens.
+//! The shop in a browser gives the same replies as the shop in memory.
 //!
-//! These tests need `chromium` and `chromedriver`; where one is missing they say that they are skipped.
+//! These tests require `chromium` and `chromedriver`; if one of them is missing, they are skipped with a
+//! message.
 
 mod support;
 

@@ -1,8 +1,9 @@
-//! Many sequences of actions, drawn at random from what the pages offer and what agents write.
+//! Random sequences of actions, chosen from the elements of the pages and from texts that agents write.
 //!
-//! 12 on the small catalogue, and as many on the real one where it is at hand, of a search and up to three more actions
-//! each; `LUMOS_SEQUENCES` sets another number. They are asked for in one call or in several, some of which begin
-//! anew and repeat what was done before, as Lumos's loop does at every click.
+//! Runs 12 sequences on the small catalogue, and 12 on the real one if it is available, each with a search
+//! and up to three more actions; `LUMOS_SEQUENCES` sets another number. The actions are sent in one call or
+//! in several. Some calls reset the session and replay the earlier actions, as lumos's loop does at every
+//! click.
 
 use futures::stream::{self, StreamExt};
 use lumos_environments::shop::Goal;
@@ -41,7 +42,7 @@ const NONSENSE: [&str; 8] = [
     "",
 ];
 
-/// A search of some words of the instruction, or one of the odd ones.
+/// Returns a search for some words of the instruction, or one of the unusual ones.
 fn search(random: &mut StdRng, instruction: &str) -> String {
     if random.random_ratio(1, 4) {
         return (*SEARCHES.choose(random).unwrap()).to_owned();
@@ -50,12 +51,12 @@ fn search(random: &mut StdRng, instruction: &str) -> String {
     format!("search[{}]", words.join(" "))
 }
 
-/// What is done next, after a page with these clickables.
+/// Returns the next action on a page with these clickable elements.
 fn next(random: &mut StdRng, clickables: &[String], instruction: &str) -> String {
     match random.random_range(0..10) {
         0 => search(random, instruction),
         1 => (*NONSENSE.choose(random).unwrap()).to_owned(),
-        // Behind the first two stand products, and an item's buttons and options.
+        // The first two elements are followed by products, or by an item's buttons and options.
         2..=6 => match clickables.get(2..).unwrap_or_default().choose(random) {
             Some(text) => format!("click[{text}]"),
             None => "click[buy now]".to_owned(),
@@ -65,7 +66,7 @@ fn next(random: &mut StdRng, clickables: &[String], instruction: &str) -> String
     }
 }
 
-/// Some actions that make sense on the pages they lead to, each told by the shop in memory.
+/// Returns actions that are possible on the pages they lead to, which the shop in memory determines.
 async fn actions(random: &mut StdRng, shops: &Shops, goal: &Goal) -> Vec<String> {
     let scout = shops.in_memory(goal).await;
     let mut actions = vec![search(random, &goal.instruction_text)];
@@ -77,7 +78,7 @@ async fn actions(random: &mut StdRng, shops: &Shops, goal: &Goal) -> Vec<String>
     actions
 }
 
-/// The actions in one call or in several.
+/// Performs the actions in one call or in several.
 async fn sequence(seed: u64, shops: &Shops) -> Tally {
     let mut random = StdRng::seed_from_u64(seed);
     let goal = shops.goals.choose(&mut random).unwrap();
@@ -87,7 +88,7 @@ async fn sequence(seed: u64, shops: &Shops) -> Tally {
     let mut done = 0;
     while done < actions.len() {
         let last = if random.random_ratio(1, 4) { done } else { actions.len() - 1 };
-        // What was done before is repeated after a reset, as Lumos does, or not at all.
+        // Earlier actions are replayed only after a reset, as in lumos's loop.
         let reset = done == 0 || random.random_ratio(1, 2);
         let from = if reset { 0 } else { done };
         let (replay, action) = (actions[from..last].to_vec(), actions[last].clone());

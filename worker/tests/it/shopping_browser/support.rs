@@ -1,4 +1,4 @@
-//! The same shop twice, in memory and in browsers, and what is asked of both.
+//! The same shop in memory and in browsers, and requests to both.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::browser::support::TestPool;
 
-/// Both shops, and goals of their catalogue.
+/// Both shops, and the goals of their catalogue.
 pub(crate) struct Shops {
     memory: MemoryShop,
     browser: BrowserShop,
@@ -30,7 +30,7 @@ pub(crate) struct Shops {
     serving: JoinHandle<()>,
 }
 
-/// An episode's session in each.
+/// An episode's session in each shop.
 pub(crate) struct Pair {
     memory: Arc<dyn Tools>,
     browser: Arc<dyn Tools>,
@@ -55,7 +55,7 @@ pub(crate) fn unit(goal: &Goal) -> EpisodeUnit {
 }
 
 impl Shops {
-    /// The shops of a catalogue's folder, or of the one that ships.
+    /// Opens the shops of a catalogue's folder, or of the built-in catalogue.
     pub(crate) fn open(folder: Option<&Path>, pool: TestPool, screenshots: Option<PathBuf>) -> Self {
         let files = ShopFiles { folder: folder.map(Path::to_owned), nouns: None };
         let stop = CancellationToken::new();
@@ -82,17 +82,17 @@ impl Shops {
         }
     }
 
-    /// The session in memory alone.
+    /// Opens a session only in memory.
     pub(crate) async fn in_memory(&self, goal: &Goal) -> Arc<dyn Tools> {
         self.memory.open(&unit(goal)).await.unwrap().unwrap()
     }
 
-    /// The session in the browser alone.
+    /// Opens a session only in the browser.
     pub(crate) async fn session(&self, goal: &Goal) -> Arc<dyn Tools> {
         self.browser.open(&unit(goal)).await.unwrap().unwrap()
     }
 
-    /// Ends everything; nothing is left of the browsers.
+    /// Ends everything and checks that no browser process is left.
     pub(crate) async fn close(self) {
         self.stop.cancel();
         let Self { browser, pool, serving, .. } = self;
@@ -104,7 +104,7 @@ impl Shops {
 }
 
 impl Pair {
-    /// Asks both; their reply, which has to be the same.
+    /// Sends a request to both shops. Returns their reply, which must be the same.
     pub(crate) async fn ask(&self, request: ShopRequest) -> Result<ShopReply, String> {
         let call = ToolCall::Shop(request.clone());
         let expected = self.memory.call(&call).await.unwrap();
@@ -117,7 +117,7 @@ impl Pair {
         }
     }
 
-    /// One action.
+    /// Performs one action.
     pub(crate) async fn act(&self, action: &str) -> Result<ShopReply, String> {
         self.ask(ShopRequest { reset: false, replay: Vec::new(), action: action.to_owned() }).await
     }

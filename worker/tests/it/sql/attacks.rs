@@ -9,10 +9,10 @@ use lumos_worker::Tools;
 use super::statements::{attacks, long_values};
 use super::support::Episode;
 
-/// The longest an attack may take: the limit of a statement's time and what it takes to stop it, on a busy machine.
+/// Maximum duration of an attack on a busy machine: the time limit of a statement, and the time to stop it.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// No statement on SQLite takes longer than it may, whatever functions it calls.
+/// Checks that no statement on SQLite exceeds its time limit, whatever functions it calls.
 pub(crate) async fn costly_functions(tool: &dyn Tools) {
     let attacked = long_values().into_iter().map(|attack| async move {
         let shown: String = attack.chars().skip(attack.find("SELECT SUM").unwrap_or(230)).take(100).collect();
@@ -30,18 +30,18 @@ pub(crate) async fn costly_functions(tool: &dyn Tools) {
         let refused = episode.refused(attack).await;
         assert!(
             refused.contains("takes too long"),
-            "charged by its operands, not stopped by the clock: {refused}"
+            "the size of its operands is limited, not only its time: {refused}"
         );
     }
     let many = vec!["abs(1) + abs(1) + abs(1)"; 100].join(", ");
     assert!(episode.refused(&format!("SELECT {many}")).await.contains("more than 200 calls"));
     let many = vec!["json_extract('[]', '$[0]')"; 21].join(", ");
     assert!(episode.refused(&format!("SELECT {many}")).await.contains("more than 200 calls"));
-    // One call of these takes seconds on the longest values.
+    // One call of these functions takes seconds on the longest values.
     for call in ["json_patch('{}', '{}')", "jsonb_patch('{}', '{}')", "json_pretty('[]')"] {
         assert!(episode.refused(&format!("SELECT {call}")).await.contains("not authorized"), "{call}");
     }
-    // A statement that nobody waits for any more ends, and the next one is answered.
+    // A statement whose caller stopped waiting ends, and the next one is answered.
     let endless = long_values().swap_remove(10);
     let dropped = tokio::time::timeout(Duration::from_millis(20), episode.sql(&endless)).await;
     let next = tokio::time::timeout(Duration::from_secs(120), episode.rows("SELECT 1")).await;
@@ -49,7 +49,7 @@ pub(crate) async fn costly_functions(tool: &dyn Tools) {
     episode.close().await;
 }
 
-/// Runs all attacks, each in an episode of its own; others see nothing of it.
+/// Runs all attacks, each in a separate episode, which works normally afterwards.
 pub(crate) async fn all(tool: &dyn Tools, engine: &str) {
     let attacks = attacks();
     assert!(attacks.len() >= 60);
@@ -69,7 +69,7 @@ pub(crate) async fn all(tool: &dyn Tools, engine: &str) {
         if took > longest.0 {
             longest = (took, shown.clone());
         }
-        // The session still answers, with its own tables as they were.
+        // The session still responds, and its tables are unchanged.
         assert_eq!(episode.rows("SELECT COUNT(*) FROM book").await, "[(10,)]", "{shown:?}");
         episode.close().await;
     }

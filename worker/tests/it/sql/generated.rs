@@ -1,6 +1,6 @@
-//! Generated statements on a real server: where the guard's idea of quotes and comments differs from the server's, a
-//! function that the guard did not see is called. `LUMOS_GENERATED=50000` generates so many instead of 1,000,
-//! `LUMOS_GENERATED_SEED` other ones.
+//! Generated statements on a real server. If the guard interprets quotes and comments differently from the
+//! server, the server calls a function that the guard did not detect. `LUMOS_GENERATED=50000` generates
+//! 50,000 statements instead of 1,000, and `LUMOS_GENERATED_SEED` sets the seed.
 
 use lumos_environments::sql::guard;
 use lumos_tasks::SqlReply;
@@ -12,11 +12,11 @@ use sqlx::Connection;
 use super::mariadb::Server;
 use super::support::{Episode, query};
 
-/// What the guard refuses wherever it sees it. The lock it takes is held as long as the session.
+/// A call that the guard rejects wherever it detects one. The lock is held until the session ends.
 const CANARY: &str = "GET_LOCK('lumos_canary', 0)";
 const HOLDER: &str = "SELECT IS_USED_LOCK('lumos_canary')";
 
-/// What quotes, comments and escapes are made of, in the dialects that a server may speak.
+/// Parts of quotes, comments and escapes, in the dialects that a server may use.
 const NOISE: [&str; 41] = [
     "'",
     "''",
@@ -61,7 +61,7 @@ const NOISE: [&str; 41] = [
     "@`",
 ];
 
-/// Where a canary is put: the text before it and behind it.
+/// Statements with a canary: the text before and after it.
 const STATEMENTS: [(&str, &str); 6] = [
     ("SELECT 1", ""),
     ("SELECT title, 1", " FROM book"),
@@ -101,7 +101,7 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
-/// What is accepted takes no lock.
+/// Checks that accepted statements do not take the lock.
 pub(crate) async fn canaries(tool: &dyn Tools, server: &Server) {
     const TOGETHER: usize = 50;
     let mut seed = [7; 32];
@@ -130,7 +130,7 @@ pub(crate) async fn canaries(tool: &dyn Tools, server: &Server) {
     the_canary_is_noticed(server).await;
 }
 
-/// The check finds a lock that somebody holds.
+/// Checks that the query detects a lock that is held.
 async fn the_canary_is_noticed(server: &Server) {
     let options: sqlx::mysql::MySqlConnectOptions = server.url().parse().unwrap();
     let mut connection = sqlx::mysql::MySqlConnection::connect_with(&options).await.unwrap();

@@ -1,4 +1,4 @@
-//! The gold queries as answers.
+//! Runs the gold queries as answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use super::support::Episode;
 
-/// What a gold query gave, and what it is worth as the answer to itself.
+/// Result of a gold query, and its grade as an answer.
 pub(crate) struct Outcome {
     pub(crate) reply: SqlReply,
     pub(crate) grade: SqlGrade,
 }
 
-/// Database and gold query of each record.
+/// Returns database and gold query of each record.
 pub(crate) fn records(data: &Path) -> Vec<(String, String)> {
     let text = std::fs::read_to_string(data.join("ic_spider_dev.json")).unwrap();
     let records: Vec<Value> = serde_json::from_str(&text).unwrap();
@@ -35,8 +35,8 @@ pub(crate) async fn run(tool: &dyn Tools, records: &[(String, String)]) -> Vec<O
     futures::stream::iter(answered).buffered(8).collect().await
 }
 
-/// Prints how the gold queries do as answers; asserts how many are no SQL to the engine, and that of the others no more
-/// than `open` are worth less than 1.
+/// Prints how the gold queries are graded as answers. Asserts the number of queries that the engine rejects,
+/// and that at most `open` of the others have a reward below 1.
 pub(crate) fn report(engine: &str, outcomes: &[Outcome], no_sql: usize, open: usize) {
     let full = outcomes.iter().filter(|one| one.grade.reward == 1.0).count();
     let same = outcomes.iter().filter(|one| one.grade.is_same).count();
@@ -54,7 +54,7 @@ pub(crate) fn report(engine: &str, outcomes: &[Outcome], no_sql: usize, open: us
     assert!(less <= open, "{engine}: {less} gold queries are worth less than 1");
 }
 
-/// Prints how the two engines differ in what the gold queries give.
+/// Prints how the results of the gold queries differ between the two engines.
 pub(crate) fn differences(records: &[(String, String)], left: &[Outcome], right: &[Outcome]) {
     let mut kinds: BTreeMap<&str, (usize, String)> = BTreeMap::new();
     for (((database, gold), left), right) in records.iter().zip(left).zip(right) {
@@ -98,7 +98,7 @@ pub(crate) fn differences(records: &[(String, String)], left: &[Outcome], right:
     }
 }
 
-/// The imported files hold what the given ones do.
+/// Asserts that the imported files have the same content as the given ones.
 pub(crate) fn same_content(built: &Path, given: &Path) {
     for entry in std::fs::read_dir(given).unwrap() {
         let path = entry.unwrap().path();
@@ -108,7 +108,7 @@ pub(crate) fn same_content(built: &Path, given: &Path) {
     }
 }
 
-/// Tables, their definitions and rows.
+/// Returns the definitions and rows of all tables.
 fn dumped(file: &Path) -> Vec<String> {
     let address = format!("file:{}?immutable=1", file.display());
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_URI;

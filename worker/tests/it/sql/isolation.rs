@@ -1,4 +1,4 @@
-//! No episode sees another's changes.
+//! Episodes do not see the changes of other episodes.
 
 use lumos_tasks::SqlReply;
 use lumos_worker::Tools;
@@ -8,7 +8,7 @@ use super::support::{self, Episode};
 
 const COUNT: &str = "SELECT COUNT(*) FROM book";
 
-/// What any episode may rely on.
+/// Checks the basic behaviour of an episode.
 pub(crate) async fn basics(tool: &dyn Tools) {
     let episode = Episode::open(tool, "library", "SELECT name FROM author WHERE born < 1950").await;
     assert_eq!(episode.rows("SHOW TABLES").await, "[('author',), ('book',), ('loan',), ('member',)]");
@@ -47,7 +47,7 @@ pub(crate) async fn basics(tool: &dyn Tools) {
     corrected.close().await;
 }
 
-/// Sixteen episodes at once that try to destroy each other's tables, and sixteen that only read meanwhile.
+/// Runs sixteen concurrent episodes that try to destroy each other's tables, and sixteen that only read.
 pub(crate) async fn destroyers(tool: &dyn Tools) {
     let destroy = |number: usize| async move {
         let episode = Episode::open(tool, "library", COUNT).await;
@@ -83,7 +83,7 @@ pub(crate) async fn destroyers(tool: &dyn Tools) {
     .await;
 }
 
-/// Generated names never reach a model, so that messages are the same in every run.
+/// Generated names are not shown to a model, so that messages are the same in every run.
 pub(crate) async fn generated_names(tool: &dyn Tools) {
     let mut seen = Vec::new();
     for _ in 0..2 {
@@ -112,7 +112,7 @@ pub(crate) async fn generated_names(tool: &dyn Tools) {
     assert_eq!(seen[0], seen[1]);
 }
 
-/// What an episode writes is bounded in bytes, and temporary tables are as good as others.
+/// The number of bytes that an episode writes is limited, and temporary tables work like others.
 pub(crate) async fn written_bytes(tool: &dyn Tools) {
     let episode = Episode::open(tool, "library", COUNT).await;
     assert_eq!(episode.sql("CREATE TEMPORARY TABLE tmp_q (a int)").await, SqlReply::Nothing);
@@ -128,7 +128,7 @@ pub(crate) async fn written_bytes(tool: &dyn Tools) {
     episode.close().await;
 }
 
-/// Each session has an account of its own, which goes with it; a variable lasts as long as its session.
+/// Each session has its own account, which is removed with it. A variable lasts as long as its session.
 pub(crate) async fn accounts(tool: &dyn Tools, server: &Server) {
     let episodes = [Episode::open(tool, "library", COUNT).await, Episode::open(tool, "library", COUNT).await];
     let accounts = support::made(server).await;

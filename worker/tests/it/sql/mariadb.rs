@@ -1,4 +1,4 @@
-//! A MariaDB of the test's own, on a private port, with its data in a temporary folder.
+//! A MariaDB server for a test, on a private port, with its data in a temporary folder.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A running server; it ends with the value.
+/// A running server, which is killed when it is dropped.
 pub(crate) struct Server {
     process: Child,
     daemon: String,
@@ -16,7 +16,7 @@ pub(crate) struct Server {
     folder: tempfile::TempDir,
 }
 
-/// The password of the test's account; tests look for it where it must not be.
+/// The password of the test's account, which tests search for where it must not appear.
 pub(crate) const PASSWORD: &str = "never-shown-4711";
 
 fn program(names: &[&str]) -> Option<String> {
@@ -26,12 +26,12 @@ fn program(names: &[&str]) -> Option<String> {
 }
 
 impl Server {
-    /// Starts one; `None`, and the test is skipped, if MariaDB is not installed.
+    /// Starts a server. If MariaDB is not installed, skips the test and returns `None`.
     pub(crate) fn start() -> Option<Self> {
         Self::with_arguments(&[])
     }
 
-    /// Starts one with further arguments.
+    /// Starts a server with additional arguments.
     pub(crate) fn with_arguments(arguments: &[String]) -> Option<Self> {
         let (Some(install), Some(daemon)) = (program(&["mariadb-install-db"]), program(&["mariadbd"])) else {
             lumos_capabilities::skip(
@@ -59,8 +59,8 @@ impl Server {
                 .unwrap()
                 .success()
         };
-        // Now and then it fails while another one is made.
-        assert!((0..3).any(install), "mariadb-install-db fails");
+        // The installation occasionally fails while another one is in progress.
+        assert!((0..3).any(install), "mariadb-install-db failed");
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         std::fs::write(
             path("start.sql"),
@@ -76,7 +76,7 @@ impl Server {
         Some(server)
     }
 
-    /// Kills the server and starts it again on the same data. Blocks.
+    /// Kills the server and restarts it with the same data. Blocks.
     pub(crate) fn restart(&mut self) {
         self.kill();
         self.start_again();
@@ -88,9 +88,9 @@ impl Server {
         self.process.wait().unwrap();
     }
 
-    /// Starts a server that was killed on the same data. Blocks.
+    /// Restarts a killed server with the same data. Blocks.
     pub(crate) fn start_again(&mut self) {
-        // The account is there by now.
+        // The account already exists.
         std::fs::write(self.folder.path().join("start.sql"), "SELECT 1;\n").unwrap();
         self.process = spawn(&self.daemon, self.folder.path(), self.port, &self.arguments);
         self.wait();
@@ -99,12 +99,12 @@ impl Server {
     fn wait(&self) {
         let started = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(started.elapsed() < Duration::from_secs(60), "MariaDB does not start");
+            assert!(started.elapsed() < Duration::from_secs(60), "MariaDB did not start");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// The process, for signals.
+    /// Returns the process id, for signals.
     pub(crate) fn process(&self) -> u32 {
         self.process.id()
     }
@@ -113,12 +113,12 @@ impl Server {
         self.port
     }
 
-    /// Its address with the account's name and password.
+    /// Returns the URL with the account's name and password.
     pub(crate) fn url(&self) -> String {
         self.url_at("127.0.0.1")
     }
 
-    /// The same under another name of this machine.
+    /// Returns the URL with another name of this machine.
     pub(crate) fn url_at(&self, host: &str) -> String {
         format!("mysql://keeper:{PASSWORD}@{host}:{}", self.port)
     }

@@ -1,5 +1,5 @@
-//! Databases of episodes: isolation, hostile statements, gold queries; on SQLite and on a real MariaDB where one is
-//! installed (the tests say when it is not).
+//! Databases of episodes: isolation, hostile statements and gold queries, on SQLite, and on MariaDB if it is
+//! installed (otherwise skipped with a message).
 
 mod attacks;
 mod generated;
@@ -37,7 +37,7 @@ async fn no_function_takes_longer_than_a_statement_may() {
 async fn databases_on_a_server() {
     let Some(server) = mariadb::Server::start() else { return };
     into_mysql(LIBRARY, &support::settings(&server), false).await.unwrap();
-    assert!(into_mysql(LIBRARY, &support::settings(&server), false).await.is_err(), "it is there already");
+    assert!(into_mysql(LIBRARY, &support::settings(&server), false).await.is_err(), "it is already imported");
     let tool = SqlTool::mysql(MySqlServer::new(support::settings(&server)));
     isolation::basics(&tool).await;
     isolation::destroyers(&tool).await;
@@ -52,11 +52,11 @@ async fn databases_on_a_server() {
         "SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'lumos%'",
     )
     .await;
-    assert!(left.is_empty(), "copies are left behind: {left:?}");
+    assert!(left.is_empty(), "copies are left: {left:?}");
     let accounts = support::query(&server, "SELECT user FROM mysql.user WHERE user NOT LIKE 'lumos%'").await;
     assert!(!accounts.iter().any(|name| ["evil", "admin"].contains(&name.as_str())), "{accounts:?}");
     tool.shut_down().await;
-    assert_eq!(support::made(&server).await, Vec::<String>::new(), "accounts stay after a clean end");
+    assert_eq!(support::made(&server).await, Vec::<String>::new(), "accounts are left after the shutdown");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -75,8 +75,9 @@ async fn gold_queries_are_worth_one_on_both() {
     assert_eq!(into_mysql(&dump, &support::settings(&server), false).await.unwrap().len(), 20);
     let remote = SqlTool::mysql(MySqlServer::new(support::settings(&server)));
     let on_mariadb = gold::run(&remote, &records).await;
-    // Six gold queries are no SQL to MariaDB 10.11 (`COUNT (*)`, a table called SHOW). Where a query leaves open which of
-    // equal rows comes first, the server may choose one for the gold query and another for the same query as answer.
+    // Six gold queries are invalid in MariaDB 10.11 (`COUNT (*)`, a table called SHOW). If a query does not
+    // define which of equal rows comes first, the server may choose one row for the gold query and another
+    // for the same query as an answer.
     gold::report("mariadb", &on_mariadb, 6, 6);
     gold::differences(&records, &on_sqlite, &on_mariadb);
 }

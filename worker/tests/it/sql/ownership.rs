@@ -1,4 +1,5 @@
-//! A server that restarts, and connections that are cut: nobody loses what is his, and nothing stays behind.
+//! Restarts of the server and killed connections: sessions keep their databases and accounts, and none are
+//! left behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::mariadb::Server;
 use super::support::{self, Episode};
 
 const COUNT: &str = "SELECT COUNT(*) FROM book";
-/// How long a lock must be free in these tests.
+/// Time for which a lock must be free in these tests.
 const GRACE: Duration = Duration::from_secs(8);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -21,12 +22,12 @@ async fn tool(server: &Server) -> SqlTool {
     SqlTool::mysql(MySqlServer::with_limits(support::settings(server), GRACE, PATIENCE))
 }
 
-/// The token in the names of what was made.
+/// Returns the token in the names of databases and accounts.
 fn token(made: &[String]) -> String {
     made.first().and_then(|name| name.split('_').nth(2)).unwrap().to_owned()
 }
 
-/// Cuts the connection that holds a token's lock.
+/// Kills the connection that holds a token's lock.
 async fn cut_lock(server: &Server, token: &str) {
     let holder = format!("SELECT CAST(IS_USED_LOCK('lumos_e_{token}') AS CHAR)");
     support::until("the lock is held", async || {
@@ -39,7 +40,8 @@ async fn cut_lock(server: &Server, token: &str) {
     .await;
 }
 
-/// An episode that writes, up to three times: as often as the coordinator tries it.
+/// Runs an episode that writes, with up to three attempts, like the coordinator. Returns the number of
+/// attempts.
 async fn with_retries(tool: &dyn Tools, begun: &Notify) -> u32 {
     for attempt in 1..=3 {
         let written = async {
@@ -64,11 +66,11 @@ async fn with_retries(tool: &dyn Tools, begun: &Notify) -> u32 {
                 assert_eq!(rows, ["(10,)"]);
                 return attempt;
             }
-            Ok(other) => panic!("shown to the model: {other:?}"),
+            Ok(other) => panic!("the model sees {other:?}"),
             Err(fault) => println!("attempt {attempt}: {fault}"),
         }
     }
-    panic!("faulted for good");
+    panic!("all attempts failed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -94,7 +96,8 @@ async fn a_restart_of_the_server_faults_nothing_for_good() {
     })
     .await
     .unwrap();
-    // One that only read goes on; one whose changes are lost is not answered to the model.
+    // A session that only read continues; one whose changes are lost returns a fault instead of an answer to
+    // the model.
     assert_eq!(reading.rows(COUNT).await, "[(10,)]");
     let lost = writing.try_sql("SELECT COUNT(*) FROM loan").await.unwrap_err().to_string();
     assert!(lost.contains("mysql://127.0.0.1:"), "{lost}");
@@ -116,7 +119,7 @@ async fn a_sweep_leaves_a_live_worker_whose_lock_was_cut_alone() {
     assert_eq!(episode.sql("DELETE FROM loan").await, SqlReply::Nothing);
     let own = support::made(&server).await;
     assert_eq!(own.len(), 2, "an account and a copy: {own:?}");
-    // What a process left that is gone: its disappearance says that the sweep has taken place.
+    // Left by a process that has ended: its removal shows that the cleanup has run.
     support::query(&server, "CREATE DATABASE lumos_e_aaaaaaaaaaaa_d00000001").await;
     support::query(&server, "CREATE USER 'lumos_e_aaaaaaaaaaaa_u00000001'@'%' IDENTIFIED BY 'x'").await;
     cut_lock(&server, &token(&own)).await;
@@ -124,7 +127,7 @@ async fn a_sweep_leaves_a_live_worker_whose_lock_was_cut_alone() {
     let other = Episode::open(&sweeping, "library", COUNT).await;
     let gone = async || !support::made(&server).await.iter().any(|name| name.contains("aaaaaaaaaaaa"));
     cut_lock(&server, &token(&own)).await;
-    support::until("the sweep has taken place", gone).await;
+    support::until("the cleanup has run", gone).await;
     let left = support::made(&server).await;
     assert!(own.iter().all(|name| left.contains(name)), "{own:?} of {left:?}");
     assert_eq!(episode.sql("INSERT INTO loan VALUES (1, 1, 1, '2020-01-01', NULL)").await, SqlReply::Nothing);
@@ -144,7 +147,7 @@ async fn what_was_removed_meanwhile_is_a_fault_and_a_fresh_session_has_it_again(
     let tool = tool(&server).await;
     let episode = Episode::open(&tool, "library", COUNT).await;
     assert_eq!(episode.sql("DELETE FROM loan").await, SqlReply::Nothing);
-    assert_eq!(episode.sql("COMMIT").await, SqlReply::Nothing, "holds no table any more");
+    assert_eq!(episode.sql("COMMIT").await, SqlReply::Nothing, "releases its table locks");
     let own = support::made(&server).await;
     for name in &own {
         let is_copy = name.rsplit('_').next().is_some_and(|end| end.starts_with('d'));
@@ -152,9 +155,9 @@ async fn what_was_removed_meanwhile_is_a_fault_and_a_fresh_session_has_it_again(
         support::query(&server, &format!("DROP {kind} {name}")).await;
     }
     cut_lock(&server, &token(&own)).await;
-    // Not shown to the model as `Unknown database`: that would be scored. Until the loss of the lock is noticed the error
-    // of the server is all there is, so it is asked for again.
-    support::until("the loss is noticed", async || {
+    // Not shown to the model as `Unknown database`, which would be scored. The statement is repeated, because
+    // it returns the server's error until the loss of the lock is detected.
+    support::until("the loss is detected", async || {
         let lost = episode.try_sql("SELECT COUNT(*) FROM loan").await;
         lost.is_err_and(|fault| fault.to_string().contains("were removed"))
     })
@@ -162,7 +165,7 @@ async fn what_was_removed_meanwhile_is_a_fault_and_a_fresh_session_has_it_again(
     episode.close().await;
     let fresh = Episode::open(&tool, "library", COUNT).await;
     assert_eq!(fresh.sql("DELETE FROM loan").await, SqlReply::Nothing);
-    // An episode that is broken off leaves its things to the tool.
+    // A dropped episode leaves its database and its account to the tool.
     drop(fresh);
     tool.shut_down().await;
     assert_eq!(support::made(&server).await, Vec::<String>::new());
@@ -170,7 +173,7 @@ async fn what_was_removed_meanwhile_is_a_fault_and_a_fresh_session_has_it_again(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_that_never_answers_is_given_up_for_all_sessions_at_once() {
-    // A port that nobody listens on.
+    // A port on which no server listens.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let settings = MySqlSettings::of_url(&format!("mysql://keeper:secret@127.0.0.1:{port}")).unwrap();
     let tool = SqlTool::mysql(MySqlServer::with_limits(settings, GRACE, Duration::from_secs(5)));

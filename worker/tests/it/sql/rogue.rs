@@ -1,4 +1,4 @@
-//! Servers that speak MySQL's protocol to get a password, or to break whoever connects.
+//! Servers that use MySQL's protocol to obtain a password, or to crash the client.
 
 use std::time::Duration;
 
@@ -9,18 +9,18 @@ use super::mariadb::PASSWORD;
 use super::rogue_server::{greeting, packet, serve, switch};
 use super::support::Episode;
 
-/// How long these servers are waited for: some never answer.
+/// Time limit for these servers, some of which never respond.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// What comes of an episode on such a server, and what the server was sent.
+/// Runs an episode on such a server. Returns the fault, and the bytes that the server received.
 async fn attacked(host: &str, pieces: Vec<Vec<u8>>) -> (String, Vec<u8>) {
     let (port, heard) = serve(pieces).await;
     let url = format!("mysql://keeper:{PASSWORD}@{host}:{port}");
     let settings = MySqlSettings::of_url(&url).unwrap();
     let tool = SqlTool::mysql(MySqlServer::with_limits(settings, LIMIT, LIMIT));
-    let fault = Episode::attempt(&tool, "library").await.err().expect("the server is hostile").to_string();
+    let fault = Episode::attempt(&tool, "library").await.err().expect("no fault").to_string();
     tool.shut_down().await;
-    assert!(fault.contains(&format!("mysql://{host}:{port}")), "names the server: {fault}");
+    assert!(fault.contains(&format!("mysql://{host}:{port}")), "the server is not named: {fault}");
     let heard = heard.lock().unwrap().clone();
     (fault, heard)
 }
@@ -57,7 +57,8 @@ async fn a_password_is_never_sent_in_clear_text() {
             ],
             "RSA",
         ),
-        // Off loopback, as far as the worker can see: nothing is said without TLS, and a certificate is asked for.
+        // Not loopback, as far as the worker can see: nothing is sent without TLS, and a certificate is
+        // required.
         ("0.0.0.0", vec![greeting("mysql_native_password", false)], "does not support TLS"),
         ("0.0.0.0", vec![greeting("mysql_native_password", true), b"\x16\x03\x03\0\x01\0".to_vec()], ""),
     ] {
@@ -100,7 +101,7 @@ async fn a_server_that_breaks_the_protocol_is_a_fault_of_that_server() {
         let shown: Vec<_> = pieces.iter().map(Vec::len).collect();
         let started = std::time::Instant::now();
         let attacked = tokio::time::timeout(Duration::from_secs(60), attacked("127.0.0.1", pieces));
-        let (fault, _) = attacked.await.unwrap_or_else(|_| panic!("{shown:?} is waited for without end"));
+        let (fault, _) = attacked.await.unwrap_or_else(|_| panic!("no fault within 60 s: {shown:?}"));
         println!("{shown:?}: {fault} after {:?}", started.elapsed());
     }
 }

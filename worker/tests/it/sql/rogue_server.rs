@@ -1,5 +1,5 @@
-//! A server that speaks as much of MySQL's protocol as it is given, and records what it is sent. The program's own tests
-//! use it as well.
+//! A server that sends given pieces of MySQL's protocol, and records what it receives. Also used by the tests
+//! of the program.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ pub(crate) fn packet(number: u8, payload: &[u8]) -> Vec<u8> {
     [&[length[0], length[1], length[2], number], payload].concat()
 }
 
-/// A greeting that asks for the password by a plugin, with TLS on offer or not.
+/// Returns a greeting that requests the password with a plugin, and offers TLS with `has_tls`.
 pub(crate) fn greeting(plugin: &str, has_tls: bool) -> Vec<u8> {
     let flags = if has_tls { 0xfe } else { 0xf6 };
     let mut payload = b"\x0a10.11.6-MariaDB\0\x07\0\0\0abcdefgh\0\xfe".to_vec();
@@ -23,12 +23,13 @@ pub(crate) fn greeting(plugin: &str, has_tls: bool) -> Vec<u8> {
     packet(0, &payload)
 }
 
-/// A request for another plugin.
+/// Returns a request to switch to another plugin.
 pub(crate) fn switch(plugin: &str) -> Vec<u8> {
     packet(2, &[b"\xfe", plugin.as_bytes(), b"\0abcdefghijklmnopqrst\0"].concat())
 }
 
-/// Serves what is given, a piece after each thing the client sends, and remembers what it was sent.
+/// Sends the pieces, one before each read from the client, and records what it receives. Returns the port and
+/// the record.
 pub(crate) async fn serve(pieces: Vec<Vec<u8>>) -> (u16, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! Hostile statements. The program's own tests use them as well.
+//! Hostile statements. Also used by the tests of the program.
 
 /// Statements that both engines must refuse or stop.
 pub(crate) fn attacks() -> Vec<String> {
@@ -125,7 +125,7 @@ pub(crate) fn attacks() -> Vec<String> {
     attacks
 }
 
-/// Statements on long values, each a single step of SQLite's machine or one of few.
+/// Statements on long values, each of which takes one step of SQLite's virtual machine, or a few.
 pub(crate) fn long_values() -> Vec<String> {
     let text = "WITH RECURSIVE s(x) AS (SELECT 'a' UNION ALL SELECT x || x FROM s WHERE length(x) < 100000), \
                 t(x) AS (SELECT x FROM s ORDER BY length(x) DESC LIMIT 1), \

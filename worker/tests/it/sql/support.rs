@@ -1,4 +1,4 @@
-//! Sessions by hand.
+//! Sessions that a test controls directly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,12 +43,12 @@ impl Episode {
         Self(tool.open(&unit(database, gold, Behaviour::Corrected)).await.unwrap().unwrap())
     }
 
-    /// Opens one, or says why it cannot be had.
+    /// Opens a session, or returns the fault.
     pub(crate) async fn attempt(tool: &dyn Tools, database: &str) -> Result<Self, ToolFault> {
         Ok(Self(tool.open(&unit(database, "SELECT 1", Behaviour::Paper)).await?.unwrap()))
     }
 
-    /// A statement whose answer may be a failure of the infrastructure.
+    /// Executes a statement that may fail because of the infrastructure.
     pub(crate) async fn try_sql(&self, statement: &str) -> Result<SqlReply, ToolFault> {
         match self.0.call(&ToolCall::Sql { statement: statement.to_owned() }).await? {
             ToolReply::Sql(reply) => Ok(reply),
@@ -60,7 +60,7 @@ impl Episode {
         self.try_sql(statement).await.unwrap()
     }
 
-    /// The message of a statement that is refused.
+    /// Returns the message of a statement that is rejected.
     pub(crate) async fn refused(&self, statement: &str) -> String {
         match self.sql(statement).await {
             SqlReply::Error(message) => message,
@@ -68,7 +68,7 @@ impl Episode {
         }
     }
 
-    /// The rows of a result as one text.
+    /// Returns the rows of a result as one text.
     pub(crate) async fn rows(&self, statement: &str) -> String {
         match self.sql(statement).await {
             SqlReply::Rows { rows, .. } => format!("[{}]", rows.join(", ")),
@@ -88,12 +88,12 @@ impl Episode {
     }
 }
 
-/// How a test's server is asked.
+/// Returns the settings for a connection to a test's server.
 pub(crate) fn settings(server: &Server) -> MySqlSettings {
     MySqlSettings::of_url(&server.url()).unwrap()
 }
 
-/// The first column of a query's rows.
+/// Returns the first column of a query's rows.
 pub(crate) async fn query(server: &Server, query: &str) -> Vec<String> {
     let query = sqlx::AssertSqlSafe(query.to_owned());
     let options: sqlx::mysql::MySqlConnectOptions = server.url().parse().unwrap();
@@ -104,7 +104,7 @@ pub(crate) async fn query(server: &Server, query: &str) -> Vec<String> {
         .collect()
 }
 
-/// The databases and accounts that sessions made and nobody dropped yet.
+/// Returns the databases and accounts that sessions created and that still exist.
 pub(crate) async fn made(server: &Server) -> Vec<String> {
     query(
         server,
@@ -114,11 +114,11 @@ pub(crate) async fn made(server: &Server) -> Vec<String> {
     .await
 }
 
-/// Waits until something holds; panics when it does not for too long.
+/// Waits until a condition holds. Panics after two minutes.
 pub(crate) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let started = std::time::Instant::now();
     while !holds().await {
-        assert!(started.elapsed() < std::time::Duration::from_secs(120), "not in time: {what}");
+        assert!(started.elapsed() < std::time::Duration::from_secs(120), "timed out waiting: {what}");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
 }
