@@ -74,7 +74,7 @@ pub(crate) struct Global {
     pub(crate) log_format: LogFormat,
 }
 
-/// Form of log lines.
+/// Format of log messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// Plain text
@@ -183,7 +183,7 @@ pub(crate) struct RunArgs {
     pub(crate) fleet: FleetArgs,
 }
 
-/// What is run.
+/// Options that select what is run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What to run")]
 pub(crate) struct SelectionArgs {
@@ -262,7 +262,7 @@ pub(crate) struct SelectionArgs {
     pub(crate) skip_invalid: bool,
 }
 
-/// Who answers.
+/// Options for models and tools.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Models and tools")]
 pub(crate) struct ModelArgs {
@@ -347,7 +347,7 @@ pub(crate) struct ModelArgs {
     pub(crate) max_new_tokens: Option<u32>,
 }
 
-/// Where results go.
+/// Options for output.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
@@ -382,7 +382,7 @@ pub(crate) struct OutputArgs {
     pub(crate) log_samples: bool,
 }
 
-/// How models are computed.
+/// Options of the engine.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct EngineArgs {
@@ -426,7 +426,7 @@ pub(crate) enum Switch {
     Off,
 }
 
-/// When an item, or the run, is given up.
+/// Options for time limits, retries and failed items.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
@@ -699,18 +699,18 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: clap_complete::Shell,
 }
 
-/// Reads one seed of a list.
+/// Parses one seed of a list.
 fn parse_seed(text: &str) -> Result<u64, String> {
     let expected = || "expected whole numbers from 0 on, comma-separated, such as 0,1,2".to_owned();
     text.trim().parse().map_err(|_| expected())
 }
 
-/// Reads a number of things.
+/// Parses a positive integer.
 fn parse_count(text: &str) -> Result<u64, String> {
     text.trim().parse().map_err(|_| "expected a positive integer".to_owned())
 }
 
-/// Flags with underscores mean the same with dashes: `--batch_size` is `--batch-size`.
+/// Replaces underscores by dashes in flags: `--batch_size` becomes `--batch-size`.
 pub(crate) fn normalised(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut only_values = false;
     arguments

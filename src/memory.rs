@@ -14,14 +14,14 @@ use crate::exit::Exit;
 /// failure.
 const ABSURD: usize = 1 << 44;
 
-/// mimalloc. A coordinator allocates and frees many small values per item, for which the system's allocator
-/// takes three times as long.
+/// The mimalloc allocator. A coordinator allocates and frees many small values per item, for which the system's
+/// allocator takes three times as long.
 pub(crate) struct Allocator;
 
-// SAFETY: every call goes to mimalloc as it is; a null pointer is returned as it is, or the process ends.
+// SAFETY: every call is forwarded to mimalloc unchanged; a null pointer is returned, or the process ends.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are those that mimalloc asks for.
+        // SAFETY: the caller upholds the contract, which is the same for mimalloc.
         checked(unsafe { MiMalloc.alloc(layout) }, layout.size())
     }
 

@@ -58,7 +58,7 @@ pub(crate) struct Session {
     pub(crate) in_phases: bool,
 }
 
-/// What executes a run.
+/// The executor of a run.
 pub(crate) enum Means {
     /// This process.
     Here {

@@ -97,7 +97,6 @@ pub trait Benchmark: Send + Sync {
     ///
     /// # Errors
     /// If the original also rejects the record.
-    /// If the original refuses the record too.
     fn read_as_original(&self, record: &serde_json::Value) -> Result<Content, RecordError> {
         self.read(record)
     }

@@ -92,7 +92,7 @@ pub(crate) fn reply_text(reply: &ToolReply) -> String {
         }
         ToolReply::Chat(reply) => reply.text.trim().to_owned(),
         ToolReply::Candidates(elements) => format!("{} candidates", elements.len()),
-        ToolReply::Carried(Carried { action: Executed::Done, .. }) => "carried out".to_owned(),
+        ToolReply::Carried(Carried { action: Executed::Done, .. }) => "executed".to_owned(),
         ToolReply::Carried(Carried { action: Executed::Refused(obstacle), .. }) => {
             format!("(refused: {})", obstacle.words())
         }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::options::DType;
 
-/// Facts about a loaded model.
+/// Properties of a loaded model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelDescription {
     /// Class name in config.json, such as `LlamaForCausalLM`.

@@ -49,7 +49,7 @@ pub struct Gpu {
     pub driver: String,
 }
 
-/// Why no GPU can be used.
+/// Reasons why no GPU can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoGpu {

@@ -349,7 +349,7 @@ impl Inner {
         if let Some(Running { submissions, thread }) = running {
             drop(submissions);
             if thread.join().is_err() {
-                tracing::error!("the engine's scheduler ended with a panic");
+                tracing::error!("the engine's scheduler thread panicked");
             }
         }
     }

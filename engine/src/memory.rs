@@ -1,5 +1,5 @@
 //! Memory limits for models: [`MemoryBudget`] shares a number of bytes between engines, and [`free_memory`]
-//! asks the system how much is free.
+//! returns the memory that the process can still allocate.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -49,7 +49,7 @@ enum Place {
     Random(RandomShape, u64),
 }
 
-/// What was found at a location.
+/// The identified contents of a location.
 #[derive(Clone, Debug)]
 struct Known {
     /// The files' names, sizes and modification times at that time.

@@ -1,4 +1,4 @@
-//! Options of what measures, predicts and checks the engine.
+//! Options of `bench`, `doctor`, `verify` and `estimate`.
 
 use std::path::PathBuf;
 
@@ -31,7 +31,7 @@ Examples:
 The limits (memory bandwidth, multiplications per second) are measured in the same run: 100 % is the limit of this
 machine.";
 
-/// What to measure.
+/// Options of `bench engine`.
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_EXAMPLES)]
 pub(crate) struct BenchEngineArgs {
@@ -82,7 +82,7 @@ Examples:
 
 Nothing is changed or downloaded, and missing programs are not errors. Only builds with the feature `cuda` use GPUs.";
 
-/// How to tell.
+/// Options of `doctor`.
 #[derive(Debug, Args)]
 #[command(after_help = DOCTOR_EXAMPLES)]
 pub(crate) struct DoctorArgs {
@@ -91,7 +91,7 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
-/// Which of the two are measured.
+/// Prefix reuse settings to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Reuse {
     /// With reuse of prefixes
@@ -120,7 +120,7 @@ Examples:
 Computes items of a run again at another batch size and compares the replies with the record. In f32, no reply
 differs on the same machine; in bf16, this depends on the processor's kernels. The exit code is 100 if a reply differs.";
 
-/// What to compute once more.
+/// Options of `verify`.
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub(crate) struct VerifyArgs {
@@ -155,7 +155,7 @@ Examples:
 Tokens per item come from recorded cases of the original, or from your own run (--like), which has the replies of your
 models. The time of tools is not included; the time of loading only where models take turns in memory.";
 
-/// What to predict, and from what.
+/// Options of `estimate`.
 #[derive(Debug, Args)]
 #[command(after_help = ESTIMATE_EXAMPLES)]
 pub(crate) struct EstimateArgs {

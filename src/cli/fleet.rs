@@ -1,4 +1,4 @@
-//! Options of what spans several machines.
+//! Options of queues, workers and parts of runs.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::Args;
 use lumos_coordinator::spec::MemorySize;
 use lumos_tasks::Swap;
 
-/// How to reach the queue.
+/// Options for connecting to a queue.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Queue")]
 pub(crate) struct QueueArgs {
@@ -64,7 +64,7 @@ pub(crate) struct QueueArgs {
     pub(crate) queue_replicas: usize,
 }
 
-/// How a run is spread over workers.
+/// Options of a run whose workers are on a queue.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Queue")]
 pub(crate) struct FleetArgs {

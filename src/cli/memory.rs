@@ -1,4 +1,4 @@
-//! Options of the memory that models are computed in.
+//! Options for the memory of models.
 
 use clap::Args;
 use lumos_coordinator::spec::MemorySize;

@@ -1,4 +1,4 @@
-//! Which run a command is about.
+//! Finds the run that a command refers to.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::exit::Failure;
 
-/// Where names of runs are looked up.
+/// The folder in which run names are looked up.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RunsArgs {
     /// Look up run names in this folder
@@ -15,8 +15,8 @@ pub(crate) struct RunsArgs {
 }
 
 impl RunsArgs {
-    /// The folder of a run that a person gave by its path or by its name: a path that exists, else the folder of that name
-    /// below the output path.
+    /// Returns the folder of a run, given by path or by name: an existing path, otherwise the folder with that name
+    /// in the output path.
     ///
     /// # Errors
     /// If neither exists.

@@ -12,7 +12,7 @@ pub(crate) struct ServeArgs {
     pub(crate) world: ServeCommand,
 }
 
-/// The worlds that can be opened.
+/// Environments that can be served.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServeCommand {
     /// Serve WebShop; each visit has one goal

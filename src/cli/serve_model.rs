@@ -16,7 +16,7 @@ Clients use the base address http://HOST:PORT/v1, as with OpenAI: /v1/models, /v
 with or without streaming. Prompts of /v1/completions are used unchanged, without a BOS token. The first Ctrl-C
 finishes the requests in progress and exits, the second exits immediately.";
 
-/// What to serve.
+/// Options of `serve-model`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeModelArgs {

@@ -15,7 +15,7 @@ use crate::outcome::{Ending, Evidence, Fault, Outcome, Step};
 use crate::request::{Completion, Input, Request, Role, Stop};
 use crate::unit::EpisodeUnit;
 
-/// What an episode needs next.
+/// The next request of an episode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Next {
@@ -45,7 +45,7 @@ pub struct Misfit {
     got: &'static str,
 }
 
-/// What a family's state machine requests.
+/// A request of a family's state machine.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub(crate) enum Want {
@@ -181,7 +181,7 @@ impl Episode {
         episode
     }
 
-    /// What the episode needs now.
+    /// The current request of the episode.
     pub fn next(&self) -> &Next {
         &self.next
     }

@@ -87,7 +87,7 @@ impl Behaviour {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("unknown {what} `{word}`: expected one of {known}")]
 pub struct UnknownName {
-    /// What is being named: `formulation`, `behaviour`.
+    /// The kind of name: `formulation`, `behaviour`.
     pub what: &'static str,
     /// The unknown name.
     pub word: String,

@@ -64,7 +64,7 @@ pub struct Placement {
     others: Device,
 }
 
-/// Why a placement cannot be parsed.
+/// Errors of parsing a placement.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PlacementError {
     /// The device name is unknown.

@@ -35,7 +35,7 @@ impl Store for DatabaseOnly {
             into_index.insert(&first, entries.as_slice())?;
             Ok::<_, sled::transaction::ConflictableTransactionError<()>>(())
         });
-        written.expect("nothing aborts it");
+        written.expect("the transaction does not abort");
         database.database.flush().map_err(failed)?;
         Ok(vec![Location { offset: 0, length: 0, checksum: 0 }; count])
     }

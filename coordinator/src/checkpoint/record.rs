@@ -16,7 +16,7 @@ pub struct Record {
     pub attempt: u32,
     /// The outcome of the attempt.
     pub outcome: Outcome,
-    /// Facts about where and when the attempt ran.
+    /// Data that depends on the schedule and the machine.
     pub telemetry: Telemetry,
 }
 

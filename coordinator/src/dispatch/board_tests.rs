@@ -105,7 +105,7 @@ impl World {
         prop_assert!(tickets.len() <= together);
         prop_assert!(self.board.in_flight() <= self.window.max(adopted));
         for ticket in &tickets {
-            prop_assert!(!self.index.has(&ticket.unit, ticket.attempt), "what is recorded is not given out");
+            prop_assert!(!self.index.has(&ticket.unit, ticket.attempt), "a recorded attempt was published");
             let message = (ticket.unit, ticket.attempt);
             // Publishing twice has no effect.
             if !self.present.contains(&message) {

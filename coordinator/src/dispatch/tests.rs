@@ -191,7 +191,7 @@ async fn a_drained_session_leaves_the_rest_outstanding() {
     };
     let (summary, at_hand) = tokio::join!(session, worker);
     let summary = summary.unwrap();
-    assert_eq!(at_hand, 2, "units that wait in the queue are not waited for");
+    assert_eq!(at_hand, 2, "queued units do not count as in progress");
     assert!(stage.checkpoint.seconds().unwrap().is_some());
     assert!(summary.settled >= 1 && summary.outstanding() > 50, "{summary:?}");
     assert_eq!(stage.checkpoint.settled(), summary.settled);

@@ -36,7 +36,7 @@ async fn files_are_replaced_whole() {
     assert_eq!(scored, 16);
     let later = now.checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
     let grown = report(&manifest, &checkpoint, &[]).unwrap();
-    assert!(!is_current(folder, &grown).unwrap(), "more is recorded than the files say");
+    assert!(!is_current(folder, &grown).unwrap(), "more is recorded than the files contain");
     let second = export(folder, &manifest, &checkpoint, &[], later).unwrap();
     assert!(is_current(folder, &second.report).unwrap());
     let mut names: Vec<_> = fs::read_dir(folder)

@@ -319,11 +319,11 @@ mod tests {
             messages,
         };
         let stuck = |standing, seconds| is_stuck(&standing, Duration::from_secs(seconds), lease);
-        assert!(!stuck(standing(5, 3, 0, 8), 300), "nobody asks: workers load models");
-        assert!(!stuck(standing(0, 3, 2, 3), 40), "all is with workers");
-        assert!(!stuck(standing(0, 0, 2, 0), 300), "nothing is there");
+        assert!(!stuck(standing(5, 3, 0, 8), 300), "no worker requests units: they load models");
+        assert!(!stuck(standing(0, 3, 2, 3), 40), "workers hold all units");
+        assert!(!stuck(standing(0, 0, 2, 0), 300), "no units are queued");
         assert!(stuck(standing(0, 3, 2, 8), 20), "five are lost");
-        assert!(stuck(standing(5, 3, 2, 8), 20), "asked for and not delivered");
-        assert!(stuck(standing(0, 3, 2, 3), 61), "nobody's lease lasts so long without being extended");
+        assert!(stuck(standing(5, 3, 2, 8), 20), "requested and not delivered");
+        assert!(stuck(standing(0, 3, 2, 3), 61), "no lease lasts this long without renewal");
     }
 }

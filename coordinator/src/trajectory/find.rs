@@ -27,8 +27,7 @@ const DIGITS: usize = 6;
 /// configurations.
 ///
 /// # Errors
-/// If the checkpoint cannot be read.
-/// If the record cannot be read.
+/// If the checkpoint or a record cannot be read.
 pub fn find<'a>(
     manifest: &'a Manifest,
     checkpoint: &CheckpointReader,

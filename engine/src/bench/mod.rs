@@ -25,7 +25,7 @@ pub(crate) use machine::machine_limits;
 /// Tokens that the second turn appends to the prompt and completion of the first.
 const SECOND_TURN: usize = 16;
 
-/// What to measure.
+/// Settings of a benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchSettings {
     /// The model to measure.
@@ -123,10 +123,10 @@ pub enum BenchError {
 /// Fails if the settings are invalid, or if the model cannot be loaded or fails.
 pub async fn measure(settings: &BenchSettings) -> Result<BenchReport, BenchError> {
     if settings.prompt_tokens == 0 || settings.new_tokens < 2 {
-        return Err(BenchError::Settings("a prompt needs a token, and generation two"));
+        return Err(BenchError::Settings("expected at least 1 prompt token and 2 generated tokens"));
     }
     if settings.batch_sizes.contains(&0) {
-        return Err(BenchError::Settings("a batch needs a sequence"));
+        return Err(BenchError::Settings("batch sizes must be positive"));
     }
     let threads = settings
         .options

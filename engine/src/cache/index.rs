@@ -180,7 +180,7 @@ impl PrefixIndex {
             idle += usize::from(entry.holders == 0);
             let leaf = entry.holders == 0 && entry.children == 0;
             leaves += usize::from(leaf);
-            assert_eq!(self.leaves.contains(&(entry.used, id)), leaf, "{id:?} among the leaves");
+            assert_eq!(self.leaves.contains(&(entry.used, id)), leaf, "whether {id:?} is a leaf");
         }
         assert_eq!((idle, leaves, count), (self.idle, self.leaves.len(), self.len()));
         assert_eq!(self.by_key.values().map(Vec::len).sum::<usize>(), count);

@@ -13,7 +13,7 @@ pub(crate) fn page_size_is_supported(positions: usize) -> bool {
     positions > 0 && (TILE.is_multiple_of(positions) || positions.is_multiple_of(TILE))
 }
 
-/// What a model stores per position.
+/// Shape of the keys and values that a model stores per position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyValueShape {
     pub(crate) layers: usize,

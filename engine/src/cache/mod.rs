@@ -1,6 +1,6 @@
 //! The paged KV cache and its prefix index.
 //!
-//! A [`Pool`] belongs to one engine, and therefore to one set of weights of one type. It lends pages to
+//! A [`Pool`] belongs to one engine, and therefore to one set of weights of one type. It assigns pages to
 //! sequences; each sequence writes only to its own pages. A full page that is computed through the last layer
 //! is published under its content; sequences with the same prefix share it, and it is never written again. A
 //! published page without holders stays cached until its memory is needed.

@@ -189,18 +189,18 @@ impl Pool {
                         numbers.push(page.number());
                     }
                     (Page::Shared(page), Some(block)) => {
-                        assert!(Arc::ptr_eq(page, &self.storage(*block)), "another page under {block:?}");
+                        assert!(Arc::ptr_eq(page, &self.storage(*block)), "wrong page for {block:?}");
                         *holders.entry(*block).or_default() += 1;
                     }
-                    _ => panic!("published pages come first, and have a name each"),
+                    _ => panic!("published pages come first, and each has a block id"),
                 }
             }
         }
-        assert_eq!(own, self.own, "pages that sequences hold for themselves");
+        assert_eq!(own, self.own, "unpublished pages of sequences");
         numbers.sort_unstable();
-        assert!(numbers.into_iter().eq(0..self.allocated() as u32), "pages have numbers of their own");
+        assert!(numbers.into_iter().eq(0..self.allocated() as u32), "page numbers are unique");
         self.index.check(&holders);
-        assert!(self.allocated() <= self.capacity, "the pool is over its budget");
+        assert!(self.allocated() <= self.capacity, "the pool exceeds its capacity");
         let mut hands = vec![1; self.published.len()];
         for (block, count) in &holders {
             hands[block.index()] += *count as usize;
@@ -208,7 +208,7 @@ impl Pool {
         for (page, hands) in self.published.iter().zip(hands) {
             assert!(
                 page.as_ref().is_none_or(|page| Arc::strong_count(page) == hands),
-                "a page is held unnoticed"
+                "a page has an untracked holder"
             );
         }
         assert_eq!(self.published.iter().flatten().count(), self.index.len());

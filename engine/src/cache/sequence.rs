@@ -1,7 +1,7 @@
 //! [`KvCache`]: the keys and values of one sequence.
 //!
 //! A cache is a list of pages: first the published ones, which may be shared with other sequences, then the
-//! pages that belong to this sequence alone. The pool lends all of them; the forward pass writes to the
+//! pages that belong to this sequence alone. The pool provides all of them; the forward pass writes to the
 //! latter and reads all.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) enum Page {
     Shared(Arc<PageMemory>),
 }
 
-/// A sequence's KV cache: published pages first, then its own. A [`Pool`](super::Pool) lends the pages.
+/// A sequence's KV cache: published pages first, then its own. A [`Pool`](super::Pool) provides the pages.
 pub(crate) struct KvCache {
     layout: PageLayout,
     pub(super) pages: Vec<Page>,

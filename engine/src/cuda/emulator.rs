@@ -128,7 +128,7 @@ fn build() -> Result<Built, String> {
     };
     let checked = compile(0, &CHECKED).is_ok_and(|program| runs(&program));
     if !checked {
-        eprintln!("the kernels are checked without an address sanitizer: {compiler} has none");
+        eprintln!("the kernels are checked without an address sanitizer: {compiler} does not support it");
     }
     let options: &[&str] = if checked { &CHECKED } else { &[] };
     let programs = std::thread::scope(|scope| {
@@ -154,7 +154,7 @@ impl Process {
     }
 
     fn ended(&mut self, error: &io::Error) -> DeviceError {
-        DeviceError(format!("the emulator ended ({:?}): {error}", self.child.wait()))
+        DeviceError(format!("the emulator exited ({:?}): {error}", self.child.wait()))
     }
 }
 

@@ -81,7 +81,7 @@ impl<A: Accelerator> DeviceLlama<A> {
         failed: impl Fn(DeviceError) -> LoadError,
     ) -> Result<Self, LoadError> {
         if config.head_size > LARGEST_HEAD {
-            let reason = format!("heads of {} numbers; {LARGEST_HEAD} at most", config.head_size);
+            let reason = format!("head size {} exceeds the maximum of {LARGEST_HEAD}", config.head_size);
             return Err(failed(DeviceError(reason)));
         }
         let (hidden, intermediate) = (config.hidden_size, config.intermediate_size);
@@ -153,7 +153,7 @@ impl<A: Accelerator> DeviceLlama<A> {
         })
     }
 
-    /// What the model stores per position.
+    /// Shape of the keys and values that the model stores per position.
     pub(crate) fn key_values(&self) -> KeyValueShape {
         let Heads { key_value_heads: heads, head_size, .. } = self.heads;
         KeyValueShape { layers: self.layers.len(), heads, head_size }

@@ -12,7 +12,7 @@ use memmap2::Mmap;
 pub(super) fn map(path: &Path) -> io::Result<Mmap> {
     let file = File::open(path)?;
     // SAFETY: the mapping is read only and private to the loader, which drops it as soon as the weights are
-    // copied. If another process truncates the file meanwhile, SIGBUS ends this process, and if it changes
+    // copied. If another process truncates the file meanwhile, SIGBUS ends this process; if it changes
     // bytes, weights change; neither breaks memory safety of what is copied out. Model files are not written
     // while they are loaded: the hub's clients replace them by renaming.
     unsafe { Mmap::map(&file) }

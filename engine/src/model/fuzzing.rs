@@ -41,7 +41,7 @@ impl Product<'_> {
     fn check_floats(&self, dtype: DType) {
         let Self { rows, inputs, outputs, .. } = *self;
         let weights = Tensor::from_vec(self.floats(0, inputs * outputs), (outputs, inputs), &Device::Cpu)
-            .expect("as many numbers as the shape has");
+            .expect("the number of values matches the shape");
         let activations = self.floats(1, rows * inputs);
         let of_path = |path| {
             let layer = Linear::new(std::slice::from_ref(&weights), dtype).expect("a matrix of floats");

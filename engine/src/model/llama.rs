@@ -152,7 +152,7 @@ impl Llama {
         self.head.outputs()
     }
 
-    /// What the model stores per position in the KV cache.
+    /// Shape of the keys and values that the model stores per position.
     pub(crate) fn key_values(&self) -> KeyValueShape {
         let (heads, head_size) = (self.shape.key_value_heads, self.shape.head_size);
         KeyValueShape { layers: self.layers.len(), heads, head_size }

@@ -82,7 +82,7 @@ proptest! {
             if let (Some((arrival, length)), Some(now)) = (oldest, scheduler.running.first())
                 && now.arrival == arrival
             {
-                prop_assert!(now.cache.length() > length, "the oldest stood still");
+                prop_assert!(now.cache.length() > length, "the oldest sequence made no progress");
             }
             prop_assert!(oldest.is_none_or(|(arrival, _)| !arrivals(scheduler.waiting.iter()).contains(&arrival)));
         }

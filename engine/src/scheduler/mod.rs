@@ -132,7 +132,7 @@ impl<M: LanguageModel> Scheduler<M> {
             self.step();
         }
         self.note();
-        // Large pools are checked only now and then.
+        // Large pools are checked every 64 steps only.
         #[cfg(debug_assertions)]
         if self.pool.is_small() || self.counters.steps.load(Ordering::Relaxed).is_multiple_of(64) {
             self.pool.check(self.running.iter().chain(&self.waiting).map(|sequence| &sequence.cache));

@@ -88,7 +88,7 @@ impl<M: LanguageModel> Scheduler<M> {
                 return true;
             }
             let youngest = self.running.len() - 1;
-            debug_assert!(youngest > 0, "the oldest sequence fits alone: it was refused otherwise");
+            debug_assert!(youngest > 0, "the oldest sequence fits alone; others are rejected on submission");
             self.preempt(youngest);
             if youngest == index {
                 return false;

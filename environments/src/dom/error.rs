@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a page cannot be parsed. The limits bound time and memory for hostile pages.
+/// Errors of parsing a page. The limits bound time and memory for hostile pages.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PageError {
     /// The page is longer than [`MAX_BYTES`](super::MAX_BYTES).
@@ -42,7 +42,7 @@ pub enum PageError {
     },
 }
 
-/// Why a page's text cannot be written. In these cases the original raises an exception.
+/// Errors of writing a page's text. In these cases the original raises an exception.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum TextError {
     /// No element has the candidate's id, or the candidate lost its id while the page was pruned.

@@ -5,7 +5,7 @@ use super::error::TextError;
 use super::tree::{NONE, Tree};
 use super::view::{Entry, View, spliced};
 
-/// How much is kept around a candidate.
+/// Limits on the elements that are kept around a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PruneLimits {
     /// Depth below the candidate's children to which descendants are kept.

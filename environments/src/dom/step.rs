@@ -10,7 +10,7 @@ use super::error::{PageError, TextError};
 use super::text::Brackets;
 use super::tree::Tree;
 
-/// Why the candidates of a step cannot be written.
+/// Errors of writing the candidates of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CandidateError {
     /// The page cannot be parsed.

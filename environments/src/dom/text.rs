@@ -39,7 +39,7 @@ impl IdNumbers {
         self.numbers.get(id).copied()
     }
 
-    /// How many ids have a number.
+    /// Number of ids that have a number.
     pub fn len(&self) -> usize {
         self.numbers.len()
     }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// Why a query has no answer. The messages are meant for people.
+/// Reasons why a query has no answer. The messages are meant for people.
 ///
 /// The original service shows all four in the same way: without a result pod.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -16,7 +16,7 @@ pub enum MathsError {
     /// The query is valid, but has no exact result.
     #[error("no result: {reason}")]
     NoResult {
-        /// Why there is none.
+        /// The reason.
         reason: String,
     },
     /// The query, or an intermediate result, exceeds a limit.

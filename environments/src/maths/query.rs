@@ -47,7 +47,7 @@ fn value(tokens: &[Token], meter: &mut Meter) -> Result<Answer, MathsError> {
     Ok(Answer::One(printing::fraction(&value, &variables)))
 }
 
-/// `2 + 3 = 5`: numbers only. A false statement has no result, and neither has an equation with unknowns.
+/// `2 + 3 = 5`: numbers only. A false statement and an equation with unknowns have no result.
 fn statement(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Answer, MathsError> {
     if variables.len() > 0 {
         return Err(MathsError::not_understood("an equation or inequality without \"Solve\""));

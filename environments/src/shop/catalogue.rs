@@ -46,7 +46,7 @@ pub struct Instruction {
 pub struct BadProduct {
     /// The product's id, if it is known.
     asin: String,
-    /// What is wrong.
+    /// The problem.
     problem: String,
 }
 
@@ -189,7 +189,7 @@ impl Reader {
     }
 }
 
-/// Why a catalogue cannot be read.
+/// Errors of reading a catalogue.
 #[derive(Debug, Error)]
 pub enum CatalogueError {
     /// The products cannot be read.

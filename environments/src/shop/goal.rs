@@ -17,7 +17,7 @@ pub const DRAWING_SEED: u64 = 4;
 /// Seed of the goals' order.
 pub const SHUFFLING_SEED: u64 = 233;
 
-/// The price limit of goals that state none, in dollars.
+/// The price limit of goals without one, in dollars.
 const NO_BOUND: f64 = 1_000_000.0;
 
 /// A goal. Prices are in dollars.

@@ -55,12 +55,12 @@ impl Shop {
         let mut index = IndexBuilder::default();
         for (position, entry) in stock.entries.iter().enumerate() {
             let price = prices.get(position).copied().unwrap_or_default();
-            shelf.add(&entry.product, price).expect("a vector takes everything");
+            shelf.add(&entry.product, price).expect("writing to a vector cannot fail");
             index.add(&entry.product.indexed_text());
         }
-        let (records, tables) = shelf.build(stock.on_sale).expect("a vector takes everything");
+        let (records, tables) = shelf.build(stock.on_sale).expect("writing to a vector cannot fail");
         Self::open(Arc::new(records), Arc::new(tables), Arc::new(index.build()))
-            .expect("what was just built can be opened")
+            .expect("a shop that was just built is valid")
     }
 
     /// Opens a shop from the bytes that [`ShopBuilder`] wrote.

@@ -113,7 +113,7 @@ const DESCRIPTIONS: [&str; 12] = [
     "VIEWS",
 ];
 
-/// What `SHOW` may describe, after `FULL` and `EXTENDED`. The others describe the server: `VARIABLES`,
+/// Objects that `SHOW` may describe, after `FULL` and `EXTENDED`. Others describe the server: `VARIABLES`,
 /// `STATUS`, `PROCESSLIST`, `GRANTS`, `ENGINE` and similar.
 const SHOWN: [&str; 16] = [
     "TABLES",

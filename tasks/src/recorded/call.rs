@@ -112,7 +112,7 @@ impl CallKey {
     }
 }
 
-/// Why a call has no recorded reply.
+/// Errors of finding the recorded reply to a call.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotRecorded {
     /// The call was not recorded.

@@ -92,7 +92,7 @@ impl SqlRow {
                 let graded = world.grade_printed(&self.gold_sql, gold.clone(), false).reply().reward;
                 let rounded = (reward * 100.0).round_ties_even() / 100.0;
                 if graded != reward && graded != rounded {
-                    return Err(place(format!("logged is {reward}, graded {graded}")));
+                    return Err(place(format!("logged {reward}, graded {graded}")));
                 }
             }
             if evidence.best().is_some_and(|(_, best)| best == 1.0) {

@@ -71,5 +71,5 @@ async fn a_displaced_coordinator_stops() {
     let error = ended.unwrap_err();
     assert!(matches!(error, FleetError::Dispatch(DispatchError::Displaced(_))), "{error}");
     assert_eq!(stage.checkpoint.records().count(), 0);
-    assert_eq!(stage.notice().await.state, RunState::Active, "the run is the other one's now");
+    assert_eq!(stage.notice().await.state, RunState::Active, "the other coordinator owns the run");
 }

@@ -187,7 +187,7 @@ fn draws_need_no_logits_and_are_those_of_the_logits() {
     let generated: usize = found.completions.iter().map(|completion| completion.generated).sum();
     assert_eq!((generated, counts.downloaded), (9 * 4, 9 * 4 * size_of::<u32>()));
 
-    // Where logits are downloaded, the CPU samples from them; the results are bit-identical.
+    // If logits are downloaded, the CPU samples from them; the results are bit-identical.
     let (sent, counts) = on_emulator(orders(1, 1)).unwrap();
     assert!(counts.downloaded > 9 * shape.vocabulary * size_of::<f32>());
     for (found, sent) in found.completions.iter().zip(&sent.completions) {

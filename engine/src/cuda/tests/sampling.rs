@@ -51,7 +51,7 @@ fn row(kind: usize, vocabulary: usize, random: &mut Uniform) -> Vec<f32> {
         2 => vec![value(5.0); vocabulary],
         // Both zeros.
         3 => (0..vocabulary).map(|_| if value(1.0) < 0.0 { -0.0 } else { 0.0 }).collect(),
-        // Nearly all tokens are out of reach.
+        // Nearly all tokens have the lowest possible logit.
         4 => (0..vocabulary).map(|id| if id % 37 == 5 { value(2.0) } else { f32::MIN }).collect(),
         // All magnitudes of floats.
         _ => (0..vocabulary).map(|_| value(1.0) * 2f32.powf(value(126.0))).collect(),

@@ -81,8 +81,8 @@ fn read(bytes: &[u8], path: &Path) -> Result<Content, LoadError> {
         let reason = error.to_string();
         if reason.contains("unknown dtype for tensor") {
             let reason = format!(
-                "{} (one of ggml's types that is not read here; F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to \
-                 Q6_K are)",
+                "{} (unsupported ggml type: expected F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 or Q2_K to \
+                 Q6_K)",
                 reason.lines().next().unwrap_or_default()
             );
             return LoadError::Unsupported { file: path.to_owned(), reason };

@@ -85,7 +85,7 @@ enum Ready {
 impl Kernel {
     /// Initialises `path` on this thread. Panics if the processor does not support it.
     pub(crate) fn new(path: Path) -> Self {
-        assert!(path.available(Element::Bf16), "the processor lacks {path}");
+        assert!(path.available(Element::Bf16), "the processor does not support {path}");
         Self(match path {
             #[cfg(target_arch = "x86_64")]
             Path::Avx2 => Ready::Avx2,
@@ -157,7 +157,7 @@ impl Kernel {
                 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
                 (Ready::Amx(tiles), Weights::Bf16(weights)) => tiles.multiply(raw(weights, row_lines, unit)),
                 #[cfg(target_arch = "x86_64")]
-                _ => panic!("{path} is not for these weights"),
+                _ => panic!("{path} does not support these weights"),
             }
         }
     }

@@ -19,7 +19,7 @@ for latter usage.\n\n";
 const USER: &str = "<|user|>\n";
 const ASSISTANT: &str = "\n<|assistant|>\n";
 
-/// The planner's words that end planning.
+/// The text in the planner's reply that ends planning.
 pub(crate) const STOP_PLANNING: &str = "Yes, I will stop planning";
 
 /// Hash of everything in this file that reaches a model.
@@ -33,7 +33,7 @@ pub(crate) fn plan(question: &str) -> String {
     format!("{USER}{PLAN}Task: {question}; Initial Environment Description: None.{ASSISTANT}")
 }
 
-/// What the planner's prompt grows by after turn `turn`: its reply and the result of its subgoal.
+/// Text appended to the planner's prompt after turn `turn`: its reply and the result of its subgoal.
 pub(crate) fn plan_again(reply: &str, turn: u32, result: &str) -> String {
     let reply = strip(reply);
     format!(
@@ -47,7 +47,7 @@ pub(crate) fn ground(question: &str) -> String {
     format!("{USER}{GROUND}Task: {question} \nSubgoal to be grounded: ")
 }
 
-/// What the grounder's prompt grows by after a turn: its reply, up to the next subgoal.
+/// Text appended to the grounder's prompt after a turn: its reply, up to the next subgoal.
 pub(crate) fn ground_again(reply: &str) -> String {
     let reply = strip(reply);
     format!("{reply}\n\n{USER}Subgoal to be grounded: ")

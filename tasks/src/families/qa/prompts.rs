@@ -1,5 +1,6 @@
-//! The exact texts of complex question answering (upstream `eval/hotpotqa/run_eval.py`, `qa_tool.py` and the same in
-//! `eval/strategyqa`): what the published checkpoints were trained on, and what the QA tool's chat model is asked.
+//! The exact texts of complex question answering (upstream `eval/hotpotqa/run_eval.py`, `qa_tool.py` and the same
+//! in `eval/strategyqa`): the prompts that the published checkpoints were trained on, and those of the QA tool's
+//! chat model.
 
 use crate::identity::ContentHash;
 use crate::python::strip;
@@ -18,20 +19,20 @@ Code(pseudo_code): Generate a Python function that corresponds to the pseudo cod
 const USER: &str = "<|user|>\n";
 const ASSISTANT: &str = "\n<|assistant|>\n";
 
-/// The planner's words that end planning.
+/// The text in the planner's reply that ends planning.
 pub(crate) const STOP_PLANNING: &str = "Yes, I will stop planning";
-/// The planner's words that go on planning; the grounder does not see them.
+/// The text in the planner's reply that continues planning; removed before grounding.
 const KEEP_PLANNING: &str = "No, I will keep planning.";
 const RESULTS: &str = " The grounding could be based on the following results:";
 
-/// What the QA tool's model answers with, where it has an answer.
+/// Prefix of the QA tool's replies that contain an answer.
 pub(crate) const ANSWER: &str = "Answer: ";
 /// Appended to a question that must be answered by yes or no.
 pub(crate) const YES_OR_NO: &str = " Must answer yes/no.";
-/// What an action's value is when nothing was found.
+/// The value of an action that found nothing.
 pub(crate) const NO_ANSWER: &str = "No answer.";
 
-/// The most tokens of the QA tool's replies.
+/// Maximum number of tokens in a reply of the QA tool.
 pub(crate) const MAX_ANSWER_TOKENS: u32 = 100;
 
 /// Hash of everything in this file that reaches a model.
@@ -50,7 +51,7 @@ pub(crate) fn plan(question: &str) -> String {
     format!("{USER}{PLAN}Task: {question}; Initial Environment Description: None.{ASSISTANT}")
 }
 
-/// What the planner's prompt grows by after turn `turn`: its reply and the result of its subgoal.
+/// Text appended to the planner's prompt after turn `turn`: its reply and the result of its subgoal.
 pub(crate) fn plan_again(reply: &str, turn: u32, result: &str) -> String {
     let reply = strip(reply);
     format!(
@@ -76,7 +77,7 @@ pub(crate) fn subgoal(plan: &str) -> String {
     format!("{plan}{ASSISTANT}")
 }
 
-/// What the grounder's prompt grows by after a turn: its reply, up to the next subgoal.
+/// Text appended to the grounder's prompt after a turn: its reply, up to the next subgoal.
 pub(crate) fn ground_again(reply: &str) -> String {
     let reply = strip(reply);
     format!("{reply}\n\n{USER}Subgoal to be grounded: ")
@@ -96,7 +97,7 @@ pub(crate) fn subgoal_with_results<'a>(
     text
 }
 
-/// A subgoal's name, as later grounding prompts call it: `Subgoal 2`.
+/// A subgoal's name as used in later grounding prompts: `Subgoal 2`.
 pub(crate) fn subgoal_name(plan: &str) -> &str {
     let head = strip(plan).split(':').next().unwrap_or_default();
     strip(head.rsplit(KEEP_PLANNING).next().unwrap_or_default())
@@ -108,7 +109,7 @@ pub(crate) fn answer(question: &str) -> String {
     format!("{USER}{question}{ASSISTANT}")
 }
 
-/// Asks for an answer out of a context.
+/// Asks for an answer from a context.
 pub(crate) fn ask_with_context(question: &str, context: &str) -> Vec<Message> {
     user(format!(
         "Please answer the following question according to the context. Please answer with one brief entity, \
@@ -117,7 +118,7 @@ pub(crate) fn ask_with_context(question: &str, context: &str) -> Vec<Message> {
     ))
 }
 
-/// Asks again without a context; what must be answered by yes or no is not offered a way out.
+/// Asks again without a context. A yes-or-no question does not offer `No answer` as an option.
 pub(crate) fn ask_without_context(question: &str) -> Vec<Message> {
     let way_out = if question.contains(strip(YES_OR_NO).trim_end_matches('.')) {
         ""

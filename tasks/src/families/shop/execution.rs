@@ -176,8 +176,8 @@ fn query_word(arguments: &str) -> &'static str {
     if arguments.contains("QUERY") { "QUERY: " } else { "Query: " }
 }
 
-/// The text that features are compared with, without its last character (a dot in the exemplars' other
-/// places). Corrected behaviour keeps the whole text.
+/// The text that features are compared with, without its last character (a dot elsewhere in the exemplars).
+/// Corrected behaviour keeps the whole text.
 fn feature_query(arguments: &str, behaviour: Behaviour) -> String {
     let word = query_word(arguments);
     let arguments = Characters::new(arguments);

@@ -1,7 +1,7 @@
-//! Exemplars: the two worked tasks that stand in front of every prompt.
+//! Exemplars: the two worked tasks at the start of every prompt.
 //!
-//! Those that ship with the project are ours and about its own small catalogue. The published ones
-//! (upstream `eval/webshop/examplars.py`) have the same form and are given as a file.
+//! Those that ship with the project are specific to lumos and use its own small catalogue. The published ones
+//! (upstream `eval/webshop/examplars.py`) have the same form and are passed as a file.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,7 +15,7 @@ pub struct Exemplars {
     /// For the planner.
     #[serde(rename = "PLAN_EXAMPLARS")]
     pub plan: Vec<PlanExemplar>,
-    /// For the grounder; each has the subgoals of the planner's at the same position.
+    /// For the grounder; each has the same subgoals as the planner's exemplar at the same index.
     #[serde(rename = "GROUND_EXAMPLARS")]
     pub ground: Vec<GroundExemplar>,
 }
@@ -36,29 +36,30 @@ pub struct PlanExemplar {
 pub struct GroundExemplar {
     /// The task.
     pub instruction: String,
-    /// `Action 1-1: …; Action 2-1: … || Action 2-2: …`: subgoals apart by `; Action `, their actions by ` || `.
+    /// `Action 1-1: …; Action 2-1: … || Action 2-2: …`: subgoals are separated by `; Action `, their actions by
+    /// ` || `.
     pub actions: String,
 }
 
-/// Why a text holds no exemplars.
+/// Errors of parsing exemplars.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BadExemplars {
-    /// It is not JSON of the form expected.
+    /// It is not JSON of the expected form.
     #[error("expected an object with PLAN_EXAMPLARS and GROUND_EXAMPLARS: {0}")]
     Form(String),
-    /// Planner's and grounder's do not belong together.
+    /// Planner's and grounder's exemplars do not match.
     #[error("exemplar {0}: the grounder's actions are for {1} subgoals, the planner's are {2}")]
     Apart(usize, usize, usize),
-    /// A subgoal names no result.
+    /// A subgoal has no result.
     #[error("exemplar {0}: `{1}` has no ` || Results: `")]
     NoResult(usize, String),
 }
 
-/// What stands between a subgoal and its result.
+/// Separator between a subgoal and its result.
 const RESULTS: &str = " || Results: ";
 
 impl Exemplars {
-    /// Reads exemplars from JSON.
+    /// Parses exemplars from JSON.
     ///
     /// # Errors
     /// See [`BadExemplars`].
@@ -80,7 +81,7 @@ impl Exemplars {
         Ok(read)
     }
 
-    /// Those that ship with the project.
+    /// The exemplars that ship with the project.
     pub fn shipped() -> Self {
         Self::read(include_str!("exemplars.json"))
             .unwrap_or_else(|_| Self { plan: Vec::new(), ground: Vec::new() })
@@ -88,7 +89,7 @@ impl Exemplars {
 }
 
 impl PlanExemplar {
-    /// Subgoals with their results. The dots around a result fall away.
+    /// Subgoals with their results. Dots around a result are removed.
     pub(super) fn subgoals(&self) -> Vec<(String, &str)> {
         let texts = self.subgoals.split("; Subgoal ").enumerate();
         texts

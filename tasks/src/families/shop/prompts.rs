@@ -1,4 +1,4 @@
-//! The exact texts of shopping (upstream `eval/webshop/run_eval.py`): what the published checkpoints were given.
+//! The exact texts of shopping (upstream `eval/webshop/run_eval.py`): the prompts of the published checkpoints.
 
 use super::evidence::ShopValue;
 use super::exemplars::Exemplars;
@@ -18,10 +18,10 @@ information.\n\n";
 const USER: &str = "<|user|>\n";
 const ASSISTANT: &str = "\n<|assistant|>\n";
 
-/// The planner's words that go on planning; the grounder does not see them.
+/// The text in the planner's reply that continues planning; removed before grounding.
 pub(super) const KEEP_PLANNING: &str = "No, I will keep planning.";
 
-/// What the grounder's first reply is begun with.
+/// The start of the grounder's first reply.
 pub(super) const FIRST_VARIABLE: &str = "R1 = ";
 
 /// Hash of everything that reaches a model: these texts and the exemplars.
@@ -50,7 +50,7 @@ fn plan_task(task: &str) -> String {
     format!("{USER}{PLAN}Task: {task}; Initial Environment Description: None.{ASSISTANT}")
 }
 
-/// What is appended to the planner's prompt for the next turn.
+/// Text appended to the planner's prompt for the next turn.
 pub(super) fn plan_again(plan: &str, turn: u32, result: &ShopValue) -> String {
     let (plan, result) = (strip(plan), result.to_python_text());
     format!("{plan}\n\n{USER}The executed result for Subgoal {turn} is {result}{ASSISTANT}")
@@ -71,7 +71,7 @@ pub(super) fn ground(exemplars: &Exemplars, task: &str, plan: &str) -> String {
     format!("{prompt}{USER}{GROUND}Task: {task}{}{FIRST_VARIABLE}", first_subgoal(subgoal_of(plan)))
 }
 
-/// What is appended to the grounder's prompt for the next turn.
+/// Text appended to the grounder's prompt for the next turn.
 pub(super) fn ground_again(ground: &str, plan: &str) -> String {
     format!("{}{}", strip(ground), next_subgoal(subgoal_of(plan)))
 }

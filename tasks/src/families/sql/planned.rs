@@ -27,7 +27,7 @@ struct Execution {
     at: usize,
 }
 
-/// What the episode is waiting for.
+/// The reply that the episode is waiting for.
 #[derive(Debug)]
 enum Phase {
     Planning,

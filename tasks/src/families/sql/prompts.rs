@@ -1,6 +1,6 @@
-//! The texts of the SQL family. The planned form follows the layout of Lumos's modules; its words, actions and worked
-//! examples are ours, and so are the words of the try-again loop (its layout and its answer to a reply without a
-//! statement are the benchmark's).
+//! The texts of the SQL family. The planned form follows the layout of Lumos's modules; its wording, actions and
+//! worked examples are specific to lumos, and so is the wording of the try-again loop (its layout and its answer
+//! to a reply without a statement are the benchmark's).
 
 use crate::identity::ContentHash;
 use crate::python::{repr_float, strip};
@@ -17,15 +17,15 @@ ListTables(): List the tables of the database; DescribeTable(table): Show the co
 ExecuteSQL(query): Run the MySQL query and show its rows; Submit(variable): Give the rows of an earlier query as the \
 final answer.\n\n";
 
-/// The planner's words that end planning.
+/// The text in the planner's reply that ends planning.
 pub(super) const STOP_PLANNING: &str = "Yes, I will stop planning";
 
-/// A worked example of planning, on the library of the shipped samples.
+/// A worked example of planning, on the library database of the shipped samples.
 const PLAN_EXAMPLE: &str = include_str!("plan_example.txt");
 /// The same example, grounded.
 const GROUND_EXAMPLE: &str = include_str!("ground_example.txt");
 
-/// What the try-again loop tells the model first.
+/// The first message of the try-again loop.
 pub(super) const INSTRUCTION: &str = "You answer questions about a MySQL database by writing SQL.\n\
 Each of your replies must be exactly one SQL statement in a block of code, and nothing else:\n\
 ```SQL\nyour statement\n```\n\
@@ -35,13 +35,14 @@ Output: what the database returned\n\
 Reward: how near that is to the right answer; 1 means that it is right\n\
 Go on until the reward is 1.";
 
-/// What a reply without a statement is answered with (the original's words, which its logs hold).
+/// The answer to a reply without a statement (the original's text, as in its logs).
 pub const NO_CODE: &str = "No SQL code was found in your last response.\n\nYour response should be a SQL command. \
 Format your SQL command as follows:\n\n```SQL\nYour SQL code here\n```\n";
 
-/// The latest messages a conversation keeps beside its first two (upstream `dialogue_limit`).
+/// Number of latest messages that a conversation keeps in addition to its first two (upstream
+/// `dialogue_limit`).
 pub const DIALOGUE_LIMIT: usize = 5;
-/// The most tokens of a reply.
+/// Maximum number of tokens in a reply.
 pub const MAX_REPLY_TOKENS: u32 = 512;
 
 /// Hash of everything in this file that reaches a model.
@@ -63,7 +64,7 @@ pub(super) fn plan(question: &str, database: &str) -> String {
     format!("{PLAN_EXAMPLE}\n{USER}{PLAN}{}{ASSISTANT}", task(question, database))
 }
 
-/// What the planner's prompt grows by after a turn: its reply and what the subgoal's actions gave.
+/// Text appended to the planner's prompt after a turn: its reply and the results of the subgoal's actions.
 pub(super) fn plan_again(reply: &str, turn: u32, results: &str) -> String {
     let reply = strip(reply);
     format!(
@@ -81,7 +82,7 @@ pub(super) fn subgoal(plan: &str) -> String {
     format!("{}{ASSISTANT}", strip(plan.rsplit("No, I will keep planning.").next().unwrap_or_default()))
 }
 
-/// What the grounder's prompt grows by after a turn: its reply and what it gave, up to the next subgoal.
+/// Text appended to the grounder's prompt after a turn: its reply and its results, up to the next subgoal.
 pub(super) fn ground_again(reply: &str, results: &str) -> String {
     let reply = strip(reply);
     format!(
@@ -94,7 +95,7 @@ pub(super) fn ask(question: &str) -> String {
     format!("Question: {question}\nWrite the statement only, no output and no reward.")
 }
 
-/// What a try gave. A reply without a statement earns a whole 0, as the original prints it.
+/// The result of a try. A reply without a statement has the reward `0`, an integer as the original prints it.
 pub(super) fn again(question: &str, observation: &str, reward: Option<f64>) -> String {
     let observation = if matches!(observation, "" | "[]") { "No output" } else { observation };
     let reward = reward.map_or_else(|| "0".to_owned(), repr_float);

@@ -11,7 +11,7 @@ use crate::request::{Message, Role};
 use super::parse::{Parsed, sql_parser};
 use super::{prompts, shown};
 
-/// What the episode is waiting for.
+/// The reply that the episode is waiting for.
 #[derive(Debug)]
 enum Phase {
     Reply,

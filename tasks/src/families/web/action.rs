@@ -55,7 +55,7 @@ pub struct Parsed {
     pub text: Option<String>,
 }
 
-/// Why corrected behaviour rejects an action.
+/// Reasons why corrected behaviour rejects an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// It is not an action, or a part is missing.

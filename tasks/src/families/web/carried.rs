@@ -48,7 +48,7 @@ impl Executed {
     }
 }
 
-/// Why an action could not be executed.
+/// Reasons why an action could not be executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
@@ -98,16 +98,16 @@ impl Obstacle {
     /// A description for people.
     pub fn words(self) -> &'static str {
         match self {
-            Self::NoElement => "there is no such element",
+            Self::NoElement => "element not found",
             Self::Hidden => "the element is hidden",
             Self::Covered => "the element is covered",
             Self::Disabled => "the element is disabled",
-            Self::NotEditable => "the element takes no text",
-            Self::NoList => "the element is no list of options",
-            Self::NoOption => "there is no such option",
+            Self::NotEditable => "the element is not editable",
+            Self::NoList => "the element is not a list of options",
+            Self::NoOption => "option not found",
             Self::TextTooLong => "the text is too long",
-            Self::NoEffect => "nothing came of it",
-            Self::PageLeft => "the page led elsewhere",
+            Self::NoEffect => "the action had no effect",
+            Self::PageLeft => "the page navigated away",
             Self::PageTooLarge => "the page is too large",
             Self::PageUnreadable => "the page cannot be read",
         }

@@ -1,5 +1,5 @@
-//! The exact texts of acting on web pages (upstream `eval/mind2web/run_eval.py`): what the published checkpoints were
-//! trained on.
+//! The exact texts of acting on web pages (upstream `eval/mind2web/run_eval.py`): the prompts that the published
+//! checkpoints were trained on.
 
 use super::sentence::{CLICK, SELECT, TYPE};
 use crate::identity::ContentHash;
@@ -16,7 +16,7 @@ selection box in Env according to Query.\n\n";
 
 const USER: &str = "<|user|>\n";
 const ASSISTANT: &str = "\n<|assistant|>\n";
-/// The planner's words that go on planning; the grounder does not see them.
+/// The text in the planner's reply that continues planning; removed before grounding.
 const KEEP_PLANNING: &str = "No, I will keep planning.";
 
 /// Hash of everything in this file that reaches a model.
@@ -33,7 +33,7 @@ pub(super) fn plan(task: &str) -> String {
     format!("{USER}{PLAN}Task: {task}; Initial Environment Description: None.{ASSISTANT}")
 }
 
-/// What the planner's prompt grows by after step `step` (counted from 1): the sentence of the gold action.
+/// Text appended to the planner's prompt after step `step` (counted from 1): the sentence of the gold action.
 pub(super) fn plan_again(step: u32, sentence: &str) -> String {
     let mut characters = sentence.chars();
     let first = characters.next().map(|first| first.to_lowercase().collect::<String>()).unwrap_or_default();
@@ -47,18 +47,18 @@ pub(super) fn ground(task: &str, subgoal: &str) -> String {
     format!("{USER}{GROUND}Task: {task} \nSubgoal to be grounded: {subgoal}{ASSISTANT}")
 }
 
-/// What the grounder's prompt grows by: its own reply and the next subgoal.
+/// Text appended to the grounder's prompt: its reply and the next subgoal.
 pub(super) fn ground_again(reply: &str, subgoal: &str) -> String {
     let subgoal = strip(subgoal.rsplit(KEEP_PLANNING).next().unwrap_or_default());
     format!("{}\n\n{USER}Subgoal to be grounded: {subgoal}{ASSISTANT}", strip(reply))
 }
 
-/// What the ranker is asked.
+/// The ranker's question.
 pub(super) fn question(query: &str, previous: &str) -> String {
     format!("task is: {query}\nPrevious actions: {previous}")
 }
 
-/// What is appended to a query where an option is selected.
+/// Text appended to a query if an option is selected.
 pub fn option_hint(text: &str) -> String {
     format!(" The option contents should be close to '{text}'.")
 }

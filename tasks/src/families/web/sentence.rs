@@ -1,14 +1,14 @@
-//! What a gold action reads like in a plan (upstream `translate_action`).
+//! Describes a gold action as a sentence of a plan (upstream `translate_action`).
 
 use thiserror::Error;
 
 use crate::python::{Characters, strip};
 
-/// Words for clicking.
+/// Verbs for clicking.
 pub(super) const CLICK: [&str; 4] = ["Visit", "Click", "Find and go into", "Enter"];
-/// Words for typing.
+/// Verbs for typing.
 pub(super) const TYPE: [&str; 3] = ["Type", "Input", "Put text"];
-/// Words for selecting.
+/// Verbs for selecting.
 pub(super) const SELECT: [&str; 3] = ["Select", "Choose", "Pick up"];
 
 /// An action's representation has no ` -> `; the original raises `IndexError`.
@@ -16,11 +16,11 @@ pub(super) const SELECT: [&str; 3] = ["Select", "Choose", "Pick up"];
 #[error("the action's representation has no ` -> `")]
 pub struct NoArrow;
 
-/// The sentence of an action's representation, `[tag]  words -> OP: value`. `draw` gives a number below the one it is
-/// given: which of so many verbs is used.
+/// The sentence of an action's representation, `[tag]  words -> OP: value`. `draw` returns a number below its
+/// argument, which selects one of that many verbs.
 ///
 /// # Errors
-/// If there is no ` -> `.
+/// Fails if there is no ` -> `.
 pub fn sentence(representation: &str, draw: impl FnOnce(u32) -> u32) -> Result<String, NoArrow> {
     let mut parts = representation.split(" -> ");
     let (element, operation) = (parts.next().unwrap_or_default(), parts.next().ok_or(NoArrow)?);

@@ -128,7 +128,7 @@ fn corrected_behaviour_narrows_all_candidates_down_and_refuses_what_is_no_action
         })
         .collect();
     assert_eq!(ranked, [60, 50]);
-    // The best fifty come best first, so that the last of them is the tenth of all.
+    // The best fifty are sorted by descending score, so the last of them is element 10.
     assert_eq!(evidence(&outcome).chosen[0].element, "10");
     assert_eq!((evidence(&outcome).chosen.len(), evidence(&outcome).steps), (1, 2));
 }

@@ -105,7 +105,7 @@ pub(crate) struct QuantizedUnit<'a> {
 impl QuantizedPath {
     /// Computes a unit. Panics if the processor does not support the path or a length does not match.
     pub(crate) fn multiply(self, unit: QuantizedUnit<'_>) {
-        assert!(self.available(), "the processor lacks {self}");
+        assert!(self.available(), "the processor does not support {self}");
         let layout = PanelLayout::of(unit.format);
         let (rows, width) = (unit.output.rows(), unit.output.width());
         let row_blocks = unit.activations.len() / (rows * ROW_WORDS);
