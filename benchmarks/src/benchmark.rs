@@ -11,6 +11,17 @@ use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
 
 /// A data set: how to read and score its items, and its published figures.
+///
+/// ```
+/// use lumos_benchmarks::{DataSource, get};
+///
+/// let gsm8k = get("gsm8k")?;
+/// for item in gsm8k.open(DataSource::Samples)? {
+///     let item = item?;
+///     println!("{}: {} (gold answer {})", item.index, item.record["question"], item.target.text());
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Benchmark: Send + Sync {
     /// Name on the command line and in files: `gsm8k`.
     fn name(&self) -> &'static str;

@@ -5,6 +5,10 @@
 //! summed ([`metrics`]), and provides published figures for comparison. [`replay`](mod@replay) runs recorded
 //! cases with the current code.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod benchmark;
 mod error;
 mod gsm8k;

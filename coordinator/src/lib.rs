@@ -4,6 +4,10 @@
 //! [`manifest`] stores the plan before anything runs, [`checkpoint`] records every outcome, and [`report`]
 //! and [`export`] write the results.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod atomic_file;
 pub mod checkpoint;
 pub mod computing;

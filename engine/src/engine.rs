@@ -42,6 +42,25 @@ const MOST_AUTO_BATCH: usize = 256;
 ///
 /// With float32 weights on the CPU, the result of a request is bit-identical whatever other requests are in
 /// flight.
+///
+/// ```
+/// use lumos_engine::{Engine, GenerateRequest, Input, LoadOptions, ModelSource, RandomShape, Stop};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let source = ModelSource::Random { shape: RandomShape::With1M, seed: 0 };
+/// let engine = Engine::load(source, LoadOptions::default())?;
+/// let request = |prompt: &[u32]| GenerateRequest {
+///     input: Input::Tokens(prompt.to_vec()),
+///     stop: Stop::Never,
+///     ..GenerateRequest::text("", 8)
+/// };
+/// // Both sequences are computed together.
+/// let (one, other) = tokio::join!(engine.generate(request(&[1, 20])), engine.generate(request(&[1, 300])));
+/// println!("{:?} {:?}", one?.tokens, other?.tokens);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,

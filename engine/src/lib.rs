@@ -11,6 +11,10 @@
 
 #![warn(unsafe_code)]
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod backend;
 pub mod bench;
 mod cache;

@@ -4,6 +4,10 @@
 //! [`maths`] computes exactly, [`retrieval`] searches and ranks passages, [`dom`] writes web pages as text,
 //! [`sql`] grades query results, [`shop`] implements WebShop. [`lines`] reads line-based files within limits.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod dom;
 pub mod lines;
 pub mod maths;

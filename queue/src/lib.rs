@@ -5,6 +5,10 @@
 //!
 //! [`MemoryQueue`] serves one process; [`nats`] serves many machines.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod lease;
 mod memory;
 pub mod nats;
@@ -56,6 +60,21 @@ pub enum QueueError {
 }
 
 /// A queue of messages of one type.
+///
+/// ```
+/// use lumos_queue::{MemoryQueue, Queue};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), lumos_queue::QueueError> {
+/// let queue = MemoryQueue::bounded(64);
+/// queue.publish("unit-1", 42).await?;
+/// for lease in queue.claim(8).await? {
+///     assert_eq!((lease.id(), *lease.body()), ("unit-1", 42));
+///     lease.acknowledge().await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[async_trait]
 pub trait Queue<T>: Send + Sync {
     /// Publishes a message; waits while the queue is full. Has no effect if a message with the same id is queued or

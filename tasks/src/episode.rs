@@ -126,6 +126,44 @@ fn answers(call: &ToolCall, reply: &ToolReply) -> bool {
 }
 
 /// One episode: an item under one configuration.
+///
+/// ```
+/// # use lumos_tasks::{
+/// #     Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Setup,
+/// #     Task,
+/// # };
+/// use lumos_tasks::outcome::Value;
+/// use lumos_tasks::{Completion, Episode, MathsReply, Next, Reply, ToolReply};
+///
+/// # let configuration = Configuration {
+/// #     benchmark: "gsm8k".to_owned(),
+/// #     formulation: Formulation::Iterative,
+/// #     behaviour: Behaviour::Paper,
+/// #     max_rounds: 8,
+/// #     models: Default::default(),
+/// #     tools: Vec::new(),
+/// #     generation: GenerationSettings::default(),
+/// #     seed: 0,
+/// #     prompts: lumos_tasks::families::maths::prompts_hash(),
+/// # };
+/// # let question = "A shelf holds 12 books. How many books do 4 shelves hold?".to_owned();
+/// # let item = ItemId { content: ContentHash::of_bytes(question.as_bytes()), occurrence: 0 };
+/// # let unit = EpisodeUnit::new(item, Task::Maths { question }, Setup::None, configuration.into());
+/// let replies = ["Subgoal 1: Multiply.", "R1 = Calculator(12 * 4)", "Yes, I will stop planning."];
+/// let mut replies = replies.into_iter();
+/// let mut episode = Episode::start(&unit);
+/// let outcome = loop {
+///     let reply = match episode.next() {
+///         Next::Generate(_) => Reply::Completion(Completion::recorded(replies.next().unwrap())),
+///         Next::Call(_) => Reply::Tool(ToolReply::Maths(MathsReply::One("48".to_owned()))),
+///         Next::Done => break episode.finish(),
+///     };
+///     episode.feed(reply)?;
+/// };
+/// let evidence = outcome.evidence.unwrap();
+/// assert_eq!(evidence.plan().unwrap().prediction, Some(Value::from("48")));
+/// # Ok::<(), lumos_tasks::Misfit>(())
+/// ```
 #[derive(Debug)]
 pub struct Episode {
     unit: UnitId,

@@ -4,6 +4,10 @@
 //! next, and a driver elsewhere performs the request and feeds the reply back. Recorded cases, live models
 //! and tests run the same code.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod call;
 pub mod configuration;
 pub mod engine_use;

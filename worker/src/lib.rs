@@ -2,6 +2,10 @@
 //!
 //! A worker receives tasks without gold answers. It has models and tools, and does not depend on benchmarks.
 
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod access;
 pub mod activity;
 pub mod browser;

@@ -108,6 +108,30 @@ pub struct PlanMark {
 }
 
 /// The checkpoint of a run, opened for writing by this process only. Read it through [`CheckpointReader`].
+///
+/// ```
+/// use lumos_coordinator::{Checkpoint, CheckpointReader, Record, Recorded};
+/// use lumos_tasks::{ContentHash, Ending, Outcome, Telemetry, UnitId};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let folder = tempfile::tempdir()?;
+/// let checkpoint = Checkpoint::create(folder.path())?;
+/// let record = Record {
+///     unit: UnitId::new(ContentHash::of_bytes(b"unit")),
+///     configuration: 0,
+///     item: 7,
+///     attempt: 1,
+///     outcome: Outcome { ending: Ending::Answered, evidence: None, steps: Vec::new() },
+///     telemetry: Telemetry::default(),
+/// };
+/// assert_eq!(checkpoint.record(record.clone()).await?, Recorded::First);
+/// assert_eq!(checkpoint.record(record).await?, Recorded::Duplicate);
+/// checkpoint.close()?;
+/// assert_eq!(CheckpointReader::open(folder.path())?.settled(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Checkpoint {
     reader: CheckpointReader,
