@@ -1,6 +1,6 @@
 //! Exit codes and error output of the process.
 //!
-//! Every command returns an [`Outcome`]: an [`Exit`] code, or a [`Failure`] with an error, an exit code and
+//! Every command returns an [`CommandResult`]: an [`Exit`] code, or a [`Failure`] with an error, an exit code and
 //! an optional hint.
 
 use std::io;
@@ -130,7 +130,7 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
 }
 
 /// Result of a command.
-pub(crate) type Outcome = Result<Exit, Failure>;
+pub(crate) type CommandResult = Result<Exit, Failure>;
 
 #[cfg(test)]
 mod tests {

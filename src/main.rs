@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cli::{Cli, Command};
-use exit::{Exit, Outcome};
+use exit::{CommandResult, Exit};
 
 #[global_allocator]
 static ALLOCATOR: memory::Allocator = memory::Allocator;
@@ -90,7 +90,7 @@ fn runtime(command: &Command) -> std::io::Result<tokio::runtime::Runtime> {
     builder.enable_all().build()
 }
 
-async fn run(cli: Cli) -> Outcome {
+async fn run(cli: Cli) -> CommandResult {
     let quiet = cli.global.quiet;
     match cli.command {
         Command::Run(arguments) if arguments.dry_run => commands::run::validate(&arguments).await,

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use lumos_benchmarks::{Benchmark, DataSource, LoadError};
+use lumos_benchmarks::{Benchmark, DataError, DataSource};
 use lumos_coordinator::Checkpoint;
 use lumos_coordinator::manifest::{FileRecord, Manifest, ManifestParts, ModelRecord, PlannedData};
 use lumos_coordinator::plan::{SelectError, Selected, expand, select};
 use lumos_coordinator::spec::ResolvedSpec;
 use lumos_tasks::families::shop::{self, Exemplars};
 use lumos_tasks::{ContentHash, Item, ItemId, Task, ToolBackend};
-use lumos_worker::Models;
+use lumos_worker::ModelRegistry;
 use lumos_worker::model::{Identified, hash_file};
 use lumos_worker::tools::{ToolSets, backends};
 
@@ -100,7 +100,7 @@ struct Data {
 }
 
 /// Plans a run. Blocks: reads the data and hashes the models' files.
-pub(crate) fn plan(spec: ResolvedSpec, models: &Models, tools: &ToolSets) -> Result<Planned, Failure> {
+pub(crate) fn plan(spec: ResolvedSpec, models: &ModelRegistry, tools: &ToolSets) -> Result<Planned, Failure> {
     let backends = tool_backends(&spec, tools)?;
     let mut identified: Vec<Identified> = Vec::new();
     let mut configurations = expand(
@@ -267,7 +267,7 @@ fn read(spec: &ResolvedSpec, task: &str) -> Result<Data, Failure> {
     let choice = spec.items.get(task).cloned().unwrap_or(lumos_coordinator::spec::ItemChoice::All);
     let mut told = 0u32;
     let items = benchmark.open(source(path.as_deref())).map_err(Failure::usage)?;
-    let selected = select(task, items, &choice, |error: &LoadError| {
+    let selected = select(task, items, &choice, |error: &DataError| {
         let skipped = spec.skip_invalid && error.is_skippable();
         if skipped && told < 10 {
             told += 1;
@@ -302,7 +302,7 @@ fn hash(path: &Path) -> Result<ContentHash, Failure> {
     hash_file(path).map_err(|error| Failure::input(format!("{}: {error}", path.display())))
 }
 
-fn selection_failure(error: SelectError<LoadError>, skipping: bool) -> Failure {
+fn selection_failure(error: SelectError<DataError>, skipping: bool) -> Failure {
     match &error {
         SelectError::Nothing { .. } => Failure { exit: Exit::NothingSelected, ..Failure::usage(error) },
         SelectError::Load(load) if load.is_skippable() && !skipping => Failure::usage(error)

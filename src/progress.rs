@@ -148,7 +148,7 @@ impl Progress {
     }
 
     /// Adds an event.
-    pub(crate) fn see(&mut self, event: &Event) {
+    pub(crate) fn record(&mut self, event: &Event) {
         let now = Instant::now();
         match event {
             Event::Started { run, planned, settled, configurations } => {
@@ -170,22 +170,22 @@ impl Progress {
             Event::Duplicate { unit } => tracing::debug!(%unit, "dropped a duplicate outcome"),
             Event::Draining { reason, at_hand, at_most } => {
                 self.tally.ending = Some(*at_hand);
-                self.say(&self.tally.waits(reason, *at_hand, *at_most, now));
+                self.print(&self.tally.waits(reason, *at_hand, *at_most, now));
             }
             Event::Recovered { units } => {
                 tracing::info!(units, "requeued units whose message or worker was lost");
             }
-            Event::QueueAway { detail } => self.say(&format!("lost connection to the queue ({detail}); reconnecting")),
-            Event::QueueBack { seconds } => self.say(&format!("reconnected to the queue after {seconds:.0} s")),
-            Event::WorkerLost { worker, recalled } => self.say(&format!(
+            Event::QueueAway { detail } => self.print(&format!("lost connection to the queue ({detail}); reconnecting")),
+            Event::QueueBack { seconds } => self.print(&format!("reconnected to the queue after {seconds:.0} s")),
+            Event::WorkerLost { worker, recalled } => self.print(&format!(
                 "worker {worker} stopped responding; requeued {recalled} units"
             )),
-            Event::NoWorkers { hint } => self.say(&format!("no worker can execute the run's units: {hint}")),
-            Event::Waiting { host, process, seconds } => self.say(&format!(
+            Event::NoWorkers { hint } => self.print(&format!("no worker can execute the run's units: {hint}")),
+            Event::Waiting { host, process, seconds } => self.print(&format!(
                 "process {process} on {host} owns this run; waiting up to {seconds:.0} s for its claim to expire"
             )),
             Event::Cancelled { at_hand } => {
-                self.say(&format!("the run was cancelled; {at_hand} units were in progress"));
+                self.print(&format!("the run was cancelled; {at_hand} units were in progress"));
             }
             Event::Finished { settled, faulted, outstanding, seconds } => {
                 self.finish();
@@ -227,7 +227,7 @@ impl Progress {
         }
     }
 
-    fn say(&self, text: &str) {
+    fn print(&self, text: &str) {
         if !self.quiet {
             suspended(|| eprintln!("{text}"));
         }

@@ -1,7 +1,7 @@
 //! A session of a run: starts the dispatch, the output of events, and the workers.
 //!
 //! [`Session::run`] executes the outstanding units with a worker in this process or with the workers of a
-//! queue ([`Means`]), writes the results and determines the exit code. The command modules `run` and `judge`
+//! queue ([`Executor`]), writes the results and determines the exit code. The command modules `run` and `judge`
 //! create sessions.
 
 use std::io::Write;
@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use lumos_coordinator::checkpoint::CheckpointError;
 use lumos_coordinator::computing::Computing;
-use lumos_coordinator::dispatch::{DispatchError, Summary, Terms, dispatch};
+use lumos_coordinator::dispatch::{DispatchConfig, DispatchError, Summary, dispatch};
 use lumos_coordinator::events::Event;
-use lumos_coordinator::fleet::{Fleet, FleetError, FleetSettings, run_fleet};
+use lumos_coordinator::fleet::{CoordinatorError, CoordinatorSettings, Fleet, run_fleet};
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::report::{Render, Terminal};
-use lumos_coordinator::walk::{UnitState, walk};
+use lumos_coordinator::unit_view::{UnitState, for_each_unit};
 use lumos_coordinator::{Checkpoint, export, report};
 use lumos_queue::nats::Server;
 use lumos_queue::{MemoryQueue, Queue};
@@ -25,12 +25,12 @@ use lumos_worker::model::Swapping;
 use lumos_worker::stall::watch_here;
 use lumos_worker::terms::{LeaseTerms, RunTerms};
 use lumos_worker::tools::ToolSets;
-use lumos_worker::{Limits, Models, Worker};
+use lumos_worker::{EpisodeLimits, ModelRegistry, Worker};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::budget::Budget;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 use crate::progress::Progress;
 
@@ -53,16 +53,16 @@ pub(crate) struct Session {
     pub(crate) manifest: Manifest,
     pub(crate) folder: PathBuf,
     pub(crate) checkpoint: Checkpoint,
-    pub(crate) means: Means,
+    pub(crate) means: Executor,
     /// Whether models take turns in memory.
     pub(crate) in_phases: bool,
 }
 
 /// The executor of a run.
-pub(crate) enum Means {
+pub(crate) enum Executor {
     /// This process.
     Here {
-        models: Arc<Models>,
+        models: Arc<ModelRegistry>,
         tools: Arc<ToolSets>,
         /// Number of episodes driven at the same time.
         places: usize,
@@ -70,7 +70,7 @@ pub(crate) enum Means {
         stall_warning: Duration,
     },
     /// The workers of a queue.
-    Fleet { server: Server, settings: FleetSettings },
+    Fleet { server: Server, settings: CoordinatorSettings },
 }
 
 /// Opens a run's checkpoint on a blocking thread.
@@ -94,7 +94,7 @@ pub(crate) fn checkpoint_failure(error: CheckpointError) -> Failure {
 
 impl Session {
     /// Runs the outstanding units, writes the results and prints the state of the run.
-    pub(crate) async fn run(self, output: &Output) -> Outcome {
+    pub(crate) async fn run(self, output: &Output) -> CommandResult {
         let interrupts = Interrupts::watch();
         let dispatched = self.dispatch(output, &interrupts, None).await;
         let summary = match dispatched {
@@ -129,9 +129,9 @@ impl Session {
     ) -> Result<Summary, Failure> {
         let (events, received) = mpsc::channel(1024);
         let at_hand = match &self.means {
-            Means::Here { places, .. } => *places,
+            Executor::Here { places, .. } => *places,
             // Units on a queue may already be held by workers.
-            Means::Fleet { .. } => 0,
+            Executor::Fleet { .. } => 0,
         };
         if budget.is_some_and(|budget| budget.is_reached()) {
             interrupts.drain.cancel();
@@ -150,7 +150,7 @@ impl Session {
 
     /// Records how this process will compute models; `None` if it computes none.
     fn begin(&self) -> Result<Option<Computing>, Failure> {
-        let Means::Here { places, .. } = &self.means else { return Ok(None) };
+        let Executor::Here { places, .. } = &self.means else { return Ok(None) };
         let mut models =
             self.manifest.configurations.iter().flat_map(|one| one.configuration.models.values());
         // Only models of engines have a data type.
@@ -170,7 +170,7 @@ impl Session {
 
     /// Records the cost of swapping models.
     fn end(&self, computing: Computing) -> Result<(), Failure> {
-        let Means::Here { models, .. } = &self.means else { return Ok(()) };
+        let Executor::Here { models, .. } = &self.means else { return Ok(()) };
         let Swapping { loads, time } = models.swapping();
         let computing = Computing { loads, load_seconds: time.as_secs_f64(), ..computing };
         Ok(self.checkpoint.session_ends(&computing)?)
@@ -182,7 +182,7 @@ impl Session {
         interrupts: &Interrupts,
     ) -> Result<Summary, Failure> {
         match &self.means {
-            Means::Here { models, tools, places, stall_warning } => {
+            Executor::Here { models, tools, places, stall_warning } => {
                 let worker = self.worker(models, tools, *places);
                 let watched = CancellationToken::new();
                 let activity = worker.terms.activity.clone();
@@ -193,11 +193,11 @@ impl Session {
                 watch.await?;
                 dispatched
             }
-            Means::Fleet { server, settings } => run_fleet(Fleet {
+            Executor::Fleet { server, settings } => run_fleet(Fleet {
                 manifest: &self.manifest,
                 checkpoint: &self.checkpoint,
                 server,
-                terms: Terms::of(&self.manifest),
+                terms: DispatchConfig::of(&self.manifest),
                 settings: settings.clone(),
                 events,
                 drain: &interrupts.drain,
@@ -207,10 +207,10 @@ impl Session {
         }
     }
 
-    fn worker(&self, models: &Arc<Models>, tools: &Arc<ToolSets>, places: usize) -> Arc<Worker> {
+    fn worker(&self, models: &Arc<ModelRegistry>, tools: &Arc<ToolSets>, places: usize) -> Arc<Worker> {
         let time_limit = self.manifest.spec.limits.time_limit;
         let limits =
-            Limits { time: time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) };
+            EpisodeLimits { time: time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) };
         Arc::new(Worker {
             name: format!("local-{}", std::process::id()),
             places,
@@ -230,7 +230,8 @@ impl Session {
     ) -> Result<Summary, Failure> {
         let work: MemoryQueue<Assignment> = MemoryQueue::bounded(QUEUED);
         let results: MemoryQueue<Finished> = MemoryQueue::bounded(QUEUED);
-        let terms = Terms { window: QUEUED, at_once: worker.places, ..Terms::of(&self.manifest) };
+        let terms =
+            DispatchConfig { window: QUEUED, at_once: worker.places, ..DispatchConfig::of(&self.manifest) };
         let serving = {
             let (work, results, drain) = (work.clone(), results.clone(), drain.clone());
             tokio::spawn(async move {
@@ -261,10 +262,10 @@ fn dispatch_failure(error: DispatchError) -> Failure {
 
 /// A run that another coordinator owns, or a refusal by the server, is a usage error; the message contains a
 /// hint.
-fn fleet_failure(error: FleetError) -> Failure {
+fn fleet_failure(error: CoordinatorError) -> Failure {
     match error {
-        FleetError::Dispatch(error) => dispatch_failure(error),
-        error @ FleetError::Interrupted => Failure { exit: Exit::Interrupted, ..Failure::usage(error) },
+        CoordinatorError::Dispatch(error) => dispatch_failure(error),
+        error @ CoordinatorError::Interrupted => Failure { exit: Exit::Interrupted, ..Failure::usage(error) },
         error => Failure::usage(error),
     }
 }
@@ -291,7 +292,7 @@ async fn watch(
             {
                 drain.cancel();
             }
-            progress.see(&event);
+            progress.record(&event);
         }
         // Writes everything received so far at once, without further buffering.
         std::io::stdout().lock().write_all(&lines)?;
@@ -327,11 +328,11 @@ fn record_cases(manifest: &Manifest, checkpoint: &Checkpoint, path: &Path) -> Re
     let unwritable =
         |error: std::io::Error| Failure::input(format!("cannot write {}: {error}", path.display()));
     let mut out = std::io::BufWriter::new(std::fs::File::create(path).map_err(unwritable)?);
-    walk(manifest, checkpoint, |visit| {
-        let UnitState::Settled(record) = &visit.state else { return Ok(()) };
-        let Item { id, task, setup, .. } = visit.item.clone();
-        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&visit.configuration.configuration));
-        let case = lumos_benchmarks::replay::record(visit.item, &unit, &record.outcome)?;
+    for_each_unit(manifest, checkpoint, |view| {
+        let UnitState::Settled(record) = &view.state else { return Ok(()) };
+        let Item { id, task, setup, .. } = view.item.clone();
+        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&view.configuration.configuration));
+        let case = lumos_benchmarks::replay::record(view.item, &unit, &record.outcome)?;
         serde_json::to_writer(&mut out, &case)?;
         out.write_all(b"\n").map_err(unwritable)
     })?;
@@ -351,7 +352,7 @@ fn conclude(
     summary: Summary,
     interrupted: bool,
     output: &Output,
-) -> Outcome {
+) -> CommandResult {
     if !output.json {
         let mut out = std::io::stdout().lock();
         terminal().render(report, &mut out)?;

@@ -17,19 +17,20 @@ use std::time::Instant;
 use async_trait::async_trait;
 use clap::Parser;
 use futures::{StreamExt, stream};
-use lumos_benchmarks::replay::{Recorded, read_cases};
+use lumos_benchmarks::replay::{RecordedRow, read_cases};
 use lumos_benchmarks::{Benchmark, DataSource};
 use lumos_engine::{
-    DType, Engine, GenerateRequest, Input, LoadOptions, ModelSource, RandomShape, Sampling, Stop, Tokenizer,
+    DType, Engine, GenerateRequest, LoadOptions, ModelSource, Prompt, RandomShape, SamplingParams,
+    StopCondition, Tokenizer,
 };
 use lumos_tasks::{
     Behaviour, Completion, Configuration, EpisodeUnit, Finish, Formulation, GenerationSettings, Item,
     Request, Role,
 };
-use lumos_worker::activity::Progress;
+use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::drive::Backends;
 use lumos_worker::tools::ToolSets;
-use lumos_worker::{Limits, ModelBackend, ModelError, Models, drive};
+use lumos_worker::{EpisodeLimits, ModelBackend, ModelError, ModelRegistry, drive};
 
 use rationale::Rationales;
 
@@ -97,10 +98,10 @@ impl ModelBackend for Forced {
         };
         forced.push(self.newline);
         let request = GenerateRequest {
-            input: Input::Tokens(prompt),
-            stop: Stop::Tokens(vec![self.newline]),
+            input: Prompt::Tokens(prompt),
+            stop: StopCondition::Tokens(vec![self.newline]),
             max_new_tokens: 512,
-            sampling: Sampling::GREEDY,
+            sampling: SamplingParams::GREEDY,
             ignore_eos: true,
             first_logits: 0,
             forced,
@@ -142,7 +143,7 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
     let tools = ToolSets::default();
     let configuration =
         configuration(benchmark, formulation, &tools, &format!("recorded:{}", cases.display()));
-    let scripts = Models::new(lumos_worker::model::EngineSettings::default());
+    let scripts = ModelRegistry::new(lumos_worker::model::EngineSettings::default());
     let mut models: BTreeMap<Role, Arc<dyn ModelBackend>> = BTreeMap::new();
     let mut engines = Vec::new();
     for (seed, role) in [(1, Role::Planner), (2, Role::Grounder)] {
@@ -171,7 +172,9 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
     let count = units.len();
     let start = Instant::now();
     let outcomes: Vec<_> = stream::iter(&units)
-        .map(|unit| async { drive(unit, &backends, Limits::default(), &Progress::default()).await })
+        .map(|unit| async {
+            drive(unit, &backends, EpisodeLimits::default(), &EpisodeProgress::default()).await
+        })
         .buffer_unordered(arguments.places)
         .collect()
         .await;
@@ -226,7 +229,8 @@ async fn write(arguments: &Arguments, path: &Path) {
     for item in items {
         let Item { id, task, setup, .. } = item.clone();
         let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&configuration));
-        let (outcome, _) = drive(&unit, &backends, Limits::default(), &Progress::default()).await;
+        let (outcome, _) =
+            drive(&unit, &backends, EpisodeLimits::default(), &EpisodeProgress::default()).await;
         let case = lumos_benchmarks::replay::record(&item, &unit, &outcome).expect("the episode faulted");
         writeln!(file, "{}", serde_json::to_string(&case).expect("JSON")).expect("failed to write the case");
     }
@@ -238,7 +242,7 @@ fn items(cases: &Path) -> (&'static dyn Benchmark, Formulation, Vec<Item>) {
     let mut lines = tempfile::NamedTempFile::new().expect("failed to create a temporary file");
     let mut kind = None;
     for case in read_cases(cases).expect("failed to read the cases") {
-        let Ok(Recorded::Case(case)) = case else { continue };
+        let Ok(RecordedRow::Case(case)) = case else { continue };
         assert!(kind.get_or_insert((case.benchmark.clone(), case.formulation)).0 == case.benchmark);
         writeln!(lines, "{}", case.item).expect("failed to write the item");
     }

@@ -5,7 +5,7 @@
 
 use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Outcome, Role, Target};
 
-use crate::error::LoadError;
+use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, RecordError};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
@@ -91,11 +91,11 @@ pub trait Benchmark: Send + Sync {
     /// Opens a data file or the built-in samples as a stream of items.
     ///
     /// A malformed record is an error in the stream. The stream continues after it if possible
-    /// ([`LoadError::is_skippable`]).
+    /// ([`DataError::is_skippable`]).
     ///
     /// # Errors
     /// If the file cannot be read or contains no records.
-    fn open(&self, source: DataSource) -> Result<Items, LoadError>;
+    fn open(&self, source: DataSource) -> Result<Items, DataError>;
 
     /// Parses a raw record.
     ///

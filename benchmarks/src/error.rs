@@ -1,13 +1,13 @@
 //! Errors of data files.
 //!
-//! A [`LoadError`] contains the file and the line. Only an error in a single record can be skipped
-//! ([`LoadError::is_skippable`]).
+//! A [`DataError`] contains the file and the line. Only an error in a single record can be skipped
+//! ([`DataError::is_skippable`]).
 
 use thiserror::Error;
 
 /// Error of reading a data file, with a hint.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum LoadError {
+pub enum DataError {
     /// The file does not exist.
     #[error("{file}: file not found; {remedy}")]
     Missing {
@@ -70,14 +70,14 @@ pub enum LoadError {
     },
 }
 
-impl LoadError {
+impl DataError {
     /// Whether only this record is affected and the stream continues (`--skip-invalid`).
     pub fn is_skippable(&self) -> bool {
         matches!(self, Self::Record { .. })
     }
 }
 
-impl LoadError {
+impl DataError {
     /// Returns the same error with a different hint.
     pub(crate) fn with_remedy(mut self, other: &str) -> Self {
         if let Self::Missing { remedy, .. }

@@ -87,7 +87,7 @@ impl Judgement {
 
 /// A judge's verdict on one outcome, as stored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct JudgeVerdict {
     /// The unit whose outcome was judged.
     pub unit: UnitId,
     /// The judge.
@@ -107,7 +107,7 @@ pub struct Verdict {
     pub cost: Option<f64>,
 }
 
-impl Verdict {
+impl JudgeVerdict {
     /// Interprets the reply.
     pub fn judgement(&self, scoring: Scoring) -> Judgement {
         self.reply.as_deref().map_or(Judgement::Incorrect, |reply| Judgement::read(reply, scoring))
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn verdicts_are_written_and_added_to_scores() {
-        let verdict = Verdict {
+        let verdict = JudgeVerdict {
             unit: UnitId::new(ContentHash::of_bytes(b"unit")),
             model: ModelIdentity {
                 name: "script:judge".to_owned(),
@@ -164,10 +164,10 @@ mod tests {
             cost: Some(0.0025),
         };
         let text = serde_json::to_string(&verdict).unwrap();
-        assert_eq!(serde_json::from_str::<Verdict>(&text).unwrap(), verdict);
+        assert_eq!(serde_json::from_str::<JudgeVerdict>(&text).unwrap(), verdict);
         let score = verdict.add_to(ItemScore::met("exact_match", false), Scoring::Paper);
         assert!(score.is_full(LLM_ACCURACY.name) && !score.is_full("exact_match"));
-        let unasked = Verdict { reply: None, ..verdict };
+        let unasked = JudgeVerdict { reply: None, ..verdict };
         assert_eq!(unasked.judgement(Scoring::Corrected), Judgement::Incorrect);
     }
 

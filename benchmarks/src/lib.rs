@@ -27,7 +27,7 @@ mod svamp;
 mod webshop;
 
 pub use benchmark::{Benchmark, Download, PublishedFigure, PublishedItems};
-pub use error::LoadError;
+pub use error::DataError;
 pub use loading::{Content, DataSource, Items, RecordError};
 pub use metrics::{Estimate, GroupedTally, IntervalMethod, MetricDefinition, MetricKind, Tally, Unit};
 pub use registry::{UnknownBenchmark, all, find, get};

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use jiff::Timestamp;
-use lumos_coordinator::dispatch::{Terms, dispatch};
+use lumos_coordinator::dispatch::{DispatchConfig, dispatch};
 use lumos_coordinator::manifest::{ManifestParts, PlannedData};
 use lumos_coordinator::spec::{ModelSet, RunSpec};
 use lumos_coordinator::{Checkpoint, Manifest, Record};
@@ -215,7 +215,7 @@ async fn resume(folder: &Path, units: usize) {
             results.close();
         })
     };
-    let terms = Terms::of(&manifest);
+    let terms = DispatchConfig::of(&manifest);
     let dispatching = dispatch(&manifest, &terms, &checkpoint, &work, &results, &events, &drain);
     let watching = async {
         let first = received.recv().await;

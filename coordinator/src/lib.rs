@@ -12,6 +12,7 @@ mod atomic_file;
 pub mod checkpoint;
 pub mod computing;
 pub mod dispatch;
+mod display;
 pub mod events;
 pub mod export;
 pub mod fleet;
@@ -28,8 +29,7 @@ pub mod score;
 pub mod spec;
 pub mod trajectory;
 mod unit_key;
-pub mod walk;
-mod words;
+pub mod unit_view;
 
 /// Entry points of fuzz targets. Not part of the public interface.
 #[doc(hidden)]

@@ -10,9 +10,9 @@ use lumos_tasks::{
 };
 
 use crate::checkpoint::Record;
-use crate::manifest::{FileRecord, Machine, Manifest, ManifestParts, ModelRecord, PlannedData};
+use crate::manifest::{FileRecord, MachineInfo, Manifest, ManifestParts, ModelRecord, PlannedData};
 use crate::spec::{ModelSet, RunSpec};
-use crate::walk::UnitState;
+use crate::unit_view::UnitState;
 
 /// Returns the item at a position.
 pub(crate) fn item(index: u64) -> Item {
@@ -97,7 +97,7 @@ pub(crate) fn manifest_with(
         created: "2025-01-02T03:04:05Z".parse().unwrap(),
     });
     manifest.versions.insert("lumos".to_owned(), "0.0.0".to_owned());
-    manifest.machine = Machine { cores: 2, os: "linux".to_owned(), architecture: "x86_64".to_owned() };
+    manifest.machine = MachineInfo { cores: 2, os: "linux".to_owned(), architecture: "x86_64".to_owned() };
     manifest
 }
 

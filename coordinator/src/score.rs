@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::checkpoint::{CheckpointError, CheckpointReader};
 use crate::manifest::Manifest;
-use crate::walk::{UnitState, walk};
+use crate::unit_view::{UnitState, for_each_unit};
 
 /// Error of scoring a run.
 #[derive(Debug, Error)]
@@ -64,12 +64,12 @@ pub fn rescore(
     scorings: &[Scoring],
     mut take: impl FnMut(UnitScore),
 ) -> Result<(), ScoreError> {
-    walk(manifest, checkpoint, |visit| {
-        let UnitState::Settled(record) = &visit.state else { return Ok(()) };
-        let benchmark = benchmark(&visit.configuration.configuration.benchmark)?;
+    for_each_unit(manifest, checkpoint, |view| {
+        let UnitState::Settled(record) = &view.state else { return Ok(()) };
+        let benchmark = benchmark(&view.configuration.configuration.benchmark)?;
         for &scoring in scorings {
-            if let Some(score) = benchmark.score(&visit.item.target, &record.outcome, scoring) {
-                take(UnitScore { position: visit.position, item: visit.item.index, scoring, score });
+            if let Some(score) = benchmark.score(&view.item.target, &record.outcome, scoring) {
+                take(UnitScore { position: view.position, item: view.item.index, scoring, score });
             }
         }
         Ok(())

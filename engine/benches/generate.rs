@@ -5,7 +5,9 @@
 mod support;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use lumos_engine::{Engine, GenerateRequest, Input, LoadOptions, ModelFiles, ModelSource, Sampling, Stop};
+use lumos_engine::{
+    Engine, GenerateRequest, LoadOptions, ModelFiles, ModelSource, Prompt, SamplingParams, StopCondition,
+};
 use support::{Shape, Uniform};
 
 const PROMPT_TOKENS: usize = 16;
@@ -26,10 +28,10 @@ fn engine(shape: &Shape) -> Engine {
 
 fn request(prompt: Vec<u32>, max_new_tokens: usize) -> GenerateRequest {
     GenerateRequest {
-        input: Input::Tokens(prompt),
-        stop: Stop::Never,
+        input: Prompt::Tokens(prompt),
+        stop: StopCondition::Never,
         max_new_tokens,
-        sampling: Sampling::GREEDY,
+        sampling: SamplingParams::GREEDY,
         ignore_eos: true,
         first_logits: 0,
         forced: Vec::new(),

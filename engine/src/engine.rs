@@ -20,8 +20,8 @@ use crate::load::{self, Loaded};
 use crate::memory::{Reservation, cache_share, device_share};
 use crate::model::Matrices;
 use crate::options::{LoadOptions, ModelSource};
-use crate::request::{GenerateRequest, Generation, Input, Stop, generation};
-use crate::scheduler::{Completion, Limits, Order, Reply, Scheduler, Submission};
+use crate::request::{GenerateRequest, Generation, Prompt, StopCondition, generation};
+use crate::scheduler::{Completion, Limits, Reply, Scheduler, SequenceRequest, Submission};
 use crate::statistics::{Counters, Statistics};
 use crate::stream::GenerationStream;
 use crate::tokenizer::Tokenizer;
@@ -228,7 +228,7 @@ impl Engine {
 
     async fn submit(
         &self,
-        order: Order,
+        order: SequenceRequest,
         tokens: Option<mpsc::Sender<Vec<u32>>>,
     ) -> Result<oneshot::Receiver<Result<Completion, GenerateError>>, GenerateError> {
         let submissions = {
@@ -250,7 +250,7 @@ impl Engine {
         self.inner.shutdown();
     }
 
-    fn order(&self, request: GenerateRequest) -> Result<Order, GenerateError> {
+    fn order(&self, request: GenerateRequest) -> Result<SequenceRequest, GenerateError> {
         let GenerateRequest {
             input,
             stop,
@@ -264,8 +264,8 @@ impl Engine {
         sampling.check()?;
         let vocabulary = self.inner.description.vocabulary;
         let prompt = match input {
-            Input::Text(text) => self.inner.tokenizer.encode(&text)?,
-            Input::Tokens(tokens) => tokens,
+            Prompt::Text(text) => self.inner.tokenizer.encode(&text)?,
+            Prompt::Tokens(tokens) => tokens,
         };
         if prompt.is_empty() {
             return Err(GenerateError::EmptyPrompt);
@@ -275,16 +275,16 @@ impl Engine {
             return Err(GenerateError::PromptTooLong { tokens: prompt.len(), limit });
         }
         let (stop_tokens, stop_texts) = match stop {
-            Stop::Newline => {
+            StopCondition::Newline => {
                 let newline = self.inner.tokenizer.newline();
                 let none =
                     || GenerateError::InvalidStop("the tokenizer has no token for a newline".to_owned());
                 (vec![newline.ok_or_else(none)?], Vec::new())
             }
-            Stop::Tokens(tokens) => (tokens, Vec::new()),
-            Stop::Text(text) => (Vec::new(), vec![text]),
-            Stop::Texts(texts) => (Vec::new(), texts),
-            Stop::Never => (Vec::new(), Vec::new()),
+            StopCondition::Tokens(tokens) => (tokens, Vec::new()),
+            StopCondition::Text(text) => (Vec::new(), vec![text]),
+            StopCondition::Texts(texts) => (Vec::new(), texts),
+            StopCondition::Never => (Vec::new(), Vec::new()),
         };
         if stop_texts.iter().any(String::is_empty) {
             return Err(GenerateError::InvalidStop("the stop text is empty".to_owned()));
@@ -295,7 +295,7 @@ impl Engine {
             return Err(GenerateError::UnknownToken { token: *token, vocabulary });
         }
         let end_of_sequence = if ignore_eos { Vec::new() } else { self.inner.end_of_sequence.clone() };
-        let order = Order {
+        let order = SequenceRequest {
             prompt,
             stop_tokens,
             stop_texts,

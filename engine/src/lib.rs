@@ -2,8 +2,8 @@
 //!
 //! [`Engine::load`] loads a Hugging Face folder (Llama 1 to 3, Mistral, TinyLlama and their fine-tunes;
 //! safetensors or PyTorch pickles; tokenizer.json or a SentencePiece model) or a GGUF file of these models.
-//! [`Engine::generate`] continues sequences, many at once. [`Models`] shares engines between roles. A
-//! [`Reader`] scores passages with a BERT encoder, a [`CrossEncoder`] scores texts with RoBERTa or DeBERTa.
+//! [`Engine::generate`] continues sequences, many at once. [`EngineRegistry`] shares engines between roles. A
+//! [`DprReader`] scores passages with a BERT encoder, a [`CrossEncoder`] scores texts with RoBERTa or DeBERTa.
 //!
 //! Candle reads and converts the weights. The forward pass is implemented in this crate, because batching
 //! must not change results: a sequence's float32 logits are bit-identical whatever else is in the batch and
@@ -42,7 +42,7 @@ mod tokenizer;
 /// Entry points of fuzz targets; not part of the public API.
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::model::fuzzing::{Product, check_kernels as kernels};
+    pub use crate::model::fuzzing::{MatrixProduct, check_kernels as kernels};
     pub use crate::tokenizer::fuzz_sentencepiece as sentencepiece;
 }
 
@@ -53,17 +53,19 @@ mod fixtures;
 
 pub use description::{ModelDescription, WeightFile};
 pub use device::{DeviceName, Gpu, NoGpu, gpus};
-pub use encoder::{CrossEncoder, ReadError, Reader, ReaderPassage};
+pub use encoder::{CrossEncoder, DprReader, EncoderError, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
 pub use footprint::Footprint;
 pub use load::{AdapterBase, StoredChat, adapter_base};
 pub use memory::{MemoryBudget, free_memory};
 pub use model::{linear_path, quantized_path};
-pub use models::Models;
+pub use models::EngineRegistry;
 pub use options::{DType, LoadOptions, ModelFiles, ModelSource};
 pub use random::RandomShape;
-pub use request::{Finish, GenerateRequest, Generation, Input, Sampling, Stop, Usage};
+pub use request::{
+    FinishReason, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition, TokenUsage,
+};
 pub use statistics::Statistics;
 pub use stream::{Delta, GenerationStream, StreamEvent};
 pub use tokenizer::Tokenizer;

@@ -1,4 +1,4 @@
-//! [`Models`]: a registry that shares one engine between all roles that use the same weights.
+//! [`EngineRegistry`]: a registry that shares one engine between all roles that use the same weights.
 //!
 //! Models are compared by content: weights, shape and tokenizer, together with the device and the weight
 //! type. The registry does not keep engines alive; a model is unloaded when its last handle is dropped.
@@ -21,7 +21,7 @@ use crate::random::RandomShape;
 /// A registry of engines. It does not keep them alive: a model is unloaded when its last [`Engine`] is
 /// dropped.
 #[derive(Debug, Default)]
-pub struct Models {
+pub struct EngineRegistry {
     budget: Option<MemoryBudget>,
     engines: Mutex<HashMap<Key, Arc<Slot>>>,
     places: Mutex<HashMap<Place, Arc<Mutex<Option<Known>>>>>,
@@ -61,7 +61,7 @@ struct Known {
 /// A file's name, size and modification time.
 type Look = (PathBuf, u64, Option<SystemTime>);
 
-impl Models {
+impl EngineRegistry {
     /// An empty registry without a memory budget.
     pub fn new() -> Self {
         Self::default()

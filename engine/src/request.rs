@@ -1,8 +1,8 @@
 //! Generation requests ([`GenerateRequest`]) and their results ([`Generation`]).
 //!
-//! A request has an [`Input`], a [`Stop`] condition, [`Sampling`] settings and limits. The result contains
-//! the generated ids and their text, the reason why the sequence ended ([`Finish`]) and token counts
-//! ([`Usage`]).
+//! A request has an [`Prompt`], a [`StopCondition`] condition, [`SamplingParams`] settings and limits. The result contains
+//! the generated ids and their text, the reason why the sequence ended ([`FinishReason`]) and token counts
+//! ([`TokenUsage`]).
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::tokenizer::Tokenizer;
 
 /// The input of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Input {
+pub enum Prompt {
     /// Raw text; no special tokens are added.
     Text(String),
     /// Token ids.
@@ -21,7 +21,7 @@ pub enum Input {
 
 /// Stop conditions, in addition to the end-of-sequence token and the length limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopCondition {
     /// The last id of the tokenizer's encoding of `"\n"`.
     Newline,
     /// Any of these ids.
@@ -36,7 +36,7 @@ pub enum Stop {
 
 /// How the next token is chosen.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sampling {
+pub struct SamplingParams {
     /// 0 selects the most likely token (the lowest id among equals); otherwise logits are divided by the
     /// temperature.
     pub temperature: f64,
@@ -49,12 +49,12 @@ pub struct Sampling {
     pub seed: u64,
 }
 
-impl Sampling {
+impl SamplingParams {
     /// Always selects the most likely token.
     pub const GREEDY: Self = Self { temperature: 0.0, top_p: None, top_k: None, seed: 0 };
 }
 
-impl Default for Sampling {
+impl Default for SamplingParams {
     fn default() -> Self {
         Self::GREEDY
     }
@@ -64,13 +64,13 @@ impl Default for Sampling {
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenerateRequest {
     /// The prompt.
-    pub input: Input,
+    pub input: Prompt,
     /// When to stop.
-    pub stop: Stop,
+    pub stop: StopCondition,
     /// Maximum number of tokens to generate.
     pub max_new_tokens: usize,
     /// How tokens are chosen.
-    pub sampling: Sampling,
+    pub sampling: SamplingParams,
     /// Continue after the end-of-sequence token.
     pub ignore_eos: bool,
     /// Number of highest logits after the prompt to return; 0 for none.
@@ -86,10 +86,10 @@ impl GenerateRequest {
     /// Greedy decoding of a text until the first newline token, as Lumos modules are queried.
     pub fn text(text: impl Into<String>, max_new_tokens: usize) -> Self {
         Self {
-            input: Input::Text(text.into()),
-            stop: Stop::Newline,
+            input: Prompt::Text(text.into()),
+            stop: StopCondition::Newline,
             max_new_tokens,
-            sampling: Sampling::GREEDY,
+            sampling: SamplingParams::GREEDY,
             ignore_eos: false,
             first_logits: 0,
             forced: Vec::new(),
@@ -100,7 +100,7 @@ impl GenerateRequest {
 
 /// Why a sequence ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finish {
+pub enum FinishReason {
     /// The stop condition was met.
     Stop,
     /// The end-of-sequence token.
@@ -111,7 +111,7 @@ pub enum Finish {
 
 /// Token counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct TokenUsage {
     /// Tokens in the prompt.
     pub prompt_tokens: usize,
     /// Generated tokens, including the stop or end-of-sequence token.
@@ -125,16 +125,16 @@ pub struct Usage {
 pub struct Generation {
     /// The prompt's ids.
     pub prompt_tokens: Vec<u32>,
-    /// The generated ids, without the stop or end-of-sequence token at the end. With [`Stop::Text`] and
-    /// [`Stop::Texts`] they include the tokens of the stop text.
+    /// The generated ids, without the stop or end-of-sequence token at the end. With [`StopCondition::Text`] and
+    /// [`StopCondition::Texts`] they include the tokens of the stop text.
     pub tokens: Vec<u32>,
     /// decode(prompt + tokens) without its prefix decode(prompt), special tokens skipped: decoding `tokens`
     /// alone would lose a leading blank.
     pub text: String,
     /// Why it ended.
-    pub finish: Finish,
+    pub finish: FinishReason,
     /// Token counts.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// The highest logits after the prompt, as (id, logit), highest first.
     pub first_logits: Vec<(u32, f32)>,
 }
@@ -151,12 +151,13 @@ pub(crate) fn generation(
     all.extend(&tokens);
     let whole = tokenizer.decode(&all)?;
     let mut text = after(&whole, &before).to_owned();
-    if finish == Finish::Stop
+    if finish == FinishReason::Stop
         && let Some(start) = first_stop(&text, stop_texts)
     {
         text.truncate(start);
     }
-    let usage = Usage { prompt_tokens: prompt.len(), completion_tokens: generated, cached_tokens: cached };
+    let usage =
+        TokenUsage { prompt_tokens: prompt.len(), completion_tokens: generated, cached_tokens: cached };
     Ok(Generation { prompt_tokens: prompt, tokens, text, finish, usage, first_logits })
 }
 

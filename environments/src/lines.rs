@@ -2,7 +2,7 @@
 //! within limits.
 //!
 //! Such files may come from untrusted sources, and a few megabytes of gzip can expand to gigabytes.
-//! [`unpacked`] decompresses gzip and stops if the output exceeds [`Limits`]; [`LineReader`] returns lines
+//! [`unpacked`] decompresses gzip and stops if the output exceeds [`ExpansionLimits`]; [`LineReader`] returns lines
 //! and stops at one that is too long.
 
 use std::io::{self, BufRead, BufReader, Read};
@@ -17,14 +17,14 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Limits on the expansion of a compressed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ExpansionLimits {
     /// Size in bytes that any file may expand to.
     pub free_bytes: u64,
     /// Additional bytes per compressed byte. Recorded cases compress to at least a twentieth of their size.
     pub ratio: u64,
 }
 
-impl Default for Limits {
+impl Default for ExpansionLimits {
     /// 256 MiB, and 32 bytes per compressed byte.
     fn default() -> Self {
         Self { free_bytes: 256 << 20, ratio: 32 }
@@ -40,7 +40,7 @@ impl Default for Limits {
 pub fn unpacked(
     file: impl Read + Send + 'static,
     length: u64,
-    limits: Limits,
+    limits: ExpansionLimits,
 ) -> io::Result<Box<dyn BufRead + Send>> {
     let mut reader = BufReader::new(file);
     if !reader.fill_buf()?.starts_with(&GZIP) {
@@ -156,7 +156,7 @@ mod tests {
         packer.finish().unwrap()
     }
 
-    fn lines(bytes: Vec<u8>, limits: Limits) -> Vec<Result<(u64, String), String>> {
+    fn lines(bytes: Vec<u8>, limits: ExpansionLimits) -> Vec<Result<(u64, String), String>> {
         let length = bytes.len() as u64;
         let reader = unpacked(io::Cursor::new(bytes), length, limits).unwrap();
         LineReader::new(reader).map(|line| line.map_err(|error| error.to_string())).collect()
@@ -166,22 +166,22 @@ mod tests {
     fn lines_are_the_same_compressed_and_not() {
         let text = "a\r\n\n b\u{2028}c \n\t\nd";
         let expected = [Ok((1, "a".to_owned())), Ok((3, " b\u{2028}c ".to_owned())), Ok((5, "d".to_owned()))];
-        assert_eq!(lines(text.into(), Limits::default()), expected);
-        assert_eq!(lines(packed(text.as_bytes()), Limits::default()), expected);
+        assert_eq!(lines(text.into(), ExpansionLimits::default()), expected);
+        assert_eq!(lines(packed(text.as_bytes()), ExpansionLimits::default()), expected);
         // Several gzip members, one after the other.
         let members = [packed(b"a\r\n\n b\xe2\x80\xa8c \n"), packed(b"\t\nd")].concat();
-        assert_eq!(lines(members, Limits::default()), expected);
+        assert_eq!(lines(members, ExpansionLimits::default()), expected);
     }
 
     #[test]
     fn a_compressed_file_does_not_expand_beyond_its_limit() {
         let text = "a\n".repeat(500_000);
         let bytes = packed(text.as_bytes());
-        let limits = Limits { free_bytes: 1_000, ratio: 2 };
+        let limits = ExpansionLimits { free_bytes: 1_000, ratio: 2 };
         let found = lines(bytes.clone(), limits);
         let error = found.last().unwrap().as_ref().unwrap_err();
         assert!(found.len() < 10_000 && error.contains("expand to more than"), "{error}");
-        assert_eq!(lines(bytes, Limits { free_bytes: 1_000_000, ratio: 0 }).len(), 500_000);
+        assert_eq!(lines(bytes, ExpansionLimits { free_bytes: 1_000_000, ratio: 0 }).len(), 500_000);
         // The limits do not apply to uncompressed files.
         assert_eq!(lines(text.into(), limits).len(), 500_000);
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use clap::Parser;
 use lumos_benchmarks::{DataSource, get};
-use lumos_environments::shop::{Goal, Staff, Visit};
+use lumos_environments::shop::{Goal, ShopServices, ShopSession};
 use lumos_tasks::Setup;
 use lumos_worker::sessions::catalogue::ShopFiles;
 use lumos_worker::sessions::shop::staff;
@@ -37,8 +37,8 @@ struct Arguments {
 }
 
 /// One visit: its actions, and what it earned.
-fn walk(staff: &Staff, goal: &Goal, query: &str) -> Result<(Vec<String>, f64), Box<dyn Error>> {
-    let mut visit = Visit::new(staff.clone(), goal.clone());
+fn walk(staff: &ShopServices, goal: &Goal, query: &str) -> Result<(Vec<String>, f64), Box<dyn Error>> {
+    let mut visit = ShopSession::new(staff.clone(), goal.clone());
     let mut actions = vec![format!("search[{query}]")];
     visit.step(&actions[0])?;
     let product = visit.clickables().into_iter().find(|text| text.len() == 10 && text.starts_with('b'));

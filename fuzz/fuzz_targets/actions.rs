@@ -6,10 +6,10 @@ use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 use lumos_benchmarks::{Benchmark, DataSource, find, replay};
-use lumos_tasks::families::qa::page::Page;
+use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::families::shop::ShopReply;
 use lumos_tasks::families::sql::parse::{sql_parser, sql_parser_react};
-use lumos_tasks::families::web::{Element, Parsed, sentence};
+use lumos_tasks::families::web::{CandidateElement, ParsedWebAction, sentence};
 use lumos_tasks::families::{maths, qa};
 use lumos_tasks::{
     Behaviour, ChatReply, Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, MathsReply,
@@ -38,8 +38,8 @@ fn parse(text: &str) {
     let _ = maths::parse::parse_equations(text);
     let _ = maths::parse::find_variables(text);
     let _ = qa::parse::parse_action(text);
-    let _ = Parsed::as_published(text);
-    let _ = Parsed::strictly(text);
+    let _ = ParsedWebAction::as_published(text);
+    let _ = ParsedWebAction::strictly(text);
     let _ = sentence(text, |most| most.saturating_sub(1));
     let _ = sql_parser(text);
     let _ = sql_parser_react(text);
@@ -87,14 +87,14 @@ fn answer(call: &ToolCall, said: &str) -> ToolReply {
             ToolReply::Maths(MathsReply::Many(said.lines().map(|line| Some(line.to_owned())).collect()))
         }
         ToolCall::Maths { .. } => ToolReply::Maths(MathsReply::One(text)),
-        ToolCall::Wiki { .. } => ToolReply::Wiki(Page::of_text(said)),
+        ToolCall::Wiki { .. } => ToolReply::Wiki(WikiPage::of_text(said)),
         ToolCall::Search { .. } => ToolReply::Search(said.lines().map(str::to_owned).collect()),
         ToolCall::Rank { passages, .. } => {
             ToolReply::Rank((0..passages.len()).map(|index| ((index * 7) % 5) as f64).collect())
         }
         ToolCall::Chat { .. } => ToolReply::Chat(ChatReply::recorded(said)),
         ToolCall::Candidates { .. } => {
-            let element = |(id, text): (usize, &str)| Element { id: id.to_string(), text: text.to_owned() };
+            let element = |(id, text): (usize, &str)| CandidateElement { id: id.to_string(), text: text.to_owned() };
             ToolReply::Candidates(said.lines().enumerate().map(element).collect())
         }
         ToolCall::Sql { .. } if said.is_empty() => ToolReply::Sql(SqlReply::Nothing),

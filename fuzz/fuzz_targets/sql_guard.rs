@@ -2,13 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use lumos_environments::sql::{Observation, dump, guard, has_order, lexer};
+use lumos_environments::sql::{SqlObservation, dump, guard, has_order, lexer};
 
 fuzz_target!(|statement: &str| {
     let pieces = lexer::tokens(statement).count();
     assert!(pieces <= statement.chars().count());
     let _ = guard::check(statement);
     let _ = has_order(statement);
-    let _ = Observation::of_printed(statement).printed();
+    let _ = SqlObservation::of_printed(statement).printed();
     let _ = dump::read(statement).count();
 });

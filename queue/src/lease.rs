@@ -14,7 +14,7 @@ pub trait LeaseControl: Send + Sync {
     /// Returns the message for redelivery.
     fn release(&self);
     /// Terminates the message: removes it without an acknowledgement, because it can never succeed.
-    async fn bury(&self) -> Result<(), QueueError>;
+    async fn terminate(&self) -> Result<(), QueueError>;
     /// Token with which other processes can return the message if its holder disappeared.
     fn token(&self) -> Option<&str> {
         None
@@ -27,13 +27,13 @@ pub struct Lease<T> {
     id: String,
     body: T,
     deliveries: u32,
-    control: Duty,
+    control: SettleOnDrop,
 }
 
 /// Controls an unsettled delivery. Returns the message if it is dropped unsettled.
-struct Duty(Option<Box<dyn LeaseControl>>);
+struct SettleOnDrop(Option<Box<dyn LeaseControl>>);
 
-impl Drop for Duty {
+impl Drop for SettleOnDrop {
     fn drop(&mut self) {
         if let Some(control) = self.0.take() {
             control.release();
@@ -44,7 +44,7 @@ impl Drop for Duty {
 impl<T> Lease<T> {
     /// Creates a lease. Called by implementations of queues.
     pub fn new(id: String, body: T, deliveries: u32, control: Box<dyn LeaseControl>) -> Self {
-        Self { id, body, deliveries, control: Duty(Some(control)) }
+        Self { id, body, deliveries, control: SettleOnDrop(Some(control)) }
     }
 
     /// Returns the id of the message.
@@ -116,9 +116,9 @@ impl<T> Lease<T> {
     ///
     /// # Errors
     /// If the lease is no longer held.
-    pub async fn bury(mut self) -> Result<(), QueueError> {
+    pub async fn terminate(mut self) -> Result<(), QueueError> {
         match self.control.0.take() {
-            Some(control) => control.bury().await,
+            Some(control) => control.terminate().await,
             None => Err(QueueError::LeaseLost(self.id.clone())),
         }
     }

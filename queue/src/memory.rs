@@ -188,7 +188,7 @@ impl<T: Clone + Send + Sync> LeaseControl for MemoryLease<T> {
         self.shared.filled.notify_waiters();
     }
 
-    async fn bury(&self) -> Result<(), QueueError> {
+    async fn terminate(&self) -> Result<(), QueueError> {
         self.settle()
     }
 }

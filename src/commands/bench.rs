@@ -10,13 +10,13 @@ use lumos_engine::{DType, DeviceName, LoadOptions, ModelSource, RandomShape};
 use lumos_tasks::{Formulation, Role};
 
 use crate::cli::{BenchArgs, BenchCommand, BenchEngineArgs};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::local_model;
 
 /// Seed of random weights, the same for measured and saved models.
 const SEED: u64 = 1;
 
-pub(crate) async fn run(arguments: &BenchArgs) -> Outcome {
+pub(crate) async fn run(arguments: &BenchArgs) -> CommandResult {
     let BenchCommand::Engine(arguments) = &arguments.what;
     arguments.output.as_deref().map_or(Ok(()), crate::writable::check_file)?;
     if let Some(folder) = &arguments.save_weights {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use lumos_coordinator::fleet::Cancellation;
 
 use crate::cli::CancelArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet::{connect, find_run};
 
-pub(crate) async fn run(arguments: &CancelArgs) -> Outcome {
+pub(crate) async fn run(arguments: &CancelArgs) -> CommandResult {
     let server = connect(&arguments.queue, "lumos cancel", Some(Duration::from_secs(10))).await?;
     let run = find_run(&server, &arguments.run).await?;
     match lumos_coordinator::fleet::cancel(&server, &run).await.map_err(Failure::usage)? {

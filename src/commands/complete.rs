@@ -3,14 +3,16 @@
 use std::io::{self, Read, Write};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use lumos_engine::{Engine, Finish, GenerateRequest, Generation, Input, Sampling, Stop};
+use lumos_engine::{
+    Engine, FinishReason, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition,
+};
 use lumos_environments::lines::LineReader;
 use lumos_tasks::{Formulation, Role};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::cli::CompleteArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::local_model;
 
 /// A line of standard input.
@@ -23,7 +25,7 @@ struct Line {
     id: Option<Value>,
 }
 
-pub(crate) async fn run(arguments: CompleteArgs) -> Outcome {
+pub(crate) async fn run(arguments: CompleteArgs) -> CommandResult {
     let prompts = prompts(&arguments)?;
     let engine = load(&arguments).await?;
     let concurrency = usize::try_from(arguments.concurrency).unwrap_or(usize::MAX);
@@ -87,14 +89,18 @@ async fn load(arguments: &CompleteArgs) -> Result<Engine, Failure> {
 
 fn request(arguments: &CompleteArgs, prompt: &str) -> GenerateRequest {
     GenerateRequest {
-        input: Input::Text(prompt.to_owned()),
+        input: Prompt::Text(prompt.to_owned()),
         stop: match arguments.stop.as_deref() {
-            None => Stop::Newline,
-            Some("") => Stop::Never,
-            Some(text) => Stop::Text(text.to_owned()),
+            None => StopCondition::Newline,
+            Some("") => StopCondition::Never,
+            Some(text) => StopCondition::Text(text.to_owned()),
         },
         max_new_tokens: arguments.max_new_tokens,
-        sampling: Sampling { temperature: arguments.temperature, seed: arguments.seed, ..Sampling::GREEDY },
+        sampling: SamplingParams {
+            temperature: arguments.temperature,
+            seed: arguments.seed,
+            ..SamplingParams::GREEDY
+        },
         ignore_eos: arguments.ignore_eos,
         first_logits: arguments.logits,
         forced: Vec::new(),
@@ -108,9 +114,9 @@ fn object(line: Line, generation: &Generation) -> Value {
         "tokens": generation.tokens,
         "text": generation.text,
         "finish": match generation.finish {
-            Finish::Stop => "stop",
-            Finish::EndOfSequence => "end_of_sequence",
-            Finish::Length => "length",
+            FinishReason::Stop => "stop",
+            FinishReason::EndOfSequence => "end_of_sequence",
+            FinishReason::Length => "length",
         },
         "usage": {
             "prompt_tokens": generation.usage.prompt_tokens,

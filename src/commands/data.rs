@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use lumos_worker::sessions::sql::{Imported, MySqlSettings, SAMPLES, into_mysql, into_sqlite};
 
 use crate::cli::{DataArgs, DataCommand, ImportSqlArgs};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 
-pub(crate) async fn run(arguments: DataArgs) -> Outcome {
+pub(crate) async fn run(arguments: DataArgs) -> CommandResult {
     match arguments.command {
         DataCommand::ImportSql(arguments) => import(arguments).await,
     }
 }
 
-async fn import(ImportSqlArgs { dump, to, replace }: ImportSqlArgs) -> Outcome {
+async fn import(ImportSqlArgs { dump, to, replace }: ImportSqlArgs) -> CommandResult {
     let text = if dump == Path::new("samples") {
         SAMPLES.to_owned()
     } else {

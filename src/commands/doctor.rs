@@ -11,7 +11,7 @@ use lumos_worker::hub::HubSettings;
 use serde::Serialize;
 
 use crate::cli::DoctorArgs;
-use crate::exit::{Exit, Outcome};
+use crate::exit::{CommandResult, Exit};
 use crate::table;
 
 /// Everything that is checked.
@@ -60,7 +60,7 @@ struct Folder {
     exists: bool,
 }
 
-pub(crate) fn run(arguments: &DoctorArgs) -> Outcome {
+pub(crate) fn run(arguments: &DoctorArgs) -> CommandResult {
     let report = examine();
     let mut out = io::stdout().lock();
     if arguments.json {

@@ -11,7 +11,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::HumanDuration;
 use lumos_coordinator::plan::expand;
 use lumos_coordinator::spec::{BatchSize, RunSpec};
-use lumos_coordinator::walk::{UnitState, walk};
+use lumos_coordinator::unit_view::{UnitState, for_each_unit};
 use lumos_engine::bench::BenchReport;
 use lumos_tasks::{ContentHash, Device, Formulation, ModelIdentity, Role, Step};
 use lumos_worker::ModelName;
@@ -22,7 +22,7 @@ use super::bench::measure_shape;
 use super::report::open;
 use crate::cli::EstimateArgs;
 use crate::estimate::{Prediction, TokensPerItem, nearest, predict, recorded};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::fitting::{self, Candidate, Fitting, Use, Way};
 use crate::{planning, settings};
 
@@ -63,7 +63,7 @@ impl Engine {
     }
 }
 
-pub(crate) async fn run(arguments: &EstimateArgs) -> Outcome {
+pub(crate) async fn run(arguments: &EstimateArgs) -> CommandResult {
     let spec =
         RunSpec::from_file(&arguments.spec).map_err(Failure::usage)?.resolve().map_err(Failure::usage)?;
     // Only the models' names are needed; their files may be missing.
@@ -255,9 +255,9 @@ fn read(path: &Path) -> Result<BenchReport, Failure> {
 fn tokens_of(folder: &Path) -> Result<BTreeMap<Kind, TokensPerItem>, Failure> {
     let (manifest, checkpoint) = open(folder)?;
     let mut sums: BTreeMap<Kind, (u64, TokensPerItem)> = BTreeMap::new();
-    walk(&manifest, &checkpoint, |visit| {
-        let UnitState::Settled(record) = &visit.state else { return Ok::<_, Failure>(()) };
-        let configuration = &visit.configuration.configuration;
+    for_each_unit(&manifest, &checkpoint, |view| {
+        let UnitState::Settled(record) = &view.state else { return Ok::<_, Failure>(()) };
+        let configuration = &view.configuration.configuration;
         let kind = (configuration.benchmark.clone(), configuration.formulation);
         let none = TokensPerItem { computed: 0.0, written: 0.0, longest: 0, rounds: 0.0, most_rounds: 0 };
         let (units, sum) = sums.entry(kind).or_insert((0, none));

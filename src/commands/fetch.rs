@@ -6,10 +6,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lumos_benchmarks::Benchmark;
 
 use crate::cli::FetchArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::fetch::{Download, FetchError, Fetched, client, fetch};
 
-pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> Outcome {
+pub(crate) async fn run(arguments: &FetchArgs, quiet: bool) -> CommandResult {
     let names = crate::settings::named(&arguments.tasks);
     let benchmarks: Vec<&'static dyn Benchmark> =
         names.iter().map(|name| crate::settings::benchmark(name)).collect::<Result<_, _>>()?;

@@ -9,8 +9,8 @@ use lumos_coordinator::export;
 use lumos_coordinator::judge::{self, Asked, JudgeError, Pass};
 use lumos_coordinator::report::Render;
 use lumos_tasks::{Formulation, NanoDollars, Role, Swap};
-use lumos_worker::Models;
-use lumos_worker::model::{Identified, ModelsSettings, Pricing};
+use lumos_worker::ModelRegistry;
+use lumos_worker::model::{Identified, ModelPricing, ModelsSettings};
 use lumos_worker::stall::{Wait, reminded};
 use lumos_worker::tools::ToolSets;
 
@@ -18,13 +18,13 @@ use super::report::open;
 use super::run::{arrange_all, fleet_of, stall_warning};
 use crate::budget::Budget;
 use crate::cli::ScoreArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 use crate::planning::model_record;
-use crate::session::{Means, Output, Session, terminal};
+use crate::session::{Executor, Output, Session, terminal};
 use crate::settings;
 
-pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outcome {
+pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> CommandResult {
     let run = arguments.runs.folder(&arguments.run)?;
     let name = &settings::model_name(name.to_owned());
     crate::writable::check_folder(&run, None)?;
@@ -32,7 +32,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outco
     let device = settings::placement(&arguments.engine)?;
     let engine = settings::engine(&arguments.engine, device.of(Role::Judge))?;
     let placed = ModelsSettings { placement: device.clone(), ..ModelsSettings::from(engine) };
-    let models = Arc::new(Models::new(placed));
+    let models = Arc::new(ModelRegistry::new(placed));
     let judge = identify(&models, name).await?;
     check_budget(&models, name, arguments.max_cost)?;
     let fleet = fleet_of(&arguments.fleet).await?;
@@ -56,8 +56,8 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outco
         reminded(stall_warning, Wait::Loading, checking).await.map_err(Failure::usage)?;
     }
     let means = match fleet {
-        Some((server, settings)) => Means::Fleet { server, settings },
-        None => Means::Here {
+        Some((server, settings)) => Executor::Fleet { server, settings },
+        None => Executor::Here {
             models,
             tools: Arc::new(ToolSets::default()),
             places: usize::try_from(arguments.concurrency).unwrap_or(usize::MAX),
@@ -84,7 +84,7 @@ pub(crate) async fn run(arguments: &ScoreArgs, name: &str, quiet: bool) -> Outco
     Ok(conclude(summary, budget.as_deref(), interrupted))
 }
 
-async fn identify(models: &Arc<Models>, name: &str) -> Result<Identified, Failure> {
+async fn identify(models: &Arc<ModelRegistry>, name: &str) -> Result<Identified, Failure> {
     let (models, name) = (Arc::clone(models), name.to_owned());
     let identified =
         tokio::task::spawn_blocking(move || models.identify(&name, Role::Judge, Formulation::Direct));
@@ -92,7 +92,7 @@ async fn identify(models: &Arc<Models>, name: &str) -> Result<Identified, Failur
 }
 
 /// A cost limit is an error for a model without a known price, because it would have no effect.
-fn check_budget(models: &Models, name: &str, limit: Option<f64>) -> Result<(), Failure> {
+fn check_budget(models: &ModelRegistry, name: &str, limit: Option<f64>) -> Result<(), Failure> {
     let Some(limit) = limit else { return Ok(()) };
     if !(limit.is_finite() && limit >= 0.0) {
         return Err(Failure::input(format!(
@@ -100,8 +100,8 @@ fn check_budget(models: &Models, name: &str, limit: Option<f64>) -> Result<(), F
         )));
     }
     match models.pricing(name).map_err(Failure::usage)? {
-        Pricing::Known | Pricing::Free => Ok(()),
-        Pricing::Unknown { model } => {
+        ModelPricing::Known | ModelPricing::Free => Ok(()),
+        ModelPricing::Unknown { model } => {
             Err(Failure::input(format!("--max-cost needs a price, and the price of `{model}` is unknown"))
                 .hint(format!(
                     "set LUMOS_OPENAI_PRICES={model}=READ/WRITTEN, in US dollars per million tokens"

@@ -12,10 +12,10 @@ use lumos_worker::model::{LumosName, builtin_bytes};
 use serde_json::json;
 
 use crate::cli::{Listing, LsArgs};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::table::{self, Column};
 
-pub(crate) fn run(arguments: &LsArgs) -> Outcome {
+pub(crate) fn run(arguments: &LsArgs) -> CommandResult {
     match arguments.what {
         Listing::Runs => runs(arguments),
         Listing::Tasks => {
@@ -71,7 +71,7 @@ const RUNS: [Column; 7] = [
     Column::new("state"),
 ];
 
-fn runs(arguments: &LsArgs) -> Outcome {
+fn runs(arguments: &LsArgs) -> CommandResult {
     let path = &arguments.runs.output_path;
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,

@@ -4,10 +4,10 @@ use lumos_coordinator::Checkpoint;
 use lumos_coordinator::merge::merge;
 
 use crate::cli::MergeArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::session::{self, Output};
 
-pub(crate) async fn run(arguments: &MergeArgs) -> Outcome {
+pub(crate) async fn run(arguments: &MergeArgs) -> CommandResult {
     crate::writable::check_folder(&arguments.into, Some("--into"))?;
     let parts: Result<Vec<_>, _> = arguments.parts.iter().map(|part| arguments.runs.folder(part)).collect();
     let (parts, into, incomplete) = (parts?, arguments.into.clone(), arguments.allow_incomplete);

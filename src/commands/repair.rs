@@ -6,10 +6,10 @@ use lumos_coordinator::checkpoint::Recovery;
 use lumos_coordinator::{Checkpoint, judge};
 
 use crate::cli::RepairArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::session;
 
-pub(crate) async fn run(arguments: &RepairArgs) -> Outcome {
+pub(crate) async fn run(arguments: &RepairArgs) -> CommandResult {
     let run = &arguments.runs.folder(&arguments.run)?;
     if !run.join("checkpoint").is_dir() {
         return Err(Failure::input(format!("checkpoint not found in `{}`", run.display()))

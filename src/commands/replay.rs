@@ -2,23 +2,23 @@
 
 use std::io::{self, Write};
 
-use lumos_benchmarks::replay::{self, Verdict};
+use lumos_benchmarks::replay::{self, ReplayResult};
 use serde_json::json;
 
 use crate::cli::ReplayArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 
-pub(crate) fn run(arguments: &ReplayArgs) -> Outcome {
+pub(crate) fn run(arguments: &ReplayArgs) -> CommandResult {
     let mut out = io::stdout().lock();
     let (mut passed, mut failed, mut skipped) = (0u64, 0u64, 0u64);
     for file in &arguments.files {
         for recorded in replay::read_cases(file).map_err(Failure::usage)? {
             let verdict = recorded.map_err(Failure::usage)?.replay();
-            tell(&mut out, &verdict, arguments.json)?;
+            print(&mut out, &verdict, arguments.json)?;
             match &verdict {
-                Verdict { skipped: Some(_), .. } => skipped += 1,
-                Verdict { difference: Some(_), .. } => failed += 1,
-                Verdict { .. } => passed += 1,
+                ReplayResult { skipped: Some(_), .. } => skipped += 1,
+                ReplayResult { difference: Some(_), .. } => failed += 1,
+                ReplayResult { .. } => passed += 1,
             }
         }
     }
@@ -29,8 +29,8 @@ pub(crate) fn run(arguments: &ReplayArgs) -> Outcome {
     Ok(if failed > 0 { Exit::CheckFailed } else { Exit::Complete })
 }
 
-fn tell(out: &mut impl Write, verdict: &Verdict, json: bool) -> io::Result<()> {
-    let Verdict { id, difference, skipped } = verdict;
+fn print(out: &mut impl Write, verdict: &ReplayResult, json: bool) -> io::Result<()> {
+    let ReplayResult { id, difference, skipped } = verdict;
     if json {
         let mut object = json!({ "id": id, "passed": verdict.passed(), "difference": difference });
         if let Some(reason) = skipped {

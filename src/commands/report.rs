@@ -10,7 +10,7 @@ use lumos_coordinator::report::Format;
 use lumos_coordinator::{CheckpointReader, report};
 
 use crate::cli::ReportArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::session::{checkpoint_failure, terminal};
 use crate::settings;
 
@@ -45,7 +45,7 @@ fn restore_scoring(
     Ok(())
 }
 
-pub(crate) fn run(arguments: &ReportArgs) -> Outcome {
+pub(crate) fn run(arguments: &ReportArgs) -> CommandResult {
     let (manifest, checkpoint) = open(&arguments.runs.folder(&arguments.run)?)?;
     let scorings = settings::scorings(&arguments.scoring)?;
     let report = report::report(&manifest, &checkpoint, &scorings)?;

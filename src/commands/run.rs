@@ -6,18 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumos_coordinator::checkpoint::PlanMark;
-use lumos_coordinator::fleet::FleetSettings;
+use lumos_coordinator::fleet::CoordinatorSettings;
 use lumos_coordinator::manifest::{Manifest, ManifestError, Opened};
 use lumos_coordinator::spec::MemorySize;
 use lumos_coordinator::{Checkpoint, ResolvedSpec};
 use lumos_queue::nats::Server;
 use lumos_tasks::{Configuration, Swap};
-use lumos_worker::Models;
+use lumos_worker::ModelRegistry;
 use lumos_worker::stall::{Wait, reminded};
 use lumos_worker::tools::ToolSets;
 
 use crate::cli::{EngineArgs, FleetArgs, MemoryArgs, ResumeArgs, RunArgs};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet;
 use crate::planning::{self, Planned};
 use crate::session::{self, Output};
@@ -29,10 +29,10 @@ const SCREENSHOTS: &str = "screenshots";
 
 /// Models, tools and workers of a run.
 struct Means {
-    models: Arc<Models>,
+    models: Arc<ModelRegistry>,
     tools: Arc<ToolSets>,
     /// The queue whose workers execute the run instead of this process.
-    fleet: Option<(Server, FleetSettings)>,
+    fleet: Option<(Server, CoordinatorSettings)>,
     /// Time without progress before a warning that states the cause; zero disables the warning.
     stall_warning: Duration,
 }
@@ -45,7 +45,7 @@ impl Means {
         fleet: &FleetArgs,
     ) -> Result<Self, Failure> {
         Ok(Self {
-            models: Arc::new(Models::new(settings::models_of(spec, engine)?)),
+            models: Arc::new(ModelRegistry::new(settings::models_of(spec, engine)?)),
             tools: Arc::new(ToolSets::with_screenshots(screenshots.then(|| spec.folder().join(SCREENSHOTS)))),
             fleet: None,
             stall_warning: stall_warning(fleet)?,
@@ -64,7 +64,9 @@ pub(super) fn stall_warning(arguments: &FleetArgs) -> Result<Duration, Failure> 
 }
 
 /// Connects to the specified queue and returns it with the fleet's settings.
-pub(super) async fn fleet_of(arguments: &FleetArgs) -> Result<Option<(Server, FleetSettings)>, Failure> {
+pub(super) async fn fleet_of(
+    arguments: &FleetArgs,
+) -> Result<Option<(Server, CoordinatorSettings)>, Failure> {
     let Some(access) = fleet::access(&arguments.queue)? else { return Ok(None) };
     let server = fleet::connect_to(
         &access,
@@ -74,17 +76,17 @@ pub(super) async fn fleet_of(arguments: &FleetArgs) -> Result<Option<(Server, Fl
         Duration::try_from_secs_f64(arguments.lease).ok(),
     )
     .await?;
-    let settings = FleetSettings {
+    let settings = CoordinatorSettings {
         priority: arguments.priority,
         drain_grace: super::worker::seconds("--grace", arguments.grace)?,
         stall_warning: stall_warning(arguments)?,
         address: access.url().to_owned(),
-        ..FleetSettings::default()
+        ..CoordinatorSettings::default()
     };
     Ok(Some((server, settings)))
 }
 
-pub(crate) async fn run(arguments: &RunArgs, quiet: bool) -> Outcome {
+pub(crate) async fn run(arguments: &RunArgs, quiet: bool) -> CommandResult {
     let spec = settings::resolve(arguments)?;
     let output = Output {
         quiet,
@@ -105,7 +107,7 @@ fn check_outputs(folder: &Path, record: Option<&Path>) -> Result<(), Failure> {
 }
 
 /// Plans a run and starts or resumes it.
-async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> Outcome {
+async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> CommandResult {
     let folder = spec.folder();
     let Planned { manifest, items } = prepare(spec, &means).await?;
     let known = match Manifest::read(&folder) {
@@ -147,7 +149,7 @@ async fn start(spec: ResolvedSpec, means: Means, output: &Output) -> Outcome {
     go_on(manifest, &folder, checkpoint, &means, output, !known).await
 }
 
-pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> Outcome {
+pub(crate) async fn resume(arguments: &ResumeArgs, quiet: bool) -> CommandResult {
     let folder = &arguments.runs.folder(&arguments.run)?;
     let mut manifest = Manifest::read(folder).map_err(manifest_failure)?;
     writable::check_folder(folder, None)?;
@@ -182,7 +184,7 @@ fn remember(spec: &mut ResolvedSpec, memory: &MemoryArgs) {
 pub(super) async fn arrange(
     manifest: &Manifest,
     spec: &ResolvedSpec,
-    models: &Arc<Models>,
+    models: &Arc<ModelRegistry>,
 ) -> Result<bool, Failure> {
     let configurations = manifest.configurations.iter().map(|one| Arc::clone(&one.configuration)).collect();
     arrange_all(configurations, spec.memory, spec.swap, models).await
@@ -193,7 +195,7 @@ pub(super) async fn arrange_all(
     configurations: Vec<Arc<Configuration>>,
     memory: Option<MemorySize>,
     swap: Swap,
-    models: &Arc<Models>,
+    models: &Arc<ModelRegistry>,
 ) -> Result<bool, Failure> {
     let (models, memory) = (Arc::clone(models), memory.map(|memory| memory.0));
     let arranging = tokio::task::spawn_blocking(move || {
@@ -215,7 +217,7 @@ async fn arrange_here(manifest: &Manifest, spec: &ResolvedSpec, means: &Means) -
 }
 
 /// Checks that the models have not changed since the run was planned.
-pub(super) async fn check_models(manifest: &Manifest, models: &Arc<Models>) -> Result<(), Failure> {
+pub(super) async fn check_models(manifest: &Manifest, models: &Arc<ModelRegistry>) -> Result<(), Failure> {
     for planned in &manifest.configurations {
         let configuration = &planned.configuration;
         for (role, planned) in &configuration.models {
@@ -253,7 +255,7 @@ async fn go_on(
     means: &Means,
     output: &Output,
     loaded: bool,
-) -> Outcome {
+) -> CommandResult {
     let prepared = async {
         if checkpoint.settled() >= manifest.planned() {
             return Ok(false);
@@ -273,9 +275,9 @@ async fn go_on(
     };
     let by = match &means.fleet {
         Some((server, settings)) => {
-            session::Means::Fleet { server: server.clone(), settings: settings.clone() }
+            session::Executor::Fleet { server: server.clone(), settings: settings.clone() }
         }
-        None => session::Means::Here {
+        None => session::Executor::Here {
             models: Arc::clone(&means.models),
             tools: Arc::clone(&means.tools),
             places: settings::places(&manifest.spec, in_phases),
@@ -288,7 +290,7 @@ async fn go_on(
     outcome
 }
 
-pub(crate) async fn validate(arguments: &RunArgs) -> Outcome {
+pub(crate) async fn validate(arguments: &RunArgs) -> CommandResult {
     let spec = settings::resolve(arguments)?;
     check_outputs(&spec.folder(), arguments.output.record.as_deref())?;
     let means = Means::of(&spec, &arguments.engine, false, &arguments.fleet)?;

@@ -8,11 +8,11 @@ use lumos_coordinator::report::Render;
 
 use super::report::open;
 use crate::cli::ScoreArgs;
-use crate::exit::{Exit, Outcome};
+use crate::exit::{CommandResult, Exit};
 use crate::session::terminal;
 use crate::settings;
 
-pub(crate) async fn run(arguments: &ScoreArgs, quiet: bool) -> Outcome {
+pub(crate) async fn run(arguments: &ScoreArgs, quiet: bool) -> CommandResult {
     if let Some(judge) = &arguments.judge {
         return super::judge::run(arguments, judge, quiet).await;
     }

@@ -11,16 +11,16 @@ use lumos_worker::sessions::site::{Site, serve};
 use tokio::net::TcpListener;
 
 use crate::cli::{ServeArgs, ServeCommand, ServeShopArgs};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 
-pub(crate) async fn run(arguments: &ServeArgs) -> Outcome {
+pub(crate) async fn run(arguments: &ServeArgs) -> CommandResult {
     match &arguments.world {
         ServeCommand::Shop(arguments) => shop(arguments).await,
     }
 }
 
-async fn shop(arguments: &ServeShopArgs) -> Outcome {
+async fn shop(arguments: &ServeShopArgs) -> CommandResult {
     let folder = arguments.data.as_ref().map(|data| data.join("webshop"));
     let files = ShopFiles { folder, nouns: arguments.pos_nouns.clone() };
     let source = arguments.data.clone();

@@ -10,7 +10,7 @@ use lumos_worker::serve_model::{ApiKey, ServeSettings, ServedModel, folder_id, s
 use tokio::net::TcpListener;
 
 use crate::cli::ServeModelArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::interrupt::Interrupts;
 use crate::{local_model, settings};
 
@@ -24,7 +24,7 @@ const TINY: [(&str, Role, Formulation); 3] = [
     ("grounder", Role::Grounder, Formulation::Iterative),
 ];
 
-pub(crate) async fn run(arguments: &ServeModelArgs, quiet: bool) -> Outcome {
+pub(crate) async fn run(arguments: &ServeModelArgs, quiet: bool) -> CommandResult {
     let mut named = Vec::new();
     for text in &arguments.models {
         named.extend(models_of(text)?);

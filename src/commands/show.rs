@@ -6,9 +6,9 @@ use lumos_coordinator::trajectory::{Show, find, show};
 
 use super::report::open;
 use crate::cli::ShowArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 
-pub(crate) fn run(arguments: &ShowArgs) -> Outcome {
+pub(crate) fn run(arguments: &ShowArgs) -> CommandResult {
     let folder = arguments.runs.folder(&arguments.run)?;
     let (manifest, checkpoint) = open(&folder)?;
     let found = find(&manifest, &checkpoint, &arguments.item, |planned| {

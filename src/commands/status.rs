@@ -8,14 +8,14 @@ use lumos_tasks::fleet::RunToken;
 use serde_json::json;
 
 use crate::cli::{StatusArgs, WatchArgs};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet::{connect, find_run, look, view};
 use crate::table::width;
 
 /// How long to wait for a queue.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-pub(crate) async fn status(arguments: &StatusArgs) -> Outcome {
+pub(crate) async fn status(arguments: &StatusArgs) -> CommandResult {
     let server = connect(&arguments.queue, "lumos status", Some(PATIENCE)).await?;
     let run = meant(&server, arguments.run.as_deref()).await?;
     let (runs, workers) = look(&server, run.as_ref()).await?;
@@ -28,7 +28,7 @@ pub(crate) async fn status(arguments: &StatusArgs) -> Outcome {
     Ok(Exit::Complete)
 }
 
-pub(crate) async fn watch(arguments: &WatchArgs) -> Outcome {
+pub(crate) async fn watch(arguments: &WatchArgs) -> CommandResult {
     let server = connect(&arguments.queue, "lumos watch", Some(PATIENCE)).await?;
     let pause = Duration::try_from_secs_f64(arguments.interval.max(0.1)).unwrap_or(PATIENCE);
     let terminal = std::io::stdout().is_terminal();

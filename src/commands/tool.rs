@@ -5,14 +5,14 @@ use std::path::Path;
 
 use futures::{StreamExt, TryStreamExt, stream};
 use lumos_environments::lines::LineReader;
-use lumos_tasks::families::qa::page::Page;
+use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::{Behaviour, MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
 use lumos_worker::tools::{ToolFault, ToolSets, Tools, rank_backend};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::cli::ToolArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 
 /// A line of standard input.
 #[derive(Debug, Default, Deserialize)]
@@ -113,7 +113,7 @@ impl ByHand {
     }
 }
 
-pub(crate) async fn run(arguments: &ToolArgs) -> Outcome {
+pub(crate) async fn run(arguments: &ToolArgs) -> CommandResult {
     let tool = ByHand::named(&arguments.name)?;
     let backend = arguments.model.as_ref().or(arguments.backend.as_ref());
     let backend = backend.map_or_else(|| tool.usual(), String::as_str);
@@ -134,7 +134,7 @@ pub(crate) async fn run(arguments: &ToolArgs) -> Outcome {
 }
 
 /// Runs one query and prints its result as text.
-async fn one(tool: ByHand, tools: &dyn Tools, query: &str) -> Outcome {
+async fn one(tool: ByHand, tools: &dyn Tools, query: &str) -> CommandResult {
     let line = Line { query: query.to_owned(), ..Line::default() };
     let call = tool.call(&line).map_err(Failure::input)?;
     match result(tools.call(&call).await?) {
@@ -151,7 +151,7 @@ async fn one(tool: ByHand, tools: &dyn Tools, query: &str) -> Outcome {
 
 /// Prints one result per line, in order. An invalid query yields an error in its line; the others are
 /// processed.
-async fn many(tool: ByHand, tools: &dyn Tools) -> Outcome {
+async fn many(tool: ByHand, tools: &dyn Tools) -> CommandResult {
     let lines = LineReader::new(io::stdin().lock()).map(|line| {
         let (number, line) = line.map_err(|error| Failure::input(format!("standard input, {error}")))?;
         tool.read(&line, number)
@@ -195,7 +195,7 @@ fn result(reply: ToolReply) -> Result<(&'static str, Value), String> {
         ToolReply::Maths(MathsReply::Many(texts)) => ("result", json!(texts)),
         ToolReply::Maths(MathsReply::Empty) => ("result", Value::Null),
         ToolReply::Maths(MathsReply::NoResult { message })
-        | ToolReply::Wiki(Page::Unreadable { message })
+        | ToolReply::Wiki(WikiPage::Unreadable { message })
         | ToolReply::Raised { message } => return Err(message),
         ToolReply::Wiki(page) => ("result", json!(page)),
         ToolReply::Search(addresses) => ("result", json!(addresses)),

@@ -9,17 +9,17 @@ use futures::{StreamExt, stream};
 use lumos_coordinator::CheckpointReader;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::spec::BatchSize;
-use lumos_coordinator::walk::{UnitState, walk};
+use lumos_coordinator::unit_view::{UnitState, for_each_unit};
 use lumos_tasks::{EpisodeUnit, Item, Outcome as Episode, Step, UnitId};
-use lumos_worker::activity::Progress;
+use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::tools::ToolSets;
-use lumos_worker::{Limits, Models, drive};
+use lumos_worker::{EpisodeLimits, ModelRegistry, drive};
 use serde::Serialize;
 
 use super::report::open;
 use super::run::{arrange, check_models};
 use crate::cli::{EngineArgs, VerifyArgs};
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::settings;
 
 /// Default batch size, if the run used a different one.
@@ -49,7 +49,7 @@ enum Comparison {
     Fault,
 }
 
-pub(crate) async fn run(arguments: &VerifyArgs) -> Outcome {
+pub(crate) async fn run(arguments: &VerifyArgs) -> CommandResult {
     let folder = arguments.runs.folder(&arguments.run)?;
     let (manifest, checkpoint) = open(&folder)?;
     let sample = sample(&manifest, &checkpoint, arguments.sample)?;
@@ -68,7 +68,7 @@ pub(crate) async fn run(arguments: &VerifyArgs) -> Outcome {
     let mut spec = manifest.spec.clone();
     spec.batch_size = batch_size;
     let engine = EngineArgs { threads: arguments.threads, ..EngineArgs::default() };
-    let models = Arc::new(Models::new(settings::models_of(&spec, &engine)?));
+    let models = Arc::new(ModelRegistry::new(settings::models_of(&spec, &engine)?));
     check_models(&manifest, &models).await?;
     let in_phases = arrange(&manifest, &spec, &models).await?;
     let tools = ToolSets::default();
@@ -162,20 +162,20 @@ fn check_tools(manifest: &Manifest, tools: &ToolSets) -> Result<(), Failure> {
 /// and evenly distributed.
 fn sample(manifest: &Manifest, checkpoint: &CheckpointReader, size: usize) -> Result<Vec<Sampled>, Failure> {
     let mut chosen: BTreeMap<UnitId, Sampled> = BTreeMap::new();
-    walk(manifest, checkpoint, |visit| {
-        let UnitState::Settled(record) = &visit.state else { return Ok::<_, Failure>(()) };
-        if chosen.len() >= size && chosen.last_key_value().is_none_or(|(last, _)| visit.unit >= *last) {
+    for_each_unit(manifest, checkpoint, |view| {
+        let UnitState::Settled(record) = &view.state else { return Ok::<_, Failure>(()) };
+        if chosen.len() >= size && chosen.last_key_value().is_none_or(|(last, _)| view.unit >= *last) {
             return Ok(());
         }
-        let Item { id, task, setup, .. } = visit.item.clone();
-        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&visit.configuration.configuration));
+        let Item { id, task, setup, .. } = view.item.clone();
+        let unit = EpisodeUnit::new(id, task, setup, Arc::clone(&view.configuration.configuration));
         let sampled = Sampled {
-            label: visit.configuration.label.clone(),
-            item: visit.item.index,
+            label: view.configuration.label.clone(),
+            item: view.item.index,
             unit,
             recorded: record.outcome.clone(),
         };
-        chosen.insert(visit.unit.clone(), sampled);
+        chosen.insert(view.unit.clone(), sampled);
         if chosen.len() > size {
             chosen.pop_last();
         }
@@ -186,11 +186,12 @@ fn sample(manifest: &Manifest, checkpoint: &CheckpointReader, size: usize) -> Re
 
 async fn again(
     sampled: Sampled,
-    models: &Models,
+    models: &ModelRegistry,
     tools: &ToolSets,
 ) -> Result<(Sampled, Comparison), Failure> {
     let backends = models.backends(&sampled.unit.configuration, tools).await.map_err(Failure::usage)?;
-    let (outcome, _) = drive(&sampled.unit, &backends, Limits::default(), &Progress::default()).await;
+    let (outcome, _) =
+        drive(&sampled.unit, &backends, EpisodeLimits::default(), &EpisodeProgress::default()).await;
     let comparison = Comparison::of(&sampled.recorded, &outcome);
     Ok((sampled, comparison))
 }

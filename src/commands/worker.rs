@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lumos_tasks::Role;
-use lumos_worker::Models;
+use lumos_worker::ModelRegistry;
 use lumos_worker::access::AccessPolicy;
-use lumos_worker::fleet::{FleetError, FleetSettings, serve_fleet, worker_name};
+use lumos_worker::fleet::{WorkerError, WorkerSettings, serve_fleet, worker_name};
 use lumos_worker::model::ModelsSettings;
 use lumos_worker::tools::ToolSets;
 
 use crate::cli::WorkerArgs;
-use crate::exit::{Exit, Failure, Outcome};
+use crate::exit::{CommandResult, Exit, Failure};
 use crate::fleet::connect;
 use crate::interrupt::Interrupts;
 use crate::settings;
 
-pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
+pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
     let fleet = fleet_settings(arguments)?;
     if let Some(spool) = &fleet.spool {
         crate::writable::check_folder(spool, Some("--spool (LUMOS_SPOOL)"))?;
@@ -27,7 +27,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
         Failure::input(format!("invalid value for --allow-host or --allow-path: {error}"))
             .hint("for example --allow-host grid.example:4444 --allow-path /models")
     })?;
-    let models = Arc::new(Models::new(models_settings(arguments, &access)?));
+    let models = Arc::new(ModelRegistry::new(models_settings(arguments, &access)?));
     let interrupts = Interrupts::watch_releasing();
     let name = format!("lumos worker {}", fleet.name);
     let server = tokio::select! {
@@ -57,7 +57,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
     tools.close().await;
     server.close().await;
     let summary = served.map_err(|error| match error {
-        error @ FleetError::Serve(_) => Failure::from(error),
+        error @ WorkerError::Serve(_) => Failure::from(error),
         error => Failure::usage(error),
     })?;
     if !quiet {
@@ -67,16 +67,16 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> Outcome {
     Ok(Exit::Complete)
 }
 
-fn fleet_settings(arguments: &WorkerArgs) -> Result<FleetSettings, Failure> {
+fn fleet_settings(arguments: &WorkerArgs) -> Result<WorkerSettings, Failure> {
     let name = arguments.name.clone().unwrap_or_else(worker_name);
     let places = match arguments.places {
         Some(places) => usize::try_from(places.max(1)).unwrap_or(1),
         None => settings::places_of(&arguments.engine)?,
     };
-    let usual = FleetSettings::default();
+    let usual = WorkerSettings::default();
     // A separate folder per name: workers that share a spool would send each other's outcomes.
     let spool = arguments.spool.clone().unwrap_or_else(|| default_spool(&name));
-    Ok(FleetSettings {
+    Ok(WorkerSettings {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         device: settings::placement(&arguments.engine)?.to_string(),
         places,

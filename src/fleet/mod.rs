@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lumos_coordinator::Manifest;
-use lumos_queue::nats::{Access, Connecting, KeyValue, Layout, NatsError, Secret, Server};
+use lumos_queue::nats::{Access, Connecting, Credential, KeyValue, Layout, NatsError, Server};
 use lumos_tasks::fleet::{PROTOCOL, RunNotice, RunStatus, RunToken, WorkerNotice};
 use serde::de::DeserializeOwned;
 
@@ -26,10 +26,10 @@ pub(crate) fn access(arguments: &QueueArgs) -> Result<Option<Access>, Failure> {
         access.user = Some(user.clone());
     }
     if let Some(password) = &arguments.queue_password {
-        access.password = Some(Secret::new(password));
+        access.password = Some(Credential::new(password));
     }
     if let Some(token) = &arguments.queue_token {
-        access.token = Some(Secret::new(token));
+        access.token = Some(Credential::new(token));
     }
     access.nkey_seed.clone_from(&arguments.queue_nkey);
     access.credentials.clone_from(&arguments.queue_credentials);

@@ -5,9 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::families::qa::page::Page;
+use crate::families::qa::page::WikiPage;
 use crate::families::shop::{ShopReply, ShopRequest};
-use crate::families::web::{Attempt, CandidateScope, Carried, Element};
+use crate::families::web::{CandidateElement, CandidateScope, PageAction, PageExecution};
 use crate::formulation::Behaviour;
 use crate::request::{Message, Role};
 
@@ -62,7 +62,7 @@ pub enum ToolCall {
         scope: CandidateScope,
     },
     /// Executes a step's action in a browser. Answered by [`ToolReply::Carried`].
-    Carry(Attempt),
+    Carry(PageAction),
     /// Executes a statement on the episode's own database. Answered by [`ToolReply::Sql`].
     Sql {
         /// The statement as written by the model.
@@ -151,7 +151,7 @@ pub enum ToolReply {
     /// The mathematics service's first result pod.
     Maths(MathsReply),
     /// The parsed page.
-    Wiki(Page),
+    Wiki(WikiPage),
     /// Addresses, best first; may be empty.
     Search(Vec<String>),
     /// One score for each passage, in the order of the passages; higher is more relevant.
@@ -159,9 +159,9 @@ pub enum ToolReply {
     /// The chat model's reply.
     Chat(ChatReply),
     /// A page's candidates.
-    Candidates(Vec<Element>),
+    Candidates(Vec<CandidateElement>),
     /// The result of a step's action in a browser.
-    Carried(Carried),
+    Carried(PageExecution),
     /// The result of the statement.
     Sql(SqlReply),
     /// The grade of the last statement's result.
@@ -182,7 +182,10 @@ impl ToolReply {
     pub fn for_trajectory(&self) -> Self {
         match self {
             Self::Candidates(elements) => {
-                let bare = |element: &Element| Element { id: element.id.clone(), text: String::new() };
+                let bare = |element: &CandidateElement| CandidateElement {
+                    id: element.id.clone(),
+                    text: String::new(),
+                };
                 Self::Candidates(elements.iter().map(bare).collect())
             }
             other => other.clone(),

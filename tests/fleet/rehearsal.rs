@@ -159,8 +159,10 @@ fn case(
             }
             Next::Call(ToolCall::Maths { query }) => {
                 let reply = match maths::answer(query) {
-                    Ok(maths::Answer::One(text)) => MathsReply::One(text),
-                    Ok(maths::Answer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
+                    Ok(maths::MathsAnswer::One(text)) => MathsReply::One(text),
+                    Ok(maths::MathsAnswer::Many(texts)) => {
+                        MathsReply::Many(texts.into_iter().map(Some).collect())
+                    }
                     Err(error) => MathsReply::NoResult { message: error.to_string() },
                 };
                 Reply::Tool(ToolReply::Maths(reply))

@@ -10,14 +10,14 @@ use lumos_tasks::{
     Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Role, Setup,
     Task,
 };
-use lumos_worker::activity::Progress;
+use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::model::EngineSettings;
 use lumos_worker::tools::ToolSets;
-use lumos_worker::{Limits, Models, drive};
+use lumos_worker::{EpisodeLimits, ModelRegistry, drive};
 
 const ITEMS: u64 = 20;
 
-fn units(models: &Models, formulation: Formulation) -> Vec<EpisodeUnit> {
+fn units(models: &ModelRegistry, formulation: Formulation) -> Vec<EpisodeUnit> {
     let identify = |role| models.identify("builtin:tiny", role, formulation).expect("unknown model").identity;
     let configuration = Arc::new(Configuration {
         benchmark: "svamp".to_owned(),
@@ -44,7 +44,7 @@ fn units(models: &Models, formulation: Formulation) -> Vec<EpisodeUnit> {
 
 fn driving(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("failed to start");
-    let models = Models::new(EngineSettings::default());
+    let models = ModelRegistry::new(EngineSettings::default());
     let mut group = criterion.benchmark_group("drive");
     group.sample_size(10).throughput(Throughput::Elements(ITEMS));
     for formulation in [Formulation::Iterative, Formulation::OneTime] {
@@ -53,8 +53,9 @@ fn driving(criterion: &mut Criterion) {
         let backends = runtime.block_on(models.backends(&units[0].configuration, &tools)).expect("they load");
         group.bench_function(BenchmarkId::from_parameter(formulation), |bencher| {
             bencher.iter(|| {
-                let progress = Progress::default();
-                let episodes = units.iter().map(|unit| drive(unit, &backends, Limits::default(), &progress));
+                let progress = EpisodeProgress::default();
+                let episodes =
+                    units.iter().map(|unit| drive(unit, &backends, EpisodeLimits::default(), &progress));
                 black_box(runtime.block_on(join_all(episodes)))
             });
         });

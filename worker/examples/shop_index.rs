@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lumos_environments::shop::{Entry, Pricing, Product, SearchEngine};
+use lumos_environments::shop::{Entry, PriceRange, Product, SearchEngine};
 use lumos_worker::sessions::catalogue::{ShopFiles, build_index, documents};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -93,7 +93,7 @@ fn made_up(count: usize) -> impl Iterator<Item = Entry> {
                 options,
                 image: String::new(),
             },
-            pricing: Pricing::Range(10.0, 30.0),
+            pricing: PriceRange::Range(10.0, 30.0),
             instruction: None,
             human_instructions: Vec::new(),
         }

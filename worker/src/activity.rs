@@ -79,12 +79,12 @@ impl Drop for Waiting {
 
 /// Progress of one episode. It also counts as progress of its worker, if there is one.
 #[derive(Debug, Default)]
-pub struct Progress {
+pub struct EpisodeProgress {
     own: Activity,
     worker: Option<Activity>,
 }
 
-impl Progress {
+impl EpisodeProgress {
     /// Creates the progress of an episode that is executed by this worker.
     pub fn of(worker: &Activity) -> Self {
         Self { own: Activity::default(), worker: Some(worker.clone()) }

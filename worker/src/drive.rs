@@ -10,7 +10,7 @@ use lumos_tasks::{
 };
 use tokio::time::timeout_at;
 
-use crate::activity::{Awaited, Progress};
+use crate::activity::{Awaited, EpisodeProgress};
 use crate::model::{ModelBackend, ModelError};
 use crate::tools::{ToolFault, Tools};
 
@@ -25,7 +25,7 @@ pub struct Backends {
 
 /// Resource limits of an episode.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Limits {
+pub struct EpisodeLimits {
     /// Wall-clock time of one episode. Exceeding it is a fault, because progress depends on the machine's
     /// speed.
     pub time: Option<Duration>,
@@ -55,8 +55,8 @@ impl Clock {
 pub async fn drive(
     unit: &EpisodeUnit,
     backends: &Backends,
-    limits: Limits,
-    progress: &Progress,
+    limits: EpisodeLimits,
+    progress: &EpisodeProgress,
 ) -> (Outcome, Telemetry) {
     let started = Instant::now();
     let started_ms = jiff::Timestamp::now().as_millisecond();
@@ -83,9 +83,9 @@ async fn in_session(
     unit: &EpisodeUnit,
     episode: &mut Episode,
     backends: &Backends,
-    limits: Limits,
+    limits: EpisodeLimits,
     clock: &mut Clock,
-    progress: &Progress,
+    progress: &EpisodeProgress,
 ) -> Result<(), Fault> {
     // A limit that cannot be represented as an instant means no limit.
     let deadline = limits.time.and_then(|time| tokio::time::Instant::now().checked_add(time));
@@ -113,7 +113,7 @@ async fn advance(
     backends: &Backends,
     deadline: Option<tokio::time::Instant>,
     clock: &mut Clock,
-    progress: &Progress,
+    progress: &EpisodeProgress,
 ) -> Result<(), Fault> {
     loop {
         let asked = Instant::now();

@@ -28,9 +28,9 @@ pub mod fuzzing {
     pub use crate::model::fuzz_chat as chat;
 }
 
-pub use drive::{Backends, Limits, drive};
-pub use fleet::{FleetError, FleetSettings, FleetSummary, serve_fleet};
-pub use model::{ModelBackend, ModelError, ModelName, Models};
+pub use drive::{Backends, EpisodeLimits, drive};
+pub use fleet::{FleetSummary, WorkerError, WorkerSettings, serve_fleet};
+pub use model::{ModelBackend, ModelError, ModelName, ModelRegistry};
 pub use serve::{ServeError, Worker};
 pub use terms::{LeaseTerms, RunTerms, Runs};
 pub use tools::{ToolFault, Tools};

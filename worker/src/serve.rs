@@ -15,9 +15,9 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::activity::{Awaited, Progress};
-use crate::drive::{Limits, drive};
-use crate::model::Models;
+use crate::activity::{Awaited, EpisodeProgress};
+use crate::drive::{EpisodeLimits, drive};
+use crate::model::ModelRegistry;
 use crate::terms::{LeaseTerms, Runs};
 use crate::tools::ToolSets;
 
@@ -36,7 +36,7 @@ pub struct Worker {
     /// Maximum number of episodes executed concurrently.
     pub places: usize,
     /// Models, by content.
-    pub models: Arc<Models>,
+    pub models: Arc<ModelRegistry>,
     /// Tools, by backend.
     pub tools: Arc<ToolSets>,
     /// Limits and cancellation of the runs that it serves.
@@ -123,10 +123,10 @@ impl Worker {
         results: Arc<dyn Queue<Finished>>,
     ) -> Result<(), ServeError> {
         let terms = self.runs.terms(lease.body().run.as_ref());
-        let progress = Progress::of(&self.terms.activity);
+        let progress = EpisodeProgress::of(&self.terms.activity);
         let finished = tokio::select! {
             biased;
-            () = terms.cancelled.cancelled() => return bury(lease).await,
+            () = terms.cancelled.cancelled() => return terminate(lease).await,
             finished = self.finish(&lease, terms.limits, &progress) => finished,
             () = self.keep(&lease, &progress, self.terms.stall_under(terms.limits)) => {
                 let seconds = progress.last().elapsed().as_secs();
@@ -145,7 +145,7 @@ impl Worker {
         // No timeout: another worker that executed the unit could not publish its result any better.
         tokio::select! {
             biased;
-            () = terms.cancelled.cancelled() => return bury(lease).await,
+            () = terms.cancelled.cancelled() => return terminate(lease).await,
             published = results.publish(&id, finished) => published?,
             never = self.extend(&lease) => match never {},
         }
@@ -157,7 +157,7 @@ impl Worker {
     }
 
     /// Extends the lease while the episode makes progress. Returns once it has made none for `stall`.
-    async fn keep(&self, lease: &Lease<Assignment>, progress: &Progress, stall: Option<Duration>) {
+    async fn keep(&self, lease: &Lease<Assignment>, progress: &EpisodeProgress, stall: Option<Duration>) {
         let stalled = async {
             let Some(stall) = stall else { return pending().await };
             // Waiting for a model's phase does not count as a stall while other requests make progress.
@@ -187,7 +187,12 @@ impl Worker {
         }
     }
 
-    async fn finish(&self, lease: &Lease<Assignment>, limits: Limits, progress: &Progress) -> Finished {
+    async fn finish(
+        &self,
+        lease: &Lease<Assignment>,
+        limits: EpisodeLimits,
+        progress: &EpisodeProgress,
+    ) -> Finished {
         let assignment = lease.body();
         if self.terms.max_deliveries.is_some_and(|limit| lease.deliveries() > limit) {
             let message = format!(
@@ -238,8 +243,8 @@ impl Worker {
 }
 
 /// Terminates a message of a cancelled run. The coordinator does the same.
-async fn bury(lease: Lease<Assignment>) -> Result<(), ServeError> {
-    if let Err(error) = lease.bury().await {
+async fn terminate(lease: Lease<Assignment>) -> Result<(), ServeError> {
+    if let Err(error) = lease.terminate().await {
         tracing::debug!(%error, "failed to remove a cancelled unit from the queue");
     }
     Ok(())

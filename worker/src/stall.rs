@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{Activity, Source};
-use crate::model::Models;
+use crate::model::ModelRegistry;
 
 /// Interval at which progress is checked.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);
@@ -198,7 +198,12 @@ pub async fn reminded<T>(limit: Duration, wait: Wait, work: impl Future<Output =
 }
 
 /// Watches the episodes of this process's run until `ended`, and warns if none has made progress for `limit`.
-pub async fn watch_here(limit: Duration, activity: Activity, models: Arc<Models>, ended: CancellationToken) {
+pub async fn watch_here(
+    limit: Duration,
+    activity: Activity,
+    models: Arc<ModelRegistry>,
+    ended: CancellationToken,
+) {
     let mut reminder = Reminder::new(limit);
     let watching = async {
         loop {

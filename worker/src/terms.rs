@@ -6,7 +6,7 @@ use lumos_tasks::RunToken;
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::Activity;
-use crate::drive::Limits;
+use crate::drive::EpisodeLimits;
 
 /// How a worker handles leases. The default fits a queue within the process: leases do not expire and no
 /// episode is aborted.
@@ -30,7 +30,7 @@ pub struct LeaseTerms {
 
 impl LeaseTerms {
     /// How long an episode with these limits may wait for a reply.
-    pub(crate) fn stall_under(&self, limits: Limits) -> Option<Duration> {
+    pub(crate) fn stall_under(&self, limits: EpisodeLimits) -> Option<Duration> {
         self.stall.map(|stall| stall.max(limits.time.unwrap_or_default()))
     }
 }
@@ -39,7 +39,7 @@ impl LeaseTerms {
 #[derive(Debug, Clone, Default)]
 pub struct RunTerms {
     /// Limits of one episode.
-    pub limits: Limits,
+    pub limits: EpisodeLimits,
     /// When cancelled, the run's episodes are dropped and their messages are not redelivered.
     pub cancelled: CancellationToken,
 }

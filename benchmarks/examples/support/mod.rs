@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lumos_benchmarks::Benchmark;
 use lumos_environments::maths;
-use lumos_tasks::families::qa::page::Page;
+use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::{ChatReply, MathsReply, ToolCall, ToolReply, WikiRequest};
 use serde::Deserialize;
 
@@ -63,15 +63,15 @@ impl World {
         }
     }
 
-    fn page(&self, request: &WikiRequest) -> Page {
+    fn page(&self, request: &WikiRequest) -> WikiPage {
         let title = match request {
             WikiRequest::Find(title) => title.clone(),
             WikiRequest::Path(path) => path.trim_start_matches("/wiki/").replace('_', " "),
             WikiRequest::Address(address) => address.trim_start_matches(SITE).replace('_', " "),
         };
         match self.pages.get(&title) {
-            Some(text) => Page::of_text(text),
-            None => Page::Listed(self.like(&title).into_iter().take(5).map(str::to_owned).collect()),
+            Some(text) => WikiPage::of_text(text),
+            None => WikiPage::Listed(self.like(&title).into_iter().take(5).map(str::to_owned).collect()),
         }
     }
 
@@ -88,8 +88,8 @@ impl World {
 /// Returns the reply of the maths service.
 pub(crate) fn mathematics(query: &str) -> MathsReply {
     match maths::answer(query) {
-        Ok(maths::Answer::One(text)) => MathsReply::One(text),
-        Ok(maths::Answer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
+        Ok(maths::MathsAnswer::One(text)) => MathsReply::One(text),
+        Ok(maths::MathsAnswer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
         Err(error) => MathsReply::NoResult { message: error.to_string() },
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(crate) use record::{gold_answer, is_zero};
 
 use crate::benchmark::{Benchmark, Download, PublishedFigure, PublishedItems, published_maths};
-use crate::error::LoadError;
+use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
 use crate::metrics::{EXACT_MATCH, MetricDefinition, score_number};
 use crate::score::{ItemScore, Scoring};
@@ -69,7 +69,7 @@ impl Benchmark for Gsm8k {
         include_bytes!("../../samples/gsm8k.jsonl")
     }
 
-    fn open(&self, source: DataSource) -> Result<Items, LoadError> {
+    fn open(&self, source: DataSource) -> Result<Items, DataError> {
         open(self.name(), &source, self.samples(), Layout::Lines, record::read)
     }
 

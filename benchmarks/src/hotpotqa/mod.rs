@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::benchmark::{Benchmark, Download, PublishedFigure, PublishedItems, QA_TOOLS, qa_roles};
 use crate::benchmark::{LATER_LISTING, PROJECT_PAGE};
-use crate::error::LoadError;
+use crate::error::DataError;
 use crate::judge::LLM_ACCURACY;
 use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
 use crate::metrics::{EXACT_MATCH, F1, MetricDefinition, score_words};
@@ -84,7 +84,7 @@ impl Benchmark for HotpotQa {
         Some(lumos_environments::retrieval::HOTPOTQA_PAGES.as_bytes())
     }
 
-    fn open(&self, source: DataSource) -> Result<Items, LoadError> {
+    fn open(&self, source: DataSource) -> Result<Items, DataError> {
         open(self.name(), &source, self.samples(), Layout::Either, record::read)
     }
 

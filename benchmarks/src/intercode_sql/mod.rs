@@ -9,7 +9,7 @@ use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Target};
 use serde_json::Value;
 
 use crate::benchmark::{Benchmark, Download, LATER_LISTING, PublishedFigure, PublishedItems};
-use crate::error::LoadError;
+use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
@@ -75,7 +75,7 @@ impl Benchmark for IntercodeSql {
         include_bytes!("../../samples/intercode_sql.json")
     }
 
-    fn open(&self, source: DataSource) -> Result<Items, LoadError> {
+    fn open(&self, source: DataSource) -> Result<Items, DataError> {
         open(self.name(), &source, self.samples(), Layout::Either, record::read)
     }
 

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::source::{Opened, remedy};
 use super::{Content, DataSource, Elements, Flaw, Lines, Located, RecordError, member, source};
-use crate::error::LoadError;
+use crate::error::DataError;
 
 /// A stream of items. Records that cannot be read are errors in the stream.
-pub type Items = Box<dyn Iterator<Item = Result<Item, LoadError>> + Send>;
+pub type Items = Box<dyn Iterator<Item = Result<Item, DataError>> + Send>;
 
 /// File format of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +32,9 @@ pub(crate) fn open(
     samples: &'static [u8],
     layout: Layout,
     read: fn(&Value) -> Result<Content, RecordError>,
-) -> Result<Items, LoadError> {
+) -> Result<Items, DataError> {
     let Opened { name, mut reader } = source::open(benchmark, data, samples)?;
-    let unreadable = |error: std::io::Error| LoadError::Unreadable {
+    let unreadable = |error: std::io::Error| DataError::Unreadable {
         file: name.clone(),
         reason: error.to_string(),
         remedy: remedy(benchmark),
@@ -49,7 +49,7 @@ pub(crate) fn open(
                 Layout::EitherOrMember(field) if !starts_with_a_record(start) => {
                     match member::seek(&mut reader, field).map_err(unreadable)? {
                         Some(line) => Box::new(Elements::within_object(reader, line)),
-                        None => return Err(LoadError::Empty { file: name, remedy: remedy(benchmark) }),
+                        None => return Err(DataError::Empty { file: name, remedy: remedy(benchmark) }),
                     }
                 }
                 _ => Box::new(Lines::new(reader)),
@@ -59,7 +59,7 @@ pub(crate) fn open(
     let mut builder = Builder { benchmark, file: name.clone(), read, index: 0, seen: HashMap::new() };
     let mut items = records.map(move |record| builder.build(record));
     match items.next() {
-        None => Err(LoadError::Empty { file: name, remedy: remedy(benchmark) }),
+        None => Err(DataError::Empty { file: name, remedy: remedy(benchmark) }),
         Some(first) => Ok(Box::new(std::iter::once(first).chain(items))),
     }
 }
@@ -87,25 +87,25 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    pub(super) fn build(&mut self, Located { line, content }: Located) -> Result<Item, LoadError> {
+    pub(super) fn build(&mut self, Located { line, content }: Located) -> Result<Item, DataError> {
         let file = || self.file.clone();
         let index = self.index;
         self.index += 1;
         let record = content.map_err(|flaw| match flaw {
-            Flaw::Json { line, found } => LoadError::Record {
+            Flaw::Json { line, found } => DataError::Record {
                 file: file(),
                 line,
                 field: None,
                 expected: "a JSON object".to_owned(),
                 found,
             },
-            Flaw::Broken { expected, found } => LoadError::Broken { file: file(), line, expected, found },
+            Flaw::Broken { expected, found } => DataError::Broken { file: file(), line, expected, found },
             Flaw::Unreadable(reason) => {
-                LoadError::Unreadable { file: file(), reason, remedy: remedy(self.benchmark) }
+                DataError::Unreadable { file: file(), reason, remedy: remedy(self.benchmark) }
             }
         })?;
         let Content { name, group, task, setup, target } =
-            (self.read)(&record).map_err(|error| LoadError::Record {
+            (self.read)(&record).map_err(|error| DataError::Record {
                 file: file(),
                 line,
                 field: Some(error.field),

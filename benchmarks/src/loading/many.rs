@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::items::Builder;
 use super::source::{self, Opened};
 use super::{Content, DataSource, Elements, Items, RecordError};
-use crate::error::LoadError;
+use crate::error::DataError;
 
 /// Options for reading the files of a data set.
 #[derive(Clone, Copy)]
@@ -27,10 +27,10 @@ pub(crate) struct Many {
 }
 
 /// Opens the first file; opens each further file after the previous one has been read.
-pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, LoadError> {
+pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, DataError> {
     let mut files = VecDeque::from(files);
     let Some(first) = files.pop_front() else {
-        return Err(LoadError::Empty { file: many.benchmark.to_owned(), remedy: many.remedy.to_owned() });
+        return Err(DataError::Empty { file: many.benchmark.to_owned(), remedy: many.remedy.to_owned() });
     };
     let mut builder = Builder {
         benchmark: many.benchmark,
@@ -65,7 +65,7 @@ pub(crate) fn open_many(many: Many, files: Vec<DataSource>) -> Result<Items, Loa
         }
     });
     match items.next() {
-        None => Err(LoadError::Empty { file: many.benchmark.to_owned(), remedy: many.remedy.to_owned() }),
+        None => Err(DataError::Empty { file: many.benchmark.to_owned(), remedy: many.remedy.to_owned() }),
         Some(first) => Ok(Box::new(std::iter::once(first).chain(items))),
     }
 }
@@ -86,7 +86,7 @@ impl OpenFile {
     }
 }
 
-fn open_one(many: Many, source: &DataSource) -> Result<OpenFile, LoadError> {
+fn open_one(many: Many, source: &DataSource) -> Result<OpenFile, DataError> {
     let opened = source::open(many.benchmark, source, many.samples);
     let Opened { name, reader } = opened.map_err(|error| error.with_remedy(many.remedy))?;
     Ok(OpenFile { name, source: source.clone(), records: Elements::new(reader).at_most(many.longest) })

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::benchmark::Benchmark;
-use crate::error::LoadError;
+use crate::error::DataError;
 
 /// Source of a benchmark's items.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) fn open(
     benchmark: &'static str,
     source: &DataSource,
     samples: &'static [u8],
-) -> Result<Opened, LoadError> {
+) -> Result<Opened, DataError> {
     let path = match source {
         DataSource::Samples => {
             return Ok(Opened {
@@ -51,15 +51,15 @@ pub(super) fn open(
     };
     let name = path.display().to_string();
     let refused = |error: &std::io::Error| match error.kind() {
-        ErrorKind::NotFound => LoadError::Missing { file: name.clone(), remedy: remedy(benchmark) },
-        ErrorKind::IsADirectory => LoadError::Folder { file: name.clone(), remedy: remedy(benchmark) },
+        ErrorKind::NotFound => DataError::Missing { file: name.clone(), remedy: remedy(benchmark) },
+        ErrorKind::IsADirectory => DataError::Folder { file: name.clone(), remedy: remedy(benchmark) },
         _ => {
-            LoadError::Unreadable { file: name.clone(), reason: error.to_string(), remedy: remedy(benchmark) }
+            DataError::Unreadable { file: name.clone(), reason: error.to_string(), remedy: remedy(benchmark) }
         }
     };
     let file = File::open(path).map_err(|error| refused(&error))?;
     if file.metadata().map_err(|error| refused(&error))?.is_dir() {
-        return Err(LoadError::Folder { file: name, remedy: remedy(benchmark) });
+        return Err(DataError::Folder { file: name, remedy: remedy(benchmark) });
     }
     let mut reader = BufReader::new(file);
     // Some editors write a byte order mark.

@@ -13,7 +13,7 @@ use lumos_tasks::{Behaviour, Configuration, ContentHash, Formulation, Outcome, T
 use serde_json::Value;
 
 use crate::benchmark::{Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure, PublishedItems};
-use crate::error::LoadError;
+use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, Many, RecordError, open_many};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
@@ -111,7 +111,7 @@ impl Benchmark for Mind2Web {
         include_bytes!("../../samples/mind2web.json")
     }
 
-    fn open(&self, source: DataSource) -> Result<Items, LoadError> {
+    fn open(&self, source: DataSource) -> Result<Items, DataError> {
         let files = match &source {
             DataSource::File(path) if path.is_dir() => json_files(path)?,
             _ => vec![source],
@@ -137,9 +137,9 @@ impl Benchmark for Mind2Web {
 }
 
 /// Returns the files of a split, sorted by number: `test_domain_2.json` before `test_domain_10.json`.
-fn json_files(folder: &Path) -> Result<Vec<DataSource>, LoadError> {
+fn json_files(folder: &Path) -> Result<Vec<DataSource>, DataError> {
     let file = || folder.display().to_string();
-    let unreadable = |error: std::io::Error| LoadError::Unreadable {
+    let unreadable = |error: std::io::Error| DataError::Unreadable {
         file: file(),
         reason: error.to_string(),
         remedy: REMEDY.to_owned(),
@@ -153,7 +153,7 @@ fn json_files(folder: &Path) -> Result<Vec<DataSource>, LoadError> {
     }
     files.sort_by_cached_key(|path| numbered(path));
     if files.is_empty() {
-        return Err(LoadError::Empty { file: file(), remedy: REMEDY.to_owned() });
+        return Err(DataError::Empty { file: file(), remedy: REMEDY.to_owned() });
     }
     Ok(files.into_iter().map(DataSource::File).collect())
 }
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn files_come_in_the_order_of_their_numbers() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(json_files(folder.path()), Err(LoadError::Empty { .. })));
+        assert!(matches!(json_files(folder.path()), Err(DataError::Empty { .. })));
         for name in ["test_domain_10.json", "test_domain_2.json", "README.md", "test_domain_0.json"] {
             std::fs::write(folder.path().join(name), "[]").unwrap();
         }

@@ -1,6 +1,6 @@
 //! Scores episodes on web pages: the paper's step success rate and the official figures.
 
-use lumos_tasks::families::web::{ActionName, Chosen, Executed, WebEvidence};
+use lumos_tasks::families::web::{ActionName, Chosen, WebEvidence, WebResult};
 use lumos_tasks::{Evidence, GoldStep, Outcome, Target};
 
 use super::f1::{f1, written};
@@ -115,7 +115,7 @@ fn in_browser(mut score: ItemScore, evidence: &WebEvidence, steps: usize) -> Ite
     score = score.with(EXECUTABLE.name, share(done.count(), steps));
     // In behaviour `paper` an action may refer to the page of another step.
     let own = predictions.iter().filter(|chosen| chosen.page == chosen.step);
-    let truths: Vec<Executed> = own.filter_map(|chosen| chosen.carried?.truth).collect();
+    let truths: Vec<WebResult> = own.filter_map(|chosen| chosen.carried?.truth).collect();
     if !truths.is_empty() {
         let done = truths.iter().filter(|truth| truth.is_done()).count();
         score = score.with(REACHABLE.name, share(done, truths.len()));
@@ -174,7 +174,7 @@ impl Official {
 #[cfg(test)]
 mod tests {
     use lumos_tasks::Ending;
-    use lumos_tasks::families::web::{Carried, Obstacle};
+    use lumos_tasks::families::web::{Obstacle, PageExecution};
 
     use super::*;
 
@@ -238,17 +238,17 @@ mod tests {
     #[test]
     fn what_a_browser_did_is_counted_beside_and_only_where_there_was_one() {
         let target = Target::Web { steps: vec![gold("CLICK", ""); 3], words: String::new() };
-        let carried = |action, truth| Some(Carried { action, truth });
-        let refused = Executed::Refused(Obstacle::Hidden);
+        let carried = |action, truth| Some(PageExecution { action, truth });
+        let refused = WebResult::Refused(Obstacle::Hidden);
         let with = |chosen: Chosen, carried| Chosen { carried, ..chosen };
         let click = |step| chosen(step, ActionName::Click, None, "9");
         let mut evidence = WebEvidence {
             chosen: vec![
                 // Only the last action of a step is its prediction.
                 with(click(0), None),
-                with(click(0), carried(Executed::Done, Some(refused))),
+                with(click(0), carried(WebResult::Done, Some(refused))),
                 // The page of another step.
-                Chosen { page: 0, ..with(click(1), carried(refused, Some(Executed::Done))) },
+                Chosen { page: 0, ..with(click(1), carried(refused, Some(WebResult::Done))) },
             ],
             in_browser: true,
             ..WebEvidence::default()

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use lumos_tasks::recorded::Case;
 
 pub use drive::configuration;
-pub use read::{Cases, ReadError, Recorded, read_cases};
+pub use read::{CaseError, Cases, RecordedRow, read_cases};
 pub use record::{NotRecordable, record};
 pub use shop::{ShopCase, ShopExpected, ShopTool};
 pub use sql::SqlRow;
@@ -33,7 +33,7 @@ fn data_folder(folder: &Path) -> PathBuf {
 
 /// Result of a replay.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ReplayResult {
     /// The case.
     pub id: String,
     /// Description of the first difference.
@@ -42,7 +42,7 @@ pub struct Verdict {
     pub skipped: Option<String>,
 }
 
-impl Verdict {
+impl ReplayResult {
     fn of(id: &str, result: Result<(), String>) -> Self {
         Self { id: id.to_owned(), difference: result.err(), skipped: None }
     }
@@ -72,9 +72,9 @@ impl Verdict {
 /// recorded run may have made further calls after the item was solved or had failed. Then compares the
 /// recorded evidence field by field. A case that ends with an exception passes if the item ends without a
 /// prediction.
-pub fn replay(case: &Case) -> Verdict {
+pub fn replay(case: &Case) -> ReplayResult {
     match crate::registry::find(&case.benchmark) {
-        Some(benchmark) => Verdict::of(&case.id, compare::case(case, benchmark)),
-        None => Verdict::skip(&case.id, format!("unknown benchmark `{}`", case.benchmark)),
+        Some(benchmark) => ReplayResult::of(&case.id, compare::case(case, benchmark)),
+        None => ReplayResult::skip(&case.id, format!("unknown benchmark `{}`", case.benchmark)),
     }
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use lumos_environments::lines::{Limits, unpacked};
+use lumos_environments::lines::{ExpansionLimits, unpacked};
 use lumos_tasks::recorded::Case;
 use serde_json::Value;
 use thiserror::Error;
@@ -11,12 +11,12 @@ use thiserror::Error;
 use super::shop::{self, ShopCase};
 use super::sql::SqlRow;
 use super::unit::{UnitRow, replay_unit};
-use super::{Verdict, replay};
+use super::{ReplayResult, replay};
 use crate::loading::{Flaw, Lines, Located};
 
 /// A row of a file of recorded cases.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Recorded {
+pub enum RecordedRow {
     /// An episode.
     Case(Box<Case>),
     /// An episode on a database, recorded by the benchmark's own runner or in its published logs.
@@ -39,7 +39,7 @@ pub enum Recorded {
     },
 }
 
-impl Recorded {
+impl RecordedRow {
     /// Parses the row in a line, counted from 1, of a file in `folder`.
     ///
     /// # Errors
@@ -75,20 +75,20 @@ impl Recorded {
     }
 
     /// Replays the row.
-    pub fn replay(&self) -> Verdict {
+    pub fn replay(&self) -> ReplayResult {
         match self {
             Self::Case(case) => replay(case),
             Self::Sql(row) => row.replay(),
             Self::Unit { id, row } => replay_unit(id, row),
-            Self::Shop(case) => Verdict::of_either(&case.id, shop::replay(case)),
-            Self::Other { id, reason } => Verdict::skip(id, reason.as_str()),
+            Self::Shop(case) => ReplayResult::of_either(&case.id, shop::replay(case)),
+            Self::Other { id, reason } => ReplayResult::skip(id, reason.as_str()),
         }
     }
 }
 
 /// Error of reading a file of recorded cases.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ReadError {
+pub enum CaseError {
     /// The file cannot be read.
     #[error("failed to read {file}: {reason}")]
     Unreadable {
@@ -110,31 +110,31 @@ pub enum ReadError {
 }
 
 /// Iterator over the rows of a file.
-pub type Cases = Box<dyn Iterator<Item = Result<Recorded, ReadError>> + Send>;
+pub type Cases = Box<dyn Iterator<Item = Result<RecordedRow, CaseError>> + Send>;
 
 /// Reads a file of recorded cases, `.jsonl` or `.jsonl.gz` (detected by content).
 ///
 /// # Errors
 /// If the file cannot be opened. A malformed line is an error in the stream, which continues after it.
-pub fn read_cases(path: &Path) -> Result<Cases, ReadError> {
+pub fn read_cases(path: &Path) -> Result<Cases, CaseError> {
     let name = path.display().to_string();
     let unreadable =
-        |error: std::io::Error| ReadError::Unreadable { file: name.clone(), reason: error.to_string() };
+        |error: std::io::Error| CaseError::Unreadable { file: name.clone(), reason: error.to_string() };
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     let file = File::open(path).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();
-    let reader = unpacked(file, length, Limits::default()).map_err(unreadable)?;
+    let reader = unpacked(file, length, ExpansionLimits::default()).map_err(unreadable)?;
     Ok(Box::new(Lines::new(reader).map(move |record| row(&name, &folder, record))))
 }
 
-fn row(file: &str, folder: &Path, Located { line, content }: Located) -> Result<Recorded, ReadError> {
-    let malformed = |reason: String| ReadError::Malformed { file: file.to_owned(), line, reason };
+fn row(file: &str, folder: &Path, Located { line, content }: Located) -> Result<RecordedRow, CaseError> {
+    let malformed = |reason: String| CaseError::Malformed { file: file.to_owned(), line, reason };
     let value = content.map_err(|flaw| match flaw {
         Flaw::Json { found, .. } => malformed(found),
         Flaw::Broken { expected, found } => malformed(format!("expected {expected}, found {found}")),
-        Flaw::Unreadable(reason) => ReadError::Unreadable { file: file.to_owned(), reason },
+        Flaw::Unreadable(reason) => CaseError::Unreadable { file: file.to_owned(), reason },
     })?;
-    Recorded::of(value, folder, line).map_err(malformed)
+    RecordedRow::of(value, folder, line).map_err(malformed)
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use lumos_environments::shop::{Goal, GoalMode, Raised, SearchEngine, Shop, Staff, Tagger, Visit, draw};
+use lumos_environments::shop::{
+    Goal, GoalMode, Raised, SearchEngine, Shop, ShopServices, ShopSession, Tagger, draw,
+};
 use lumos_tasks::families::shop::{End, Exemplars, ShopEvidence, ShopValue};
 use lumos_tasks::recorded::Script;
 use lumos_tasks::{
@@ -205,7 +207,7 @@ pub(super) fn replay(case: &ShopCase) -> Result<Option<String>, String> {
     drawn(case, &goal, &world.goals)?;
     let recorded = Arc::new(Recording::of(case, &world.shop));
     let nouns = Arc::new(Nouns::of(case));
-    let staff = Staff {
+    let staff = ShopServices {
         shop: Arc::clone(&world.shop),
         search: Arc::clone(&recorded) as Arc<dyn SearchEngine>,
         tagger: Arc::clone(&nouns) as Arc<dyn Tagger>,
@@ -214,7 +216,7 @@ pub(super) fn replay(case: &ShopCase) -> Result<Option<String>, String> {
         case,
         recorded,
         nouns,
-        visit: Visit::new(staff, goal.clone()),
+        visit: ShopSession::new(staff, goal.clone()),
         asked: Script::default(),
         actions: Vec::new(),
         rankings: Cell::new(0),
@@ -312,7 +314,7 @@ struct Driver<'a> {
     case: &'a ShopCase,
     recorded: Arc<Recording>,
     nouns: Arc<Nouns>,
-    visit: Visit,
+    visit: ShopSession,
     asked: Script,
     actions: Vec<String>,
     /// Number of recorded rankings that were used.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::benchmark::{
     Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure, PublishedItems, QA_TOOLS, qa_roles,
 };
-use crate::error::LoadError;
+use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
 use crate::metrics::{ACCURACY, MetricDefinition, score_yes_or_no};
 use crate::score::{ItemScore, Scoring};
@@ -83,7 +83,7 @@ impl Benchmark for StrategyQa {
 
     /// In addition to the Lumos file and the official files, reads the BIG-bench task file, whose records are
     /// in the field `examples`.
-    fn open(&self, source: DataSource) -> Result<Items, LoadError> {
+    fn open(&self, source: DataSource) -> Result<Items, DataError> {
         open(self.name(), &source, self.samples(), Layout::EitherOrMember("examples"), record::read)
     }
 

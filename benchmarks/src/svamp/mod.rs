@@ -7,7 +7,7 @@ use lumos_tasks::{Behaviour, ContentHash, Formulation, Outcome, Target};
 use serde_json::Value;
 
 use crate::benchmark::{Benchmark, Download, PublishedFigure, PublishedItems, published_maths};
-use crate::error::LoadError;
+use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, Layout, RecordError, open};
 use crate::metrics::{EXACT_MATCH, MetricDefinition, score_number};
 use crate::score::{ItemScore, Scoring};
@@ -75,7 +75,7 @@ impl Benchmark for Svamp {
         include_bytes!("../../samples/svamp.json")
     }
 
-    fn open(&self, source: DataSource) -> Result<Items, LoadError> {
+    fn open(&self, source: DataSource) -> Result<Items, DataError> {
         open(self.name(), &source, self.samples(), Layout::Array, record::read)
     }
 

@@ -9,7 +9,7 @@ use lumos_environments::shop::{GoalMode, Stock, draw};
 use lumos_tasks::{ContentHash, Item, ItemId};
 use serde_json::Value;
 
-use crate::error::LoadError;
+use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, RecordError, single};
 
 /// Name of the file of documents.
@@ -23,7 +23,7 @@ pub(super) fn open(
     benchmark: &'static str,
     source: &DataSource,
     read: impl Fn(&Value) -> Result<Content, RecordError> + Send + 'static,
-) -> Result<Items, LoadError> {
+) -> Result<Items, DataError> {
     let remedy = || {
         format!(
             "place the files of {benchmark} as in docs/webshop.md, and set the data folder with `--data PATH`"
@@ -36,14 +36,14 @@ pub(super) fn open(
         DataSource::File(path) => (path.display().to_string(), documents(path)),
     };
     let stock =
-        stock.map_err(|reason| LoadError::Unreadable { file: name.clone(), reason, remedy: remedy() })?;
+        stock.map_err(|reason| DataError::Unreadable { file: name.clone(), reason, remedy: remedy() })?;
     let (_, goals) = draw(stock.for_sale(), GoalMode::Synthetic);
     if goals.is_empty() {
-        return Err(LoadError::Empty { file: name, remedy: remedy() });
+        return Err(DataError::Empty { file: name, remedy: remedy() });
     }
     let mut seen: HashMap<ContentHash, u32> = HashMap::new();
     Ok(Box::new(goals.into_iter().enumerate().map(move |(index, goal)| {
-        let bad = |field: &'static str, expected: String, found: String| LoadError::Record {
+        let bad = |field: &'static str, expected: String, found: String| DataError::Record {
             file: name.clone(),
             line: 0,
             field: Some(field),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::benchmark::{Benchmark, Download, LATER_LISTING, PROJECT_PAGE, PublishedFigure, PublishedItems};
-use crate::error::LoadError;
+use crate::error::DataError;
 use crate::loading::{Content, DataSource, Items, RecordError, text};
 use crate::metrics::MetricDefinition;
 use crate::score::{ItemScore, Scoring};
@@ -74,7 +74,7 @@ impl Benchmark for WebShop {
         lumos_environments::shop::SAMPLE_ITEMS.as_bytes()
     }
 
-    fn open(&self, source: DataSource) -> Result<Items, LoadError> {
+    fn open(&self, source: DataSource) -> Result<Items, DataError> {
         catalogue::open(self.name(), &source, |goal| Self.read(goal))
     }
 

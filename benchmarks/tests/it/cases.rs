@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::support::World;
-use lumos_benchmarks::replay::{Recorded, configuration, read_cases, record, replay};
+use lumos_benchmarks::replay::{RecordedRow, configuration, read_cases, record, replay};
 use lumos_benchmarks::{DataSource, get};
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{
@@ -24,7 +24,7 @@ fn cases_of(family: &str) -> Vec<Case> {
     read_cases(&path)
         .unwrap()
         .map(|row| match row.unwrap() {
-            Recorded::Case(case) => *case,
+            RecordedRow::Case(case) => *case,
             other => panic!("not an episode: {other:?}"),
         })
         .collect()

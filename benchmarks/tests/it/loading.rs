@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use lumos_benchmarks::{Benchmark, DataSource, LoadError, all, find};
+use lumos_benchmarks::{Benchmark, DataError, DataSource, all, find};
 use proptest::prelude::*;
 
 /// A file in a benchmark's format.
@@ -245,7 +245,7 @@ proptest! {
             for (index, item) in items.iter().enumerate() {
                 prop_assert_eq!(item.is_err(), index == bad);
             }
-            prop_assert!(items[bad].as_ref().is_err_and(LoadError::is_skippable));
+            prop_assert!(items[bad].as_ref().is_err_and(DataError::is_skippable));
         }
     }
 }

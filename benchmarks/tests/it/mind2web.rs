@@ -12,10 +12,10 @@ use lumos_benchmarks::mind2web::official::{
     parse_generation, parse_multichoice, parse_multichoice_llm,
 };
 use lumos_benchmarks::replay::{read_cases, record, replay};
-use lumos_benchmarks::{DataSource, LoadError, Scoring, find};
+use lumos_benchmarks::{DataError, DataSource, Scoring, find};
 use lumos_capabilities::shared;
 use lumos_environments::dom;
-use lumos_tasks::families::web::{Carried, Executed, Obstacle};
+use lumos_tasks::families::web::{Obstacle, PageExecution, WebResult};
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{
     Behaviour, Completion, Configuration, Episode, EpisodeUnit, Formulation, GenerationSettings, Next, Reply,
@@ -162,7 +162,7 @@ fn official_figures_are_as_recorded() {
     println!("{} data sets", rows.len());
 }
 
-fn open(path: &Path) -> Result<lumos_benchmarks::Items, LoadError> {
+fn open(path: &Path) -> Result<lumos_benchmarks::Items, DataError> {
     find("mind2web").unwrap().open(DataSource::File(path.to_owned()))
 }
 
@@ -280,7 +280,7 @@ fn what_a_browser_did_is_recorded_and_replayed() {
     });
     let unit = EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), configuration);
     let mut episode = Episode::start(&unit);
-    let refused = Executed::Refused(Obstacle::Disabled);
+    let refused = WebResult::Refused(Obstacle::Disabled);
     loop {
         let reply = match episode.next() {
             Next::Done => break,
@@ -296,8 +296,8 @@ fn what_a_browser_did_is_recorded_and_replayed() {
                 Reply::Tool(ToolReply::Rank(passages.iter().map(|_| 0.0).collect()))
             }
             Next::Call(ToolCall::Carry(attempt)) => {
-                let action = if attempt.step == 0 { Executed::Done } else { refused };
-                Reply::Tool(ToolReply::Carried(Carried { action, truth: Some(Executed::Done) }))
+                let action = if attempt.step == 0 { WebResult::Done } else { refused };
+                Reply::Tool(ToolReply::Carried(PageExecution { action, truth: Some(WebResult::Done) }))
             }
             Next::Call(other) => panic!("{other:?}"),
         };

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use lumos_benchmarks::replay::Recorded;
+use lumos_benchmarks::replay::RecordedRow;
 use serde_json::{Value, json};
 
 mod exempt;
@@ -47,7 +47,7 @@ fn read(path: &Path) -> Vec<Case> {
 
 /// Returns the replay's difference, or the error of reading the case.
 fn difference(folder: &Path, value: Value) -> Option<String> {
-    match Recorded::of(value, folder, 1) {
+    match RecordedRow::of(value, folder, 1) {
         Err(reason) => Some(reason),
         Ok(recorded) => recorded.replay().difference,
     }

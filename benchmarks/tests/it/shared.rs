@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lumos_benchmarks::replay::{Recorded, read_cases};
+use lumos_benchmarks::replay::{RecordedRow, read_cases};
 use lumos_benchmarks::{DataSource, find};
 use lumos_capabilities::shared;
 
@@ -22,8 +22,8 @@ fn replay_file(path: &Path) -> Tally {
         let row = row.unwrap();
         let verdict = row.replay();
         let tags = match &row {
-            Recorded::Case(case) => case.tags.join(" "),
-            Recorded::Shop(case) => case.mutation.clone(),
+            RecordedRow::Case(case) => case.tags.join(" "),
+            RecordedRow::Shop(case) => case.mutation.clone(),
             _ => String::new(),
         };
         match (verdict.skipped, verdict.difference) {

@@ -1,20 +1,20 @@
 //! Dispatches units and records their outcomes, always in this order: record, flush, acknowledge.
 //!
 //! [`dispatch()`] runs a session with in-memory queues; [`crate::fleet`] runs the same session with queues on
-//! a server. The session's loop executes the decisions of the board, a state machine without I/O. [`Terms`]
+//! a server. The session's loop executes the decisions of the unit tracker, a state machine without I/O. [`DispatchConfig`]
 //! are the settings of a session and [`Summary`] is its result.
 
-mod board;
-#[cfg(test)]
-mod board_tests;
-mod bodies;
-mod link;
+mod assignments;
+mod control;
+mod ingest;
 mod results;
+mod run_stats;
 mod session;
-mod sheet;
-mod take_in;
 #[cfg(test)]
 mod tests;
+mod unit_tracker;
+#[cfg(test)]
+mod unit_tracker_tests;
 
 use std::time::Instant;
 
@@ -29,17 +29,17 @@ use crate::events::Event;
 use crate::manifest::Manifest;
 use crate::spec::FailOnError;
 
-pub(crate) use board::Present;
-pub(crate) use link::{Annotate, Asker, Command, Gauge, Link, Voice};
+pub(crate) use control::{Annotate, Asker, Command, ControlChannel, EventSink, RunGauges};
+pub(crate) use run_stats::RunStats;
 pub(crate) use session::Session;
-pub(crate) use sheet::Sheet;
+pub(crate) use unit_tracker::Present;
 
 /// Default number of units that are given out and not settled.
 pub const WINDOW: usize = 8192;
 
 /// Settings of a session.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Terms {
+pub struct DispatchConfig {
     /// Attempts of a faulted unit beyond its first in this session.
     pub retry_on_error: u32,
     /// Number of faulted units at which the session stops.
@@ -50,7 +50,7 @@ pub struct Terms {
     pub at_once: usize,
 }
 
-impl Terms {
+impl DispatchConfig {
     /// Returns the settings of a run.
     pub fn of(manifest: &Manifest) -> Self {
         let limits = &manifest.spec.limits;
@@ -110,14 +110,14 @@ pub enum DispatchError {
 /// If the checkpoint or a queue fails.
 pub async fn dispatch(
     manifest: &Manifest,
-    terms: &Terms,
+    terms: &DispatchConfig,
     checkpoint: &Checkpoint,
     work: &dyn Queue<Assignment>,
     results: &dyn Queue<Finished>,
     events: &mpsc::Sender<Event>,
     drain: &CancellationToken,
 ) -> Result<Summary, DispatchError> {
-    let opened = Session::open(manifest, *terms, checkpoint, Voice::new(events.clone()), None);
+    let opened = Session::open(manifest, *terms, checkpoint, EventSink::new(events.clone()), None);
     let ended = match opened {
         Ok(mut session) => conduct(&mut session, work, results, drain).await,
         Err(error) => Err(error.into()),
@@ -141,7 +141,7 @@ pub(crate) async fn conduct<R: Into<Vec<Finished>> + Send + Sync>(
     ended?;
     let summary = session.summary();
     session
-        .say(Event::Finished {
+        .emit(Event::Finished {
             settled: summary.settled,
             faulted: summary.faulted,
             outstanding: summary.outstanding(),

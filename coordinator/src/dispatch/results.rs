@@ -1,11 +1,11 @@
-//! Validates and records results, and applies them to the board.
+//! Validates and records results, and applies them to the unit tracker.
 
 use lumos_queue::Lease;
 use lumos_tasks::Finished;
 
-use super::board::{Admission, Consequence};
+use super::ingest::{Claimed, PendingResult};
 use super::session::Session;
-use super::take_in::{Claimed, Note};
+use super::unit_tracker::{Acceptance, Transition};
 use crate::checkpoint::{Record, Recorded, UnitStatus};
 use crate::events::Event;
 use crate::unit_key::UnitKey;
@@ -36,25 +36,25 @@ impl Session<'_> {
     }
 
     /// Returns the record of a result and the data kept for later, or `None` if it must not be recorded.
-    fn entry(&mut self, finished: Finished, message: &str) -> Option<(Record, Note)> {
+    fn entry(&mut self, finished: Finished, message: &str) -> Option<(Record, PendingResult)> {
         let Finished { unit, attempt, mut outcome, telemetry, run } = finished;
         let key = UnitKey::of(&unit);
         if let Some(link) = &self.link {
-            link.gauge.hear();
+            link.gauges.receive();
             if run.as_ref() != Some(&link.run) {
                 tracing::warn!(message, "dropped a result of another run");
                 return None;
             }
         }
-        let (seat, configuration, item) = match self.board.admit(&key, attempt) {
-            Admission::Known { seat, configuration, item } => (Some(seat), configuration, item),
+        let (unit_index, configuration, item) = match self.tracker.admit(&key, attempt) {
+            Acceptance::Known { unit_index, configuration, item } => (Some(unit_index), configuration, item),
             // Recording it will detect and count the duplicate.
-            Admission::Unknown if self.is_settled(&key) => (None, 0, 0),
-            Admission::Unknown => {
+            Acceptance::Unknown if self.is_settled(&key) => (None, 0, 0),
+            Acceptance::Unknown => {
                 tracing::warn!(%unit, "dropped a result: its unit is not part of this run");
                 return None;
             }
-            Admission::NeverSent { attempt } => {
+            Acceptance::NeverSent { attempt } => {
                 tracing::warn!(%unit, attempt, "dropped a result: its attempt was never published");
                 return None;
             }
@@ -62,12 +62,14 @@ impl Session<'_> {
         if let Some(link) = self.link.as_ref().filter(|_| outcome.is_fault()) {
             (link.annotate)(&format!("{unit}-{attempt}"), &mut outcome);
         }
-        let correct = match seat {
-            Some(seat) if !outcome.is_fault() => self.bodies.correct(&self.board, seat, &outcome),
+        let correct = match unit_index {
+            Some(unit_index) if !outcome.is_fault() => {
+                self.builder.correct(&self.tracker, unit_index, &outcome)
+            }
             _ => None,
         };
         let record = Record { unit, configuration, item, attempt, outcome, telemetry };
-        let note = Note::of(&record, seat, correct);
+        let note = PendingResult::of(&record, unit_index, correct);
         Some((record, note))
     }
 
@@ -75,17 +77,28 @@ impl Session<'_> {
         matches!(self.checkpoint.with_index(|index| index.status(unit)), UnitStatus::Settled(_))
     }
 
-    /// Applies a recorded result to the board and emits the event.
-    pub(super) async fn conclude(&mut self, note: Note, recorded: Recorded) {
-        let Note { seat, unit, attempt, settlement, fault, correct, tokens, seconds, cost, worker } = note;
-        let place = seat.and_then(|seat| Some((seat, self.board.place(seat)?)));
-        let Some((seat, (configuration, item))) = place else {
-            return self.say(Event::Duplicate { unit }).await;
+    /// Applies a recorded result to the unit tracker and emits the event.
+    pub(super) async fn conclude(&mut self, note: PendingResult, recorded: Recorded) {
+        let PendingResult {
+            unit_index,
+            unit,
+            attempt,
+            settlement,
+            fault,
+            correct,
+            tokens,
+            seconds,
+            cost,
+            worker,
+        } = note;
+        let place = unit_index.and_then(|unit_index| Some((unit_index, self.tracker.place(unit_index)?)));
+        let Some((unit_index, (configuration, item))) = place else {
+            return self.emit(Event::Duplicate { unit }).await;
         };
-        let consequence = self.board.settle(seat, attempt, recorded, settlement);
+        let consequence = self.tracker.settle(unit_index, attempt, recorded, settlement);
         let configuration = configuration as usize;
         let event = match (consequence, fault) {
-            (Consequence::Settled(settlement), _) => Event::Settled {
+            (Transition::Settled(settlement), _) => Event::Settled {
                 unit,
                 configuration,
                 item,
@@ -97,19 +110,19 @@ impl Session<'_> {
                 seconds,
                 cost,
             },
-            (Consequence::Faulted { will_retry }, Some(fault)) => {
-                self.voice.with(|sheet| {
-                    sheet.fault(&unit, &worker, attempt, &fault);
-                    sheet.set_faulted(self.board.tallies());
+            (Transition::Faulted { will_retry }, Some(fault)) => {
+                self.sink.with(|stats| {
+                    stats.fault(&unit, &worker, attempt, &fault);
+                    stats.set_faulted(self.tracker.tallies());
                 });
                 if !will_retry {
-                    self.bodies.forget(seat);
+                    self.builder.forget(unit_index);
                 }
                 Event::Faulted { unit, configuration, item, attempt, fault, will_retry }
             }
-            (Consequence::Late, _) => return,
-            (Consequence::Duplicate | Consequence::Faulted { .. }, _) => Event::Duplicate { unit },
+            (Transition::Late, _) => return,
+            (Transition::Duplicate | Transition::Faulted { .. }, _) => Event::Duplicate { unit },
         };
-        self.say(event).await;
+        self.emit(event).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The loop of a session, which executes the board's decisions.
+//! The loop of a session, which executes the unit tracker's decisions.
 //!
 //! [`Session`] publishes units to the work queue, claims results, records them and acknowledges their
 //! messages. It handles a temporary failure of either queue by retrying with a delay, and receives commands
@@ -13,11 +13,11 @@ use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::{Assignment, Finished};
 use tokio_util::sync::CancellationToken;
 
-use super::board::{Board, Present, Ticket};
-use super::bodies::{Bodies, board};
-use super::link::{Asker, Command, Link, Voice};
-use super::take_in::Note;
-use super::{DispatchError, Summary, Terms};
+use super::assignments::{AssignmentBuilder, tracker};
+use super::control::{Asker, Command, ControlChannel, EventSink};
+use super::ingest::PendingResult;
+use super::unit_tracker::{Present, UnitAttempt, UnitTracker};
+use super::{DispatchConfig, DispatchError, Summary};
 use crate::checkpoint::{Checkpoint, CheckpointError, Recorded};
 use crate::events::Event;
 use crate::manifest::Manifest;
@@ -37,20 +37,20 @@ const PATIENCE: (Duration, Duration) = (Duration::from_millis(200), Duration::fr
 /// Interval at which the run's elapsed time is written to the checkpoint.
 const NOTE_SECONDS_EVERY: Duration = Duration::from_secs(1);
 
-type Publishing<'q> = BoxFuture<'q, (Vec<Ticket>, Result<(), QueueError>)>;
+type Publishing<'q> = BoxFuture<'q, (Vec<UnitAttempt>, Result<(), QueueError>)>;
 type Claiming<'q, R> = BoxFuture<'q, Result<Vec<Lease<R>>, QueueError>>;
-type Recording<'q> = BoxFuture<'q, Result<Vec<(Note, Recorded)>, CheckpointError>>;
+type Recording<'q> = BoxFuture<'q, Result<Vec<(PendingResult, Recorded)>, CheckpointError>>;
 
 /// A session over a run's open units.
 pub(crate) struct Session<'a> {
-    terms: Terms,
+    terms: DispatchConfig,
     run: String,
     labels: Vec<String>,
     pub(super) checkpoint: &'a Checkpoint,
-    pub(super) voice: Voice,
-    pub(super) board: Board,
-    pub(super) bodies: Bodies<'a>,
-    pub(super) link: Option<Link>,
+    pub(super) sink: EventSink,
+    pub(super) tracker: UnitTracker,
+    pub(super) builder: AssignmentBuilder<'a>,
+    pub(super) link: Option<ControlChannel>,
     /// Whether units are still published.
     publishing: bool,
     /// Whether the session ends after recording the claimed results.
@@ -94,10 +94,10 @@ impl<'a> Session<'a> {
     /// Opens a session: finds the units that are not settled.
     pub(crate) fn open(
         manifest: &Manifest,
-        terms: Terms,
+        terms: DispatchConfig,
         checkpoint: &'a Checkpoint,
-        voice: Voice,
-        link: Option<Link>,
+        sink: EventSink,
+        link: Option<ControlChannel>,
     ) -> Result<Self, CheckpointError> {
         let run = link.as_ref().map(|link| link.run.clone());
         Ok(Self {
@@ -105,9 +105,9 @@ impl<'a> Session<'a> {
             run: manifest.spec.name.clone(),
             labels: manifest.configurations.iter().map(|planned| planned.label.clone()).collect(),
             checkpoint,
-            voice,
-            board: board(manifest, checkpoint, terms.retry_on_error)?,
-            bodies: Bodies::new(manifest, checkpoint, run),
+            sink,
+            tracker: tracker(manifest, checkpoint, terms.retry_on_error)?,
+            builder: AssignmentBuilder::new(manifest, checkpoint, run),
             link,
             publishing: true,
             ending: false,
@@ -122,45 +122,45 @@ impl<'a> Session<'a> {
         })
     }
 
-    pub(crate) fn board(&self) -> &Board {
-        &self.board
+    pub(crate) fn tracker(&self) -> &UnitTracker {
+        &self.tracker
     }
 
     pub(crate) fn labels(&self) -> &[String] {
         &self.labels
     }
 
-    pub(crate) fn set_voice(&mut self, voice: Voice) {
-        self.voice = voice;
+    pub(crate) fn set_voice(&mut self, sink: EventSink) {
+        self.sink = sink;
     }
 
     /// Adopts units that an earlier session published.
     pub(crate) fn adopt(&mut self, present: &Present) {
-        self.board.adopt(present);
+        self.tracker.adopt(present);
     }
 
     pub(crate) fn summary(&self) -> Summary {
         Summary {
-            planned: self.board.planned(),
-            settled: self.board.settled(),
-            faulted: self.board.faulted(),
+            planned: self.tracker.planned(),
+            settled: self.tracker.settled(),
+            faulted: self.tracker.faulted(),
             too_many_faults: self.too_many_faults,
             cancelled: self.cancelled,
         }
     }
 
     pub(crate) async fn start(&self) {
-        self.say(Event::Started {
+        self.emit(Event::Started {
             run: self.run.clone(),
-            planned: self.board.planned(),
-            settled: self.board.settled(),
+            planned: self.tracker.planned(),
+            settled: self.tracker.settled(),
             configurations: self.labels.clone(),
         })
         .await;
     }
 
-    pub(crate) async fn say(&self, event: Event) {
-        self.voice.say(event).await;
+    pub(crate) async fn emit(&self, event: Event) {
+        self.sink.emit(event).await;
     }
 
     pub(crate) async fn run<R: Into<Vec<Finished>> + Send + Sync>(
@@ -175,7 +175,7 @@ impl<'a> Session<'a> {
         let mut claiming: Option<Claiming<'_, R>> = None;
         let mut recording: Option<Recording<'_>> = None;
         let mut claimed: Option<Vec<Lease<R>>> = None;
-        let mut again: Vec<Ticket> = Vec::new();
+        let mut again: Vec<UnitAttempt> = Vec::new();
         let mut closed = false;
         let mut gathering = Duration::ZERO;
         let checkpoint = self.checkpoint;
@@ -187,7 +187,7 @@ impl<'a> Session<'a> {
             }
             self.show_gauges(recording.is_some());
             let idle = recording.is_none() && claimed.is_none();
-            if idle && (self.board.is_done() || self.ending || closed) {
+            if idle && (self.tracker.is_done() || self.ending || closed) {
                 return self.note_seconds(checkpoint);
             }
             if publishing.is_none() && self.publishing {
@@ -216,7 +216,7 @@ impl<'a> Session<'a> {
                     publishing = None;
                     match published {
                         Ok(()) => {
-                            self.board.sent(&tickets, self.round());
+                            self.tracker.sent(&tickets, self.round());
                             self.line_is_up(Line::Work).await;
                         }
                         // A queue that closes after publishing has stopped is not an error.
@@ -248,20 +248,20 @@ impl<'a> Session<'a> {
     fn publish<'q>(
         &mut self,
         work: &'q dyn Queue<Assignment>,
-        again: Vec<Ticket>,
+        again: Vec<UnitAttempt>,
     ) -> Result<Option<Publishing<'q>>, CheckpointError> {
-        let mut tickets: Vec<Ticket> =
-            again.into_iter().filter(|ticket| self.board.is_sending(ticket)).collect();
+        let mut tickets: Vec<UnitAttempt> =
+            again.into_iter().filter(|unit_attempt| self.tracker.is_sending(unit_attempt)).collect();
         if tickets.is_empty() {
-            tickets = self.board.next(self.window(), UNITS);
+            tickets = self.tracker.next(self.window(), UNITS);
         }
         if tickets.is_empty() {
             return Ok(None);
         }
         // Messages are large; collecting into a `Result` would copy the vector while it grows.
         let mut messages = Vec::with_capacity(tickets.len());
-        for ticket in &tickets {
-            messages.push(self.bodies.message(&self.board, ticket)?);
+        for unit_attempt in &tickets {
+            messages.push(self.builder.message(&self.tracker, unit_attempt)?);
         }
         let pause = self.patience[Line::Work as usize].pause();
         Ok(Some(Box::pin(async move {
@@ -286,9 +286,9 @@ impl<'a> Session<'a> {
                 let checkpoint = self.checkpoint;
                 let recorded =
                     |unit: &UnitKey, attempt| checkpoint.with_index(|index| index.has(unit, attempt));
-                let units = self.board.missing(&present, round, recorded);
+                let units = self.tracker.missing(&present, round, recorded);
                 if units > 0 && self.publishing {
-                    self.say(Event::Recovered { units }).await;
+                    self.emit(Event::Recovered { units }).await;
                 }
             }
             Command::Cancelled => {
@@ -296,7 +296,7 @@ impl<'a> Session<'a> {
                 self.ending = true;
                 self.publishing = false;
                 work.close();
-                self.say(Event::Cancelled { at_hand: self.board.in_flight() as u64 }).await;
+                self.emit(Event::Cancelled { at_hand: self.tracker.in_flight() as u64 }).await;
             }
             Command::End => self.ending = true,
             Command::Displaced(why) => return Err(DispatchError::Displaced(why)),
@@ -307,13 +307,13 @@ impl<'a> Session<'a> {
     async fn stop(&mut self, work: &dyn Queue<Assignment>, reason: &str) {
         self.publishing = false;
         work.close();
-        let at_hand = self.board.in_flight().min(self.at_once()) as u64;
+        let at_hand = self.tracker.in_flight().min(self.at_once()) as u64;
         let at_most = self.link.as_ref().map(|link| link.patience.as_secs_f64());
-        self.say(Event::Draining { reason: reason.to_owned(), at_hand, at_most }).await;
+        self.emit(Event::Draining { reason: reason.to_owned(), at_hand, at_most }).await;
     }
 
     async fn stop_if_too_many_faulted(&mut self, work: &dyn Queue<Assignment>, drain: &CancellationToken) {
-        let stops = self.terms.fail_on_error.stops(self.board.faulted(), self.board.planned());
+        let stops = self.terms.fail_on_error.stops(self.tracker.faulted(), self.tracker.planned());
         if self.publishing && stops {
             self.too_many_faults = true;
             self.stop(work, "too many items faulted").await;
@@ -327,14 +327,14 @@ impl<'a> Session<'a> {
             return Err(error);
         }
         if let Some(link) = &self.link {
-            link.gauge.set_trouble(Asker::Session, Some(error.to_string()));
+            link.gauges.set_trouble(Asker::Session, Some(error.to_string()));
         }
         tracing::debug!(%error, "the queue is currently unavailable");
         let patience = &mut self.patience[line as usize];
         patience.failures = patience.failures.saturating_add(1);
         if self.away_since.is_none() {
             self.away_since = Some(Instant::now());
-            self.say(Event::QueueAway { detail: error.to_string() }).await;
+            self.emit(Event::QueueAway { detail: error.to_string() }).await;
         }
         Ok(())
     }
@@ -345,34 +345,34 @@ impl<'a> Session<'a> {
             && let Some(since) = self.away_since.take()
         {
             if let Some(link) = &self.link {
-                link.gauge.set_trouble(Asker::Session, None);
+                link.gauges.set_trouble(Asker::Session, None);
             }
-            self.say(Event::QueueBack { seconds: since.elapsed().as_secs_f64() }).await;
+            self.emit(Event::QueueBack { seconds: since.elapsed().as_secs_f64() }).await;
         }
     }
 
     /// Large enough that no worker waits for the coordinator.
     fn window(&self) -> usize {
-        let places = self.link.as_ref().map_or(0, |link| link.gauge.places.load(Ordering::Relaxed));
+        let places = self.link.as_ref().map_or(0, |link| link.gauges.places.load(Ordering::Relaxed));
         self.terms.window.max(places.saturating_mul(PER_PLACE))
     }
 
     /// Maximum number of episodes driven at the same time; for a fleet, at most the concurrency of its
     /// workers.
     fn at_once(&self) -> usize {
-        let places = self.link.as_ref().map(|link| link.gauge.places.load(Ordering::Relaxed));
+        let places = self.link.as_ref().map(|link| link.gauges.places.load(Ordering::Relaxed));
         places.map_or(self.terms.at_once, |places| self.terms.at_once.min(places))
     }
 
     fn round(&self) -> u32 {
-        self.link.as_ref().map_or(0, |link| link.gauge.round.load(Ordering::Acquire))
+        self.link.as_ref().map_or(0, |link| link.gauges.round.load(Ordering::Acquire))
     }
 
     fn show_gauges(&self, recording: bool) {
         if let Some(link) = &self.link {
-            link.gauge.recording.store(recording, Ordering::Relaxed);
-            link.gauge.in_flight.store(self.board.in_flight(), Ordering::Relaxed);
-            self.voice.with(|sheet| sheet.in_flight = self.board.in_flight() as u64);
+            link.gauges.recording.store(recording, Ordering::Relaxed);
+            link.gauges.in_flight.store(self.tracker.in_flight(), Ordering::Relaxed);
+            self.sink.with(|stats| stats.in_flight = self.tracker.in_flight() as u64);
         }
     }
 }
@@ -396,7 +396,7 @@ async fn going<T>(future: &mut Option<BoxFuture<'_, T>>) -> T {
 }
 
 /// Receives the next command; never resolves if there is no control channel.
-async fn command(link: &mut Option<Link>) -> Command {
+async fn command(link: &mut Option<ControlChannel>) -> Command {
     match link {
         Some(link) => match link.commands.recv().await {
             Some(command) => command,

@@ -28,7 +28,7 @@ impl Stage {
         Self { _folder: folder, manifest, checkpoint }
     }
 
-    async fn run(&self, terms: Terms, answers: Work, repeats: usize) -> (Summary, Vec<Event>, u64) {
+    async fn run(&self, terms: DispatchConfig, answers: Work, repeats: usize) -> (Summary, Vec<Event>, u64) {
         let work: MemoryQueue<Assignment> = MemoryQueue::bounded(64);
         let results: MemoryQueue<Finished> = MemoryQueue::bounded(64);
         let drain = CancellationToken::new();
@@ -50,8 +50,8 @@ impl Stage {
         (summary, seen.into_inner().unwrap(), worker.await.unwrap())
     }
 
-    fn terms(&self) -> Terms {
-        Terms { retry_on_error: 1, window: 10, ..Terms::of(&self.manifest) }
+    fn terms(&self) -> DispatchConfig {
+        DispatchConfig { retry_on_error: 1, window: 10, ..DispatchConfig::of(&self.manifest) }
     }
 }
 
@@ -157,7 +157,7 @@ async fn faults_are_retried_and_then_kept_for_the_next_session() {
 #[tokio::test]
 async fn too_many_faults_end_a_session_early() {
     let stage = Stage::new(200);
-    let terms = Terms { retry_on_error: 0, fail_on_error: FailOnError::Count(3), ..stage.terms() };
+    let terms = DispatchConfig { retry_on_error: 0, fail_on_error: FailOnError::Count(3), ..stage.terms() };
     let (summary, events, given) = stage.run(terms, |_| false, 1).await;
     assert!(summary.too_many_faults && !summary.cancelled);
     assert!(summary.faulted > 3 && given < 400, "{summary:?} {given}");
@@ -172,7 +172,7 @@ async fn a_drained_session_leaves_the_rest_outstanding() {
     let results: MemoryQueue<Finished> = MemoryQueue::bounded(64);
     let drain = CancellationToken::new();
     let (events, mut received) = mpsc::channel(256);
-    let terms = Terms { at_once: 2, ..stage.terms() };
+    let terms = DispatchConfig { at_once: 2, ..stage.terms() };
     let session = dispatch(&stage.manifest, &terms, &stage.checkpoint, &work, &results, &events, &drain);
     let worker = async {
         for lease in work.claim(3).await.unwrap() {

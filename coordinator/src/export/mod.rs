@@ -22,7 +22,7 @@ use crate::judge::Verdicts;
 use crate::manifest::Manifest;
 use crate::report::{Format, Report, report};
 use crate::score::ScoreError;
-use crate::walk::walk;
+use crate::unit_view::for_each_unit;
 
 pub use current::is_current;
 pub use sample::sample;
@@ -110,8 +110,8 @@ fn samples(
     let mut chosen = manifest.clone();
     chosen.configurations.retain(|configuration| configuration.configuration.benchmark == benchmark);
     let written = write_whole(file, |out| {
-        walk(&chosen, checkpoint, |visit| {
-            let Some(line) = sample(visit, scorings, verdicts)? else { return Ok(()) };
+        for_each_unit(&chosen, checkpoint, |view| {
+            let Some(line) = sample(view, scorings, verdicts)? else { return Ok(()) };
             serde_json::to_writer(&mut *out, &line).map_err(|error| Stop::Write(error.into()))?;
             out.write_all(b"\n").map_err(Stop::Write)
         })

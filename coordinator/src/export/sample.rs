@@ -4,10 +4,10 @@ use lumos_benchmarks::Scoring;
 use lumos_tasks::{ContentHash, Ending, Step};
 use serde_json::{Map, Value, json};
 
+use crate::display::{prediction_text, status};
 use crate::judge::Verdicts;
 use crate::score::{ScoreError, benchmark};
-use crate::walk::{UnitState, Visit};
-use crate::words::{prediction_text, status};
+use crate::unit_view::{UnitState, UnitView};
 
 /// Returns a recorded unit with lm-eval's fields followed by lumos's own, or `None` for an outstanding unit.
 ///
@@ -17,13 +17,13 @@ use crate::words::{prediction_text, status};
 /// # Errors
 /// If the unit's benchmark is unknown.
 pub fn sample(
-    visit: &Visit<'_>,
+    view: &UnitView<'_>,
     scorings: &[Scoring],
     verdicts: Option<&Verdicts>,
 ) -> Result<Option<Value>, ScoreError> {
-    let Some(record) = visit.state.record() else { return Ok(None) };
-    let item = visit.item;
-    let configuration = &visit.configuration.configuration;
+    let Some(record) = view.state.record() else { return Ok(None) };
+    let item = view.item;
+    let configuration = &view.configuration.configuration;
     let benchmark = benchmark(&configuration.benchmark)?;
     let outcome = &record.outcome;
     let (mut arguments, mut replies) = (Map::new(), Vec::new());
@@ -67,11 +67,11 @@ pub fn sample(
     put("target_hash", json!(ContentHash::of_bytes(target.as_bytes())));
     let is_judged = benchmark.metrics().iter().any(|metric| metric.judged);
     let verdict = verdicts
-        .filter(|_| is_judged && matches!(visit.state, UnitState::Settled(_)))
-        .and_then(|verdicts| verdicts.of(&visit.unit, item, outcome));
+        .filter(|_| is_judged && matches!(view.state, UnitState::Settled(_)))
+        .and_then(|verdicts| verdicts.of(&view.unit, item, outcome));
     let mut scores = Map::new();
     for (index, &scoring) in scorings.iter().enumerate() {
-        let score = match &visit.state {
+        let score = match &view.state {
             UnitState::Settled(_) => benchmark.score(&item.target, outcome, scoring),
             UnitState::Faulted(_) | UnitState::Outstanding => None,
         };
@@ -91,8 +91,8 @@ pub fn sample(
     put("formulation", json!(configuration.formulation));
     put("behaviour", json!(configuration.behaviour));
     put("seed", json!(configuration.seed));
-    put("configuration", json!(visit.configuration.identity));
-    put("unit", json!(visit.unit));
+    put("configuration", json!(view.configuration.identity));
+    put("unit", json!(view.unit));
     put("item", json!(item.name));
     put("group", json!(item.group));
     put("status", json!(status(&outcome.ending)));

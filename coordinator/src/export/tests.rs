@@ -6,7 +6,7 @@ use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::samples::{configuration, item, manifest_of, state};
 use crate::score::rescore;
-use crate::walk::unit_of;
+use crate::unit_view::unit_of;
 
 fn lines(file: &Path) -> Vec<Value> {
     fs::read_to_string(file).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -10,8 +10,8 @@ use lumos_tasks::fleet::{LaneId, PROTOCOL, RunNotice, RunState, SharedInputs};
 use lumos_tasks::{ContentHash, RunToken};
 
 use super::Around;
-use super::error::FleetError;
-use super::steadfast::Steadfast;
+use super::error::CoordinatorError;
+use super::retrying_client::RetryingClient;
 use crate::manifest::Manifest;
 
 /// A run that is announced on the server.
@@ -34,15 +34,15 @@ impl Announced {
     pub(super) async fn announce(
         manifest: &Manifest,
         around: &Around,
-        steadfast: &Steadfast,
-    ) -> Result<Self, FleetError> {
+        client: &RetryingClient,
+    ) -> Result<Self, CoordinatorError> {
         let configurations =
             manifest.configurations.iter().map(|planned| Arc::clone(&planned.configuration)).collect();
-        let malformed = |error: serde_json::Error| FleetError::Malformed(error.to_string());
+        let malformed = |error: serde_json::Error| CoordinatorError::Malformed(error.to_string());
         let bytes = serde_json::to_vec(&SharedInputs { configurations }).map_err(malformed)?;
-        let blobs = steadfast.call(|| around.server.shared()).await?;
-        let shared = steadfast.call(|| blobs.put(&bytes)).await?;
-        let runs = steadfast.call(|| around.server.runs()).await?;
+        let blobs = client.call(|| around.server.shared()).await?;
+        let shared = client.call(|| blobs.put(&bytes)).await?;
+        let runs = client.call(|| around.server.runs()).await?;
         let mut lanes = lanes(manifest, around.settings.priority);
         lanes.sort();
         lanes.dedup();
@@ -57,7 +57,7 @@ impl Announced {
             written_ms: Timestamp::now().as_millisecond(),
         };
         let written = serde_json::to_vec(&notice).map_err(malformed)?;
-        let revision = steadfast.call(|| runs.put(around.run.as_str(), &written)).await?;
+        let revision = client.call(|| runs.put(around.run.as_str(), &written)).await?;
         if let Err(error) = around.server.tell_older(around.run.as_str(), &written).await {
             tracing::debug!(%error, "failed to announce the run to workers of the previous protocol version");
         }
@@ -71,7 +71,7 @@ impl Announced {
 
     /// Recreates the notice and the shared data if they were deleted, and returns what was recreated. The
     /// notice of a draining run lists no lanes: see [`close_lanes`].
-    pub(super) async fn restore(&self, draining: bool) -> Result<Vec<&'static str>, FleetError> {
+    pub(super) async fn restore(&self, draining: bool) -> Result<Vec<&'static str>, CoordinatorError> {
         let mut restored = Vec::new();
         if !self.blobs.holds(self.notice.shared.as_str()).await? {
             self.blobs.put(&self.shared).await?;
@@ -81,8 +81,8 @@ impl Announced {
             let written_ms = Timestamp::now().as_millisecond();
             let lanes = if draining { Vec::new() } else { self.notice.lanes.clone() };
             let notice = RunNotice { lanes, written_ms, ..self.notice.clone() };
-            let bytes =
-                serde_json::to_vec(&notice).map_err(|error| FleetError::Malformed(error.to_string()))?;
+            let bytes = serde_json::to_vec(&notice)
+                .map_err(|error| CoordinatorError::Malformed(error.to_string()))?;
             // If another process has created the notice meanwhile (to cancel the run), its version is kept.
             match self.runs.create(self.notice.run.as_str(), &bytes).await {
                 Ok(revision) => self.revision.store(revision, Ordering::Release),
@@ -116,7 +116,7 @@ pub(super) async fn set_state(
     runs: &KeyValue,
     run: &RunToken,
     state: RunState,
-) -> Result<RunNotice, FleetError> {
+) -> Result<RunNotice, CoordinatorError> {
     change(runs, run, |notice| {
         if !(notice.state == RunState::Cancelled && state == RunState::Ended) {
             notice.state = state;
@@ -127,7 +127,7 @@ pub(super) async fn set_state(
 
 /// Removes all lanes from a run's notice. The run's state is unchanged, so workers take no more of its units
 /// and finish those that they hold.
-pub(super) async fn close_lanes(runs: &KeyValue, run: &RunToken) -> Result<RunNotice, FleetError> {
+pub(super) async fn close_lanes(runs: &KeyValue, run: &RunToken) -> Result<RunNotice, CoordinatorError> {
     change(runs, run, |notice| notice.lanes.clear()).await
 }
 
@@ -136,13 +136,13 @@ async fn change(
     runs: &KeyValue,
     run: &RunToken,
     change: impl Fn(&mut RunNotice),
-) -> Result<RunNotice, FleetError> {
+) -> Result<RunNotice, CoordinatorError> {
     loop {
         let Some((bytes, revision)) = runs.get(run.as_str()).await? else {
-            return Err(FleetError::NoRun(run.clone()));
+            return Err(CoordinatorError::NoRun(run.clone()));
         };
         let found: RunNotice = serde_json::from_slice(&bytes).map_err(|error| {
-            FleetError::Malformed(format!("the notice of run {run} cannot be read: {error}"))
+            CoordinatorError::Malformed(format!("the notice of run {run} cannot be read: {error}"))
         })?;
         let mut notice = found.clone();
         change(&mut notice);
@@ -150,7 +150,8 @@ async fn change(
             return Ok(found);
         }
         notice.written_ms = Timestamp::now().as_millisecond();
-        let bytes = serde_json::to_vec(&notice).map_err(|error| FleetError::Malformed(error.to_string()))?;
+        let bytes =
+            serde_json::to_vec(&notice).map_err(|error| CoordinatorError::Malformed(error.to_string()))?;
         match runs.update(run.as_str(), &bytes, revision).await {
             Ok(_) => return Ok(notice),
             Err(KeyValueError::Conflict(_)) => {}

@@ -9,7 +9,7 @@ use lumos_tasks::RunToken;
 use lumos_tasks::fleet::{RunNotice, RunState, RunStatus};
 
 use super::announce::{Announced, set_state};
-use super::{Around, FleetError};
+use super::{Around, CoordinatorError};
 use crate::dispatch::Command;
 
 /// Delay before opening a bucket is retried.
@@ -34,12 +34,12 @@ pub enum Cancellation {
 /// changed.
 ///
 /// # Errors
-/// [`FleetError::NoRun`] if the run is not on the server. Other errors if the server cannot be reached or
+/// [`CoordinatorError::NoRun`] if the run is not on the server. Other errors if the server cannot be reached or
 /// refuses.
-pub async fn cancel(server: &Server, run: &RunToken) -> Result<Cancellation, FleetError> {
+pub async fn cancel(server: &Server, run: &RunToken) -> Result<Cancellation, CoordinatorError> {
     let runs = match server.runs().await {
         // No coordinator has set up the server, so it has no runs.
-        Err(NatsError::Missing(_)) => return Err(FleetError::NoRun(run.clone())),
+        Err(NatsError::Missing(_)) => return Err(CoordinatorError::NoRun(run.clone())),
         runs => runs?,
     };
     if let Some(status) = ended(server, &runs, run).await? {
@@ -52,7 +52,11 @@ pub async fn cancel(server: &Server, run: &RunToken) -> Result<Cancellation, Fle
 
 /// Returns the status of a run whose coordinator has ended. A coordinator marks the notice as ended before the
 /// status; until both are marked, the run can still be cancelled.
-async fn ended(server: &Server, runs: &KeyValue, run: &RunToken) -> Result<Option<RunStatus>, FleetError> {
+async fn ended(
+    server: &Server,
+    runs: &KeyValue,
+    run: &RunToken,
+) -> Result<Option<RunStatus>, CoordinatorError> {
     let notice = runs.get(run.as_str()).await?;
     let notice = notice.and_then(|(bytes, _)| serde_json::from_slice::<RunNotice>(&bytes).ok());
     if notice.is_none_or(|notice| notice.state != RunState::Ended) {

@@ -29,7 +29,7 @@ pub(super) struct Claim {
 
 /// State of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Vital {
+pub(super) enum Renewal {
     /// It runs on this machine.
     Alive,
     /// It has released the run, or ran on this machine and has ended.
@@ -71,17 +71,17 @@ impl Claim {
     }
 
     /// Returns the state of its owner.
-    pub(super) fn vital(&self) -> Vital {
+    pub(super) fn renewal(&self) -> Renewal {
         if self.released {
-            return Vital::Gone;
+            return Renewal::Gone;
         }
         let here = machine();
         if here.is_empty() || here != self.machine {
-            return Vital::Unknown;
+            return Renewal::Unknown;
         }
         match started(self.process) {
-            Some(started) if started == self.started => Vital::Alive,
-            _ => Vital::Gone,
+            Some(started) if started == self.started => Renewal::Alive,
+            _ => Renewal::Gone,
         }
     }
 }
@@ -127,12 +127,12 @@ mod tests {
         if claim.machine.is_empty() {
             return;
         }
-        assert_eq!(claim.vital(), Vital::Alive);
-        assert_eq!(Claim { released: true, ..claim.clone() }.vital(), Vital::Gone);
-        assert_eq!(Claim { machine: "elsewhere".to_owned(), ..claim.clone() }.vital(), Vital::Unknown);
-        assert_eq!(Claim { started: claim.started + 1, ..claim.clone() }.vital(), Vital::Gone);
+        assert_eq!(claim.renewal(), Renewal::Alive);
+        assert_eq!(Claim { released: true, ..claim.clone() }.renewal(), Renewal::Gone);
+        assert_eq!(Claim { machine: "elsewhere".to_owned(), ..claim.clone() }.renewal(), Renewal::Unknown);
+        assert_eq!(Claim { started: claim.started + 1, ..claim.clone() }.renewal(), Renewal::Gone);
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        assert_eq!(Claim { process: child.id(), ..claim }.vital(), Vital::Gone);
+        assert_eq!(Claim { process: child.id(), ..claim }.renewal(), Renewal::Gone);
     }
 }

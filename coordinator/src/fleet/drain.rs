@@ -65,8 +65,8 @@ pub(super) async fn drain(around: Around, drain: CancellationToken) {
 
 /// Describes the work that a drain stopped waiting for.
 fn left_over(around: &Around) -> String {
-    let crew = around.crew.lock().unwrap_or_else(PoisonError::into_inner);
-    match crew.holders(&around.run) {
+    let registry = around.registry.lock().unwrap_or_else(PoisonError::into_inner);
+    match registry.holders(&around.run) {
         holders if holders.is_empty() => "results are still on the NATS server".to_owned(),
         holders => format!("workers still hold units ({})", holders.join(", ")),
     }
@@ -78,10 +78,10 @@ async fn take_back(around: &Around) {
         let taken_back = async {
             match close_lanes(&around.server.runs().await?, &around.run).await {
                 // The notice was deleted; it is restored without lanes.
-                Ok(_) | Err(super::FleetError::NoRun(_)) => {}
+                Ok(_) | Err(super::CoordinatorError::NoRun(_)) => {}
                 Err(error) => return Err(error),
             }
-            Ok::<_, super::FleetError>(around.server.purge_work(around.run.as_str()).await?)
+            Ok::<_, super::CoordinatorError>(around.server.purge_work(around.run.as_str()).await?)
         };
         match taken_back.await {
             Ok(_) => return,
@@ -96,8 +96,8 @@ async fn all_in(around: &Around, news: Instant) {
     loop {
         tokio::time::sleep(LOOK).await;
         let idle = {
-            let crew = around.crew.lock().unwrap_or_else(PoisonError::into_inner);
-            crew.is_empty() || crew.is_idle(&around.run, news)
+            let registry = around.registry.lock().unwrap_or_else(PoisonError::into_inner);
+            registry.is_empty() || registry.is_idle(&around.run, news)
         };
         if idle && around.server.results_present(around.run.as_str()).await.is_ok_and(|left| left.is_empty())
         {

@@ -34,12 +34,12 @@ pub(super) struct Engines {
     run: RunToken,
     /// The run's models that engines compute.
     models: Vec<ModelIdentity>,
-    workers: BTreeMap<(String, i64), Followed>,
+    workers: BTreeMap<(String, i64), EngineStats>,
 }
 
 /// Usage of one worker.
 #[derive(Debug)]
-struct Followed {
+struct EngineStats {
     computing: WorkerComputing,
     /// Whether it had a unit of the run at any time.
     took_part: bool,
@@ -54,7 +54,7 @@ impl Engines {
         // Only models of engines have a data type.
         let models = models.filter(|model| model.dtype.is_some()).cloned().collect();
         let known = |computing: WorkerComputing| {
-            (computing.key(), Followed { computing, took_part: true, changed: false })
+            (computing.key(), EngineStats { computing, took_part: true, changed: false })
         };
         Self { run, models, workers: stored.into_iter().map(known).collect() }
     }
@@ -65,7 +65,7 @@ impl Engines {
     }
 
     /// Adds a notice.
-    pub(super) fn hear(&mut self, notice: &WorkerNotice) {
+    pub(super) fn receive(&mut self, notice: &WorkerNotice) {
         if !self.any() || notice.protocol != PROTOCOL {
             return;
         }
@@ -80,7 +80,7 @@ impl Engines {
         if notice.host.len() > LONGEST_TEXT || (is_new && self.workers.len() >= MOST_WORKERS) {
             return;
         }
-        let followed = self.workers.entry(key).or_insert_with(|| Followed {
+        let followed = self.workers.entry(key).or_insert_with(|| EngineStats {
             computing: WorkerComputing {
                 worker: notice.name.clone(),
                 host: notice.host.clone(),
@@ -104,7 +104,7 @@ impl Engines {
     }
 
     /// Adds claims that a worker has just reported.
-    pub(super) fn hear_claims(&mut self, worker: &str, claims: &ClaimNotice) {
+    pub(super) fn receive_claims(&mut self, worker: &str, claims: &ClaimNotice) {
         if !self.any() || claims.protocol != PROTOCOL || !holds(&claims.held, &self.run) {
             return;
         }
@@ -163,8 +163,8 @@ pub(super) async fn last_word(around: &Around) {
     let ended = Instant::now();
     while ended.elapsed() < LAST_WORD {
         let all = {
-            let crew = around.crew.lock().unwrap_or_else(PoisonError::into_inner);
-            crew.is_idle(&around.run, ended)
+            let registry = around.registry.lock().unwrap_or_else(PoisonError::into_inner);
+            registry.is_idle(&around.run, ended)
         };
         if all {
             tracing::debug!(waited = ?ended.elapsed(), "received the engine statistics of every worker");
@@ -179,7 +179,7 @@ pub(super) async fn last_word(around: &Around) {
 mod tests {
     use lumos_tasks::ContentHash;
 
-    use super::super::crew::tests::notice;
+    use super::super::worker_registry::tests::notice;
     use super::*;
     use crate::samples::{configuration, item, manifest_of};
 
@@ -220,19 +220,19 @@ mod tests {
     #[test]
     fn a_worker_counts_from_its_first_unit_and_only_the_runs_models() {
         let mut engines = engines(Vec::new());
-        engines.hear(&told(1, 7, vec![lease(&run(b"another"))]));
-        engines.hear(&told(1, 8, Vec::new()));
+        engines.receive(&told(1, 7, vec![lease(&run(b"another"))]));
+        engines.receive(&told(1, 8, Vec::new()));
         assert!(engines.take_changed().is_empty(), "it had no unit yet");
         let claims = ClaimNotice { protocol: PROTOCOL, held: vec![lease(&run(b"run"))], written_ms: 1 };
-        engines.hear_claims("nobody", &claims);
-        engines.hear_claims("a", &claims);
-        engines.hear(&told(1, 10, Vec::new()));
+        engines.receive_claims("nobody", &claims);
+        engines.receive_claims("a", &claims);
+        engines.receive(&told(1, 10, Vec::new()));
         let changed = engines.take_changed();
         assert_eq!((changed.len(), loads(&changed[0])), (1, vec![2]));
-        engines.hear(&told(1, 10, Vec::new()));
+        engines.receive(&told(1, 10, Vec::new()));
         assert!(engines.take_changed().is_empty(), "nothing new");
         // Known only from its lease, and restarted under the same name.
-        engines.hear(&told(2, 1, vec![lease(&run(b"run"))]));
+        engines.receive(&told(2, 1, vec![lease(&run(b"run"))]));
         let again = engines.take_changed();
         assert_eq!((again.len(), loads(&again[0])), (1, vec![1]));
     }
@@ -241,13 +241,13 @@ mod tests {
     fn a_flood_of_notices_is_bounded() {
         let mut engines = engines(Vec::new());
         for started_ms in 0..MOST_WORKERS as i64 + 10 {
-            engines.hear(&told(started_ms, 1, Vec::new()));
+            engines.receive(&told(started_ms, 1, Vec::new()));
         }
         assert_eq!(engines.workers.len(), MOST_WORKERS);
         let mut many = told(0, 1, Vec::new());
         let long = EngineUse { device: "d".repeat(LONGEST_TEXT + 1), ..many.engines[0].clone() };
         many.engines = [vec![long; 1000], vec![many.engines[0].clone(); 1000]].concat();
-        engines.hear(&many);
+        engines.receive(&many);
         let followed = &engines.workers[&("a".to_owned(), 0)];
         assert_eq!(followed.computing.engines.len(), MOST_ENGINES);
         assert!(followed.computing.engines.iter().all(|engine| engine.device == "cuda:0"));
@@ -256,11 +256,11 @@ mod tests {
     #[test]
     fn another_session_goes_on_where_the_one_before_was_killed() {
         let mut first = engines(Vec::new());
-        first.hear(&told(1, 4, Vec::new()));
-        first.hear(&told(1, 6, vec![lease(&run(b"run"))]));
+        first.receive(&told(1, 4, Vec::new()));
+        first.receive(&told(1, 6, vec![lease(&run(b"run"))]));
         let stored = first.take_changed();
         let mut second = engines(stored);
-        second.hear(&told(1, 9, Vec::new()));
+        second.receive(&told(1, 9, Vec::new()));
         assert_eq!(loads(&second.take_changed()[0]), [5]);
     }
 
@@ -270,7 +270,7 @@ mod tests {
         configuration.models.values_mut().for_each(|model| model.dtype = None);
         let manifest = manifest_of(&[configuration], &[item(0)]);
         let mut engines = Engines::of(&manifest, run(b"run"), Vec::new());
-        engines.hear(&told(1, 4, vec![lease(&run(b"run"))]));
+        engines.receive(&told(1, 4, vec![lease(&run(b"run"))]));
         assert!(engines.workers.is_empty());
     }
 }

@@ -11,7 +11,7 @@ use crate::dispatch::DispatchError;
 /// Error of a run on a fleet. Everything recorded before is safe.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum FleetError {
+pub enum CoordinatorError {
     /// Another coordinator owns the run.
     #[error(
         "another coordinator owns this run: process {process} on {host}, last renewed {age:.0} s ago; \
@@ -45,7 +45,7 @@ pub enum FleetError {
     Interrupted,
 }
 
-impl From<CheckpointError> for FleetError {
+impl From<CheckpointError> for CoordinatorError {
     fn from(error: CheckpointError) -> Self {
         Self::Dispatch(error.into())
     }

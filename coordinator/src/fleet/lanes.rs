@@ -8,8 +8,8 @@ use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{LaneId, WorkMessage};
 use lumos_tasks::{Assignment, Configuration, ContentHash, RunToken, WorkUnit};
 
-use super::error::FleetError;
-use super::steadfast::Steadfast;
+use super::error::CoordinatorError;
+use super::retrying_client::RetryingClient;
 use super::{Around, announce};
 use crate::manifest::Manifest;
 
@@ -33,8 +33,8 @@ impl Lanes {
     pub(super) async fn open(
         manifest: &Manifest,
         around: &Around,
-        steadfast: &Steadfast,
-    ) -> Result<Self, FleetError> {
+        client: &RetryingClient,
+    ) -> Result<Self, CoordinatorError> {
         let mut names: Vec<LaneId> = Vec::new();
         let mut routes = Vec::new();
         let lanes = announce::lanes(manifest, around.settings.priority);
@@ -51,7 +51,7 @@ impl Lanes {
         let mut lanes = Vec::with_capacity(names.len());
         for name in &names {
             let run = around.run.as_str();
-            lanes.push(steadfast.call(|| around.server.lane_publisher(name, run)).await?);
+            lanes.push(client.call(|| around.server.lane_publisher(name, run)).await?);
         }
         Ok(Self { run: around.run.clone(), lanes, names, routes })
     }

@@ -12,7 +12,6 @@
 mod announce;
 mod cancel;
 mod claim;
-mod crew;
 mod drain;
 mod engines;
 mod error;
@@ -21,13 +20,14 @@ mod ownership;
 mod reconcile;
 mod rejected;
 mod restore;
+mod retrying_client;
 mod stall;
 mod status;
-mod steadfast;
 #[cfg(test)]
 mod tests;
 mod token;
 mod watch_workers;
+mod worker_registry;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -39,25 +39,28 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::checkpoint::Checkpoint;
-use crate::dispatch::{Command, DispatchError, Gauge, Link, Session, Sheet, Summary, Terms, Voice, conduct};
+use crate::dispatch::{
+    Command, ControlChannel, DispatchConfig, DispatchError, EventSink, RunGauges, RunStats, Session, Summary,
+    conduct,
+};
 use crate::events::Event;
 use crate::manifest::Manifest;
 
 pub use cancel::{Cancellation, cancel};
-pub use error::FleetError;
+pub use error::CoordinatorError;
 pub use token::{parse_message, run_token};
 
 use announce::Announced;
-use crew::Crew;
 use engines::Engines;
 use lanes::Lanes;
 use ownership::Ownership;
 use restore::Restorer;
-use steadfast::Steadfast;
+use retrying_client::RetryingClient;
+use worker_registry::WorkerRegistry;
 
 /// Settings for a coordinator of a fleet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FleetSettings {
+pub struct CoordinatorSettings {
     /// Priority of the lanes, from 0 (first) to 9 (last).
     pub priority: u8,
     /// Interval at which the owner's claim is renewed.
@@ -83,7 +86,7 @@ pub struct FleetSettings {
     pub address: String,
 }
 
-impl Default for FleetSettings {
+impl Default for CoordinatorSettings {
     fn default() -> Self {
         Self {
             priority: 5,
@@ -110,9 +113,9 @@ pub struct Fleet<'a> {
     /// The server.
     pub server: &'a Server,
     /// Settings of the session.
-    pub terms: Terms,
+    pub terms: DispatchConfig,
     /// Settings of the fleet.
-    pub settings: FleetSettings,
+    pub settings: CoordinatorSettings,
     /// Receives the run's events.
     pub events: &'a mpsc::Sender<Event>,
     /// Cancelled to stop the session.
@@ -126,10 +129,10 @@ struct Around {
     manifest_name: String,
     started_ms: i64,
     run: lumos_tasks::RunToken,
-    settings: Arc<FleetSettings>,
-    voice: Voice,
-    gauge: Arc<Gauge>,
-    crew: Arc<Mutex<Crew>>,
+    settings: Arc<CoordinatorSettings>,
+    sink: EventSink,
+    gauges: Arc<RunGauges>,
+    registry: Arc<Mutex<WorkerRegistry>>,
     engines: Arc<Mutex<Engines>>,
     commands: mpsc::Sender<Command>,
     /// Cancelled to stop the session.
@@ -147,26 +150,26 @@ struct Around {
 /// # Errors
 /// If another coordinator owns the run or takes it over, the server refuses a request, or the checkpoint
 /// fails. Recorded outcomes are safe, and messages on the server stay there for the next session.
-pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
+pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, CoordinatorError> {
     let Fleet { manifest, checkpoint, server, terms, settings, events, drain } = fleet;
     let run = run_token(manifest);
     let engines = Engines::of(manifest, run.clone(), checkpoint.workers()?);
-    let steadfast = Steadfast {
-        voice: Voice::new(events.clone()),
+    let client = RetryingClient {
+        sink: EventSink::new(events.clone()),
         drain: drain.clone(),
         server: server.clone(),
         stall_warning: settings.stall_warning,
         address: settings.address.clone(),
     };
-    steadfast.call(|| server.ensure()).await?;
-    let owners = steadfast.call(|| server.owners()).await?;
-    let ownership = Ownership::acquire(owners, &run, &steadfast, server.layout().owners_max_age).await?;
+    client.call(|| server.ensure()).await?;
+    let owners = client.call(|| server.owners()).await?;
+    let ownership = Ownership::acquire(owners, &run, &client, server.layout().owners_max_age).await?;
 
     let mut tasks = JoinSet::new();
     let over = CancellationToken::new();
     let (commands, received) = mpsc::channel(16);
-    let gauge = Arc::new(Gauge::new());
-    let claiming = ownership.keep(settings.claim_every, Arc::clone(&gauge), commands.clone(), over.clone());
+    let gauges = Arc::new(RunGauges::new());
+    let claiming = ownership.keep(settings.claim_every, Arc::clone(&gauges), commands.clone(), over.clone());
     tasks.spawn(claiming);
     let around = Around {
         server: server.clone(),
@@ -174,15 +177,15 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
         started_ms: jiff::Timestamp::now().as_millisecond(),
         run: run.clone(),
         settings: Arc::new(settings),
-        voice: Voice::new(events.clone()),
-        gauge,
-        crew: Arc::new(Mutex::new(Crew::default())),
+        sink: EventSink::new(events.clone()),
+        gauges,
+        registry: Arc::new(Mutex::new(WorkerRegistry::default())),
         engines: Arc::new(Mutex::new(engines)),
         commands,
         drain: drain.clone(),
         over: over.clone(),
     };
-    let ended = attend(manifest, checkpoint, terms, &steadfast, around, received, &mut tasks).await;
+    let ended = attend(manifest, checkpoint, terms, &client, around, received, &mut tasks).await;
     over.cancel();
     // All tasks end when the session has ended; this also waits until the claim is released.
     while let Some(joined) = tasks.join_next().await {
@@ -199,38 +202,38 @@ pub async fn run_fleet(fleet: Fleet<'_>) -> Result<Summary, FleetError> {
 async fn attend(
     manifest: &Manifest,
     checkpoint: &Checkpoint,
-    terms: Terms,
-    steadfast: &Steadfast,
+    terms: DispatchConfig,
+    client: &RetryingClient,
     mut around: Around,
     commands: mpsc::Receiver<Command>,
     tasks: &mut JoinSet<()>,
-) -> Result<Summary, FleetError> {
+) -> Result<Summary, CoordinatorError> {
     let (server, run, drain) = (around.server.clone(), around.run.clone(), around.drain.clone());
-    let announced = Arc::new(Announced::announce(manifest, &around, steadfast).await?);
-    let suspects = Arc::new(watch_workers::Suspects::default());
-    let link = Link {
+    let announced = Arc::new(Announced::announce(manifest, &around, client).await?);
+    let unresponsive = Arc::new(watch_workers::UnresponsiveWorkers::default());
+    let link = ControlChannel {
         run: run.clone(),
         commands,
-        gauge: Arc::clone(&around.gauge),
-        annotate: suspects.annotate(),
+        gauges: Arc::clone(&around.gauges),
+        annotate: unresponsive.annotate(),
         patience: drain::patience(around.settings.drain_grace),
     };
-    let mut session = Session::open(manifest, terms, checkpoint, around.voice.clone(), Some(link))
+    let mut session = Session::open(manifest, terms, checkpoint, around.sink.clone(), Some(link))
         .map_err(DispatchError::from)?;
-    let sheet = Sheet::new(session.labels(), session.board().tallies());
-    around.voice = around.voice.with_sheet(Arc::new(Mutex::new(sheet)));
-    session.set_voice(around.voice.clone());
+    let stats = RunStats::new(session.labels(), session.tracker().tallies());
+    around.sink = around.sink.with_stats(Arc::new(Mutex::new(stats)));
+    session.set_voice(around.sink.clone());
     // Units that an earlier session published and that still exist need not be published again.
-    session.adopt(&reconcile::present(&server, &run, steadfast).await?);
-    let results = steadfast.call(|| server.results_consumer::<ResultBatch>(run.as_str())).await?;
+    session.adopt(&reconcile::present(&server, &run, client).await?);
+    let results = client.call(|| server.results_consumer::<ResultBatch>(run.as_str())).await?;
     let (outlet, rejected) = mpsc::channel(rejected::WAITING);
     results.reject_to(outlet).map_err(DispatchError::from)?;
-    let lanes = Lanes::open(manifest, &around, steadfast).await?;
+    let lanes = Lanes::open(manifest, &around, client).await?;
     let restorer = Restorer::new(Arc::clone(&announced), lanes.names().to_vec());
     // The parent of the checkpoint's folder is the run's folder.
     let folder = checkpoint.folder().parent().unwrap_or(checkpoint.folder()).to_owned();
 
-    tasks.spawn(watch_workers::watch_workers(around.clone(), suspects));
+    tasks.spawn(watch_workers::watch_workers(around.clone(), unresponsive));
     tasks.spawn(reconcile::reconcile(around.clone(), restorer));
     tasks.spawn(rejected::keep(around.clone(), folder, rejected));
     tasks.spawn(cancel::watch_notice(around.clone(), Arc::clone(&announced)));

@@ -11,11 +11,11 @@ use lumos_tasks::{Reminder, RunToken};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::claim::{Claim, Vital};
-use super::error::FleetError;
+use super::claim::{Claim, Renewal};
+use super::error::CoordinatorError;
+use super::retrying_client::RetryingClient;
 use super::stall::{Wait, remind};
-use super::steadfast::Steadfast;
-use crate::dispatch::{Asker, Command, Gauge};
+use crate::dispatch::{Asker, Command, RunGauges};
 use crate::events::Event;
 
 /// Interval at which another coordinator's claim is checked.
@@ -38,46 +38,46 @@ impl Ownership {
     pub(super) async fn acquire(
         owners: KeyValue,
         run: &RunToken,
-        steadfast: &Steadfast,
+        client: &RetryingClient,
         max_age: Duration,
-    ) -> Result<Self, FleetError> {
+    ) -> Result<Self, CoordinatorError> {
         let key = run.as_str().to_owned();
         let mut seen: Option<(u64, Instant)> = None;
         let mut epoch = 0;
-        let mut reminder = Reminder::new(steadfast.stall_warning);
+        let mut reminder = Reminder::new(client.stall_warning);
         loop {
-            let found = steadfast.call(|| owners.get(&key)).await?;
+            let found = client.call(|| owners.get(&key)).await?;
             let (replaced, wait) = match found {
                 None => (None, false),
                 Some((bytes, revision)) => {
                     let Ok(other) = serde_json::from_slice::<Claim>(&bytes) else {
-                        return Err(FleetError::Malformed(format!(
+                        return Err(CoordinatorError::Malformed(format!(
                             "the claim on run {key} was written by an incompatible version"
                         )));
                     };
                     epoch = epoch.max(other.epoch);
-                    let owned = || FleetError::Owned {
+                    let owned = || CoordinatorError::Owned {
                         host: other.host.clone(),
                         process: other.process,
                         age: other.age(),
                     };
-                    let waits = match (other.vital(), seen) {
-                        (Vital::Gone, _) => false,
-                        (Vital::Alive, _) => return Err(owned()),
+                    let waits = match (other.renewal(), seen) {
+                        (Renewal::Gone, _) => false,
+                        (Renewal::Alive, _) => return Err(owned()),
                         // The claim was renewed, so its owner is alive.
-                        (Vital::Unknown, Some((before, _))) if before != revision => return Err(owned()),
+                        (Renewal::Unknown, Some((before, _))) if before != revision => return Err(owned()),
                         // The bucket may keep claims for longer than configured here.
-                        (Vital::Unknown, Some((_, since))) => {
+                        (Renewal::Unknown, Some((_, since))) => {
                             let (host, process) = (other.host.clone(), other.process);
                             let wait = || Wait::Claim { host, process };
-                            remind(&mut reminder, since.elapsed(), wait, &steadfast.address);
+                            remind(&mut reminder, since.elapsed(), wait, &client.address);
                             since.elapsed() < max_age * 2
                         }
-                        (Vital::Unknown, None) => {
+                        (Renewal::Unknown, None) => {
                             seen = Some((revision, Instant::now()));
                             let (host, process) = (other.host.clone(), other.process);
                             let seconds = max_age.as_secs_f64();
-                            steadfast.voice.say(Event::Waiting { host, process, seconds }).await;
+                            client.sink.emit(Event::Waiting { host, process, seconds }).await;
                             true
                         }
                     };
@@ -87,7 +87,7 @@ impl Ownership {
             if wait {
                 tokio::select! {
                     () = tokio::time::sleep(LOOK) => continue,
-                    () = steadfast.drain.cancelled() => return Err(FleetError::Interrupted),
+                    () = client.drain.cancelled() => return Err(CoordinatorError::Interrupted),
                 }
             }
             let claim = Claim::here(epoch + 1);
@@ -141,7 +141,7 @@ impl Ownership {
     pub(super) async fn keep(
         mut self,
         every: Duration,
-        gauge: Arc<Gauge>,
+        gauges: Arc<RunGauges>,
         session: mpsc::Sender<Command>,
         over: CancellationToken,
     ) {
@@ -162,7 +162,7 @@ impl Ownership {
                 Err(error) => Err(error),
             };
             match ours {
-                Ok(true) => gauge.set_trouble(Asker::Owner, None),
+                Ok(true) => gauges.set_trouble(Asker::Owner, None),
                 Ok(false) => {
                     let why = "another coordinator has taken over this run; this one stops, and recorded \
                                outcomes are safe"
@@ -173,7 +173,7 @@ impl Ownership {
                 }
                 Err(error) => {
                     tracing::debug!(%error, "failed to renew the claim");
-                    gauge.set_trouble(Asker::Owner, Some(error.to_string()));
+                    gauges.set_trouble(Asker::Owner, Some(error.to_string()));
                 }
             }
         }

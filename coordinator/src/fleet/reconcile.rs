@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use lumos_queue::nats::{LaneStanding, NatsError, Server};
 use lumos_tasks::{Reminder, RunToken};
 
-use super::error::FleetError;
+use super::error::CoordinatorError;
 use super::restore::Restorer;
+use super::retrying_client::RetryingClient;
 use super::stall::{Situation, Wait};
-use super::steadfast::Steadfast;
 use super::{Around, token};
 use crate::dispatch::{Command, Present};
 
@@ -47,9 +47,9 @@ async fn ask(server: &Server, run: &RunToken) -> Result<Asked, NatsError> {
 pub(super) async fn present(
     server: &Server,
     run: &RunToken,
-    steadfast: &Steadfast,
-) -> Result<Present, FleetError> {
-    Ok(steadfast.call(|| ask(server, run)).await?.present())
+    client: &RetryingClient,
+) -> Result<Present, CoordinatorError> {
+    Ok(client.call(|| ask(server, run)).await?.present())
 }
 
 /// Reconciles until the session ends: periodically, after a reconnection, after something was restored, and
@@ -120,10 +120,10 @@ impl Keeper {
             self.forced |= self.restorer.restore(&self.around).await;
             self.restored = Instant::now();
         }
-        if self.around.gauge.in_flight.load(Ordering::Relaxed) == 0 {
+        if self.around.gauges.in_flight.load(Ordering::Relaxed) == 0 {
             return true;
         }
-        let silence = self.around.gauge.silence();
+        let silence = self.around.gauges.silence();
         if self.reminder.is_due(silence) {
             self.warn(state.connected, silence).await;
         }
@@ -136,7 +136,7 @@ impl Keeper {
             return true;
         }
         // Only units published before the request can be reported missing by the response.
-        let round = self.around.gauge.round.fetch_add(1, Ordering::AcqRel) + 1;
+        let round = self.around.gauges.round.fetch_add(1, Ordering::AcqRel) + 1;
         let asked = match ask(&self.around.server, &self.around.run).await {
             Ok(asked) => asked,
             Err(error) => {
@@ -164,8 +164,8 @@ impl Keeper {
 
     /// Ids of the work messages that workers hold.
     fn held(&self) -> HashSet<String> {
-        let crew = self.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
-        crew.held(&self.around.run).map(|lease| lease.message.clone()).collect()
+        let registry = self.around.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        registry.held(&self.around.run).map(|lease| lease.message.clone()).collect()
     }
 
     /// Removes messages whose delivery breaks the receiver's connection. Their units are then missing and are
@@ -189,8 +189,8 @@ impl Keeper {
 
     /// Recreates consumers that do not deliver existing messages.
     async fn loosen(&mut self, asked: &Asked, silence: Duration) {
-        let Around { server, run, gauge, .. } = &self.around;
-        let pending = !asked.results.is_empty() && !gauge.recording.load(Ordering::Relaxed);
+        let Around { server, run, gauges, .. } = &self.around;
+        let pending = !asked.results.is_empty() && !gauges.recording.load(Ordering::Relaxed);
         if pending && std::mem::replace(&mut self.stuck.results, pending) {
             let count = asked.results.len();
             match server.remake_results(run.as_str()).await {
@@ -239,10 +239,10 @@ impl Keeper {
     /// only if there is something to store, and after all results of the run in the stream were delivered: the
     /// ones that remain are there because the stream cannot remove them either.
     async fn give_up_hung_streams(&mut self, asked: &Asked) {
-        let Around { server, gauge, crew, .. } = &self.around;
-        let spooled = crew.lock().unwrap_or_else(PoisonError::into_inner).spooled();
+        let Around { server, gauges, registry, .. } = &self.around;
+        let spooled = registry.lock().unwrap_or_else(PoisonError::into_inner).spooled();
         let delivered = asked.results.is_empty() || self.stuck.remade > 0;
-        if (spooled == 0 && gauge.trouble().is_none()) || !delivered {
+        if (spooled == 0 && gauges.trouble().is_none()) || !delivered {
             self.stuck.streams.clear();
             return;
         }
@@ -267,25 +267,25 @@ impl Keeper {
 
     /// Warns about the cause of a wait.
     async fn warn(&self, connected: bool, silence: Duration) {
-        let Around { server, run, gauge, settings, .. } = &self.around;
+        let Around { server, run, gauges, settings, .. } = &self.around;
         let asked = if connected { ask(server, run).await } else { Ok(Asked::default()) };
         let unanswered = matches!(asked, Err(NatsError::Unreachable(_)));
         let asked = asked.unwrap_or_default();
         let held = self.held();
         let situation = {
-            let crew = self.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
+            let registry = self.around.registry.lock().unwrap_or_else(PoisonError::into_inner);
             Situation {
                 connected,
                 unanswered,
-                trouble: gauge.trouble(),
-                recording: gauge.recording.load(Ordering::Relaxed),
-                in_flight: gauge.in_flight.load(Ordering::Relaxed),
-                workers: crew.count(),
-                refusals: crew.refusals().join("; "),
+                trouble: gauges.trouble(),
+                recording: gauges.recording.load(Ordering::Relaxed),
+                in_flight: gauges.in_flight.load(Ordering::Relaxed),
+                workers: registry.count(),
+                refusals: registry.refusals().join("; "),
                 results: asked.results.len(),
                 held: held.len(),
-                holders: crew.holders(run),
-                spooled: crew.spooled(),
+                holders: registry.holders(run),
+                spooled: registry.spooled(),
                 queued: asked.work.iter().filter(|id| !held.contains(*id)).count(),
             }
         };

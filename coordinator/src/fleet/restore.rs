@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::announce::Announced;
-use super::{Around, FleetError};
+use super::{Around, CoordinatorError};
 
 /// Recreates deleted server data of a run.
 pub(super) struct Restorer {
@@ -28,7 +28,7 @@ impl Restorer {
                 self.said = None;
                 restored
             }
-            Err(FleetError::Server(error)) if super::error::Passing::passes(&error) => return false,
+            Err(CoordinatorError::Server(error)) if super::error::Passing::passes(&error) => return false,
             Err(error) => {
                 let said = error.to_string();
                 if self.said.as_ref() != Some(&said) {
@@ -42,7 +42,7 @@ impl Restorer {
             return false;
         }
         // Workers could not send notices meanwhile.
-        around.crew.lock().unwrap_or_else(PoisonError::into_inner).forgive(Instant::now());
+        around.registry.lock().unwrap_or_else(PoisonError::into_inner).forgive(Instant::now());
         tracing::warn!(
             "recreated what was deleted from the NATS server: {}; lost units are published again",
             restored.join(", ")
@@ -50,7 +50,7 @@ impl Restorer {
         true
     }
 
-    async fn restore_all(&self, around: &Around) -> Result<Vec<String>, FleetError> {
+    async fn restore_all(&self, around: &Around) -> Result<Vec<String>, CoordinatorError> {
         let mut restored: Vec<String> = around.server.restore(around.run.as_str(), &self.lanes).await?;
         let draining = around.drain.is_cancelled();
         restored.extend(self.announced.restore(draining).await?.into_iter().map(str::to_owned));

@@ -34,21 +34,21 @@ pub(super) async fn write(around: &Around, state: RunState) {
 
 fn status(around: &Around, state: RunState) -> Option<RunStatus> {
     let owner = Claim::here(0);
-    around.voice.with(|sheet| {
-        let (units_per_second, tokens_per_second) = sheet.rates();
+    around.sink.with(|stats| {
+        let (units_per_second, tokens_per_second) = stats.rates();
         RunStatus {
             protocol: PROTOCOL,
             run: around.run.clone(),
             name: around.manifest_name.clone(),
             state,
             host: owner.host,
-            configurations: sheet.configurations.clone(),
-            in_flight: sheet.in_flight,
-            duplicates: sheet.duplicates,
-            recovered: sheet.recovered,
+            configurations: stats.configurations.clone(),
+            in_flight: stats.in_flight,
+            duplicates: stats.duplicates,
+            recovered: stats.recovered,
             units_per_second,
             tokens_per_second,
-            recent_faults: sheet.recent_faults.iter().cloned().collect(),
+            recent_faults: stats.recent_faults.iter().cloned().collect(),
             started_ms: around.started_ms,
             written_ms: Timestamp::now().as_millisecond(),
         }

@@ -1,6 +1,6 @@
 //! Detects lost workers and withdraws their leases without waiting for them to expire.
 //!
-//! [`watch_workers`] passes the workers' notices to the registry and the usage figures. [`Suspects`]
+//! [`watch_workers`] passes the workers' notices to the registry and the usage figures. [`UnresponsiveWorkers`]
 //! remembers which lost workers held a message, and adds them to the fault of an item that crashes workers.
 
 use std::collections::HashMap;
@@ -27,9 +27,9 @@ const MOST_HOLDERS: usize = 16;
 
 /// Lost workers that held each message. Several of them indicate an item that crashes workers.
 #[derive(Debug, Default)]
-pub(super) struct Suspects(Mutex<HashMap<String, Vec<String>>>);
+pub(super) struct UnresponsiveWorkers(Mutex<HashMap<String, Vec<String>>>);
 
-impl Suspects {
+impl UnresponsiveWorkers {
     fn add(&self, message: &str, worker: &str) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_named = message.len() <= LONGEST_NAME && worker.len() <= LONGEST_NAME;
@@ -43,10 +43,10 @@ impl Suspects {
 
     /// Returns a function that adds the lost holders of a message to its fault.
     pub(super) fn annotate(self: &Arc<Self>) -> crate::dispatch::Annotate {
-        let suspects = Arc::clone(self);
+        let unresponsive = Arc::clone(self);
         Arc::new(move |message, outcome| {
             let Ending::Faulted(fault) = &mut outcome.ending else { return };
-            let held = suspects.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let held = unresponsive.0.lock().unwrap_or_else(PoisonError::into_inner);
             if fault.kind == FaultKind::Worker
                 && let Some(workers) = held.get(message)
             {
@@ -58,10 +58,10 @@ impl Suspects {
 }
 
 /// Processes the workers' notices until the session ends.
-pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
+pub(super) async fn watch_workers(around: Around, unresponsive: Arc<UnresponsiveWorkers>) {
     let mut watcher = Watcher {
         around,
-        suspects,
+        unresponsive,
         recalls: Vec::new(),
         looked: Instant::now(),
         alone_since: Some(Instant::now()),
@@ -89,21 +89,21 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
             () = over.cancelled() => return,
             Some(change) = changes.next() => {
                 let now = Instant::now();
-                let mut crew = watcher.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut registry = watcher.around.registry.lock().unwrap_or_else(PoisonError::into_inner);
                 match change.value.as_deref().map(serde_json::from_slice::<WorkerNotice>) {
                     Some(Ok(notice)) if notice.name == change.key => {
-                        watcher.around.engines().hear(&notice);
-                        crew.hear(notice, now);
+                        watcher.around.engines().receive(&notice);
+                        registry.receive(notice, now);
                     }
                     Some(_) => tracing::debug!(worker = change.key, "ignored a malformed notice of a worker"),
-                    None => crew.leave(&change.key),
+                    None => registry.leave(&change.key),
                 }
             }
             Some((worker, claimed)) = claims.next() => match serde_json::from_slice::<ClaimNotice>(&claimed) {
                 Ok(claimed) => {
-                    watcher.around.engines().hear_claims(&worker, &claimed);
-                    let mut crew = watcher.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
-                    crew.hear_claims(&worker, claimed);
+                    watcher.around.engines().receive_claims(&worker, &claimed);
+                    let mut registry = watcher.around.registry.lock().unwrap_or_else(PoisonError::into_inner);
+                    registry.receive_claims(&worker, claimed);
                 }
                 Err(error) => tracing::debug!(%error, worker, "ignored malformed claims of a worker"),
             },
@@ -117,7 +117,7 @@ pub(super) async fn watch_workers(around: Around, suspects: Arc<Suspects>) {
 
 struct Watcher {
     around: Around,
-    suspects: Arc<Suspects>,
+    unresponsive: Arc<UnresponsiveWorkers>,
     /// Leases whose withdrawal failed.
     recalls: Vec<String>,
     looked: Instant,
@@ -131,20 +131,20 @@ impl Watcher {
         let slept = now.duration_since(self.looked) > GAP;
         self.looked = now;
         let (lost, places, alone, refusals) = {
-            let mut crew = self.around.crew.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut registry = self.around.registry.lock().unwrap_or_else(PoisonError::into_inner);
             if slept || !self.around.server.is_connected() {
-                crew.forgive(now);
+                registry.forgive(now);
             }
-            let lost = crew.lost(now, self.around.settings.worker_lost_after);
-            (lost, crew.places(), crew.is_empty(), crew.refusals().join("; "))
+            let lost = registry.lost(now, self.around.settings.worker_lost_after);
+            (lost, registry.places(), registry.is_empty(), registry.refusals().join("; "))
         };
-        self.around.gauge.places.store(places, std::sync::atomic::Ordering::Relaxed);
+        self.around.gauges.places.store(places, std::sync::atomic::Ordering::Relaxed);
         for worker in lost {
             self.lose(&worker).await;
         }
         let mut again = Vec::new();
         for token in std::mem::take(&mut self.recalls) {
-            if let Err(NatsError::Unreachable(_)) = self.around.server.recall(&token).await {
+            if let Err(NatsError::Unreachable(_)) = self.around.server.reassign(&token).await {
                 again.push(token);
             }
         }
@@ -155,9 +155,9 @@ impl Watcher {
     async fn lose(&mut self, worker: &WorkerNotice) {
         let mut recalled = 0;
         for lease in worker.held.iter().filter(|lease| lease.run == self.around.run) {
-            self.suspects.add(&lease.message, &worker.name);
+            self.unresponsive.add(&lease.message, &worker.name);
             recalled += 1;
-            match self.around.server.recall(&lease.token).await {
+            match self.around.server.reassign(&lease.token).await {
                 Ok(()) => {}
                 Err(NatsError::Unreachable(_)) => self.recalls.push(lease.token.clone()),
                 Err(error) => {
@@ -165,14 +165,14 @@ impl Watcher {
                 }
             }
         }
-        self.around.voice.say(Event::WorkerLost { worker: worker.name.clone(), recalled }).await;
+        self.around.sink.emit(Event::WorkerLost { worker: worker.name.clone(), recalled }).await;
     }
 
     /// Warns when units are queued and no worker takes them.
     async fn look_for_workers(&mut self, now: Instant, alone: bool, refusals: &str) {
-        let waiting = self.around.gauge.in_flight.load(std::sync::atomic::Ordering::Relaxed) > 0;
+        let waiting = self.around.gauges.in_flight.load(std::sync::atomic::Ordering::Relaxed) > 0;
         let idle =
-            alone || (!refusals.is_empty() && self.around.gauge.silence() > self.around.settings.quiet);
+            alone || (!refusals.is_empty() && self.around.gauges.silence() > self.around.settings.quiet);
         if !idle || !waiting {
             self.alone_since = None;
             self.told = false;
@@ -183,7 +183,7 @@ impl Watcher {
             return;
         }
         self.told = true;
-        let hint = if let Some(trouble) = self.around.gauge.trouble() {
+        let hint = if let Some(trouble) = self.around.gauges.trouble() {
             format!(
                 "the NATS server refuses to store anything, so workers cannot register: {trouble}; free disk space on it or \
                  raise its max_file_store, and the run continues automatically"
@@ -196,6 +196,6 @@ impl Watcher {
         } else {
             format!("connected workers cannot execute this run's units: {refusals}")
         };
-        self.around.voice.say(Event::NoWorkers { hint }).await;
+        self.around.sink.emit(Event::NoWorkers { hint }).await;
     }
 }

@@ -18,7 +18,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError, CheckpointReader, PlanMark}
 use crate::manifest::{Manifest, ManifestError, ManifestParts, ModelRecord, PlannedData};
 use crate::score::{ScoreError, benchmark};
 use crate::spec::{MemorySize, ResolvedSpec};
-use crate::walk::{UnitState, walk};
+use crate::unit_view::{UnitState, for_each_unit};
 
 /// Error of planning a pass.
 #[derive(Debug, Error)]
@@ -168,9 +168,9 @@ fn questions(manifest: &Manifest, checkpoint: &CheckpointReader) -> Result<(Vec<
         return Err(JudgeError::Unjudged(unjudged.join(", ")));
     }
     let (mut questions, mut known, mut unasked) = (Vec::new(), HashSet::new(), 0);
-    walk(&chosen, checkpoint, |visit| {
-        let UnitState::Settled(record) = &visit.state else { return Ok(()) };
-        match question_about(&visit.item.task, &visit.item.target, &record.outcome) {
+    for_each_unit(&chosen, checkpoint, |view| {
+        let UnitState::Settled(record) = &view.state else { return Ok(()) };
+        match question_about(&view.item.task, &view.item.target, &record.outcome) {
             Some(messages) => {
                 let id = question_id(&messages);
                 if known.insert(id.clone()) {

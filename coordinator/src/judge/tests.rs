@@ -15,7 +15,7 @@ use crate::export;
 use crate::manifest::{Manifest, ModelRecord};
 use crate::report::report;
 use crate::samples::{configuration, item, manifest_of};
-use crate::walk::unit_of;
+use crate::unit_view::unit_of;
 
 struct Stage {
     folder: tempfile::TempDir,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use lumos_benchmarks::Scoring;
-use lumos_benchmarks::judge::{Judgement, Verdict, question_about};
+use lumos_benchmarks::judge::{JudgeVerdict, Judgement, question_about};
 use lumos_tasks::{
     ContentHash, EpisodeUnit, Evidence, Item, ModelIdentity, NanoDollars, Outcome, Role, UnitId,
 };
@@ -97,7 +97,7 @@ impl Verdicts {
 
     /// Returns the verdict on a settled outcome; `None` if the judge has not replied yet. An outcome without
     /// a prediction is incorrect without a question.
-    pub fn of(&self, unit: &UnitId, item: &Item, outcome: &Outcome) -> Option<Verdict> {
+    pub fn of(&self, unit: &UnitId, item: &Item, outcome: &Outcome) -> Option<JudgeVerdict> {
         let said = match question_about(&item.task, &item.target, outcome) {
             Some(messages) => {
                 let question = EpisodeUnit::identity_of(&question_id(&messages), &self.configuration);
@@ -105,7 +105,7 @@ impl Verdicts {
             }
             None => None,
         };
-        Some(Verdict {
+        Some(JudgeVerdict {
             unit: unit.clone(),
             model: self.model.clone(),
             prompt: self.prompt.clone(),

@@ -51,7 +51,7 @@ pub struct Manifest {
     /// Git revision of the source, if known.
     pub git_revision: Option<String>,
     /// The machine that planned the run.
-    pub machine: Machine,
+    pub machine: MachineInfo,
 }
 
 /// One cell of the matrix.
@@ -109,7 +109,7 @@ pub struct DataRecord {
 
 /// The machine a run was planned on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct MachineInfo {
     /// Number of cores available to this process.
     pub cores: usize,
     /// The operating system.
@@ -118,7 +118,7 @@ pub struct Machine {
     pub architecture: String,
 }
 
-impl Machine {
+impl MachineInfo {
     /// Returns the current machine.
     pub fn current() -> Self {
         Self {
@@ -216,7 +216,7 @@ impl Manifest {
             prompts,
             versions,
             git_revision: parts.git_revision,
-            machine: Machine::current(),
+            machine: MachineInfo::current(),
         }
     }
 

@@ -5,7 +5,7 @@ use lumos_tasks::Configuration;
 use super::*;
 use crate::report::report;
 use crate::samples::{configuration, item, manifest_of as whole_of, state};
-use crate::walk::unit_of;
+use crate::unit_view::unit_of;
 
 const ITEMS: u64 = 60;
 

@@ -3,7 +3,7 @@
 use lumos_tasks::{Ending, Outcome, Stage};
 use serde::{Serialize, Serializer};
 
-use crate::words::rounds_exhausted;
+use crate::display::rounds_exhausted;
 
 /// Result category of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use lumos_tasks::{Ending, Item, Outcome, UnitId};
 
 use crate::checkpoint::{CheckpointReader, Record};
 use crate::computing::WorkerComputing;
+use crate::display::{prediction_text, shortened, task_text, thousands};
 use crate::judge::Verdicts;
 use crate::ledger::{Ledger, Split};
 use crate::manifest::{Manifest, PlannedConfiguration};
 use crate::score::{ScoreError, benchmark};
-use crate::walk::{UnitState, walk};
-use crate::words::{prediction_text, shortened, task_text, thousands};
+use crate::unit_view::{UnitState, for_each_unit};
 
 use super::attribution::{Attribution, Cause};
 use super::comparison::obstacles;
@@ -43,8 +43,8 @@ pub fn report(
 ) -> Result<Report, ScoreError> {
     let verdicts = Verdicts::beside(checkpoint)?;
     let mut builder = ReportBuilder::new(manifest, scorings)?.judged_by(verdicts);
-    walk(manifest, checkpoint, |visit| {
-        builder.add(visit.position, visit.item, &visit.unit, &visit.state);
+    for_each_unit(manifest, checkpoint, |view| {
+        builder.add(view.position, view.item, &view.unit, &view.state);
         Ok::<_, ScoreError>(())
     })?;
     let mut report = builder.finish();

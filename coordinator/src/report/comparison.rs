@@ -4,10 +4,10 @@
 use lumos_benchmarks::{Benchmark, Scoring};
 use lumos_tasks::{Behaviour, Configuration, GenerationSettings, Sampling};
 
+use crate::display::thousands;
 use crate::ledger::Ledger;
 use crate::manifest::{DataRecord, Manifest};
 use crate::spec::{ItemChoice, ResolvedSpec};
-use crate::words::thousands;
 
 /// Returns the reasons why a configuration's figures under a scoring cannot be compared with published ones,
 /// most important first. Empty if they can.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::words::thousands;
+use crate::display::thousands;
 
 use super::attribution::Cause;
 use super::model::{ConfigurationReport, Example, Report};

@@ -32,7 +32,7 @@ pub use model::{
 };
 pub use render::{Format, Render};
 pub use terminal::Terminal;
-pub use usage::{Times, Usage};
+pub use usage::{Times, TokenTotals};
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use crate::ledger::Ledger;
 use crate::manifest::Manifest;
 
 use super::attribution::Attribution;
-use super::usage::Usage;
+use super::usage::TokenTotals;
 
 /// Results of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -40,7 +40,7 @@ impl Report {
     /// Settled units and tokens per second of [`Report::seconds`].
     pub fn throughput(&self) -> Option<(f64, f64)> {
         let seconds = self.seconds.filter(|seconds| *seconds > 0.0)?;
-        let tokens = |usage: &Usage| usage.prompt_tokens + usage.completion_tokens;
+        let tokens = |usage: &TokenTotals| usage.prompt_tokens + usage.completion_tokens;
         let tokens: u64 = self.configurations.iter().map(|one| tokens(&one.usage)).sum();
         #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
         let rate = |count: u64| count as f64 / seconds;
@@ -73,7 +73,7 @@ pub struct ConfigurationReport {
     /// The most frequent fault messages, most frequent first.
     pub fault_messages: Vec<FaultMessage>,
     /// Token counts and durations.
-    pub usage: Usage,
+    pub usage: TokenTotals,
     /// Label of its groups.
     pub group_label: Option<String>,
     /// The first items that are not correct.

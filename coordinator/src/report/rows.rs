@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use lumos_tasks::{Device, Role};
 
 use crate::computing::Computing;
+use crate::display::thousands;
 use crate::judge::JudgeReport;
-use crate::words::thousands;
 
 use super::model::{ConfigurationReport, FaultMessage, Report};
 use super::numbers::{bounds, dash, distance, duration, figure, interval, items, published, seconds};

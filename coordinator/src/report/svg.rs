@@ -9,7 +9,7 @@ use super::attribution::Cause;
 use super::html::escaped;
 use super::model::Report;
 use super::numbers::{distance, figure, interval, percent};
-use crate::words::{shortened, thousands};
+use crate::display::{shortened, thousands};
 
 const WIDTH: f64 = 960.0;
 /// Left edge of the plot; labels are to the left of it.

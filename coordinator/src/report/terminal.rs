@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, Width};
 
-use crate::words::thousands;
+use crate::display::thousands;
 
 use super::model::Report;
 use super::numbers::{dash, distance, figure, interval, items};

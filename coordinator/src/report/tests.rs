@@ -14,7 +14,7 @@ use super::*;
 use crate::manifest::Manifest;
 use crate::samples::{configuration, item, manifest_of, state};
 use crate::spec::ItemChoice;
-use crate::walk::{UnitState, unit_of};
+use crate::unit_view::{UnitState, unit_of};
 
 /// Returns a report of two configurations over ten items. Only the first item of the second configuration is
 /// recorded.

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Usage of the settled units of a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Usage {
+pub struct TokenTotals {
     /// Number of units.
     pub units: u64,
     /// Number of prompt tokens.
@@ -28,7 +28,7 @@ pub struct Times {
     pub cost: Option<f64>,
 }
 
-impl Usage {
+impl TokenTotals {
     /// Average number of prompt tokens per unit.
     pub fn prompt_tokens_each(&self) -> f64 {
         each(self.prompt_tokens, self.units)
@@ -48,7 +48,7 @@ fn each(tokens: u64, units: u64) -> f64 {
 /// Accumulates usage.
 #[derive(Debug, Default)]
 pub(super) struct UsageSum {
-    usage: Usage,
+    usage: TokenTotals,
     seconds: Vec<f64>,
     cost: Option<NanoDollars>,
 }
@@ -65,14 +65,14 @@ impl UsageSum {
         }
     }
 
-    pub(super) fn finish(mut self) -> Usage {
+    pub(super) fn finish(mut self) -> TokenTotals {
         self.seconds.sort_by(f64::total_cmp);
         let telemetry = Times {
             seconds_median: rank(&self.seconds, 50),
             seconds_p90: rank(&self.seconds, 90),
             cost: self.cost.map(NanoDollars::dollars),
         };
-        Usage { telemetry, ..self.usage }
+        TokenTotals { telemetry, ..self.usage }
     }
 }
 

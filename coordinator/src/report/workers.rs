@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lumos_tasks::EngineUse;
 
 use crate::computing::WorkerComputing;
-use crate::words::thousands;
+use crate::display::thousands;
 
 /// Maximum number of hosts named in a line.
 const HOSTS: usize = 4;

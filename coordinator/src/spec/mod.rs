@@ -22,7 +22,7 @@ pub use names::expand_names;
 pub use nearest::nearest;
 pub use partition::{Partition, PartitionError};
 pub use resolve::{BenchmarkFacts, known_benchmarks};
-pub use resolved::{ItemChoice, Limits, ResolvedModels, ResolvedSpec};
+pub use resolved::{ItemChoice, ResolvedModels, ResolvedSpec, RunLimits};
 pub use run_spec::{GenerationSpec, LimitsSpec, ModelSet, Preset, RunSpec};
 pub use selection::{Selection, SelectionError, parse_samples};
 pub use values::{BatchSize, FailOnError};

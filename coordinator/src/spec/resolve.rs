@@ -9,7 +9,7 @@ use lumos_tasks::{Behaviour, ContentHash, Formulation, GenerationSettings, Role,
 use super::error::{SpecProblem, SpecProblems};
 use super::names::expand_names;
 use super::nearest::nearest;
-use super::resolved::{ItemChoice, Limits, ResolvedModels, ResolvedSpec};
+use super::resolved::{ItemChoice, ResolvedModels, ResolvedSpec, RunLimits};
 use super::run_spec::{ModelSet, RunSpec};
 
 /// Properties of a benchmark that resolving needs.
@@ -332,12 +332,12 @@ impl Problems {
         }
     }
 
-    fn limits(&mut self, spec: &RunSpec) -> Limits {
+    fn limits(&mut self, spec: &RunSpec) -> RunLimits {
         let given = &spec.limits;
         if given.time_limit.is_some_and(|seconds| !(seconds > 0.0 && seconds.is_finite())) {
             self.add("limits", "invalid time_limit: expected a number of seconds above 0");
         }
-        Limits {
+        RunLimits {
             time_limit: given.time_limit,
             fail_on_error: given.fail_on_error.unwrap_or_default(),
             retry_on_error: given.retry_on_error.unwrap_or(2),

@@ -62,7 +62,7 @@ pub struct ResolvedSpec {
     /// Data type of the models, if specified.
     pub dtype: Option<String>,
     /// Limits.
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// Whether malformed records are skipped.
     pub skip_invalid: bool,
     /// File with exemplars for WebShop's prompts; `None` for those included in the project.
@@ -75,7 +75,7 @@ pub struct ResolvedSpec {
 
 /// Limits of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct RunLimits {
     /// Time limit per item in seconds.
     pub time_limit: Option<f64>,
     /// Number of faulted items that are tolerated.

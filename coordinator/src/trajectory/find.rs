@@ -4,11 +4,11 @@ use lumos_tasks::{Item, UnitId};
 
 use crate::checkpoint::{CheckpointError, CheckpointReader, Record};
 use crate::manifest::{Manifest, PlannedConfiguration};
-use crate::walk::unit_of;
+use crate::unit_view::unit_of;
 
 /// A unit that was found.
 #[derive(Debug)]
-pub struct Found<'a> {
+pub struct FoundUnit<'a> {
     /// Its configuration.
     pub configuration: &'a PlannedConfiguration,
     /// Its item.
@@ -33,7 +33,7 @@ pub fn find<'a>(
     checkpoint: &CheckpointReader,
     asked: &str,
     keeps: impl Fn(&PlannedConfiguration) -> bool,
-) -> Result<Vec<Found<'a>>, CheckpointError> {
+) -> Result<Vec<FoundUnit<'a>>, CheckpointError> {
     let mut by_name = Vec::new();
     let mut by_unit = Vec::new();
     let mut by_position = Vec::new();
@@ -68,7 +68,7 @@ pub fn find<'a>(
         .into_iter()
         .map(|(configuration, item, unit)| {
             let records = checkpoint.records_of(&unit)?;
-            Ok(Found { configuration, item, unit, records })
+            Ok(FoundUnit { configuration, item, unit, records })
         })
         .collect()
 }

@@ -7,7 +7,7 @@ mod find;
 mod layout;
 mod render;
 
-pub use find::{Found, find};
+pub use find::{FoundUnit, find};
 pub use render::{Show, show};
 
 #[cfg(test)]

@@ -4,10 +4,10 @@ use lumos_benchmarks::Scoring;
 use lumos_tasks::{Ending, Finish, Step};
 
 use crate::checkpoint::Record;
+use crate::display::{call_text, observation_text, prediction_text, reply_text, rounds_exhausted, task_text};
 use crate::score::{ScoreError, benchmark};
-use crate::words::{call_text, observation_text, prediction_text, reply_text, rounds_exhausted, task_text};
 
-use super::find::Found;
+use super::find::FoundUnit;
 use super::layout::Page;
 
 /// Rendering options.
@@ -31,7 +31,7 @@ impl Default for Show {
 ///
 /// # Errors
 /// If its benchmark is unknown.
-pub fn show(found: &Found<'_>, scorings: &[Scoring], how: Show) -> Result<String, ScoreError> {
+pub fn show(found: &FoundUnit<'_>, scorings: &[Scoring], how: Show) -> Result<String, ScoreError> {
     let mut page = Page::new(how.width, how.colours);
     let item = &found.item;
     let named = item.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();

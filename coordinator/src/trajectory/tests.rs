@@ -6,7 +6,7 @@ use super::*;
 use crate::checkpoint::Checkpoint;
 use crate::manifest::Manifest;
 use crate::samples::{configuration, item, manifest_of, state};
-use crate::walk::unit_of;
+use crate::unit_view::unit_of;
 
 async fn run() -> (tempfile::TempDir, Manifest, Checkpoint) {
     let folder = tempfile::tempdir().unwrap();

@@ -17,7 +17,7 @@ use crate::device::DeviceName;
 use crate::engine::Engine;
 use crate::error::{GenerateError, LoadError};
 use crate::options::{LoadOptions, ModelSource};
-use crate::request::{GenerateRequest, Input, Sampling, Stop};
+use crate::request::{GenerateRequest, Prompt, SamplingParams, StopCondition};
 use crate::stream::StreamEvent;
 pub use machine::MachineLimits;
 pub(crate) use machine::machine_limits;
@@ -295,10 +295,10 @@ async fn turn(
     for prompt in prompts {
         let engine = engine.clone();
         let request = GenerateRequest {
-            input: Input::Tokens(prompt),
-            stop: Stop::Never,
+            input: Prompt::Tokens(prompt),
+            stop: StopCondition::Never,
             max_new_tokens: new_tokens,
-            sampling: Sampling::GREEDY,
+            sampling: SamplingParams::GREEDY,
             ignore_eos: true,
             first_logits: 0,
             forced: Vec::new(),

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::config::{EncoderConfig, Family};
 use super::elementwise::{add_bias_and_gelu, add_bias_and_tanh, scores};
-use super::service::{Layout, ReadError, Score, Service, check_vocabulary};
+use super::service::{EncoderError, Layout, Score, Service, check_vocabulary};
 use super::transformer::{Affine, Encoder, Reading, Scratch};
 use crate::error::LoadError;
 use crate::load::weights::Weights;
@@ -67,8 +67,12 @@ impl CrossEncoder {
     /// models applies the logistic function, which keeps the order. Dropping the future cancels the query.
     ///
     /// # Errors
-    /// See [`ReadError`].
-    pub async fn score(&self, query: impl Into<String>, texts: Vec<String>) -> Result<Vec<f32>, ReadError> {
+    /// See [`EncoderError`].
+    pub async fn score(
+        &self,
+        query: impl Into<String>,
+        texts: Vec<String>,
+    ) -> Result<Vec<f32>, EncoderError> {
         self.service.score(query.into(), texts).await
     }
 
@@ -78,7 +82,7 @@ impl CrossEncoder {
     ///
     /// # Errors
     /// Fails if the tokenizer cannot encode a text.
-    pub fn encode(&self, query: &str, text: &str) -> Result<Vec<u32>, ReadError> {
+    pub fn encode(&self, query: &str, text: &str) -> Result<Vec<u32>, EncoderError> {
         self.service.layout().encode(query, text)
     }
 }
@@ -89,15 +93,15 @@ struct Pairs {
 }
 
 impl Pairs {
-    fn encode(&self, query: &str, text: &str) -> Result<Vec<u32>, ReadError> {
-        self.tokenizer.encode(query, text).map_err(|error| ReadError::Tokenizer(error.to_string()))
+    fn encode(&self, query: &str, text: &str) -> Result<Vec<u32>, EncoderError> {
+        self.tokenizer.encode(query, text).map_err(|error| EncoderError::Tokenizer(error.to_string()))
     }
 }
 
 impl Layout for Pairs {
     type Text = String;
 
-    fn encode_all(&self, query: &str, texts: &[String]) -> Result<Vec<Vec<u32>>, ReadError> {
+    fn encode_all(&self, query: &str, texts: &[String]) -> Result<Vec<Vec<u32>>, EncoderError> {
         texts.par_iter().map(|text| self.encode(query, text)).collect()
     }
 }

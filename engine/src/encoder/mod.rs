@@ -1,6 +1,6 @@
 //! Encoders: models that read a whole text at once and return scores.
 //!
-//! [`Reader`] scores passages for a question, [`CrossEncoder`] scores texts for a query. Each runs on its own
+//! [`DprReader`] scores passages for a question, [`CrossEncoder`] scores texts for a query. Each runs on its own
 //! thread.
 
 mod attention;
@@ -12,5 +12,5 @@ mod service;
 mod transformer;
 
 pub use cross_encoder::CrossEncoder;
-pub use reader::{Reader, ReaderPassage};
-pub use service::ReadError;
+pub use reader::{DprReader, ReaderPassage};
+pub use service::EncoderError;

@@ -1,4 +1,4 @@
-//! [`Reader`]: scores the relevance of passages to a question with a DPR reader model.
+//! [`DprReader`]: scores the relevance of passages to a question with a DPR reader model.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rayon::prelude::*;
 
 use super::config::EncoderConfig;
 use super::elementwise::scores;
-use super::service::{Layout, ReadError, Score, Service, check_vocabulary};
+use super::service::{EncoderError, Layout, Score, Service, check_vocabulary};
 use super::transformer::{Encoder, Scratch};
 use crate::error::LoadError;
 use crate::load::weights::Weights;
@@ -36,17 +36,17 @@ pub struct ReaderPassage {
 /// Cloning returns another handle to the same model; its thread ends, and is joined, when the last handle is
 /// dropped. A passage's score is bit-identical whatever else is scored in the same batch.
 #[derive(Clone)]
-pub struct Reader {
+pub struct DprReader {
     service: Arc<Service<PassageTokenizer>>,
 }
 
-impl fmt::Debug for Reader {
+impl fmt::Debug for DprReader {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Reader").finish_non_exhaustive()
     }
 }
 
-impl Reader {
+impl DprReader {
     /// Opens a Hugging Face folder of a DPR reader. Configuration and tokenizer are read immediately. The
     /// reader's own thread reads the weights; the first question returns an error if that fails.
     ///
@@ -66,12 +66,12 @@ impl Reader {
     /// cancels the question if it has not been started.
     ///
     /// # Errors
-    /// See [`ReadError`].
+    /// See [`EncoderError`].
     pub async fn score(
         &self,
         question: impl Into<String>,
         passages: Vec<ReaderPassage>,
-    ) -> Result<Vec<f32>, ReadError> {
+    ) -> Result<Vec<f32>, EncoderError> {
         self.service.score(question.into(), passages).await
     }
 
@@ -79,7 +79,7 @@ impl Reader {
     ///
     /// # Errors
     /// Fails if the tokenizer cannot encode a text.
-    pub fn encode(&self, question: &str, passage: &ReaderPassage) -> Result<Vec<u32>, ReadError> {
+    pub fn encode(&self, question: &str, passage: &ReaderPassage) -> Result<Vec<u32>, EncoderError> {
         let tokenizer = self.service.layout();
         tokenizer.encode(&tokenizer.ids(question)?, passage)
     }
@@ -105,11 +105,11 @@ impl PassageTokenizer {
         Ok(Self { tokenizer, class, separator, longest })
     }
 
-    fn ids(&self, text: &str) -> Result<Vec<u32>, ReadError> {
-        self.tokenizer.encode(text).map_err(|error| ReadError::Tokenizer(error.to_string()))
+    fn ids(&self, text: &str) -> Result<Vec<u32>, EncoderError> {
+        self.tokenizer.encode(text).map_err(|error| EncoderError::Tokenizer(error.to_string()))
     }
 
-    fn encode(&self, question: &[u32], passage: &ReaderPassage) -> Result<Vec<u32>, ReadError> {
+    fn encode(&self, question: &[u32], passage: &ReaderPassage) -> Result<Vec<u32>, EncoderError> {
         let mut ids = vec![self.class];
         ids.extend(question);
         ids.push(self.separator);
@@ -124,7 +124,7 @@ impl PassageTokenizer {
 impl Layout for PassageTokenizer {
     type Text = ReaderPassage;
 
-    fn encode_all(&self, question: &str, passages: &[ReaderPassage]) -> Result<Vec<Vec<u32>>, ReadError> {
+    fn encode_all(&self, question: &str, passages: &[ReaderPassage]) -> Result<Vec<Vec<u32>>, EncoderError> {
         let ids = self.ids(question)?;
         passages.par_iter().map(|passage| self.encode(&ids, passage)).collect()
     }

@@ -25,7 +25,7 @@ const TOKENS: usize = 2048;
 /// Errors of scoring.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReadError {
+pub enum EncoderError {
     /// The weights could not be read.
     #[error("{0}")]
     Load(String),
@@ -47,7 +47,7 @@ pub(super) trait Layout: Send + Sync + 'static {
 
     /// Encodes the question with each text. All ids are in the model's vocabulary, and no sequence is empty
     /// or too long.
-    fn encode_all(&self, question: &str, texts: &[Self::Text]) -> Result<Vec<Vec<u32>>, ReadError>;
+    fn encode_all(&self, question: &str, texts: &[Self::Text]) -> Result<Vec<Vec<u32>>, EncoderError>;
 }
 
 /// Scores sequences of ids. Each score is bit-identical whatever else is in the batch.
@@ -59,7 +59,7 @@ pub(super) trait Score {
 struct Question<T> {
     question: String,
     texts: Vec<T>,
-    answer: oneshot::Sender<Result<Vec<f32>, ReadError>>,
+    answer: oneshot::Sender<Result<Vec<f32>, EncoderError>>,
 }
 
 /// A handle to the scoring thread. The thread ends, and is joined, when the handle is dropped.
@@ -113,11 +113,15 @@ impl<L: Layout> Service<L> {
     }
 
     /// One score per text, in order. Dropping the future cancels the question.
-    pub(super) async fn score(&self, question: String, texts: Vec<L::Text>) -> Result<Vec<f32>, ReadError> {
+    pub(super) async fn score(
+        &self,
+        question: String,
+        texts: Vec<L::Text>,
+    ) -> Result<Vec<f32>, EncoderError> {
         let (answer, answered) = oneshot::channel();
-        let questions = self.questions.as_ref().ok_or(ReadError::Ended)?;
-        questions.send(Question { question, texts, answer }).await.map_err(|_| ReadError::Ended)?;
-        answered.await.map_err(|_| ReadError::Ended)?
+        let questions = self.questions.as_ref().ok_or(EncoderError::Ended)?;
+        questions.send(Question { question, texts, answer }).await.map_err(|_| EncoderError::Ended)?;
+        answered.await.map_err(|_| EncoderError::Ended)?
     }
 }
 
@@ -145,7 +149,7 @@ fn serve<L: Layout, S: Score>(
     let mut scorer = match load() {
         Ok(scorer) => scorer,
         Err(error) => {
-            let error = ReadError::Load(error.to_string());
+            let error = EncoderError::Load(error.to_string());
             while let Some(question) = waiting.blocking_recv() {
                 // The receiver may be gone; in that case no answer is needed.
                 let _ = question.answer.send(Err(error.clone()));
@@ -236,11 +240,11 @@ impl<'a> Passes<'a> {
 /// Answers a question if its receiver exists and all its texts are scored.
 fn reply(
     sequences: &[Vec<u32>],
-    answer: Option<oneshot::Sender<Result<Vec<f32>, ReadError>>>,
+    answer: Option<oneshot::Sender<Result<Vec<f32>, EncoderError>>>,
     scores: &BTreeMap<&[u32], f32>,
 ) {
     let own: Option<Vec<f32>> = sequences.iter().map(|ids| scores.get(ids.as_slice()).copied()).collect();
     let (Some(own), Some(answer)) = (own, answer) else { return };
     let is_finite = own.iter().all(|score| score.is_finite());
-    let _ = answer.send(if is_finite { Ok(own) } else { Err(ReadError::NotFinite) });
+    let _ = answer.send(if is_finite { Ok(own) } else { Err(EncoderError::NotFinite) });
 }

@@ -12,7 +12,7 @@ use crate::options::DType;
 
 /// A matrix product of arbitrary numbers.
 #[derive(Clone, Copy, Debug)]
-pub struct Product<'a> {
+pub struct MatrixProduct<'a> {
     /// Rows of activations; at least one.
     pub rows: usize,
     /// Inputs of a row, at least one; in block formats, the number of blocks of 256.
@@ -27,7 +27,7 @@ pub struct Product<'a> {
 
 /// Computes a product on every path of this processor that does not round. Panics if a result differs from
 /// the scalar path.
-pub fn check_kernels(product: &Product<'_>) {
+pub fn check_kernels(product: &MatrixProduct<'_>) {
     const FLOATS: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
     const BLOCKS: [QuantizedFormat; 3] = [QuantizedFormat::Q8_0, QuantizedFormat::Q4K, QuantizedFormat::Q6K];
     let format = usize::from(product.format) % (FLOATS.len() + BLOCKS.len());
@@ -37,7 +37,7 @@ pub fn check_kernels(product: &Product<'_>) {
     }
 }
 
-impl Product<'_> {
+impl MatrixProduct<'_> {
     fn check_floats(&self, dtype: DType) {
         let Self { rows, inputs, outputs, .. } = *self;
         let weights = Tensor::from_vec(self.floats(0, inputs * outputs), (outputs, inputs), &Device::Cpu)

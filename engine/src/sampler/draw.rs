@@ -3,7 +3,7 @@
 
 use super::random;
 use super::weight::{scale, weights};
-use crate::request::Sampling;
+use crate::request::SamplingParams;
 
 /// The parameters of sampling one token.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +24,7 @@ impl Draw {
     pub(crate) const WORDS: usize = 5;
 
     /// Parameters for the token after `index` generated ones, at a temperature above 0.
-    pub(super) fn new(sampling: &Sampling, index: usize) -> Self {
+    pub(super) fn new(sampling: &SamplingParams, index: usize) -> Self {
         // A share that rounds to one keeps all, and one that rounds to zero keeps the highest logit.
         let part = |top_p: f64| ((top_p * 2f64.powi(32)).round() as u64).max(1);
         Self {
@@ -122,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn draw(temperature: f64, top_p: Option<f64>, top_k: Option<usize>, seed: u64, index: usize) -> Draw {
-        Draw::new(&Sampling { temperature, top_p, top_k, seed }, index)
+        Draw::new(&SamplingParams { temperature, top_p, top_k, seed }, index)
     }
 
     fn highest(logits: &[f32]) -> f32 {

@@ -10,7 +10,7 @@ mod weight;
 pub(crate) use draw::Draw;
 
 use crate::error::GenerateError;
-use crate::request::Sampling;
+use crate::request::SamplingParams;
 
 /// How one token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub(crate) enum Choosing {
     Draw(Draw),
 }
 
-impl Sampling {
+impl SamplingParams {
     /// Validates the ranges.
     pub(crate) fn check(&self) -> Result<(), GenerateError> {
         let invalid = |reason: String| Err(GenerateError::InvalidSampling(reason));
@@ -84,18 +84,18 @@ fn random(seed: u64, index: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn sampling(temperature: f64, top_p: Option<f64>, top_k: Option<usize>, seed: u64) -> Sampling {
-        Sampling { temperature, top_p, top_k, seed }
+    fn sampling(temperature: f64, top_p: Option<f64>, top_k: Option<usize>, seed: u64) -> SamplingParams {
+        SamplingParams { temperature, top_p, top_k, seed }
     }
 
-    fn sample(logits: &[f32], sampling: &Sampling, index: usize) -> Option<u32> {
+    fn sample(logits: &[f32], sampling: &SamplingParams, index: usize) -> Option<u32> {
         choose(logits, &sampling.choosing(index))
     }
 
     #[test]
     fn greedy_takes_the_lowest_of_equals() {
         let logits = [0.5, 2.0, -1.0, 2.0];
-        assert_eq!(sample(&logits, &Sampling::GREEDY, 0), Some(1));
+        assert_eq!(sample(&logits, &SamplingParams::GREEDY, 0), Some(1));
         assert_eq!(sample(&logits, &sampling(1.0, None, Some(1), 3), 5), Some(1));
         assert_eq!(highest(&logits, 3), [(1, 2.0), (3, 2.0), (0, 0.5)]);
         // Close to the lowest temperature.
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn logits_have_to_be_finite() {
-        for sampling in [Sampling::GREEDY, sampling(1.0, Some(0.9), Some(40), 1)] {
+        for sampling in [SamplingParams::GREEDY, sampling(1.0, Some(0.9), Some(40), 1)] {
             for broken in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
                 assert_eq!(sample(&[0.0, broken], &sampling, 0), None);
             }

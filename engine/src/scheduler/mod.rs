@@ -26,11 +26,11 @@ use crate::model::{Chunk, LanguageModel, Predictions};
 use crate::statistics::Counters;
 use crate::tokenizer::Tokenizer;
 use sequence::Sequence;
-pub(crate) use sequence::{Completion, Order, Reply};
+pub(crate) use sequence::{Completion, Reply, SequenceRequest};
 
 /// An order and the channel for its result.
 pub(crate) struct Submission {
-    pub(crate) order: Order,
+    pub(crate) order: SequenceRequest,
     pub(crate) reply: Reply,
 }
 

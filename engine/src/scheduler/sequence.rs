@@ -1,4 +1,4 @@
-//! [`Sequence`]: the state of one request in the scheduler, from its [`Order`] to its [`Completion`].
+//! [`Sequence`]: the state of one request in the scheduler, from its [`SequenceRequest`] to its [`Completion`].
 
 use std::time::Instant;
 
@@ -7,29 +7,29 @@ use tokio::sync::{mpsc, oneshot};
 use crate::cache::{KvCache, PageLayout, Pool};
 use crate::error::GenerateError;
 use crate::model::{Chunk, Prediction};
-use crate::request::{Finish, Sampling, first_stop};
+use crate::request::{FinishReason, SamplingParams, first_stop};
 use crate::sampler::{choose, highest};
 use crate::tokenizer::Tokenizer;
 
 /// A validated request.
-pub(crate) struct Order {
+pub(crate) struct SequenceRequest {
     /// At least one token, fewer than the context length.
     pub(crate) prompt: Vec<u32>,
-    /// Ids that end the sequence with [`Finish::Stop`].
+    /// Ids that end the sequence with [`FinishReason::Stop`].
     pub(crate) stop_tokens: Vec<u32>,
     /// Texts that end it.
     pub(crate) stop_texts: Vec<String>,
-    /// Ids that end it with [`Finish::EndOfSequence`].
+    /// Ids that end it with [`FinishReason::EndOfSequence`].
     pub(crate) end_of_sequence: Vec<u32>,
     pub(crate) max_new_tokens: usize,
-    pub(crate) sampling: Sampling,
+    pub(crate) sampling: SamplingParams,
     pub(crate) first_logits: usize,
     /// Tokens that replace the chosen ones.
     pub(crate) forced: Vec<u32>,
     pub(crate) deadline: Option<Instant>,
 }
 
-impl Order {
+impl SequenceRequest {
     /// Maximum number of positions that are ever computed; the last generated token is not computed.
     pub(crate) fn most_positions(&self, context_length: usize) -> usize {
         self.prompt.len().saturating_add(self.max_new_tokens.max(1)).min(context_length) - 1
@@ -42,7 +42,7 @@ pub(crate) struct Completion {
     pub(crate) prompt: Vec<u32>,
     /// Without the stop or end-of-sequence token.
     pub(crate) tokens: Vec<u32>,
-    pub(crate) finish: Finish,
+    pub(crate) finish: FinishReason,
     /// Number of generated tokens, including the stop or end-of-sequence token.
     pub(crate) generated: usize,
     /// Prompt tokens that came from the prefix cache.
@@ -62,7 +62,7 @@ pub(crate) struct Reply {
 pub(super) struct Sequence {
     /// Sequence number of the arrival.
     pub(super) arrival: u64,
-    pub(super) order: Order,
+    pub(super) order: SequenceRequest,
     pub(super) reply: Reply,
     pub(super) cache: KvCache,
     /// Tokens computed in this step.
@@ -82,7 +82,7 @@ pub(super) struct Sequence {
 impl Sequence {
     pub(super) fn new(
         arrival: u64,
-        mut order: Order,
+        mut order: SequenceRequest,
         reply: Reply,
         layout: PageLayout,
         context_length: usize,
@@ -175,7 +175,7 @@ impl Sequence {
         prediction: Prediction<'_>,
         tokenizer: &Tokenizer,
         context_length: usize,
-    ) -> Option<Result<Finish, GenerateError>> {
+    ) -> Option<Result<FinishReason, GenerateError>> {
         let index = self.known.len() - self.prompt_length;
         if let Prediction::Logits(logits) = prediction
             && index == 0
@@ -184,7 +184,7 @@ impl Sequence {
             self.first_logits = highest(logits, self.order.first_logits);
         }
         if self.order.max_new_tokens == 0 {
-            return Some(Ok(Finish::Length));
+            return Some(Ok(FinishReason::Length));
         }
         let position = self.known.len();
         let chosen = match prediction {
@@ -198,18 +198,18 @@ impl Sequence {
         let token = self.order.forced.get(index).copied().unwrap_or(chosen);
         self.known.push(token);
         if self.order.stop_tokens.contains(&token) {
-            return Some(Ok(Finish::Stop));
+            return Some(Ok(FinishReason::Stop));
         }
         if self.order.end_of_sequence.contains(&token) {
-            return Some(Ok(Finish::EndOfSequence));
+            return Some(Ok(FinishReason::EndOfSequence));
         }
         match self.stop_text_reached(tokenizer) {
-            Ok(true) => return Some(Ok(Finish::Stop)),
+            Ok(true) => return Some(Ok(FinishReason::Stop)),
             Ok(false) => {}
             Err(error) => return Some(Err(error)),
         }
         let full = index + 1 >= self.order.max_new_tokens || position + 1 >= context_length;
-        full.then_some(Ok(Finish::Length))
+        full.then_some(Ok(FinishReason::Length))
     }
 
     /// Searches the end of the completion for the stop texts. A stop text is found as soon as its last token
@@ -239,15 +239,15 @@ impl Sequence {
     }
 
     /// Sends the result and returns the cache.
-    pub(super) fn stop(self, outcome: Result<Finish, GenerateError>) -> KvCache {
+    pub(super) fn stop(self, outcome: Result<FinishReason, GenerateError>) -> KvCache {
         let Self { order, reply, cache, known: mut prompt, prompt_length, first_logits, cached, .. } = self;
         let completion = outcome.map(|finish| {
             let mut tokens = prompt.split_off(prompt_length);
             let generated = tokens.len();
             let by_token = match finish {
-                Finish::Stop => order.stop_texts.is_empty(),
-                Finish::EndOfSequence => true,
-                Finish::Length => false,
+                FinishReason::Stop => order.stop_texts.is_empty(),
+                FinishReason::EndOfSequence => true,
+                FinishReason::Length => false,
             };
             if by_token {
                 tokens.pop();

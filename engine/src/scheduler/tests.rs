@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::cache::{KeyValueShape, PageLayout, Storage};
 use crate::model::{ForwardError, Predictions};
-use crate::request::{Finish, Sampling};
+use crate::request::{FinishReason, SamplingParams};
 
 const VOCABULARY: usize = 100;
 pub(super) const CONTEXT: usize = 40;
@@ -78,14 +78,14 @@ fn start(max_batch: usize, pause: Duration) -> Harness {
     Harness { submissions, steps, shut_down, thread }
 }
 
-pub(super) fn order(prompt: &[u32], max_new_tokens: usize) -> Order {
-    Order {
+pub(super) fn order(prompt: &[u32], max_new_tokens: usize) -> SequenceRequest {
+    SequenceRequest {
         prompt: prompt.to_vec(),
         stop_tokens: vec![],
         stop_texts: vec![],
         end_of_sequence: vec![],
         max_new_tokens,
-        sampling: Sampling::GREEDY,
+        sampling: SamplingParams::GREEDY,
         first_logits: 0,
         forced: Vec::new(),
         deadline: None,
@@ -95,7 +95,7 @@ pub(super) fn order(prompt: &[u32], max_new_tokens: usize) -> Order {
 pub(super) type Answer = oneshot::Receiver<Result<Completion, GenerateError>>;
 
 impl Harness {
-    fn submit(&self, order: Order) -> Answer {
+    fn submit(&self, order: SequenceRequest) -> Answer {
         let (completion, answer) = oneshot::channel();
         let reply = Reply { completion, tokens: None };
         self.submissions.blocking_send(Submission { order, reply }).unwrap();
@@ -113,25 +113,31 @@ impl Harness {
 fn ends_by_length_stop_and_end_of_sequence() {
     let harness = start(4, Duration::ZERO);
     let length = harness.submit(order(&[1], 3)).blocking_recv().unwrap().unwrap();
-    assert_eq!((length.tokens, length.finish, length.generated), (vec![2, 3, 4], Finish::Length, 3));
-    let stop =
-        harness.submit(Order { stop_tokens: vec![4], ..order(&[1], 9) }).blocking_recv().unwrap().unwrap();
-    assert_eq!((stop.tokens, stop.finish, stop.generated), (vec![2, 3], Finish::Stop, 3));
-    let end = harness
-        .submit(Order { end_of_sequence: vec![3], ..order(&[1], 9) })
+    assert_eq!((length.tokens, length.finish, length.generated), (vec![2, 3, 4], FinishReason::Length, 3));
+    let stop = harness
+        .submit(SequenceRequest { stop_tokens: vec![4], ..order(&[1], 9) })
         .blocking_recv()
         .unwrap()
         .unwrap();
-    assert_eq!((end.tokens, end.finish, end.generated), (vec![2], Finish::EndOfSequence, 2));
-    let nothing =
-        harness.submit(Order { first_logits: 1, ..order(&[1], 0) }).blocking_recv().unwrap().unwrap();
+    assert_eq!((stop.tokens, stop.finish, stop.generated), (vec![2, 3], FinishReason::Stop, 3));
+    let end = harness
+        .submit(SequenceRequest { end_of_sequence: vec![3], ..order(&[1], 9) })
+        .blocking_recv()
+        .unwrap()
+        .unwrap();
+    assert_eq!((end.tokens, end.finish, end.generated), (vec![2], FinishReason::EndOfSequence, 2));
+    let nothing = harness
+        .submit(SequenceRequest { first_logits: 1, ..order(&[1], 0) })
+        .blocking_recv()
+        .unwrap()
+        .unwrap();
     assert_eq!((nothing.tokens, nothing.first_logits), (vec![], vec![(2, 1.0)]));
     let context = harness.submit(order(&[1; 38], 9)).blocking_recv().unwrap().unwrap();
-    assert_eq!((context.tokens, context.finish), (vec![2, 3], Finish::Length));
+    assert_eq!((context.tokens, context.finish), (vec![2, 3], FinishReason::Length));
     // Ids 3 to 258 are bytes: after 67 ("@") come "A", "B", "C".
-    let text = Order { stop_texts: vec!["DE".to_owned(), "BC".to_owned()], ..order(&[67], 9) };
+    let text = SequenceRequest { stop_texts: vec!["DE".to_owned(), "BC".to_owned()], ..order(&[67], 9) };
     let text = harness.submit(text).blocking_recv().unwrap().unwrap();
-    assert_eq!((text.tokens, text.finish), (vec![68, 69, 70], Finish::Stop));
+    assert_eq!((text.tokens, text.finish), (vec![68, 69, 70], FinishReason::Stop));
     harness.finish();
 }
 
@@ -166,12 +172,13 @@ fn a_failed_pass_fails_its_sequences_only() {
 fn cancelled_and_late_sequences_leave() {
     let harness = start(1, Duration::from_millis(5));
     let cancelled = harness.submit(order(&[1], 1_000_000));
-    let late = Order { deadline: Some(Instant::now() + Duration::from_millis(60)), ..order(&[1], 30) };
+    let late =
+        SequenceRequest { deadline: Some(Instant::now() + Duration::from_millis(60)), ..order(&[1], 30) };
     std::thread::sleep(Duration::from_millis(20));
     drop(cancelled);
     let error = harness.submit(late).blocking_recv().unwrap().unwrap_err();
     assert!(matches!(error, GenerateError::DeadlineExceeded { completion_tokens: 1.. }), "{error}");
-    let expired = Order { deadline: Some(Instant::now()), ..order(&[1], 30) };
+    let expired = SequenceRequest { deadline: Some(Instant::now()), ..order(&[1], 30) };
     let error = harness.submit(expired).blocking_recv().unwrap().unwrap_err();
     assert_eq!(error, GenerateError::DeadlineExceeded { completion_tokens: 0 });
     assert!(harness.finish().len() < 30);

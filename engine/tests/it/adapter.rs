@@ -8,7 +8,7 @@ use crate::requests::greedy;
 use crate::support::adapter::Adapter;
 use crate::support::{Shape, Uniform, pickle, safetensors};
 use lumos_engine::{
-    DType, Engine, Generation, Input, LoadError, LoadOptions, ModelSource, Models, adapter_base,
+    DType, Engine, EngineRegistry, Generation, LoadError, LoadOptions, ModelSource, Prompt, adapter_base,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -48,7 +48,7 @@ fn by_hand(shape: &Shape, adapter: &Adapter) -> TempDir {
 
 async fn generation(source: ModelSource, dtype: DType) -> Generation {
     let engine = Engine::load(source, LoadOptions { dtype, ..LoadOptions::default() }).unwrap();
-    engine.generate(greedy(Input::Tokens((3..60).collect()), 24, 300)).await.unwrap()
+    engine.generate(greedy(Prompt::Tokens((3..60).collect()), 24, 300)).await.unwrap()
 }
 
 /// Checks that the engine's merged model generates the same bits as the one merged by hand, and that the base
@@ -138,7 +138,7 @@ fn models_are_told_apart_by_adapter() {
     let (one, copy) = (Folders::new(&shape, &adapter), Folders::new(&shape, &adapter));
     let weights = Folders::new(&shape, &Adapter::usual(&shape, 3));
     let scale = Folders::new(&shape, &adapter.clone().with(&json!({"lora_alpha": 9})));
-    let models = Models::new();
+    let models = EngineRegistry::new();
     let load = |source| models.engine(source, LoadOptions::default()).unwrap();
     let engine = load(one.source());
     let names: Vec<&str> = engine.description().weight_files.iter().map(|file| file.name.as_str()).collect();
@@ -299,7 +299,7 @@ async fn peft_computes_the_same() {
         let source = ModelSource::adapted(&data.join("base"), &adapter).unwrap();
         let engine = Engine::load(source, LoadOptions::default()).unwrap();
         assert_eq!(engine.tokenizer().encode(&prompt).unwrap(), ids);
-        let found = engine.generate(greedy(Input::Tokens(ids), expected.len(), 259)).await.unwrap();
+        let found = engine.generate(greedy(Prompt::Tokens(ids), expected.len(), 259)).await.unwrap();
         assert_eq!(found.tokens[..safe_tokens], expected[..safe_tokens], "{prompt}");
         for (token, logit) in first_top8 {
             let ours = found.first_logits.iter().find(|(found, _)| *found == token).unwrap().1;

@@ -4,7 +4,9 @@
 use candle_core::{D, Device, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::llama::{Cache, Config, Llama, LlamaConfig};
-use lumos_engine::{DType, Engine, GenerateRequest, Input, LoadOptions, ModelSource, RandomShape, Stop};
+use lumos_engine::{
+    DType, Engine, GenerateRequest, LoadOptions, ModelSource, Prompt, RandomShape, StopCondition,
+};
 
 const SHAPE: RandomShape = RandomShape::With1M;
 const VOCABULARY: usize = 1024;
@@ -53,8 +55,8 @@ async fn a_llama_computes_what_that_of_candle_transformers_does() {
             .iter()
             .map(|prompt| {
                 let request = GenerateRequest {
-                    input: Input::Tokens(prompt.clone()),
-                    stop: Stop::Never,
+                    input: Prompt::Tokens(prompt.clone()),
+                    stop: StopCondition::Never,
                     ignore_eos: true,
                     first_logits: VOCABULARY,
                     ..GenerateRequest::text("", COMPLETION)

@@ -5,7 +5,7 @@
 use crate::cases;
 use std::path::PathBuf;
 
-use lumos_engine::{CrossEncoder, ReadError};
+use lumos_engine::{CrossEncoder, EncoderError};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
@@ -112,5 +112,8 @@ async fn a_folder_that_is_none_is_told() {
     // Weights that do not match the configuration are an error of the first query.
     let encoder = with("\"position_buckets\": 64", "\"position_buckets\": 32").unwrap();
     let told = encoder.score("Who?", vec![String::new()]).await;
-    assert!(matches!(&told, Err(ReadError::Load(message)) if message.contains("rel_embeddings")), "{told:?}");
+    assert!(
+        matches!(&told, Err(EncoderError::Load(message)) if message.contains("rel_embeddings")),
+        "{told:?}"
+    );
 }

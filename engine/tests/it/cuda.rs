@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::requests::greedy;
 use crate::support::{Shape, Uniform};
 use lumos_engine::{
-    DType, DeviceName, Engine, GenerateRequest, Generation, Input, LoadOptions, ModelSource, Sampling,
+    DType, DeviceName, Engine, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt, SamplingParams,
 };
 
 fn device() -> Option<DeviceName> {
@@ -52,7 +52,7 @@ async fn float32_equals_transformers() {
         let engine = load(&folder, device, DType::F32);
         let cases = cases::cases(&folder);
         let requests: Vec<GenerateRequest> =
-            cases.iter().map(|case| greedy(Input::Tokens(case.ids.clone()), 48, 768)).collect();
+            cases.iter().map(|case| greedy(Prompt::Tokens(case.ids.clone()), 48, 768)).collect();
         for (case, found) in cases.iter().zip(all(&engine, &requests).await) {
             assert_eq!(found.tokens[..case.safe_tokens], case.greedy[..case.safe_tokens], "{name}");
             for (id, expected) in &case.first_top8 {
@@ -73,8 +73,8 @@ async fn a_device_draws_what_the_processor_draws_of_its_logits() {
     let cuts = [(None, None), (Some(0.9), None), (None, Some(40)), (Some(0.9), Some(40))];
     for seed in 0..40 {
         let (top_p, top_k) = cuts[seed as usize % 4];
-        let sampling = Sampling { temperature: 0.5 + 0.1 * (seed % 11) as f64, top_p, top_k, seed };
-        let prompt = Input::Tokens((0..12).map(|at| (at * 7 + seed as u32) % 200).collect());
+        let sampling = SamplingParams { temperature: 0.5 + 0.1 * (seed % 11) as f64, top_p, top_k, seed };
+        let prompt = Prompt::Tokens((0..12).map(|at| (at * 7 + seed as u32) % 200).collect());
         // One at a time and shorter than a page, so that cuBLAS gets the same rows each time.
         let mut tokens = Vec::new();
         for first_logits in [0, 1] {
@@ -102,8 +102,8 @@ async fn a_device_is_near_the_processor() {
                     let prompt =
                         (0..1 + random.below(300)).map(|_| random.below(shape.vocabulary) as u32).collect();
                     let temperature = if index % 4 == 0 { 0.7 } else { 0.0 };
-                    let sampling = Sampling { temperature, seed: index, ..Sampling::GREEDY };
-                    GenerateRequest { sampling, ..greedy(Input::Tokens(prompt), 8, shape.vocabulary) }
+                    let sampling = SamplingParams { temperature, seed: index, ..SamplingParams::GREEDY };
+                    GenerateRequest { sampling, ..greedy(Prompt::Tokens(prompt), 8, shape.vocabulary) }
                 })
                 .collect();
             let (there, here) = (all(&there, &requests).await, all(&here, &requests).await);

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Shape, safetensors};
 use lumos_engine::{
-    Engine, Finish, GenerateError, GenerateRequest, Input, LoadOptions, ModelSource, Sampling, Stop,
+    Engine, FinishReason, GenerateError, GenerateRequest, LoadOptions, ModelSource, Prompt, SamplingParams,
+    StopCondition,
 };
 
 fn engine() -> Engine {
@@ -17,14 +18,14 @@ fn engine() -> Engine {
 }
 
 fn request(text: &str) -> GenerateRequest {
-    GenerateRequest { stop: Stop::Never, ignore_eos: true, ..GenerateRequest::text(text, 40) }
+    GenerateRequest { stop: StopCondition::Never, ignore_eos: true, ..GenerateRequest::text(text, 40) }
 }
 
 #[tokio::test]
 async fn text_is_what_the_whole_says_more_than_the_prompt() {
     let engine = engine();
     let free = engine.generate(request("the inn")).await.unwrap();
-    assert_eq!((free.finish, free.tokens.len()), (Finish::Length, 40));
+    assert_eq!((free.finish, free.tokens.len()), (FinishReason::Length, 40));
     assert_eq!((free.usage.prompt_tokens, free.usage.completion_tokens), (free.prompt_tokens.len(), 40));
     let all = [&free.prompt_tokens[..], &free.tokens].concat();
     assert_eq!(engine.tokenizer().decode(&all).unwrap(), format!("the inn{}", free.text));
@@ -32,15 +33,15 @@ async fn text_is_what_the_whole_says_more_than_the_prompt() {
     // Stopping at a generated token: the result ends before it, and the token is counted.
     let stop = free.tokens[5];
     let first = free.tokens.iter().position(|token| *token == stop).unwrap();
-    let stopped = GenerateRequest { stop: Stop::Tokens(vec![stop]), ..request("the inn") };
+    let stopped = GenerateRequest { stop: StopCondition::Tokens(vec![stop]), ..request("the inn") };
     let stopped = engine.generate(stopped).await.unwrap();
-    assert_eq!((stopped.finish, &stopped.tokens[..]), (Finish::Stop, &free.tokens[..first]));
+    assert_eq!((stopped.finish, &stopped.tokens[..]), (FinishReason::Stop, &free.tokens[..first]));
     assert_eq!(stopped.usage.completion_tokens, first + 1);
     assert!(free.text.starts_with(&stopped.text));
 
     // The same seed gives the same tokens regardless of concurrent requests; another seed gives others.
     let sampled = |seed| GenerateRequest {
-        sampling: Sampling { temperature: 1.0, top_p: Some(0.9), top_k: None, seed },
+        sampling: SamplingParams { temperature: 1.0, top_p: Some(0.9), top_k: None, seed },
         ..request("the inn")
     };
     let (one, other) = tokio::join!(engine.generate(sampled(1)), engine.generate(sampled(2)));
@@ -53,13 +54,13 @@ async fn bad_requests_are_refused() {
     let engine = engine();
     let refused = |request| async { engine.generate(request).await.unwrap_err() };
     assert_eq!(refused(request("")).await, GenerateError::EmptyPrompt);
-    let long = refused(GenerateRequest { input: Input::Tokens(vec![5; 500]), ..request("") }).await;
+    let long = refused(GenerateRequest { input: Prompt::Tokens(vec![5; 500]), ..request("") }).await;
     assert_eq!(long, GenerateError::PromptTooLong { tokens: 500, limit: 500 });
-    let unknown = refused(GenerateRequest { input: Input::Tokens(vec![300]), ..request("") }).await;
+    let unknown = refused(GenerateRequest { input: Prompt::Tokens(vec![300]), ..request("") }).await;
     assert_eq!(unknown, GenerateError::UnknownToken { token: 300, vocabulary: 300 });
-    let stop = refused(GenerateRequest { stop: Stop::Text(String::new()), ..request("a") }).await;
+    let stop = refused(GenerateRequest { stop: StopCondition::Text(String::new()), ..request("a") }).await;
     assert!(matches!(stop, GenerateError::InvalidStop(_)));
-    let sampling = Sampling { temperature: -1.0, ..Sampling::GREEDY };
+    let sampling = SamplingParams { temperature: -1.0, ..SamplingParams::GREEDY };
     assert!(matches!(
         refused(GenerateRequest { sampling, ..request("a") }).await,
         GenerateError::InvalidSampling(_)
@@ -67,9 +68,9 @@ async fn bad_requests_are_refused() {
     let late = refused(GenerateRequest { deadline: Some(Instant::now()), ..request("a") }).await;
     assert_eq!(late, GenerateError::DeadlineExceeded { completion_tokens: 0 });
     // The sequence ends at the context length.
-    let full = GenerateRequest { input: Input::Tokens(vec![5; 490]), ..request("") };
+    let full = GenerateRequest { input: Prompt::Tokens(vec![5; 490]), ..request("") };
     let full = engine.generate(full).await.unwrap();
-    assert_eq!((full.tokens.len(), full.finish), (10, Finish::Length));
+    assert_eq!((full.tokens.len(), full.finish), (10, FinishReason::Length));
 }
 
 #[tokio::test]

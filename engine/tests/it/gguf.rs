@@ -11,7 +11,7 @@ use candle_core::quantized::gguf_file::Value;
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use lumos_engine::{
-    DType, Engine, GenerateRequest, Generation, Input, LoadError, LoadOptions, ModelSource, Models,
+    DType, Engine, EngineRegistry, GenerateRequest, Generation, LoadError, LoadOptions, ModelSource, Prompt,
     StoredChat,
 };
 use serde_json::json;
@@ -41,10 +41,10 @@ fn load(source: ModelSource) -> Engine {
 
 fn prompts() -> Vec<GenerateRequest> {
     let mut random = Uniform::new(5);
-    let mut requests = vec![greedy(Input::Text("the inn\n in the é 🙂".to_owned()), 20, 300)];
+    let mut requests = vec![greedy(Prompt::Text("the inn\n in the é 🙂".to_owned()), 20, 300)];
     for length in [1, 2, 17, 40, 90] {
         let ids = (0..length).map(|_| random.below(300) as u32).collect();
-        requests.push(greedy(Input::Tokens(ids), 20, 300));
+        requests.push(greedy(Prompt::Tokens(ids), 20, 300));
     }
     requests
 }
@@ -232,7 +232,7 @@ async fn linear_scaling_and_ends_are_read() {
     let (_folder, path) = written(&model);
     let request = GenerateRequest { ignore_eos: false, ..prompts()[1].clone() };
     let ended = load(ModelSource::Gguf(path)).generate(request).await.unwrap();
-    assert_eq!(ended.finish, lumos_engine::Finish::EndOfSequence);
+    assert_eq!(ended.finish, lumos_engine::FinishReason::EndOfSequence);
     assert!(ended.tokens.len() <= 1);
 }
 
@@ -264,7 +264,7 @@ fn equal_files_are_one_engine_wherever_they_lie() {
     let (folder, path) = written(&GgufModel::new(&Shape::tiny(), 1, GgmlDType::F16));
     let copy = folder.path().join("copy.gguf");
     std::fs::copy(&path, &copy).unwrap();
-    let models = Models::new();
+    let models = EngineRegistry::new();
     let full = models.engine(ModelSource::Gguf(path.clone()), LoadOptions::default()).unwrap();
     let again = models.engine(ModelSource::Gguf(copy), LoadOptions::default()).unwrap();
     assert_eq!((models.loads(), full.description()), (1, again.description()));

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::support::{NamedTensor, Shape, pickle, pieces, safetensors, sentencepiece};
 use lumos_engine::{
-    DType, Engine, GenerateRequest, Generation, Input, LoadError, LoadOptions, ModelFiles, ModelSource,
-    Models, Sampling, Stop,
+    DType, Engine, EngineRegistry, GenerateRequest, Generation, LoadError, LoadOptions, ModelFiles,
+    ModelSource, Prompt, SamplingParams, StopCondition,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -25,10 +25,10 @@ fn folder(shape: &Shape) -> TempDir {
 
 async fn generation(engine: &Engine) -> Generation {
     let request = GenerateRequest {
-        input: Input::Text("the inn\n in the é 🙂".to_owned()),
-        stop: Stop::Never,
+        input: Prompt::Text("the inn\n in the é 🙂".to_owned()),
+        stop: StopCondition::Never,
         max_new_tokens: 20,
-        sampling: Sampling::GREEDY,
+        sampling: SamplingParams::GREEDY,
         ignore_eos: true,
         first_logits: 300,
         forced: Vec::new(),
@@ -229,7 +229,7 @@ fn faults_are_named() {
 #[tokio::test]
 async fn same_folder_is_loaded_once() {
     let folder = folder(&Shape::tiny());
-    let models = Models::new();
+    let models = EngineRegistry::new();
     let source = || ModelSource::Folder(folder.path().to_owned());
     let planner = models.engine(source(), LoadOptions::default()).unwrap();
     let dotted = ModelSource::Folder(folder.path().join("."));

@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::cases::Case;
 use crate::requests::{alone, greedy, together};
 use crate::support::{Shape, Uniform};
-use lumos_engine::{Engine, GenerateRequest, Generation, Input, LoadOptions, ModelSource};
+use lumos_engine::{Engine, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt};
 
 const NEW_TOKENS: usize = 48;
 
@@ -63,8 +63,8 @@ fn engine(folder: &Path, variation: Variation, longest: usize) -> Engine {
 /// Runs all variations and returns their common result.
 async fn matrix(name: &str, folder: &Path, requests: &[GenerateRequest]) -> Vec<Generation> {
     let prompt = |request: &GenerateRequest| match &request.input {
-        Input::Tokens(tokens) => tokens.len(),
-        Input::Text(_) => panic!("the matrix requires token ids"),
+        Prompt::Tokens(tokens) => tokens.len(),
+        Prompt::Text(_) => panic!("the matrix requires token ids"),
     };
     let longest = requests.iter().map(prompt).max().unwrap() + NEW_TOKENS;
     let mut expected: Option<Vec<Generation>> = None;
@@ -102,7 +102,7 @@ async fn check_reference(name: &str) {
     let cases = cases::cases(&folder);
     assert_eq!(cases.len(), 24);
     let requests: Vec<GenerateRequest> =
-        cases.iter().map(|case| greedy(Input::Tokens(case.ids.clone()), NEW_TOKENS, 768)).collect();
+        cases.iter().map(|case| greedy(Prompt::Tokens(case.ids.clone()), NEW_TOKENS, 768)).collect();
     for (case, generation) in cases.iter().zip(matrix(name, &folder, &requests).await) {
         check(case, &generation);
     }
@@ -134,6 +134,6 @@ async fn a_random_model_gives_the_same_in_every_way() {
     let common = ids(75);
     let prompts = (0..24).map(|index| [&common[..index % 2 * 75], &ids(1 + 4 * index)].concat());
     let requests: Vec<GenerateRequest> =
-        prompts.map(|prompt| greedy(Input::Tokens(prompt), NEW_TOKENS, 300)).collect();
+        prompts.map(|prompt| greedy(Prompt::Tokens(prompt), NEW_TOKENS, 300)).collect();
     matrix("random", folder.path(), &requests).await;
 }

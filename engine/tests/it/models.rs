@@ -6,8 +6,8 @@ use std::sync::Barrier;
 use crate::requests::greedy;
 use crate::support::{Shape, byte_tokenizer};
 use lumos_engine::{
-    DType, Engine, GenerateError, Generation, Input, LoadError, LoadOptions, MemoryBudget, ModelSource,
-    Models, RandomShape,
+    DType, Engine, EngineRegistry, GenerateError, Generation, LoadError, LoadOptions, MemoryBudget,
+    ModelSource, Prompt, RandomShape,
 };
 use tempfile::TempDir;
 
@@ -26,13 +26,13 @@ fn random(shape: RandomShape, seed: u64) -> ModelSource {
 }
 
 async fn generation(engine: &Engine) -> Generation {
-    engine.generate(greedy(Input::Tokens((3..80).collect()), 20, 50)).await.unwrap()
+    engine.generate(greedy(Prompt::Tokens((3..80).collect()), 20, 50)).await.unwrap()
 }
 
 #[test]
 fn equal_weights_are_loaded_once_wherever_they_lie() {
     let (first, copy, other) = (folder(1), folder(1), folder(2));
-    let models = Models::new();
+    let models = EngineRegistry::new();
     let load = |folder: &Path| models.engine(source(folder), LoadOptions::default()).unwrap();
     let mut engines = vec![load(first.path()), load(copy.path())];
     #[cfg(unix)]
@@ -71,7 +71,7 @@ fn equal_weights_are_loaded_once_wherever_they_lie() {
 fn however_many_ask_at_once_each_model_is_loaded_once() {
     const EACH: usize = 6;
     let folders = [folder(1), folder(2), folder(1)];
-    let models = Models::new();
+    let models = EngineRegistry::new();
     let barrier = Barrier::new(EACH * (folders.len() + 1));
     let engines: Vec<Engine> = std::thread::scope(|scope| {
         let ask = |source: ModelSource| {
@@ -94,7 +94,7 @@ async fn models_share_a_budget() {
     let shape = RandomShape::With1M;
     let options = || LoadOptions { kv_cache_bytes: Some(1 << 20), ..LoadOptions::default() };
     let budget = MemoryBudget::new(12 << 20);
-    let models = Models::with_budget(budget.clone());
+    let models = EngineRegistry::with_budget(budget.clone());
     let first = models.engine(random(shape, 1), options()).unwrap();
     assert!((4 << 20..6 << 20).contains(&budget.used()), "{}", budget.used());
     assert!(budget.used() > first.weight_bytes());
@@ -129,7 +129,7 @@ async fn random_models_need_no_files_and_can_be_written() {
     assert_eq!((description.parameters, description.vocabulary), (shape.parameters(), 1024));
     let expected = generation(&engine).await;
     assert_eq!((expected.text.as_str(), expected.tokens.len()), ("", 20));
-    let refused = engine.generate(greedy(Input::Text("a".to_owned()), 3, 0)).await.unwrap_err();
+    let refused = engine.generate(greedy(Prompt::Text("a".to_owned()), 3, 0)).await.unwrap_err();
     assert!(
         matches!(&refused, GenerateError::Tokenizer(reason) if reason.contains("token ids")),
         "{refused}"

@@ -4,8 +4,8 @@ use crate::requests;
 use crate::requests::greedy;
 use crate::support::{Shape, Uniform};
 use lumos_engine::{
-    Delta, Engine, GenerateError, GenerateRequest, Generation, Input, LoadError, LoadOptions, ModelSource,
-    RandomShape, Stop, StreamEvent,
+    Delta, Engine, GenerateError, GenerateRequest, Generation, LoadError, LoadOptions, ModelSource, Prompt,
+    RandomShape, StopCondition, StreamEvent,
 };
 
 fn engine(options: LoadOptions) -> Engine {
@@ -27,7 +27,7 @@ async fn a_turn_computes_its_new_tokens_only() {
         let mut prompt = tokens(100, 1);
         let mut known = 0;
         for turn in 0..4 {
-            let request = greedy(Input::Tokens(prompt.clone()), 30, 300);
+            let request = greedy(Prompt::Tokens(prompt.clone()), 30, 300);
             let computed = engine.statistics().computed_tokens;
             let mut generation = engine.generate(request.clone()).await.unwrap();
             // Whole pages of all tokens computed before, which are all but the last generated one.
@@ -43,7 +43,7 @@ async fn a_turn_computes_its_new_tokens_only() {
             prompt = [&prompt[..], &generation.tokens, &tokens(7, turn)].concat();
         }
         // At least one token is computed, even if the whole prompt is cached.
-        let request = greedy(Input::Tokens(tokens(64, 9)), 1, 0);
+        let request = greedy(Prompt::Tokens(tokens(64, 9)), 1, 0);
         engine.generate(request.clone()).await.unwrap();
         assert_eq!(engine.generate(request).await.unwrap().usage.cached_tokens, 64 - page_size);
         assert_eq!(off.statistics().reused_tokens, 0);
@@ -55,7 +55,7 @@ async fn a_common_beginning_is_computed_once_however_many_ask_at_once() {
     let engine = engine(LoadOptions { max_batch: 24, prefill_chunk: 50, ..LoadOptions::default() });
     let common = tokens(160, 2);
     let requests: Vec<GenerateRequest> = (0..24)
-        .map(|index| greedy(Input::Tokens([&common[..], &tokens(10, 100 + index)].concat()), 1, 0))
+        .map(|index| greedy(Prompt::Tokens([&common[..], &tokens(10, 100 + index)].concat()), 1, 0))
         .collect();
     requests::together(&engine, &requests).await;
     let statistics = engine.statistics();
@@ -67,7 +67,7 @@ async fn a_common_beginning_is_computed_once_however_many_ask_at_once() {
 async fn what_can_never_fit_is_refused_at_once() {
     let page_bytes = engine(LoadOptions::default()).statistics().page_bytes;
     let engine = engine(LoadOptions { kv_cache_bytes: Some(4 * page_bytes + 1), ..LoadOptions::default() });
-    let ask = |prompt, new| engine.generate(greedy(Input::Tokens(tokens(prompt, 1)), new, 0));
+    let ask = |prompt, new| engine.generate(greedy(Prompt::Tokens(tokens(prompt, 1)), new, 0));
     // The last generated token is not stored in the cache.
     assert_eq!(ask(60, 5).await.unwrap().tokens.len(), 5);
     let refused = ask(60, 6).await.unwrap_err();
@@ -114,12 +114,14 @@ async fn streams_add_up_to_the_generation() {
     let engine = engine(LoadOptions::default());
     for seed in 0..20 {
         let plain = GenerateRequest {
-            sampling: lumos_engine::Sampling { temperature: 1.5, seed, ..Default::default() },
-            ..greedy(Input::Text("the inn".to_owned()), 60, 3)
+            sampling: lumos_engine::SamplingParams { temperature: 1.5, seed, ..Default::default() },
+            ..greedy(Prompt::Text("the inn".to_owned()), 60, 3)
         };
         let free = engine.generate(plain.clone()).await.unwrap();
         let middle = free.text.chars().skip(free.text.chars().count() / 2).take(2).collect();
-        for stop in [Stop::Never, Stop::Text(middle), Stop::Tokens(vec![free.tokens[30]])] {
+        for stop in
+            [StopCondition::Never, StopCondition::Text(middle), StopCondition::Tokens(vec![free.tokens[30]])]
+        {
             let request = GenerateRequest { stop, ..plain.clone() };
             let expected = engine.generate(request.clone()).await.unwrap();
             let (deltas, generation) = streamed(&engine, request).await;
@@ -133,7 +135,7 @@ async fn streams_add_up_to_the_generation() {
             assert!(deltas.len() >= tokens.len().min(30), "the tokens arrived at once");
         }
     }
-    let refused = engine.stream(greedy(Input::Text(String::new()), 3, 0)).await;
+    let refused = engine.stream(greedy(Prompt::Text(String::new()), 3, 0)).await;
     assert_eq!(refused.unwrap_err(), GenerateError::EmptyPrompt);
 }
 
@@ -141,8 +143,8 @@ async fn streams_add_up_to_the_generation() {
 async fn a_slow_reader_holds_nobody_up_and_dropping_cancels() {
     let engine = engine(LoadOptions { max_sequence_length: Some(600), ..LoadOptions::default() });
     // This stream is not read while its request generates far more tokens than the channel holds.
-    let mut slow = engine.stream(greedy(Input::Tokens(tokens(5, 1)), 500, 0)).await.unwrap();
-    engine.generate(greedy(Input::Tokens(tokens(5, 2)), 550, 0)).await.unwrap();
+    let mut slow = engine.stream(greedy(Prompt::Tokens(tokens(5, 1)), 500, 0)).await.unwrap();
+    engine.generate(greedy(Prompt::Tokens(tokens(5, 2)), 550, 0)).await.unwrap();
     let mut count = 0;
     while let Some(event) = slow.next().await {
         match event.unwrap() {
@@ -151,9 +153,9 @@ async fn a_slow_reader_holds_nobody_up_and_dropping_cancels() {
         }
     }
     assert_eq!(count, 500);
-    let dropped = engine.stream(greedy(Input::Tokens(tokens(5, 3)), 590, 0)).await.unwrap();
+    let dropped = engine.stream(greedy(Prompt::Tokens(tokens(5, 3)), 590, 0)).await.unwrap();
     drop(dropped);
-    engine.generate(greedy(Input::Tokens(tokens(5, 4)), 2, 0)).await.unwrap();
+    engine.generate(greedy(Prompt::Tokens(tokens(5, 4)), 2, 0)).await.unwrap();
     while engine.statistics().running > 0 {
         tokio::task::yield_now().await;
     }

@@ -6,7 +6,7 @@
 use crate::cases;
 use std::path::{Path, PathBuf};
 
-use lumos_engine::{ReadError, Reader, ReaderPassage};
+use lumos_engine::{DprReader, EncoderError, ReaderPassage};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
@@ -36,7 +36,7 @@ fn reference() -> Option<(PathBuf, Vec<Case>)> {
 #[tokio::test(flavor = "multi_thread")]
 async fn equals_transformers_alone_and_together() {
     let Some((folder, cases)) = reference() else { return };
-    let reader = Reader::open(&folder, Some(2)).unwrap();
+    let reader = DprReader::open(&folder, Some(2)).unwrap();
     let mut alone = Vec::new();
     let mut furthest = 0.0f32;
     for case in &cases {
@@ -59,7 +59,7 @@ async fn equals_transformers_alone_and_together() {
     assert!(furthest < 1e-3, "{furthest}");
 
     // Many questions at once, by another instance with another number of threads.
-    let reader = Reader::open(&folder, Some(1)).unwrap();
+    let reader = DprReader::open(&folder, Some(1)).unwrap();
     let mut together = JoinSet::new();
     for round in 0..4 {
         for (index, case) in cases.iter().cloned().enumerate() {
@@ -82,7 +82,7 @@ async fn equals_transformers_alone_and_together() {
 #[tokio::test]
 async fn texts_that_are_too_long_are_cut_and_no_passages_have_no_scores() {
     let Some((folder, cases)) = reference() else { return };
-    let reader = Reader::open(&folder, None).unwrap();
+    let reader = DprReader::open(&folder, None).unwrap();
     let passage = ReaderPassage { title: "Numbers".to_owned(), text: "one two three ".repeat(2000) };
     assert_eq!(reader.encode(&cases[0].question, &passage).unwrap().len(), 512);
     let longest = passage.text.repeat(2);
@@ -108,15 +108,15 @@ async fn a_folder_that_is_none_is_told() {
     let Some((shared, _)) = reference() else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    assert!(Reader::open(folder, None).unwrap_err().to_string().contains("config.json"));
+    assert!(DprReader::open(folder, None).unwrap_err().to_string().contains("config.json"));
     copy(&shared, folder);
     std::fs::write(folder.join("config.json"), "{}").unwrap();
-    assert!(Reader::open(folder, None).unwrap_err().to_string().contains("hidden_size"));
+    assert!(DprReader::open(folder, None).unwrap_err().to_string().contains("hidden_size"));
     // Weights that do not match the configuration are an error of the first question.
     let config = std::fs::read_to_string(shared.join("config.json")).unwrap();
     let config = config.replace("\"intermediate_size\": 128", "\"intermediate_size\": 96");
     std::fs::write(folder.join("config.json"), config).unwrap();
-    let reader = Reader::open(folder, None).unwrap();
+    let reader = DprReader::open(folder, None).unwrap();
     let told = reader.score("Who?", vec![ReaderPassage::default()]).await;
-    assert!(matches!(&told, Err(ReadError::Load(message)) if message.contains("shape")), "{told:?}");
+    assert!(matches!(&told, Err(EncoderError::Load(message)) if message.contains("shape")), "{told:?}");
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::cases::Case;
 use crate::requests::{alone, greedy, together_in};
 use crate::support::{Shape, Uniform};
-use lumos_engine::{Engine, Finish, GenerateRequest, Generation, Input, LoadOptions, ModelSource};
+use lumos_engine::{Engine, FinishReason, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt};
 
 const FOLDERS: [&str; 3] = ["llama-mha", "llama-gqa-tied", "llama3-rope"];
 
@@ -19,7 +19,7 @@ fn engine(folder: &Path, options: LoadOptions) -> Engine {
 fn check(case: &Case, engine: &Engine, generation: &Generation) {
     assert_eq!(generation.prompt_tokens, case.ids);
     assert_eq!(generation.tokens[..case.safe_tokens], case.greedy[..case.safe_tokens]);
-    assert_eq!((generation.tokens.len(), generation.finish), (48, Finish::Length));
+    assert_eq!((generation.tokens.len(), generation.finish), (48, FinishReason::Length));
     for (id, logit) in &case.first_top8 {
         let found = generation.first_logits.iter().find(|(found, _)| found == id).unwrap().1;
         assert!((found - logit).abs() < 1e-3, "logit of {id}: {found} against {logit}");
@@ -38,7 +38,7 @@ async fn equals_transformers_alone_and_together() {
         let cases = cases::cases(&folder);
         let engine = engine(&folder, LoadOptions::default());
         let requests: Vec<GenerateRequest> =
-            cases.iter().map(|case| greedy(Input::Text(case.prompt.clone()), 48, 768)).collect();
+            cases.iter().map(|case| greedy(Prompt::Text(case.prompt.clone()), 48, 768)).collect();
         let order: Vec<usize> = (0..cases.len()).collect();
         let (alone, together) =
             (alone(&engine, &requests).await, together_in(&engine, &requests, &order).await);
@@ -82,7 +82,7 @@ async fn reference_models_are_invariant_to_the_bit() {
         let Some(folder) = cases::folder(name) else { return };
         let requests: Vec<GenerateRequest> = cases::cases(&folder)
             .iter()
-            .map(|case| greedy(Input::Text(case.prompt.clone()), 24, 768))
+            .map(|case| greedy(Prompt::Text(case.prompt.clone()), 24, 768))
             .collect();
         check_invariance(|options| engine(&folder, options), &requests).await;
     }
@@ -101,7 +101,7 @@ async fn random_models_are_invariant_to_the_bit() {
             .map(|_| {
                 let length = 1 + random.below(150);
                 let ids = (0..length).map(|_| random.below(shape.vocabulary) as u32).collect();
-                greedy(Input::Tokens(ids), 1 + random.below(20), shape.vocabulary)
+                greedy(Prompt::Tokens(ids), 1 + random.below(20), shape.vocabulary)
             })
             .collect();
         check_invariance(|options| engine(folder.path(), options), &requests).await;

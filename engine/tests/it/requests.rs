@@ -1,14 +1,14 @@
 //! Helpers that run requests alone and together.
 
-use lumos_engine::{Engine, GenerateRequest, Generation, Input, Sampling, Stop};
+use lumos_engine::{Engine, GenerateRequest, Generation, Prompt, SamplingParams, StopCondition};
 
 /// Returns a greedy request that always generates its full length.
-pub(crate) fn greedy(input: Input, max_new_tokens: usize, first_logits: usize) -> GenerateRequest {
+pub(crate) fn greedy(input: Prompt, max_new_tokens: usize, first_logits: usize) -> GenerateRequest {
     GenerateRequest {
         input,
-        stop: Stop::Never,
+        stop: StopCondition::Never,
         max_new_tokens,
-        sampling: Sampling::GREEDY,
+        sampling: SamplingParams::GREEDY,
         ignore_eos: true,
         first_logits,
         forced: Vec::new(),

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::support::{Shape, Uniform};
 use lumos_engine::{
-    Engine, Finish, GenerateRequest, Generation, Input, LoadOptions, ModelSource, Sampling, Statistics, Stop,
+    Engine, FinishReason, GenerateRequest, Generation, LoadOptions, ModelSource, Prompt, SamplingParams,
+    Statistics, StopCondition,
 };
 use tokio::sync::Semaphore;
 
@@ -40,10 +41,10 @@ fn request(random: &mut Uniform) -> GenerateRequest {
     let max_new_tokens = random.below(LONGEST - prompt.len());
     let temperature = if random.below(2) == 0 { 0.0 } else { 0.8 };
     GenerateRequest {
-        input: Input::Tokens(prompt),
-        stop: Stop::Never,
+        input: Prompt::Tokens(prompt),
+        stop: StopCondition::Never,
         max_new_tokens,
-        sampling: Sampling { temperature, seed: random.integer(), ..Sampling::GREEDY },
+        sampling: SamplingParams { temperature, seed: random.integer(), ..SamplingParams::GREEDY },
         ignore_eos: true,
         first_logits: 5,
         forced: Vec::new(),
@@ -99,7 +100,10 @@ async fn everyone_is_served_while_memory_is_short() {
     assert!(watcher.await.unwrap() > 10);
     assert!(completed.len() >= REQUESTS / 2, "only {} completed", completed.len());
     for (request, generation) in &completed {
-        assert_eq!((generation.tokens.len(), generation.finish), (request.max_new_tokens, Finish::Length));
+        assert_eq!(
+            (generation.tokens.len(), generation.finish),
+            (request.max_new_tokens, FinishReason::Length)
+        );
     }
     // The remaining requests were cancelled and end with the next step.
     while engine.statistics().running + engine.statistics().waiting > 0 {

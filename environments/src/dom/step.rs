@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lumos_tasks::families::web::{CandidateScope, Element, WebStep};
+use lumos_tasks::families::web::{CandidateElement, CandidateScope, WebStep};
 use thiserror::Error;
 
 use super::candidate::CandidateTexts;
@@ -36,14 +36,14 @@ impl CandidateError {
 /// # Errors
 /// Fails if the page cannot be parsed; with [`CandidateScope::Published`] also if one of the candidates has
 /// no text. [`CandidateScope::All`] skips such candidates.
-pub fn candidates(step: &WebStep, scope: CandidateScope) -> Result<Vec<Element>, CandidateError> {
+pub fn candidates(step: &WebStep, scope: CandidateScope) -> Result<Vec<CandidateElement>, CandidateError> {
     let tree = Tree::parse(&step.page)?;
     let mut texts = CandidateTexts::new(&tree);
     let listed = step.positives.iter().chain(&step.negatives).map(String::as_str);
     match scope {
         CandidateScope::Published => listed
             .take(CandidateScope::PUBLISHED)
-            .map(|id| Ok(Element { id: id.to_owned(), text: texts.write(id, Brackets::Round)? }))
+            .map(|id| Ok(CandidateElement { id: id.to_owned(), text: texts.write(id, Brackets::Round)? }))
             .collect(),
         CandidateScope::All => {
             let mut places: HashMap<&str, usize> = HashMap::new();
@@ -57,7 +57,7 @@ pub fn candidates(step: &WebStep, scope: CandidateScope) -> Result<Vec<Element>,
             let mut elements = Vec::with_capacity(known.len());
             for (_, id) in known {
                 match texts.write(id, Brackets::Round) {
-                    Ok(text) => elements.push(Element { id: id.to_owned(), text }),
+                    Ok(text) => elements.push(CandidateElement { id: id.to_owned(), text }),
                     Err(error @ TextError::TooMuchText { .. }) => return Err(error.into()),
                     Err(_) => {}
                 }
@@ -86,7 +86,9 @@ mod tests {
         let missing = candidates(&step(), CandidateScope::Published).unwrap_err();
         assert_eq!((missing.exception(), missing.to_string().contains("`9`")), ("IndexError", true));
         let known = WebStep { negatives: vec!["2".to_owned()], ..step() };
-        let ids = |elements: Vec<Element>| elements.into_iter().map(|element| element.id).collect::<Vec<_>>();
+        let ids = |elements: Vec<CandidateElement>| {
+            elements.into_iter().map(|element| element.id).collect::<Vec<_>>()
+        };
         assert_eq!(ids(candidates(&known, CandidateScope::Published).unwrap()), ["3", "2"]);
         let all = candidates(&step(), CandidateScope::All).unwrap();
         assert_eq!(all[0].text, "ancestors: /html/b cart\ntarget: (a id=0Home)");

@@ -8,7 +8,7 @@ use super::evaluate::evaluate;
 use super::expression;
 use super::fraction::Fraction;
 use super::lexer::{self, Reading, Relation, Token};
-use super::limits::{Limits, Meter};
+use super::limits::{MathsLimits, Meter};
 use super::number::number;
 use super::variables::Variables;
 
@@ -27,7 +27,7 @@ pub fn same_value(left: &str, right: &str) -> bool {
     if let (Some(left), Some(right)) = (number(left), number(right)) {
         return left == right;
     }
-    let mut meter = Meter::new(Limits::default());
+    let mut meter = Meter::new(MathsLimits::default());
     if let Ok(same) = same_meaning(left, right, &mut meter) {
         return same;
     }

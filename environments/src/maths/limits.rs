@@ -10,7 +10,7 @@ use super::error::MathsError;
 ///
 /// The defaults keep every query within 50 milliseconds and a few megabytes, in debug builds too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct MathsLimits {
     /// Maximum length of the query in bytes.
     pub input_bytes: usize,
     /// Maximum depth of nested parentheses, functions and exponents.
@@ -32,7 +32,7 @@ pub struct Limits {
     pub work: u64,
 }
 
-impl Default for Limits {
+impl Default for MathsLimits {
     fn default() -> Self {
         Self {
             input_bytes: 4096,
@@ -48,19 +48,19 @@ impl Default for Limits {
     }
 }
 
-/// Counts the work of one query against its [`Limits`].
+/// Counts the work of one query against its [`MathsLimits`].
 #[derive(Debug)]
 pub(crate) struct Meter {
-    limits: Limits,
+    limits: MathsLimits,
     spent: u64,
 }
 
 impl Meter {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: MathsLimits) -> Self {
         Self { limits, spent: 0 }
     }
 
-    pub(crate) fn limits(&self) -> &Limits {
+    pub(crate) fn limits(&self) -> &MathsLimits {
         &self.limits
     }
 

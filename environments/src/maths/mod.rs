@@ -1,7 +1,7 @@
 //! Exact mathematics as a replacement for WolframAlpha's first result pod.
 //!
 //! [`answer`] accepts the queries that the agent's tools send to the service. It computes with exact numbers
-//! (rationals and square roots) within fixed [`Limits`], so that answers do not depend on the machine.
+//! (rationals and square roots) within fixed [`MathsLimits`], so that answers do not depend on the machine.
 //!
 //! # Queries
 //!
@@ -31,7 +31,7 @@
 //!
 //! - integers `24`, terminating decimals in full `3.5`, other rationals reduced `7/3`, roots `15 - sqrt(2)`;
 //! - polynomials by descending degree with fractions as coefficients: `x + 3/4`, `(2 x)/3`;
-//! - several real roots, solutions or ranges are [`Answer::Many`], ascending;
+//! - several real roots, solutions or ranges are [`MathsAnswer::Many`], ascending;
 //! - `(no solutions exist)` over the real numbers, `True` if every value is a solution;
 //! - with more unknowns than equations a single equation is solved for its last unknown (`y = 27 - x`), a
 //!   system for its first ones (`x = 31 - y`).
@@ -57,15 +57,15 @@ mod surd;
 mod units;
 mod variables;
 
-pub use answer::Answer;
+pub use answer::MathsAnswer;
 pub use compare::same_value;
 pub use error::MathsError;
-pub use limits::Limits;
+pub use limits::MathsLimits;
 pub use number::number;
 
 use limits::Meter;
 
-/// Answers a query exactly, within the default [`Limits`].
+/// Answers a query exactly, within the default [`MathsLimits`].
 ///
 /// The [module](self) describes the queries and the form of the answers.
 ///
@@ -79,8 +79,8 @@ use limits::Meter;
 /// assert_eq!(answer("2*(3+4)"), Ok(Answer::One("14".into())));
 /// assert_eq!(answer("Solve x^2 = 9"), Ok(Answer::Many(vec!["x = -3".into(), "x = 3".into()])));
 /// ```
-pub fn answer(query: &str) -> Result<Answer, MathsError> {
-    answer_within(query, Limits::default())
+pub fn answer(query: &str) -> Result<MathsAnswer, MathsError> {
+    answer_within(query, MathsLimits::default())
 }
 
 /// Answers a query exactly, within the given limits.
@@ -88,6 +88,6 @@ pub fn answer(query: &str) -> Result<Answer, MathsError> {
 /// # Errors
 ///
 /// As [`answer`].
-pub fn answer_within(query: &str, limits: Limits) -> Result<Answer, MathsError> {
+pub fn answer_within(query: &str, limits: MathsLimits) -> Result<MathsAnswer, MathsError> {
     query::answer(query, &mut Meter::new(limits))
 }

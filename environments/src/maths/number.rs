@@ -4,7 +4,7 @@ use num_rational::BigRational;
 use num_traits::Zero;
 
 use super::lexer;
-use super::limits::{Limits, Meter};
+use super::limits::{MathsLimits, Meter};
 
 /// Parses an answer as people write it to one exact number.
 ///
@@ -12,9 +12,9 @@ use super::limits::{Limits, Meter};
 /// (`1,000`), a quotient of two such numbers (`7/3`), a sign (`-`, `−` or `+`), a `$` before the digits, a
 /// `%` after them (`25%` is 1/4), and white space around any of these. Everything else is `None`:
 /// expressions, equations (`x = 4`), words and units, invalid groups (`1,00`), a quotient over zero, and
-/// numbers beyond the default [`Limits`].
+/// numbers beyond the default [`MathsLimits`].
 pub fn number(text: &str) -> Option<BigRational> {
-    let limits = Limits::default();
+    let limits = MathsLimits::default();
     if text.len() > limits.input_bytes {
         return None;
     }

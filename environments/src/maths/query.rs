@@ -1,6 +1,6 @@
 //! Classifies a query and answers it: an expression, a statement, a quantity, or equations to solve.
 
-use super::answer::Answer;
+use super::answer::MathsAnswer;
 use super::error::MathsError;
 use super::evaluate::{divisors, evaluate};
 use super::expression;
@@ -15,7 +15,7 @@ use super::units;
 use super::variables::{Variable, Variables};
 
 /// Answers one query.
-pub(crate) fn answer(text: &str, meter: &mut Meter) -> Result<Answer, MathsError> {
+pub(crate) fn answer(text: &str, meter: &mut Meter) -> Result<MathsAnswer, MathsError> {
     within("bytes of input", text.len(), meter.limits().input_bytes)?;
     let reading = match text.trim_start().get(..5) {
         Some(word) if word.eq_ignore_ascii_case("solve") => Reading::Equation,
@@ -27,14 +27,14 @@ pub(crate) fn answer(text: &str, meter: &mut Meter) -> Result<Answer, MathsError
         Some((Token::Keyword(Keyword::Solve), rest)) => solve(rest, meter),
         Some((Token::Keyword(Keyword::Expand | Keyword::Calculate), rest)) => value(rest, meter),
         Some(_) => match units::quantity(&tokens, meter)? {
-            Some(quantity) => Ok(Answer::One(quantity)),
+            Some(quantity) => Ok(MathsAnswer::One(quantity)),
             None => value(&tokens, meter),
         },
     }
 }
 
 /// An expression, optionally with values for its unknowns, or a relation between numbers.
-fn value(tokens: &[Token], meter: &mut Meter) -> Result<Answer, MathsError> {
+fn value(tokens: &[Token], meter: &mut Meter) -> Result<MathsAnswer, MathsError> {
     let variables = Variables::of([tokens], meter)?;
     let (body, bindings) = with_bindings(tokens, &variables, meter)?;
     if body.iter().any(is_relation) {
@@ -44,11 +44,11 @@ fn value(tokens: &[Token], meter: &mut Meter) -> Result<Answer, MathsError> {
     let value = evaluate(&expression, &bindings, meter)?;
     value.numerator().spend_for_printing(meter)?;
     value.denominator().spend_for_printing(meter)?;
-    Ok(Answer::One(printing::fraction(&value, &variables)))
+    Ok(MathsAnswer::One(printing::fraction(&value, &variables)))
 }
 
 /// `2 + 3 = 5`: numbers only. A false statement and an equation with unknowns have no result.
-fn statement(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<Answer, MathsError> {
+fn statement(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Result<MathsAnswer, MathsError> {
     if variables.len() > 0 {
         return Err(MathsError::not_understood("an equation or inequality without \"Solve\""));
     }
@@ -57,7 +57,7 @@ fn statement(tokens: &[Token], variables: &Variables, meter: &mut Meter) -> Resu
             return Err(MathsError::no_result("the statement is false"));
         }
     }
-    Ok(Answer::One(printing::ALWAYS.to_owned()))
+    Ok(MathsAnswer::One(printing::ALWAYS.to_owned()))
 }
 
 fn holds(condition: &Condition, meter: &mut Meter) -> Result<bool, MathsError> {
@@ -131,7 +131,7 @@ fn is_relation(token: &Token) -> bool {
     matches!(token, Token::Relation(_))
 }
 
-fn solve(tokens: &[Token], meter: &mut Meter) -> Result<Answer, MathsError> {
+fn solve(tokens: &[Token], meter: &mut Meter) -> Result<MathsAnswer, MathsError> {
     let variables = Variables::of([tokens], meter)?;
     let (tokens, targets) = split_targets(tokens, &variables)?;
     let (body, list) = split_where(tokens)?.unwrap_or((tokens, &[]));
@@ -241,7 +241,7 @@ fn equations(
     targets: &[Variable],
     variables: &Variables,
     meter: &mut Meter,
-) -> Result<Answer, MathsError> {
+) -> Result<MathsAnswer, MathsError> {
     let differences: Vec<Fraction> =
         conditions.iter().map(|condition| condition.difference.clone()).collect();
     let divisors: Vec<Polynomial> =
@@ -253,7 +253,7 @@ fn equations(
     }
     order.sort_by_key(|variable| !targets.contains(variable));
     Ok(match solver::solve(&differences, &divisors, &order, meter)? {
-        Solutions::Everything => Answer::One(printing::ALWAYS.to_owned()),
+        Solutions::Everything => MathsAnswer::One(printing::ALWAYS.to_owned()),
         Solutions::These(solutions) => {
             listed(solutions.iter().map(|solution| printing::solution(solution, variables)).collect())
         }
@@ -264,7 +264,7 @@ fn inequalities(
     conditions: &[Condition],
     variables: &Variables,
     meter: &mut Meter,
-) -> Result<Answer, MathsError> {
+) -> Result<MathsAnswer, MathsError> {
     match variables.len() {
         0 => {
             for condition in conditions {
@@ -272,7 +272,7 @@ fn inequalities(
                     return Ok(listed(Vec::new()));
                 }
             }
-            Ok(Answer::One(printing::ALWAYS.to_owned()))
+            Ok(MathsAnswer::One(printing::ALWAYS.to_owned()))
         }
         1 => {
             let ranges = inequality::ranges(conditions, 0, meter)?;
@@ -287,7 +287,11 @@ fn inequalities(
 }
 
 /// One linear inequality in several unknowns, solved for the last: `y>5 - x`.
-fn half_plane(condition: &Condition, variables: &Variables, meter: &mut Meter) -> Result<Answer, MathsError> {
+fn half_plane(
+    condition: &Condition,
+    variables: &Variables,
+    meter: &mut Meter,
+) -> Result<MathsAnswer, MathsError> {
     let unsolved = || MathsError::no_result("an inequality in several unknowns that is not linear");
     let difference = condition.difference.as_polynomial().ok_or_else(unsolved)?;
     let variable = difference.variables().last().copied().ok_or_else(unsolved)?;
@@ -302,16 +306,16 @@ fn half_plane(condition: &Condition, variables: &Variables, meter: &mut Meter) -
         (_, relation) => relation,
     };
     let (name, sign) = (variables.name(variable), relation.text());
-    Ok(Answer::One(format!("{name}{sign}{}", printing::fraction(&bound.into(), variables))))
+    Ok(MathsAnswer::One(format!("{name}{sign}{}", printing::fraction(&bound.into(), variables))))
 }
 
-fn listed(mut texts: Vec<String>) -> Answer {
+fn listed(mut texts: Vec<String>) -> MathsAnswer {
     match (texts.pop(), texts.is_empty()) {
-        (None, _) => Answer::One(printing::NO_SOLUTIONS.to_owned()),
-        (Some(only), true) => Answer::One(only),
+        (None, _) => MathsAnswer::One(printing::NO_SOLUTIONS.to_owned()),
+        (Some(only), true) => MathsAnswer::One(only),
         (Some(last), false) => {
             texts.push(last);
-            Answer::Many(texts)
+            MathsAnswer::Many(texts)
         }
     }
 }

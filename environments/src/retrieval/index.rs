@@ -57,14 +57,14 @@ struct Posting {
 
 /// An index of documents by their words.
 #[derive(Debug)]
-pub struct Index {
+pub struct PassageIndex {
     vocabulary: Vocabulary,
     /// By term, each in the order of documents.
     postings: Vec<Vec<Posting>>,
     documents: usize,
 }
 
-impl Index {
+impl PassageIndex {
     /// The best documents for a query, best first; among equals, the one that was added first comes first.
     pub fn search(&self, query: &str, most: usize) -> Vec<Hit> {
         let scores = self.scores(query).into_iter().enumerate();
@@ -112,9 +112,9 @@ impl Index {
     }
 }
 
-/// Builds an [`Index`].
+/// Builds an [`PassageIndex`].
 #[derive(Debug, Default)]
-pub struct IndexBuilder {
+pub struct PassageIndexBuilder {
     parameters: Bm25,
     vocabulary: Vocabulary,
     postings: Vec<Vec<Posting>>,
@@ -124,7 +124,7 @@ pub struct IndexBuilder {
     terms: Vec<(u32, u32)>,
 }
 
-impl IndexBuilder {
+impl PassageIndexBuilder {
     /// An empty index with these parameters.
     pub fn new(parameters: Bm25) -> Self {
         Self { parameters, ..Self::default() }
@@ -154,7 +154,7 @@ impl IndexBuilder {
     }
 
     /// Builds the index after all documents were added.
-    pub fn build(self) -> Index {
+    pub fn build(self) -> PassageIndex {
         let Self { parameters, vocabulary, mut postings, lengths, .. } = self;
         let average = (lengths.iter().sum::<f64>() / lengths.len().max(1) as f64).max(1.0);
         for posting in postings.iter_mut().flatten() {
@@ -162,7 +162,7 @@ impl IndexBuilder {
             posting.weight = parameters.saturation(f64::from(posting.weight), length) as f32;
         }
         postings.iter_mut().for_each(Vec::shrink_to_fit);
-        Index { vocabulary, postings, documents: lengths.len() }
+        PassageIndex { vocabulary, postings, documents: lengths.len() }
     }
 }
 
@@ -172,7 +172,7 @@ pub fn scores<'a, T>(question: &str, passages: impl IntoIterator<Item = T>) -> V
 where
     T: IntoIterator<Item = (&'a str, u32)>,
 {
-    let mut builder = IndexBuilder::default();
+    let mut builder = PassageIndexBuilder::default();
     passages.into_iter().for_each(|passage| builder.add(passage));
     builder.build().scores(question)
 }
@@ -241,13 +241,13 @@ mod tests {
 
     use super::*;
 
-    fn index(texts: &[impl AsRef<str>]) -> Index {
-        let mut builder = IndexBuilder::new(Bm25::default());
+    fn index(texts: &[impl AsRef<str>]) -> PassageIndex {
+        let mut builder = PassageIndexBuilder::new(Bm25::default());
         texts.iter().for_each(|text| builder.add([(text.as_ref(), 1)]));
         builder.build()
     }
 
-    fn documents(index: &Index, query: &str, most: usize) -> Vec<usize> {
+    fn documents(index: &PassageIndex, query: &str, most: usize) -> Vec<usize> {
         index.search(query, most).into_iter().map(|hit| hit.document).collect()
     }
 

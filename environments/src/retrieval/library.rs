@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::index::{Bm25, Hit, Index, IndexBuilder};
+use super::index::{Bm25, Hit, PassageIndex, PassageIndexBuilder};
 
 /// Weight of a title's words relative to the text.
 const TITLE: u32 = 2;
@@ -29,7 +29,7 @@ pub struct Library {
     by_title: HashMap<String, usize>,
     /// By title as [`normalised`]; the first of several pages with the same title.
     by_normalised: HashMap<String, usize>,
-    index: Index,
+    index: PassageIndex,
 }
 
 impl Library {
@@ -90,7 +90,7 @@ impl LibraryBuilder {
     pub fn build(self) -> Library {
         let Self { pages, by_title } = self;
         let mut by_normalised = HashMap::with_capacity(pages.len());
-        let mut index = IndexBuilder::new(Bm25::default());
+        let mut index = PassageIndexBuilder::new(Bm25::default());
         for (position, page) in pages.iter().enumerate() {
             by_normalised.entry(normalised(&page.title)).or_insert(position);
             index.add([(page.title.as_str(), TITLE), (page.text.as_str(), 1)]);

@@ -1,6 +1,6 @@
 //! Finds pages and ranks passages by their words with BM25, without a model and without I/O.
 //!
-//! [`Library`] finds pages by title and by words; [`Index`] is the underlying ranking, for any texts;
+//! [`Library`] finds pages by title and by words; [`PassageIndex`] is the underlying ranking, for any texts;
 //! [`scores`] ranks a few passages against each other. Equal input gives equal output: scores are summed in a
 //! fixed order, and ties are broken by insertion order.
 
@@ -9,7 +9,7 @@ mod library;
 mod stem;
 mod words;
 
-pub use index::{Bm25, Hit, Index, IndexBuilder, scores};
+pub use index::{Bm25, Hit, PassageIndex, PassageIndexBuilder, scores};
 pub use library::{Library, LibraryBuilder, Listed};
 pub use stem::{lucene_stem, stem};
 pub use words::{is_stop_word, words};

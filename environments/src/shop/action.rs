@@ -2,14 +2,14 @@
 
 /// An action, its argument in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Action {
+pub enum ShopAction {
     /// Types into the search bar and searches; valid on every page.
     Search(String),
     /// Clicks the element with this text.
     Click(String),
 }
 
-impl Action {
+impl ShopAction {
     /// Parses an action: a name, an opening bracket, an argument up to the last closing bracket, all on the
     /// first line (upstream `parse_action`). The rest is ignored. `None` for anything else, on which the shop
     /// does nothing.
@@ -37,23 +37,23 @@ mod tests {
     #[test]
     fn brackets_are_read_greedily() {
         for (text, action) in [
-            ("click[Buy Now] please", Some(Action::Click("buy now".to_owned()))),
-            ("search[ a ]]", Some(Action::Search(" a ]".to_owned()))),
-            ("click[]]", Some(Action::Click("]".to_owned()))),
+            ("click[Buy Now] please", Some(ShopAction::Click("buy now".to_owned()))),
+            ("search[ a ]]", Some(ShopAction::Search(" a ]".to_owned()))),
+            ("click[]]", Some(ShopAction::Click("]".to_owned()))),
             ("search[a[b]", None),
             ("Click[a]", None),
             ("click[]", None),
             ("click[a\n]", None),
             ("buy now", None),
         ] {
-            assert_eq!(Action::parse(text), action, "{text}");
+            assert_eq!(ShopAction::parse(text), action, "{text}");
         }
     }
 
     proptest! {
         #[test]
         fn never_panics(text in "(click|search)?[\\[\\]a-zİé\n ]{0,20}") {
-            Action::parse(&text);
+            ShopAction::parse(&text);
         }
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::price::Pricing;
+use super::price::PriceRange;
 use super::product::Product;
 use crate::lines::LineReader;
 
@@ -22,7 +22,7 @@ pub struct Entry {
     /// The product.
     pub product: Product,
     /// Its price or price range.
-    pub pricing: Pricing,
+    pub pricing: PriceRange,
     /// The synthetic instruction, if there is one, with the attributes that it asks for.
     pub instruction: Option<Instruction>,
     /// The human instructions.
@@ -68,7 +68,7 @@ pub struct HumanInstruction {
 
 /// Data from the other files, by ASIN.
 #[derive(Debug, Clone, Default)]
-pub struct Beside {
+pub struct SideTables {
     /// Attributes and instructions (`items_ins_v2.json`).
     pub attributes: HashMap<String, Attributes>,
     /// Human instructions (`items_human_ins.json`), if they are used.
@@ -78,8 +78,8 @@ pub struct Beside {
 /// Reads products one by one and skips those that the original skips: ids that are too long, `nan`, and
 /// duplicates.
 #[derive(Debug, Default)]
-pub struct Reader {
-    beside: Beside,
+pub struct CatalogueReader {
+    beside: SideTables,
     seen: HashSet<String>,
 }
 
@@ -103,9 +103,9 @@ struct Record {
     instructions: Option<Vec<HumanInstruction>>,
 }
 
-impl Reader {
+impl CatalogueReader {
     /// A reader that adds the data of the other files.
-    pub fn new(beside: Beside) -> Self {
+    pub fn new(beside: SideTables) -> Self {
         Self { beside, seen: HashSet::new() }
     }
 
@@ -129,13 +129,13 @@ impl Reader {
             return Ok(None);
         }
         let pricing = match &record.pricing {
-            None | Some(Value::Null) => Some(Pricing::of_numbers(&[])),
-            Some(Value::String(text)) => Pricing::parse(text),
+            None | Some(Value::Null) => Some(PriceRange::of_numbers(&[])),
+            Some(Value::String(text)) => PriceRange::parse(text),
             Some(Value::Array(numbers)) => numbers
                 .iter()
                 .map(Value::as_f64)
                 .collect::<Option<Vec<f64>>>()
-                .map(|numbers| Pricing::of_numbers(&numbers)),
+                .map(|numbers| PriceRange::of_numbers(&numbers)),
             Some(_) => None,
         }
         .ok_or_else(|| bad("invalid price".to_owned()))?;
@@ -231,11 +231,11 @@ impl Stock {
     /// Fails if a record is not a valid product.
     pub fn read(
         records: impl IntoIterator<Item = Value>,
-        beside: Beside,
+        beside: SideTables,
         limit: Option<usize>,
     ) -> Result<Self, BadProduct> {
         let limit = limit.unwrap_or(usize::MAX);
-        let mut reader = Reader::new(beside);
+        let mut reader = CatalogueReader::new(beside);
         let mut stock = Self::default();
         for (number, record) in records.into_iter().enumerate() {
             if stock.entries.len() >= limit {
@@ -256,8 +256,8 @@ impl Stock {
     /// Fails if they cannot be read, or a document is not a valid product.
     pub fn from_documents(documents: impl BufRead, attributes: impl Read) -> Result<Self, CatalogueError> {
         let attributes = serde_json::from_reader(attributes).map_err(CatalogueError::Attributes)?;
-        let beside = Beside { attributes, ..Beside::default() };
-        let mut reader = Reader::new(beside);
+        let beside = SideTables { attributes, ..SideTables::default() };
+        let mut reader = CatalogueReader::new(beside);
         let mut stock = Self::default();
         for line in LineReader::new(documents) {
             let (number, line) = line.map_err(CatalogueError::Unreadable)?;
@@ -285,7 +285,7 @@ impl Stock {
             serde_json::from_reader(products).map_err(|error| CatalogueError::Unreadable(error.into()))?;
         let attributes = serde_json::from_reader(attributes).map_err(CatalogueError::Attributes)?;
         let human = serde_json::from_reader(human).map_err(CatalogueError::Attributes)?;
-        Self::read(products, Beside { attributes, human }, limit)
+        Self::read(products, SideTables { attributes, human }, limit)
             .map_err(|error| CatalogueError::Product { line: 1, problem: error.to_string() })
     }
 
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_raw_record_becomes_a_product() {
-        let mut reader = Reader::default();
+        let mut reader = CatalogueReader::default();
         let entry = reader.read(record("B0")).unwrap().unwrap();
         assert_eq!(entry.product.options, [("color".to_owned(), vec!["b".to_owned()])]);
         assert_eq!(entry.product.query, "table lamp");
@@ -381,7 +381,7 @@ mod tests {
     fn an_option_is_trimmed_split_at_strokes_and_lowered() {
         let mut raw = record("B0");
         raw["customization_options"] = json!({"Color": [{"value": " Red/Blue "}], "Size": []});
-        let entry = Reader::default().read(raw).unwrap().unwrap();
+        let entry = CatalogueReader::default().read(raw).unwrap().unwrap();
         let expected = [("color".to_owned(), vec!["red | blue".to_owned()]), ("size".to_owned(), Vec::new())];
         assert_eq!(entry.product.options, expected);
     }

@@ -1,6 +1,6 @@
 //! Pages of the shop: their elements, observation and clickable texts.
 //!
-//! A [`Page`] is a list of [`Element`]s. The observation is the visible texts joined by [`SEPARATOR`];
+//! A [`ShopPage`] is a list of [`TextElement`]s. The observation is the visible texts joined by [`SEPARATOR`];
 //! clickable texts are buttons, product links and option values.
 
 use lumos_tasks::python::strip;
@@ -24,7 +24,7 @@ pub const SEARCH: &str = "Search";
 
 /// A page of the shop.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Page {
+pub enum ShopPage {
     /// The start page with the search bar.
     Start,
     /// Results of a search.
@@ -34,7 +34,7 @@ pub enum Page {
         /// Number of products found.
         total: usize,
         /// The products on this page, at most ten.
-        items: Vec<Item>,
+        items: Vec<ListedProduct>,
     },
     /// A product.
     Product(Box<ProductPage>),
@@ -58,7 +58,7 @@ pub enum Page {
 
 /// A product in a list of results.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Item {
+pub struct ListedProduct {
     /// The product's ASIN.
     pub asin: String,
     /// The product's title.
@@ -130,7 +130,7 @@ pub enum Clickable {
 
 /// The role of an element on a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Role {
+pub enum ElementRole {
     /// Plain text.
     Text,
     /// A heading.
@@ -150,67 +150,67 @@ pub enum Role {
 
 /// A text on a page. Blanks around it are part of it, because they decide whether it is visible.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Element {
+pub struct TextElement {
     /// Its role.
-    pub role: Role,
+    pub role: ElementRole,
     /// Its text.
     pub text: String,
 }
 
-impl Element {
-    fn new(role: Role, text: impl Into<String>) -> Self {
+impl TextElement {
+    fn new(role: ElementRole, text: impl Into<String>) -> Self {
         Self { role, text: text.into() }
     }
 
     fn text(text: impl Into<String>) -> Self {
-        Self::new(Role::Text, text)
+        Self::new(ElementRole::Text, text)
     }
 
     fn heading(text: impl Into<String>) -> Self {
-        Self::new(Role::Heading, text)
+        Self::new(ElementRole::Heading, text)
     }
 
     fn button(label: &str) -> Self {
-        Self::new(Role::Button, label)
+        Self::new(ElementRole::Button, label)
     }
 }
 
-impl Page {
+impl ShopPage {
     /// All elements of the page, in order.
-    pub fn elements(&self, instruction: &str) -> Vec<Element> {
+    pub fn elements(&self, instruction: &str) -> Vec<TextElement> {
         let mut elements = Vec::new();
         if matches!(self, Self::Start) {
-            elements.push(Element::heading("WebShop"));
+            elements.push(TextElement::heading("WebShop"));
         }
         if !matches!(self, Self::Done { .. }) {
-            elements.extend([Element::heading("Instruction:"), Element::text(instruction)]);
+            elements.extend([TextElement::heading("Instruction:"), TextElement::text(instruction)]);
         }
         match self {
-            Self::Start => elements.push(Element::button(SEARCH)),
+            Self::Start => elements.push(TextElement::button(SEARCH)),
             Self::Results { number, total, items } => {
-                elements.push(Element::button(BACK_TO_SEARCH));
-                elements.push(Element::heading(format!("Page {number} (Total results: {total})")));
+                elements.push(TextElement::button(BACK_TO_SEARCH));
+                elements.push(TextElement::heading(format!("Page {number} (Total results: {total})")));
                 if *number > 1 {
-                    elements.push(Element::button(PREVIOUS));
+                    elements.push(TextElement::button(PREVIOUS));
                 }
-                elements.push(Element::button(NEXT));
+                elements.push(TextElement::button(NEXT));
                 for item in items {
-                    elements.push(Element::new(Role::Link, &item.asin));
-                    elements.extend([Element::text(&item.title), Element::text(&item.price_tag)]);
+                    elements.push(TextElement::new(ElementRole::Link, &item.asin));
+                    elements.extend([TextElement::text(&item.title), TextElement::text(&item.price_tag)]);
                 }
             }
             Self::Product(page) => {
-                elements.extend([BACK_TO_SEARCH, PREVIOUS].map(Element::button));
+                elements.extend([BACK_TO_SEARCH, PREVIOUS].map(TextElement::button));
                 page.options.iter().for_each(|(name, values)| elements.extend(page.group(name, values)));
-                elements.push(Element::heading(&page.title));
-                elements.push(Element::text(format!("Price: {}", page.price_tag)));
-                elements.push(Element::text("Rating: N.A."));
-                elements.extend(DETAILS.map(|about| Element::button(about.label())));
-                elements.push(Element::button(BUY_NOW));
+                elements.push(TextElement::heading(&page.title));
+                elements.push(TextElement::text(format!("Price: {}", page.price_tag)));
+                elements.push(TextElement::text("Rating: N.A."));
+                elements.extend(DETAILS.map(|about| TextElement::button(about.label())));
+                elements.push(TextElement::button(BUY_NOW));
             }
             Self::Details { texts, .. } => {
-                elements.extend([BACK_TO_SEARCH, PREVIOUS].map(Element::button));
-                elements.extend(texts.iter().map(Element::text));
+                elements.extend([BACK_TO_SEARCH, PREVIOUS].map(TextElement::button));
+                elements.extend(texts.iter().map(TextElement::text));
             }
             Self::Done { asin, options, reward } => elements.extend(done(asin, options, *reward)),
         }
@@ -248,15 +248,17 @@ pub fn observation_of<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     observation
 }
 
-/// The clickable texts of some elements; see [`Page::clickables`].
-pub fn clickables_of(elements: impl IntoIterator<Item = Element>) -> Vec<(String, Clickable)> {
+/// The clickable texts of some elements; see [`ShopPage::clickables`].
+pub fn clickables_of(elements: impl IntoIterator<Item = TextElement>) -> Vec<(String, Clickable)> {
     let (mut clickables, mut choices) = (Vec::new(), Vec::new());
-    for Element { role, text } in elements {
+    for TextElement { role, text } in elements {
         match role {
-            Role::Button => clickables.push((text.to_lowercase(), Clickable::Button)),
-            Role::Link => clickables.push((text.to_lowercase(), Clickable::Product)),
-            Role::Choice { group, .. } => choices.push((text, Clickable::Choice(group.to_lowercase()))),
-            Role::Text | Role::Heading => {}
+            ElementRole::Button => clickables.push((text.to_lowercase(), Clickable::Button)),
+            ElementRole::Link => clickables.push((text.to_lowercase(), Clickable::Product)),
+            ElementRole::Choice { group, .. } => {
+                choices.push((text, Clickable::Choice(group.to_lowercase())));
+            }
+            ElementRole::Text | ElementRole::Heading => {}
         }
     }
     clickables.append(&mut choices);
@@ -265,13 +267,13 @@ pub fn clickables_of(elements: impl IntoIterator<Item = Element>) -> Vec<(String
 
 impl ProductPage {
     /// A group of options: its name and its values.
-    fn group(&self, name: &str, values: &[String]) -> Vec<Element> {
+    fn group(&self, name: &str, values: &[String]) -> Vec<TextElement> {
         let chosen = self.chosen.iter().find(|(group, _)| *group == name.to_lowercase());
         let choice = |value: &String| {
             let chosen = chosen.is_some_and(|(_, chosen)| chosen == value);
-            Element::new(Role::Choice { group: name.to_owned(), chosen }, value)
+            TextElement::new(ElementRole::Choice { group: name.to_owned(), chosen }, value)
         };
-        [Element::heading(name)].into_iter().chain(values.iter().map(choice)).collect()
+        [TextElement::heading(name)].into_iter().chain(values.iter().map(choice)).collect()
     }
 }
 
@@ -296,7 +298,7 @@ fn merged(clickables: Vec<(String, Clickable)>) -> Vec<(String, Clickable)> {
 }
 
 /// The page after a purchase. Most of its fields are now empty, but its headings remain.
-fn done(asin: &str, options: &[(String, String)], reward: f64) -> Vec<Element> {
+fn done(asin: &str, options: &[(String, String)], reward: f64) -> Vec<TextElement> {
     const BEFORE: [&str; 6] = [
         "Thank you for shopping with us!",
         "Your code:",
@@ -332,7 +334,7 @@ fn done(asin: &str, options: &[(String, String)], reward: f64) -> Vec<Element> {
     let bought = [asin, "options", &options];
     let last = [&*reward, "Reward Details", "None"];
     let texts = BEFORE.iter().chain(&bought).chain(&BETWEEN).chain(&last).copied();
-    texts.map(Element::text).collect()
+    texts.map(TextElement::text).collect()
 }
 
 /// Options in the format of the original's template: JSON in ASCII with sorted keys, escaped for HTML.
@@ -366,7 +368,7 @@ mod tests {
     #[test]
     fn blanks_show_as_they_do_on_a_page() {
         let texts = [" ", " \n", "", "\u{a0}", " a "].map(str::to_owned).to_vec();
-        let page = Page::Details { about: About::Features, texts };
+        let page = ShopPage::Details { about: About::Features, texts };
         let expected = "Instruction: [SEP] i [SEP] Back to Search [SEP] < Prev [SEP]  [SEP]  [SEP] a";
         assert_eq!(page.observation("i"), expected);
     }
@@ -377,7 +379,7 @@ mod tests {
             ("a".to_owned(), vec!["x".to_owned(), "reviews".to_owned()]),
             ("b".to_owned(), vec!["x".to_owned()]),
         ];
-        let page = Page::Product(Box::new(ProductPage {
+        let page = ShopPage::Product(Box::new(ProductPage {
             asin: "B".to_owned(),
             options,
             chosen: Vec::new(),

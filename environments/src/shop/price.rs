@@ -7,14 +7,14 @@ const DEFAULT: f64 = 100.0;
 
 /// The price of a product: one number, or a range from which it is drawn. In dollars.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Pricing {
+pub enum PriceRange {
     /// One price.
     One(f64),
     /// From the first to the second.
     Range(f64, f64),
 }
 
-impl Pricing {
+impl PriceRange {
     /// Parses a price: digits and dots of each piece after a `$`. `None` if the original raises.
     pub fn parse(text: &str) -> Option<Self> {
         if text.is_empty() {
@@ -79,7 +79,7 @@ mod tests {
             ("free", None),
             ("$ ", None),
         ] {
-            assert_eq!(Pricing::parse(text).map(Pricing::tag).as_deref(), tag, "{text}");
+            assert_eq!(PriceRange::parse(text).map(PriceRange::tag).as_deref(), tag, "{text}");
         }
     }
 }

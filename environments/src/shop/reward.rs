@@ -1,7 +1,7 @@
 //! The reward of a purchase (upstream `get_reward` in `web_agent_site/engine/goal.py`).
 //!
 //! [`reward`] compares the product, its price and the chosen options with the goal. The original finds nouns
-//! in titles with spaCy; here a [`Tagger`] does, and [`Reward`] contains the bounds that other nouns could
+//! in titles with spaCy; here a [`Tagger`] does, and [`PurchaseReward`] contains the bounds that other nouns could
 //! give.
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ pub trait Tagger: Send + Sync {
 
 /// The reward of a purchase with its components.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Reward {
+pub struct PurchaseReward {
     /// The share of attributes, options and price that matches the goal, from 0 to 1.
     pub met: f64,
     /// The same share, with options compared only within their own group.
@@ -53,7 +53,7 @@ pub struct Reward {
     pub price_met: bool,
 }
 
-impl Reward {
+impl PurchaseReward {
     /// The reward as published, from 0 to 1.
     pub fn reward(&self) -> f64 {
         self.met * self.r_type
@@ -77,7 +77,7 @@ pub fn reward(
     price: f64,
     options: &[(String, String)],
     tagger: &dyn Tagger,
-) -> Reward {
+) -> PurchaseReward {
     let kind = kind(bought, goal, tagger);
     let attributes_met = attributes_met(bought, goal);
     let options_met = options_met(options, &goal.goal_options);
@@ -87,7 +87,7 @@ pub fn reward(
     let met =
         |options_met: usize| (attributes_met + options_met + usize::from(price_met)) as f64 / wanted as f64;
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-    Reward {
+    PurchaseReward {
         met: met(options_met),
         met_by_group: met(options_met_by_group),
         r_type: kind.factor,

@@ -10,10 +10,10 @@ use lumos_tasks::python::strip;
 use thiserror::Error;
 
 use super::catalogue::{Entry, Stock};
+use super::product_store::{ProductStore, ProductStoreBuilder};
 use super::python_random::PythonRandom;
-use super::search::{Index, IndexBuilder};
+use super::search::{ProductIndex, ProductIndexBuilder};
 use super::sections::{Bytes, Damaged};
-use super::shelf::{Shelf, ShelfBuilder};
 
 /// Maximum number of products that a search finds.
 pub const MOST_FOUND: usize = 50;
@@ -44,15 +44,15 @@ pub trait SearchEngine: Send + Sync {
 /// Products and their search index.
 #[derive(Debug)]
 pub struct Shop {
-    shelf: Shelf,
-    index: Index,
+    shelf: ProductStore,
+    index: ProductIndex,
 }
 
 impl Shop {
     /// Creates a shop from products and their prices in dollars.
     pub fn new(stock: &Stock, prices: &[f64]) -> Self {
-        let mut shelf = ShelfBuilder::new(Vec::new());
-        let mut index = IndexBuilder::default();
+        let mut shelf = ProductStoreBuilder::new(Vec::new());
+        let mut index = ProductIndexBuilder::default();
         for (position, entry) in stock.entries.iter().enumerate() {
             let price = prices.get(position).copied().unwrap_or_default();
             shelf.add(&entry.product, price).expect("writing to a vector cannot fail");
@@ -68,7 +68,7 @@ impl Shop {
     /// # Errors
     /// Fails if the bytes are not a shop's.
     pub fn open(records: Bytes, tables: Bytes, index: Bytes) -> Result<Self, Damaged> {
-        let (shelf, index) = (Shelf::open(records, tables)?, Index::open(index)?);
+        let (shelf, index) = (ProductStore::open(records, tables)?, ProductIndex::open(index)?);
         if shelf.len() != index.len() {
             return Err(Damaged);
         }
@@ -76,7 +76,7 @@ impl Shop {
     }
 
     /// The products.
-    pub fn shelf(&self) -> &Shelf {
+    pub fn shelf(&self) -> &ProductStore {
         &self.shelf
     }
 
@@ -134,8 +134,8 @@ impl SearchEngine for Shop {
 /// memory.
 #[derive(Debug)]
 pub struct ShopBuilder<W> {
-    shelf: ShelfBuilder<W>,
-    index: IndexBuilder,
+    shelf: ProductStoreBuilder<W>,
+    index: ProductIndexBuilder,
     random: PythonRandom,
 }
 
@@ -143,8 +143,8 @@ impl<W: io::Write> ShopBuilder<W> {
     /// An empty shop whose records are written to `records`. Prices are drawn as in the original.
     pub fn new(records: W) -> Self {
         Self {
-            shelf: ShelfBuilder::new(records),
-            index: IndexBuilder::default(),
+            shelf: ProductStoreBuilder::new(records),
+            index: ProductIndexBuilder::default(),
             random: PythonRandom::new(super::goal::DRAWING_SEED),
         }
     }

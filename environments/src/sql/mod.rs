@@ -2,7 +2,7 @@
 //! database: how rows are printed, the state that a statement leaves, and the reward of a result.
 //!
 //! The caller runs a statement on a database, or looks up a recorded result, and passes the result as a
-//! [`Fetched`]. [`World`] returns [`Observation`]s and [`Grade`]s.
+//! [`Fetched`]. [`World`] returns [`SqlObservation`]s and [`Grade`]s.
 
 mod cell;
 pub mod dump;
@@ -12,8 +12,8 @@ mod reward;
 mod world;
 
 pub use cell::{Cell, Row, row_text};
-pub use reward::{Reward, is_same, reward};
+pub use reward::{SqlReward, is_same, reward};
 /// The database of the shipped samples, as a dump.
 pub const LIBRARY: &str = include_str!("library.sql");
 
-pub use world::{Action, Fetched, Grade, Observation, World, has_order};
+pub use world::{Fetched, Grade, SqlActionKind, SqlObservation, World, has_order};

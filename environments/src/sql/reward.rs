@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// A reward with its components.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Reward {
+pub struct SqlReward {
     /// The reward, from -1 to 1.
     pub value: f64,
     /// Size of the multiset intersection of the rows.
@@ -26,7 +26,7 @@ fn counts(rows: &[String]) -> BTreeMap<&str, u64> {
 }
 
 /// Compares a result with the gold result, row by printed row.
-pub fn reward(agent: &[String], gold: &[String]) -> Reward {
+pub fn reward(agent: &[String], gold: &[String]) -> SqlReward {
     let (of_agent, of_gold) = (counts(agent), counts(gold));
     let common: BTreeMap<&str, u64> = of_agent
         .iter()
@@ -35,12 +35,12 @@ pub fn reward(agent: &[String], gold: &[String]) -> Reward {
     let intersection = common.values().sum::<u64>();
     let union = agent.len() as u64 + gold.len() as u64 - intersection;
     if union == 0 {
-        return Reward { value: 1.0, intersection, union, tau: None };
+        return SqlReward { value: 1.0, intersection, union, tau: None };
     }
     let share = intersection as f64 / union as f64;
     let tau = tau_b(&ranks(agent, &common), &ranks(gold, &common));
     let value = tau.map_or(share, |tau| rounded(tau * share));
-    Reward { value, intersection, union, tau }
+    SqlReward { value, intersection, union, tau }
 }
 
 /// The first rows that form the multiset of common rows, in order, each as its rank by code points.

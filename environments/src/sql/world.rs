@@ -4,7 +4,7 @@
 use lumos_tasks::{SqlGrade, SqlReply};
 
 use super::cell::{Row, row_text};
-use super::reward::{Reward, is_same, reward};
+use super::reward::{SqlReward, is_same, reward};
 
 /// The result of a statement.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +22,7 @@ pub enum Fetched {
 
 /// The environment's observation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Observation {
+pub enum SqlObservation {
     /// Python's `None`.
     #[default]
     None,
@@ -32,7 +32,7 @@ pub enum Observation {
     Text(String),
 }
 
-impl Observation {
+impl SqlObservation {
     /// `str(observation)`.
     pub fn printed(&self) -> String {
         match self {
@@ -95,7 +95,7 @@ fn printed_rows(text: &str) -> Option<Vec<String>> {
 
 /// The kind of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
+pub enum SqlActionKind {
     /// `skip`: ends the episode without any change; the step shows `skipped`.
     Skip,
     /// Starts with `submit`: requests the reward of the current observation.
@@ -104,7 +104,7 @@ pub enum Action {
     Execute,
 }
 
-impl Action {
+impl SqlActionKind {
     /// Parses an action; case-sensitive.
     pub fn of(text: &str) -> Self {
         match text {
@@ -121,7 +121,7 @@ pub struct Grade {
     /// The original's reward, from -1 to 1.
     pub reward: f64,
     /// Its components, if the observation is a result.
-    pub parts: Option<Reward>,
+    pub parts: Option<SqlReward>,
     /// Corrected scoring: whether the rows equal the gold query's, in its order if it specifies one.
     pub is_same: bool,
     /// The gold query failed; its result counts as empty in that case.
@@ -147,28 +147,28 @@ impl Grade {
 /// The environment of one item.
 #[derive(Debug, Clone, Default)]
 pub struct World {
-    observation: Observation,
+    observation: SqlObservation,
 }
 
 impl World {
     /// The current observation. After a reset it is `None`, because selecting the database overwrites the
     /// question.
-    pub fn observation(&self) -> &Observation {
+    pub fn observation(&self) -> &SqlObservation {
         &self.observation
     }
 
     /// Records the result of a statement. Returns whether it was executed.
     pub fn executed(&mut self, fetched: Fetched) -> bool {
         self.observation = match fetched {
-            Fetched::Rows(rows) => Observation::Rows(rows.iter().map(|row| row_text(row)).collect()),
-            Fetched::Nothing => Observation::None,
-            Fetched::Failed { message } => Observation::Text(format!("Error executing query: {message}")),
+            Fetched::Rows(rows) => SqlObservation::Rows(rows.iter().map(|row| row_text(row)).collect()),
+            Fetched::Nothing => SqlObservation::None,
+            Fetched::Failed { message } => SqlObservation::Text(format!("Error executing query: {message}")),
         };
-        !matches!(self.observation, Observation::Text(_))
+        !matches!(self.observation, SqlObservation::Text(_))
     }
 
     /// A world with this observation.
-    pub fn showing(observation: Observation) -> Self {
+    pub fn showing(observation: SqlObservation) -> Self {
         Self { observation }
     }
 
@@ -185,10 +185,10 @@ impl World {
     /// Grades the current observation by the printed gold rows.
     pub fn grade_printed(&self, gold_query: &str, gold: Vec<String>, corrupt_gold: bool) -> Grade {
         let (parts, is_same) = match &self.observation {
-            Observation::Rows(rows) => {
+            SqlObservation::Rows(rows) => {
                 (Some(reward(rows, &gold)), !corrupt_gold && is_same(rows, &gold, has_order(gold_query)))
             }
-            Observation::None | Observation::Text(_) => (None, false),
+            SqlObservation::None | SqlObservation::Text(_) => (None, false),
         };
         let reward = parts.map_or(0.0, |parts| parts.value);
         Grade { reward, parts, is_same, corrupt_gold, empty_gold: gold.is_empty(), gold }
@@ -255,8 +255,8 @@ mod tests {
     #[test]
     fn actions() {
         assert_eq!(
-            ["skip", "skip ", "submitted", "Submit"].map(Action::of),
-            [Action::Skip, Action::Execute, Action::Submit, Action::Execute]
+            ["skip", "skip ", "submitted", "Submit"].map(SqlActionKind::of),
+            [SqlActionKind::Skip, SqlActionKind::Execute, SqlActionKind::Submit, SqlActionKind::Execute]
         );
     }
 }

@@ -6,7 +6,9 @@ use std::io::Read;
 
 use flate2::read::GzDecoder;
 use lumos_environments::sql::guard::check;
-use lumos_environments::sql::{Action, Cell, Fetched, Grade, Observation, Row, World, reward, row_text};
+use lumos_environments::sql::{
+    Cell, Fetched, Grade, Row, SqlActionKind, SqlObservation, World, reward, row_text,
+};
 use serde_json::Value;
 
 /// Reads the rows of a recorded file. Returns `None`, with a note, if `LUMOS_SHARED` is not set.
@@ -131,7 +133,7 @@ fn rewards() {
         match case["agent"]["kind"].as_str() {
             Some("text") => {
                 let text = case["agent"]["printed"].as_str().unwrap().to_owned();
-                world = World::showing(Observation::Text(text));
+                world = World::showing(SqlObservation::Text(text));
             }
             _ => {
                 world.executed(fetched(&case["agent"]));
@@ -176,13 +178,13 @@ fn step(
     gold_query: &str,
 ) -> (String, f64, bool, Option<Grade>, Option<bool>) {
     let call = &step["tools"][0];
-    match Action::of(step["action"].as_str().unwrap()) {
-        Action::Skip => ("skipped".to_owned(), 0.0, true, None, None),
-        Action::Submit => {
+    match SqlActionKind::of(step["action"].as_str().unwrap()) {
+        SqlActionKind::Skip => ("skipped".to_owned(), 0.0, true, None, None),
+        SqlActionKind::Submit => {
             let grade = world.grade(gold_query, &fetched(call));
             (world.observation().printed(), grade.reward, true, Some(grade), Some(true))
         }
-        Action::Execute => {
+        SqlActionKind::Execute => {
             let executed = world.executed(fetched(call));
             (world.observation().printed(), 0.0, false, None, Some(executed))
         }
@@ -219,9 +221,9 @@ fn environment_steps() {
 
 /// Returns the rows of a printed result.
 fn printed_rows(text: &str) -> Option<Vec<String>> {
-    match Observation::of_printed(text) {
-        Observation::Rows(rows) => Some(rows),
-        Observation::None | Observation::Text(_) => None,
+    match SqlObservation::of_printed(text) {
+        SqlObservation::Rows(rows) => Some(rows),
+        SqlObservation::None | SqlObservation::Text(_) => None,
     }
 }
 
@@ -262,7 +264,8 @@ fn statements_that_were_carried_out_pass_the_guard() {
     let mut seen = 0;
     let mut judge = |action: &str, observation: &Value| {
         let printed = observation["printed"].as_str().unwrap_or_default();
-        if printed.starts_with("Error executing query") || Action::of(action) != Action::Execute {
+        if printed.starts_with("Error executing query") || SqlActionKind::of(action) != SqlActionKind::Execute
+        {
             return;
         }
         seen += 1;

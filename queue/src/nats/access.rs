@@ -9,9 +9,9 @@ use super::NatsError;
 
 /// A string that is never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Credential(String);
 
-impl Secret {
+impl Credential {
     /// Wraps a secret.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
@@ -23,7 +23,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for Credential {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("(secret)")
     }
@@ -37,9 +37,9 @@ pub struct Access {
     /// The user name.
     pub user: Option<String>,
     /// The user's password.
-    pub password: Option<Secret>,
+    pub password: Option<Credential>,
     /// A token, instead of user and password.
-    pub token: Option<Secret>,
+    pub token: Option<Credential>,
     /// A file with an nkey seed (`SU…`).
     pub nkey_seed: Option<PathBuf>,
     /// A credentials file (`.creds`: a JWT and its seed).
@@ -104,8 +104,8 @@ impl Access {
     /// Sets the credentials from the part of the URL before the `@`.
     fn identify(&mut self, who: &str) -> Result<(), NatsError> {
         let (user, password, token) = match who.split_once(':') {
-            Some((user, password)) => (Some(decoded(user)?), Some(Secret(decoded(password)?)), None),
-            None => (None, None, Some(Secret(decoded(who)?))),
+            Some((user, password)) => (Some(decoded(user)?), Some(Credential(decoded(password)?)), None),
+            None => (None, None, Some(Credential(decoded(who)?))),
         };
         let known = self.user.is_some() || self.token.is_some();
         if known && (user != self.user || password != self.password || token != self.token) {

@@ -56,7 +56,7 @@ pub(super) async fn connect(access: &Access, connecting: &Connecting) -> Result<
             .ping_interval(Duration::from_secs(5))
             .reconnect_delay_callback(reconnect_delay)
             .event_callback(move |event| {
-                heed(&event, &state, &violation, &begun);
+                handle(&event, &state, &violation, &begun);
                 std::future::ready(())
             });
         let error = match options.connect(servers.as_slice()).await {
@@ -81,7 +81,7 @@ fn reconnect_delay(attempts: usize) -> Duration {
     if attempts <= 1 { Duration::ZERO } else { Duration::from_millis(20 << doublings) }
 }
 
-fn heed(
+fn handle(
     event: &Event,
     state: &watch::Sender<ConnectionState>,
     violation: &watch::Sender<Violation>,

@@ -166,7 +166,7 @@ impl LeaseControl for NatsLease {
         self.answer_later(GIVE_BACK);
     }
 
-    async fn bury(&self) -> Result<(), QueueError> {
+    async fn terminate(&self) -> Result<(), QueueError> {
         if Instant::now() >= self.until() {
             return Err(QueueError::LeaseLost(self.id.clone()));
         }

@@ -8,7 +8,7 @@
 //! - A claim returns at most the requested number of messages, and no more are fetched from the server than claimers
 //!   request.
 //! - When a lease is dropped, its message is redelivered immediately. If the holder disappears, the message
-//!   is redelivered when the lease expires or when it is [recalled](Server::recall).
+//!   is redelivered when the lease expires or when it is [reassigned](Server::reassign).
 //! - Messages of other programs in the streams are untrusted data: they are checked, limited in size, and
 //!   discarded if they are invalid.
 //! - A message is delivered as it was published or not at all: `Lumos-Checksum` is verified before anything is decoded.
@@ -70,7 +70,7 @@ mod queue;
 mod server;
 mod setup;
 
-pub use access::{Access, Secret};
+pub use access::{Access, Credential};
 pub use blobs::Blobs;
 #[doc(hidden)]
 pub use codec::fuzz_decoded;

@@ -244,7 +244,7 @@ impl Server {
     ///
     /// # Errors
     /// If the token is invalid, or the server cannot be reached.
-    pub async fn recall(&self, token: &str) -> Result<(), NatsError> {
+    pub async fn reassign(&self, token: &str) -> Result<(), NatsError> {
         if !self.link.layout.is_lease_token(token) {
             return Err(NatsError::Address(
                 "invalid lease token: not a lease of the queues of this server".to_owned(),

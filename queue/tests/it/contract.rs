@@ -182,7 +182,7 @@ macro_rules! contract {
         async fn a_buried_message_is_gone() {
             let queue = queue!();
             queue.publish(1).await;
-            queue.claim_one().await.bury().await.unwrap();
+            queue.claim_one().await.terminate().await.unwrap();
             assert!(queue.nothing_comes().await);
         }
 

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use crate::call::{ChatReply, MathsReply, Passage, SqlGrade, SqlReply, ToolCall, ToolReply};
-use crate::families::qa::page::{self, Page};
+use crate::families::qa::page::{self, WikiPage};
 use crate::families::shop::{ShopReply, ShopRequest};
-use crate::families::web::{Attempt, CandidateScope, Carried};
+use crate::families::web::{CandidateScope, PageAction, PageExecution};
 use crate::formulation::Behaviour;
 use crate::identity::ContentHash;
 use crate::request::{Message, Role};
@@ -77,7 +77,7 @@ impl CallKey {
         Self { tool: "shop", text: request.action.clone(), more: Some(ContentHash::of_json(request)) }
     }
 
-    fn carry(attempt: &Attempt) -> Self {
+    fn carry(attempt: &PageAction) -> Self {
         let text = format!("{} {}", attempt.action.word(), attempt.element);
         Self { tool: RecordedCall::CARRY, text, more: Some(ContentHash::of_json(attempt)) }
     }
@@ -220,7 +220,7 @@ impl RecordedCall {
                 let scope = CandidateScope::deserialize(field("scope")?).ok()?;
                 Some(CallKey::of(&ToolCall::Candidates { step, scope }))
             }
-            Self::CARRY => Some(CallKey::carry(&Attempt::deserialize(&self.input).ok()?)),
+            Self::CARRY => Some(CallKey::carry(&PageAction::deserialize(&self.input).ok()?)),
             "sql" => Some(CallKey::plain("sql", self.input.as_str()?)),
             "sql_submit" => Some(CallKey::plain("sql_submit", "")),
             "shop" => Some(CallKey::shop(&ShopRequest::deserialize(&self.input).ok()?)),
@@ -279,7 +279,7 @@ impl RecordedCall {
             ToolCall::Search { .. } => ToolReply::Search(texts(output)?),
             ToolCall::Rank { .. } => ToolReply::Rank(Vec::deserialize(output).ok()?),
             ToolCall::Candidates { .. } => ToolReply::Candidates(Vec::deserialize(output).ok()?),
-            ToolCall::Carry(_) => ToolReply::Carried(Carried::deserialize(output).ok()?),
+            ToolCall::Carry(_) => ToolReply::Carried(PageExecution::deserialize(output).ok()?),
             ToolCall::Chat { .. } => ToolReply::Chat(match output {
                 Value::String(text) => ChatReply::recorded(text),
                 other => ChatReply::deserialize(other).ok()?,
@@ -290,10 +290,10 @@ impl RecordedCall {
         })
     }
 
-    fn page(&self, output: &Value, reading: Behaviour) -> Option<Page> {
+    fn page(&self, output: &Value, reading: Behaviour) -> Option<WikiPage> {
         match output {
             Value::String(html) => Some(page::read(html, reading)),
-            other => Page::deserialize(other).ok(),
+            other => WikiPage::deserialize(other).ok(),
         }
     }
 }
@@ -306,7 +306,7 @@ fn texts(value: &Value) -> Option<Vec<String>> {
 mod tests {
     use super::*;
     use crate::call::WikiRequest;
-    use crate::families::web::{ActionName, Executed, Obstacle};
+    use crate::families::web::{ActionName, Obstacle, WebResult};
 
     #[test]
     fn a_null_output_is_not_a_missing_one() {
@@ -319,14 +319,15 @@ mod tests {
 
     #[test]
     fn calls_round_trip() {
-        let attempt = Attempt {
+        let attempt = PageAction {
             step: 2,
             page: 1,
             element: "7".to_owned(),
             action: ActionName::Select,
             text: Some("L".to_owned()),
         };
-        let carried = Carried { action: Executed::Done, truth: Some(Executed::Refused(Obstacle::Hidden)) };
+        let carried =
+            PageExecution { action: WebResult::Done, truth: Some(WebResult::Refused(Obstacle::Hidden)) };
         let maths = || ToolCall::Maths { query: "1 + 2".to_owned() };
         let wiki = || ToolCall::Wiki { request: WikiRequest::of("Kyoto"), reading: Behaviour::Paper };
         let messages = vec![Message { role: "user".to_owned(), content: "Who?".to_owned() }];
@@ -338,8 +339,8 @@ mod tests {
             (maths(), ToolReply::Maths(MathsReply::One("3".to_owned()))),
             (maths(), ToolReply::Maths(MathsReply::Many(vec![Some("3".to_owned()), None]))),
             (maths(), ToolReply::Maths(MathsReply::Empty)),
-            (wiki(), ToolReply::Wiki(Page::of_text("One. Two."))),
-            (wiki(), ToolReply::Wiki(Page::Listed(vec!["a".to_owned()]))),
+            (wiki(), ToolReply::Wiki(WikiPage::of_text("One. Two."))),
+            (wiki(), ToolReply::Wiki(WikiPage::Listed(vec!["a".to_owned()]))),
             (wiki(), ToolReply::Raised { message: "ConnectionError: refused".to_owned() }),
             (
                 ToolCall::Search { query: "q".to_owned(), most: 3 },
@@ -394,7 +395,7 @@ mod tests {
         };
         let call = ToolCall::Wiki { request: WikiRequest::of("Kyoto"), reading: Behaviour::Paper };
         assert_eq!(recorded.key(), Some(CallKey::of(&call)));
-        assert!(matches!(recorded.reply(&call), Some(ToolReply::Wiki(Page::Article { .. }))));
+        assert!(matches!(recorded.reply(&call), Some(ToolReply::Wiki(WikiPage::Article { .. }))));
         let other = ToolCall::Search { query: "Kyoto".to_owned(), most: 3 };
         let missing = answer(&other, |_| None).unwrap_err().to_string();
         assert_eq!(missing, "no recorded answer to search `Kyoto`");

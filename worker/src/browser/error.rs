@@ -13,7 +13,7 @@ pub enum BrowserError {
     Fault(#[from] BrowserFault),
     /// Caused by the page or the caller; the session remains usable.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] BrowserRefusal),
 }
 
 /// A failure of the browser, its driver or the page's server. Not caused by the agent.
@@ -46,7 +46,7 @@ impl From<BrowserFault> for ToolFault {
 
 /// A command that the page or the list of allowed hosts rejects.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum Refusal {
+pub enum BrowserRefusal {
     /// No visible element matches.
     #[error("{what} not found")]
     NotFound {
@@ -81,13 +81,13 @@ pub enum Refusal {
 /// Classifies a driver error as a refusal or a fault.
 pub(super) fn read(doing: &'static str, error: &CmdError) -> BrowserError {
     if let CmdError::Standard(said) = error {
-        let not_usable = || Refusal::NotUsable { reason: first_line(&said.message) };
+        let not_usable = || BrowserRefusal::NotUsable { reason: first_line(&said.message) };
         match said.error {
             ErrorStatus::NoSuchElement => {
-                return Refusal::NotFound { what: first_line(&said.message) }.into();
+                return BrowserRefusal::NotFound { what: first_line(&said.message) }.into();
             }
             ErrorStatus::StaleElementReference | ErrorStatus::DetachedShadowRoot => {
-                return Refusal::Gone.into();
+                return BrowserRefusal::Gone.into();
             }
             ErrorStatus::ElementClickIntercepted
             | ErrorStatus::ElementNotInteractable

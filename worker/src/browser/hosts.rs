@@ -2,7 +2,7 @@
 
 use url::{Host, Url};
 
-use super::error::Refusal;
+use super::error::BrowserRefusal;
 
 /// The empty page, which every session starts with.
 pub(super) const BLANK: &str = "about:blank";
@@ -39,8 +39,8 @@ impl AllowedHosts {
     }
 
     /// Parses an address and checks that it is allowed.
-    pub(super) fn check(&self, address: &str) -> Result<Url, Refusal> {
-        let refused = || Refusal::NotAllowed { address: shortened(address) };
+    pub(super) fn check(&self, address: &str) -> Result<Url, BrowserRefusal> {
+        let refused = || BrowserRefusal::NotAllowed { address: shortened(address) };
         let url = Url::parse(address).map_err(|_| refused())?;
         let is_web = matches!(url.scheme(), "http" | "https");
         let port = url.port_or_known_default();

@@ -2,11 +2,11 @@
 //!
 //! A [`BrowserPool`] has as many sessions as fit on the machine; further requests wait in order. A session is
 //! a browser with a fresh profile: Chromium with a `chromedriver` that this process starts, or a session of a
-//! remote WebDriver server (a Selenium grid). [`BrowserPool::session`] returns a [`Lease`], whose commands
+//! remote WebDriver server (a Selenium grid). [`BrowserPool::session`] returns a [`BrowserLease`], whose commands
 //! load pages, find elements by role and text, type, click and read. Every command has a client-side time
 //! limit, because a browser in an endless script does not respond.
 //!
-//! A command fails in one of two ways. A [`Refusal`] is about the page or the request (an element not
+//! A command fails in one of two ways. A [`BrowserRefusal`] is about the page or the request (an element not
 //! found, an address that is not allowed) and leaves the session usable. A [`BrowserFault`] is about the
 //! infrastructure, ends the session, and can be retried.
 //!
@@ -24,8 +24,8 @@ mod pool;
 mod session;
 mod settings;
 
-pub use error::{BrowserError, BrowserFault, Refusal};
+pub use error::{BrowserError, BrowserFault, BrowserRefusal};
 pub use hosts::AllowedHosts;
-pub use page::{Element, Lease};
+pub use page::{BrowserLease, PageElement};
 pub use pool::BrowserPool;
 pub use settings::{BrowserName, BrowserSettings, UnknownBrowser};

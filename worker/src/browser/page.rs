@@ -8,7 +8,7 @@ use fantoccini::key::Key;
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::error::{BrowserError, BrowserFault, Refusal};
+use super::error::{BrowserError, BrowserFault, BrowserRefusal};
 use super::hosts::BLANK;
 use super::pool::Shared;
 use super::session::Session;
@@ -23,7 +23,7 @@ const OPTION: &str = include_str!("scripts/option.js");
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// Maximum number of elements returned by a search.
 const MOST_FOUND: usize = 1000;
-/// Maximum number of characters returned by [`Lease::read_visible_texts`].
+/// Maximum number of characters returned by [`BrowserLease::read_visible_texts`].
 const MOST_TEXT: usize = 1 << 20;
 /// Maximum number of bytes typed.
 const MOST_TYPED: usize = 10_000;
@@ -34,7 +34,7 @@ const CONTAINED: &str = "<!DOCTYPE html><meta http-equiv=\"Content-Security-Poli
 /// A leased browser. Dropping it returns the browser to the pool, or ends the browser if its last command
 /// failed or was cancelled.
 #[derive(Debug)]
-pub struct Lease {
+pub struct BrowserLease {
     session: Option<Session>,
     shared: Arc<Shared>,
     // Must be dropped after the session was returned.
@@ -43,16 +43,16 @@ pub struct Lease {
 
 /// An element of a page, valid until the page changes.
 #[derive(Debug, Clone)]
-pub struct Element(fantoccini::elements::Element);
+pub struct PageElement(fantoccini::elements::Element);
 
-impl Element {
-    /// Returns the element as an argument of [`Lease::execute`].
+impl PageElement {
+    /// Returns the element as an argument of [`BrowserLease::execute`].
     pub fn argument(&self) -> Value {
         json!({ ELEMENT: &*self.0.element_id() })
     }
 }
 
-impl Drop for Lease {
+impl Drop for BrowserLease {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
             self.shared.take_back(session);
@@ -60,7 +60,7 @@ impl Drop for Lease {
     }
 }
 
-impl Lease {
+impl BrowserLease {
     pub(super) fn new(session: Session, shared: Arc<Shared>, place: OwnedSemaphorePermit) -> Self {
         Self { session: Some(session), shared, _place: place }
     }
@@ -94,7 +94,7 @@ impl Lease {
         const DOING: &str = "showing a page";
         let (bytes, most) = (html.len(), self.shared.settings.most_html);
         if bytes > most {
-            return Err(Refusal::TooLarge { bytes, most }.into());
+            return Err(BrowserRefusal::TooLarge { bytes, most }.into());
         }
         let session = self.session()?;
         session.show_nothing().await?;
@@ -123,10 +123,14 @@ impl Lease {
     ///
     /// # Errors
     /// Refused if no element matches.
-    pub async fn find_by_role_and_text(&mut self, role: &str, text: &str) -> Result<Element, BrowserError> {
+    pub async fn find_by_role_and_text(
+        &mut self,
+        role: &str,
+        text: &str,
+    ) -> Result<PageElement, BrowserError> {
         let found = self.find_all(role, Some(text)).await?;
         let what = || format!("visible {role} named {text:?}");
-        found.into_iter().next().ok_or_else(|| Refusal::NotFound { what: what() }.into())
+        found.into_iter().next().ok_or_else(|| BrowserRefusal::NotFound { what: what() }.into())
     }
 
     /// Returns all visible elements with a role, in document order, at most 1,000. If `text` is given, the
@@ -134,7 +138,11 @@ impl Lease {
     ///
     /// # Errors
     /// Faults only. If no element matches, the list is empty.
-    pub async fn find_all(&mut self, role: &str, text: Option<&str>) -> Result<Vec<Element>, BrowserError> {
+    pub async fn find_all(
+        &mut self,
+        role: &str,
+        text: Option<&str>,
+    ) -> Result<Vec<PageElement>, BrowserError> {
         let arguments = vec![json!(role), json!(text), json!(MOST_FOUND)];
         let found = self.script("finding elements", FIND, arguments).await?;
         let client = self.session()?.client();
@@ -142,7 +150,7 @@ impl Lease {
         let references = found.as_array().map(Vec::as_slice).unwrap_or_default().iter().filter_map(reference);
         Ok(references
             .map(|reference| {
-                Element(fantoccini::elements::Element::from_element_id(client.clone(), reference))
+                PageElement(fantoccini::elements::Element::from_element_id(client.clone(), reference))
             })
             .collect())
     }
@@ -151,11 +159,11 @@ impl Lease {
     ///
     /// # Errors
     /// Refused if no element matches.
-    pub async fn find_by_css(&mut self, selector: &str) -> Result<Element, BrowserError> {
+    pub async fn find_by_css(&mut self, selector: &str) -> Result<PageElement, BrowserError> {
         let session = self.session()?;
         let client = session.client();
         let found = session.command("finding an element", client.find(Locator::Css(selector))).await?;
-        Ok(Element(found))
+        Ok(PageElement(found))
     }
 
     /// Clicks in the middle of an element and waits for a page load that results from it.
@@ -163,7 +171,7 @@ impl Lease {
     /// # Errors
     /// Refused if the element is hidden, covered, disabled or no longer on the page, or if the click led to an
     /// address that is not allowed.
-    pub async fn click(&mut self, element: &Element) -> Result<(), BrowserError> {
+    pub async fn click(&mut self, element: &PageElement) -> Result<(), BrowserError> {
         const DOING: &str = "clicking";
         self.require_enabled(element).await?;
         let session = self.session()?;
@@ -176,10 +184,10 @@ impl Lease {
     ///
     /// # Errors
     /// Refused if the element is not an editable field, or if the text is longer than 10,000 bytes.
-    pub async fn type_text(&mut self, element: &Element, text: &str) -> Result<(), BrowserError> {
+    pub async fn type_text(&mut self, element: &PageElement, text: &str) -> Result<(), BrowserError> {
         const DOING: &str = "typing";
         if text.len() > MOST_TYPED {
-            return Err(Refusal::TooLarge { bytes: text.len(), most: MOST_TYPED }.into());
+            return Err(BrowserRefusal::TooLarge { bytes: text.len(), most: MOST_TYPED }.into());
         }
         // Drivers interpret characters of this private-use area as keys.
         let is_key = |character: char| ('\u{e000}'..='\u{f8ff}').contains(&character);
@@ -205,7 +213,7 @@ impl Lease {
     ///
     /// # Errors
     /// As [`click`](Self::click).
-    pub async fn press_enter(&mut self, element: &Element) -> Result<(), BrowserError> {
+    pub async fn press_enter(&mut self, element: &PageElement) -> Result<(), BrowserError> {
         const DOING: &str = "pressing enter";
         let session = self.session()?;
         session.loading(DOING, element.0.send_keys(&Key::Enter.to_string())).await?;
@@ -216,13 +224,13 @@ impl Lease {
     ///
     /// # Errors
     /// Refused if the option does not exist, or if the element is not a select element.
-    pub async fn select(&mut self, element: &Element, option: &str) -> Result<(), BrowserError> {
+    pub async fn select(&mut self, element: &PageElement, option: &str) -> Result<(), BrowserError> {
         const DOING: &str = "choosing an option";
         self.require_enabled(element).await?;
         let arguments = vec![element.argument(), json!(option)];
         let found = self.script(DOING, OPTION, arguments).await?;
         let Some(id) = found.get(ELEMENT).and_then(Value::as_str) else {
-            return Err(Refusal::NotFound { what: format!("option {option:?}") }.into());
+            return Err(BrowserRefusal::NotFound { what: format!("option {option:?}") }.into());
         };
         let session = self.session()?;
         let reference = ElementRef::from(id.to_owned());
@@ -263,11 +271,11 @@ impl Lease {
     }
 
     /// Clicks and keys on a disabled element have no effect and cause no error.
-    async fn require_enabled(&mut self, element: &Element) -> Result<(), BrowserError> {
+    async fn require_enabled(&mut self, element: &PageElement) -> Result<(), BrowserError> {
         const BODY: &str = "return arguments[0].matches(':disabled, [aria-disabled=\"true\"]');";
         let is_disabled = self.script("checking an element", BODY, vec![element.argument()]).await?;
         if is_disabled == Value::Bool(true) {
-            return Err(Refusal::NotUsable { reason: "the element is disabled".to_owned() }.into());
+            return Err(BrowserRefusal::NotUsable { reason: "the element is disabled".to_owned() }.into());
         }
         Ok(())
     }
@@ -314,7 +322,7 @@ impl Lease {
         let allowed = self.shared.settings.hosts.check(&place);
         let refusal = match allowed {
             Err(refusal) => refusal,
-            Ok(_) if is_offline => Refusal::NotAllowed { address: place },
+            Ok(_) if is_offline => BrowserRefusal::NotAllowed { address: place },
             Ok(_) if failed => {
                 return Err(BrowserFault::new(doing, format!("failed to load {place}")).into());
             }

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::capacity;
 use super::error::{BrowserError, BrowserFault};
 use super::leftovers::Owner;
-use super::page::Lease;
+use super::page::BrowserLease;
 use super::session::Session;
 use super::settings::{BrowserName, BrowserSettings};
 
@@ -62,7 +62,7 @@ impl BrowserPool {
     ///
     /// # Errors
     /// If no browser can be started.
-    pub async fn session(&self) -> Result<Lease, BrowserFault> {
+    pub async fn session(&self) -> Result<BrowserLease, BrowserFault> {
         let places = Arc::clone(&self.shared.places);
         let place = places.acquire_owned().await.map_err(|error| BrowserFault::new("waiting", error))?;
         let used = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -115,9 +115,9 @@ impl BrowserPool {
         futures::future::join_all(idle.into_iter().map(Session::close)).await;
     }
 
-    fn lend(&self, mut session: Session, place: OwnedSemaphorePermit) -> Lease {
+    fn lend(&self, mut session: Session, place: OwnedSemaphorePermit) -> BrowserLease {
         session.leases += 1;
-        Lease::new(session, Arc::clone(&self.shared), place)
+        BrowserLease::new(session, Arc::clone(&self.shared), place)
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::source::SharedStore;
-use crate::drive::Limits;
+use crate::drive::EpisodeLimits;
 use crate::terms::{RunTerms, Runs};
 
 /// Delay before a failed fetch is retried.
@@ -88,7 +88,7 @@ impl Default for Catalogue {
 
 impl Catalogue {
     /// Records a run's notice, or its deletion.
-    pub fn see(&self, key: &str, value: Option<&[u8]>) {
+    pub fn update(&self, key: &str, value: Option<&[u8]>) {
         let mut state = self.lock();
         match value.map(|value| read(key, value)) {
             None => {
@@ -99,7 +99,7 @@ impl Catalogue {
             Some(Ok(notice)) => state.note(notice),
             Some(Err(message)) => state.say_once(&message),
         }
-        state.tidy();
+        state.clean_up();
         drop(state);
         self.changed.send_modify(|count| *count += 1);
     }
@@ -125,7 +125,7 @@ impl Catalogue {
                     (identity, (configuration, needs))
                 });
                 state.shared.insert(hash.clone(), Arc::new(with_lanes.collect()));
-                state.tidy();
+                state.clean_up();
             }
             // The bytes match the hash, so fetching them again cannot help.
             Ok(Err(error)) => {
@@ -206,7 +206,7 @@ impl Catalogue {
                 let wanting = !self.wanted().is_empty();
                 tokio::select! {
                     change = changes.next() => match change {
-                        Some(change) => self.see(&change.key, change.value.as_deref()),
+                        Some(change) => self.update(&change.key, change.value.as_deref()),
                         None if wanting => tokio::time::sleep(RETRY).await,
                         None => break,
                     },
@@ -229,10 +229,10 @@ impl Runs for Catalogue {
             // Its notice was deleted after the unit was claimed.
             let cancelled = CancellationToken::new();
             cancelled.cancel();
-            return RunTerms { limits: Limits::default(), cancelled };
+            return RunTerms { limits: EpisodeLimits::default(), cancelled };
         };
         let time = run.notice.time_limit.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        RunTerms { limits: Limits { time }, cancelled: run.cancelled.clone() }
+        RunTerms { limits: EpisodeLimits { time }, cancelled: run.cancelled.clone() }
     }
 }
 
@@ -268,7 +268,7 @@ impl State {
     }
 
     /// Removes shared inputs that no active run needs, and recomputes the lanes.
-    fn tidy(&mut self) {
+    fn clean_up(&mut self) {
         let needed: BTreeSet<&ContentHash> =
             self.runs.values().filter(|run| run.is_active()).map(|run| &run.notice.shared).collect();
         self.shared.retain(|hash, _| needed.contains(hash));

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalogue::{Catalogue, KnownLane};
 use super::policy::ModelKey;
-use crate::model::{IdentifyError, LoadModelError, Models};
+use crate::model::{IdentifyError, LoadModelError, ModelRegistry};
 use crate::tools::ToolSets;
 
 /// Delay before a refused lane is verified again.
@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 
 /// A model that a lane needs, with a name under which it was found on this host.
 #[derive(Debug, Clone)]
-pub struct Located {
+pub struct LaneModel {
     /// Its identity.
     pub identity: ModelIdentity,
     /// A role it serves.
@@ -37,7 +37,7 @@ pub struct Located {
 #[derive(Debug, Default)]
 pub struct Needs {
     /// Its models.
-    pub models: Vec<Located>,
+    pub models: Vec<LaneModel>,
     /// Their keys. If they are swapped with each other, the single key of all of them together.
     pub keys: Arc<BTreeSet<ModelKey>>,
     /// Key of all models together if they are swapped with each other within the whole memory. They are then
@@ -47,7 +47,7 @@ pub struct Needs {
 
 /// Whether a lane can be served.
 #[derive(Debug, Clone)]
-pub enum Verdict {
+pub enum LaneVerdict {
     /// It can be served.
     Fits(Arc<Needs>),
     /// It cannot be served, with the reason for messages.
@@ -57,7 +57,7 @@ pub enum Verdict {
 struct Judged {
     /// What was verified. Another run of the lane may use other names for its models.
     looked_at: Looked,
-    verdict: Verdict,
+    verdict: LaneVerdict,
     at: Instant,
 }
 
@@ -69,7 +69,7 @@ type Asked = (String, Option<(Role, Formulation)>);
 
 /// Verifies lanes on this host, and keeps the verdicts.
 pub struct Eligibility {
-    models: Arc<Models>,
+    models: Arc<ModelRegistry>,
     tools: Arc<ToolSets>,
     /// The memory for models in bytes, and whether they may be swapped; `None` for no limit.
     memory: Option<(u64, Swap)>,
@@ -83,7 +83,7 @@ pub struct Eligibility {
 
 impl Eligibility {
     /// Creates an instance without verdicts.
-    pub fn new(models: Arc<Models>, tools: Arc<ToolSets>) -> Self {
+    pub fn new(models: Arc<ModelRegistry>, tools: Arc<ToolSets>) -> Self {
         Self {
             models,
             tools,
@@ -102,7 +102,7 @@ impl Eligibility {
     }
 
     /// Returns the verdict for lanes with these needs, or `None` if they were not verified yet.
-    pub fn of(&self, needs: &RunToken) -> Option<Verdict> {
+    pub fn of(&self, needs: &RunToken) -> Option<LaneVerdict> {
         self.judged().get(needs).map(|judged| judged.verdict.clone())
     }
 
@@ -110,8 +110,8 @@ impl Eligibility {
     pub fn refusals(&self) -> Vec<String> {
         let judged = self.judged();
         let refusals = judged.values().filter_map(|judged| match &judged.verdict {
-            Verdict::Refused(message) => Some(message.clone()),
-            Verdict::Fits(_) => None,
+            LaneVerdict::Refused(message) => Some(message.clone()),
+            LaneVerdict::Fits(_) => None,
         });
         refusals.collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -120,7 +120,7 @@ impl Eligibility {
     pub fn refuse(&self, needs: &RunToken, error: &LoadModelError) {
         tracing::warn!("{error}");
         if let Some(judged) = self.judged().get_mut(needs) {
-            judged.verdict = Verdict::Refused(error.to_string());
+            judged.verdict = LaneVerdict::Refused(error.to_string());
             judged.at = Instant::now();
         }
         self.changed.send_modify(|count| *count += 1);
@@ -162,7 +162,7 @@ impl Eligibility {
         let looked_at = looked_at(&lane.configurations);
         let mut before = None;
         if let Some(judged) = self.judged().get(&lane.id.needs) {
-            let fits = matches!(judged.verdict, Verdict::Fits(_));
+            let fits = matches!(judged.verdict, LaneVerdict::Fits(_));
             if judged.looked_at == looked_at && (fits || judged.at.elapsed() < AGAIN) {
                 return;
             }
@@ -172,13 +172,13 @@ impl Eligibility {
         let (this, configurations) = (Arc::clone(self), lane.configurations.clone());
         self.looking.store(true, Ordering::Relaxed);
         let verdict = match tokio::task::spawn_blocking(move || this.judge(&configurations)).await {
-            Ok(Ok(fits)) => Verdict::Fits(Arc::new(fits)),
-            Ok(Err(message)) => Verdict::Refused(message),
-            Err(error) => Verdict::Refused(format!("failed to verify the models of a lane: {error}")),
+            Ok(Ok(fits)) => LaneVerdict::Fits(Arc::new(fits)),
+            Ok(Err(message)) => LaneVerdict::Refused(message),
+            Err(error) => LaneVerdict::Refused(format!("failed to verify the models of a lane: {error}")),
         };
         self.looking.store(false, Ordering::Relaxed);
-        if let Verdict::Refused(message) = &verdict
-            && !matches!(&before, Some(Verdict::Refused(before)) if before == message)
+        if let LaneVerdict::Refused(message) = &verdict
+            && !matches!(&before, Some(LaneVerdict::Refused(before)) if before == message)
         {
             tracing::warn!(lane = %needs, "{message}");
         }
@@ -188,7 +188,7 @@ impl Eligibility {
 
     /// Locates all models and tools of a lane's configurations. Blocks.
     fn judge(&self, configurations: &[Arc<Configuration>]) -> Result<Needs, String> {
-        let mut needs: BTreeMap<ModelKey, Result<Located, String>> = BTreeMap::new();
+        let mut needs: BTreeMap<ModelKey, Result<LaneModel, String>> = BTreeMap::new();
         for configuration in configurations {
             for backend in &configuration.tools {
                 self.tools.verify(backend)?;
@@ -202,7 +202,7 @@ impl Eligibility {
             }
         }
         let keys: BTreeSet<ModelKey> = needs.keys().cloned().collect();
-        let models: Vec<Located> = needs.into_values().collect::<Result<_, _>>()?;
+        let models: Vec<LaneModel> = needs.into_values().collect::<Result<_, _>>()?;
         let bytes = models.iter().map(|model| model.bytes);
         let take_turns = self.memory.is_some_and(|(memory, swap)| {
             swap != Swap::Never
@@ -225,7 +225,7 @@ impl Eligibility {
         identity: &ModelIdentity,
         role: Role,
         configuration: &Arc<Configuration>,
-    ) -> Result<Located, String> {
+    ) -> Result<LaneModel, String> {
         let formulation = configuration.formulation;
         let use_matters = identity.name.starts_with("builtin:");
         let asked = (identity.name.clone(), use_matters.then_some((role, formulation)));
@@ -260,7 +260,7 @@ impl Eligibility {
             ));
         }
         self.models.engine_settings(identity, role).map_err(|error| error.to_string())?;
-        Ok(Located { identity: identity.clone(), role, configuration: Arc::clone(configuration), bytes })
+        Ok(LaneModel { identity: identity.clone(), role, configuration: Arc::clone(configuration), bytes })
     }
 
     fn judged(&self) -> MutexGuard<'_, BTreeMap<RunToken, Judged>> {

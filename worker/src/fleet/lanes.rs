@@ -14,12 +14,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::catalogue::{Catalogue, Unpacking};
-use super::eligibility::{Eligibility, Needs, Verdict};
-use super::held::Held;
-use super::history::History;
+use super::eligibility::{Eligibility, LaneVerdict, Needs};
+use super::lease_table::LeaseTable;
 use super::policy::{self, Decision, Holding, Lane, ModelKey, Moment, PolicySettings, Switch};
+use super::pull_history::PullHistory;
 use super::source::{LaneQueue, LaneSource};
-use crate::model::Models;
+use crate::model::ModelRegistry;
 use crate::tools::TOOLS;
 
 /// Time limit of a claim from one lane before all lanes are pulled again.
@@ -49,8 +49,8 @@ pub struct Lanes {
     source: Arc<dyn LaneSource>,
     catalogue: Arc<Catalogue>,
     eligibility: Arc<Eligibility>,
-    models: Arc<Models>,
-    held: Arc<Held>,
+    models: Arc<ModelRegistry>,
+    held: Arc<LeaseTable>,
     started: Instant,
     closed: CancellationToken,
     state: Mutex<State>,
@@ -58,7 +58,7 @@ pub struct Lanes {
 
 #[derive(Default)]
 struct State {
-    history: History,
+    history: PullHistory,
     open: BTreeMap<LaneId, Arc<dyn LaneQueue>>,
     last_switch: Option<Moment>,
     /// Deleted lanes that were not recreated yet.
@@ -66,18 +66,18 @@ struct State {
     /// The models that are currently swapped with each other.
     turns: Option<Turns>,
     /// The last decision, if there was only one lane to pull from.
-    steady: Option<Steady>,
+    steady: Option<RecentDecision>,
 }
 
 /// A decision that is reused for a short time.
-struct Steady {
+struct RecentDecision {
     view: Arc<View>,
     until: Instant,
     catalogued: watch::Receiver<u64>,
     verified: watch::Receiver<u64>,
 }
 
-impl Steady {
+impl RecentDecision {
     fn holds(&self) -> bool {
         let changed = |changes: &watch::Receiver<u64>| changes.has_changed().unwrap_or(true);
         Instant::now() < self.until && !changed(&self.catalogued) && !changed(&self.verified)
@@ -111,8 +111,8 @@ impl Lanes {
         source: Arc<dyn LaneSource>,
         catalogue: Arc<Catalogue>,
         eligibility: Arc<Eligibility>,
-        models: Arc<Models>,
-        held: Arc<Held>,
+        models: Arc<ModelRegistry>,
+        held: Arc<LeaseTable>,
     ) -> Self {
         Self {
             settings,
@@ -140,7 +140,7 @@ impl Lanes {
                     let view = Arc::new(self.view().await);
                     let (catalogued, verified) = (catalogued.clone(), verified.clone());
                     let until = Instant::now() + STEADY;
-                    let steady = Steady { view: Arc::clone(&view), until, catalogued, verified };
+                    let steady = RecentDecision { view: Arc::clone(&view), until, catalogued, verified };
                     self.state().steady = view.is_alone().then_some(steady);
                     view
                 }
@@ -273,7 +273,7 @@ impl Lanes {
             Err(Unpacking::Bad(error)) => error.to_string(),
         };
         tracing::warn!(unit = lease.id(), run = %lease.body().run, "discarding a unit: {why}");
-        if let Err(error) = lease.bury().await {
+        if let Err(error) = lease.terminate().await {
             tracing::debug!(%error, "failed to discard a unit");
         }
         None
@@ -405,9 +405,10 @@ impl Lanes {
             let answers = state.history.of(&lane.id);
             let mut models: BTreeMap<ModelKey, u64> = BTreeMap::new();
             let refused = match self.eligibility.of(&lane.id.needs) {
-                Some(Verdict::Fits(fits)) => {
-                    let bytes =
-                        |model: &super::eligibility::Located| (ModelKey::from(&model.identity), model.bytes);
+                Some(LaneVerdict::Fits(fits)) => {
+                    let bytes = |model: &super::eligibility::LaneModel| {
+                        (ModelKey::from(&model.identity), model.bytes)
+                    };
                     match &fits.turns {
                         // Swapped models are loaded and unloaded as one, which uses the whole memory.
                         Some(turns) => {
@@ -419,7 +420,7 @@ impl Lanes {
                     false
                 }
                 // A lane that was not verified yet is not served yet.
-                Some(Verdict::Refused(_)) | None => true,
+                Some(LaneVerdict::Refused(_)) | None => true,
             };
             lanes.push(Lane {
                 id: lane.id.clone(),

@@ -2,17 +2,17 @@
 
 pub mod catalogue;
 pub mod eligibility;
-pub mod held;
-pub mod history;
 pub mod lanes;
-mod line;
-pub mod meter;
+pub mod lease_table;
 pub mod policy;
 pub mod presence;
+pub mod pull_history;
+mod result_batcher;
 pub mod source;
 pub mod spool;
 mod spool_files;
+pub mod throughput;
 pub mod watch;
 mod worker;
 
-pub use worker::{FleetError, FleetSettings, FleetSummary, serve_fleet, worker_name};
+pub use worker::{FleetSummary, WorkerError, WorkerSettings, serve_fleet, worker_name};

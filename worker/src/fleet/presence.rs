@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalogue::Catalogue;
 use super::eligibility::Eligibility;
-use super::held::Held;
-use super::meter::{Meter, Rates};
+use super::lease_table::LeaseTable;
 use super::spool::Spool;
-use crate::model::Models;
+use super::throughput::{Rates, Throughput};
+use crate::model::ModelRegistry;
 
 /// Interval within which claims are published together. The first claim is published immediately, so that a
 /// coordinator can return it if this worker is killed.
@@ -78,15 +78,15 @@ pub struct Presence {
     /// Interval between notices if nothing changes.
     pub every: Duration,
     /// The leases that the worker holds.
-    pub held: Arc<Held>,
+    pub held: Arc<LeaseTable>,
     /// The known runs. A notice is written when a run starts or ends.
     pub catalogue: Arc<Catalogue>,
     /// Source of the reasons for refused lanes.
     pub eligibility: Arc<Eligibility>,
     /// The loaded models.
-    pub models: Arc<Models>,
+    pub models: Arc<ModelRegistry>,
     /// The finished units and tokens.
-    pub meter: Arc<Meter>,
+    pub meter: Arc<Throughput>,
     /// The results that wait to be sent.
     pub spool: Arc<Spool>,
     /// Cancelled when the worker accepts no more work.
@@ -158,7 +158,12 @@ impl Presence {
 }
 
 /// Publishes claims until the sender of `changes` is dropped.
-async fn tell_claims(board: &dyn NoticeBoard, name: &str, held: &Held, changes: &mut watch::Receiver<u64>) {
+async fn tell_claims(
+    board: &dyn NoticeBoard,
+    name: &str,
+    held: &LeaseTable,
+    changes: &mut watch::Receiver<u64>,
+) {
     while changes.changed().await.is_ok() {
         let claimed = held.untold();
         if claimed.is_empty() {

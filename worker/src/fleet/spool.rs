@@ -23,10 +23,10 @@ use lumos_tasks::fleet::{ResultBatch, ResultMessage, RunState};
 use lumos_tasks::{Ending, Fault, FaultKind, Finished, Outcome, RunToken};
 use tokio::time::{sleep, timeout};
 
-use super::line::Line;
-use super::meter::Meter;
+use super::result_batcher::ResultBatcher;
 use super::source::ResultsSink;
 use super::spool_files as files;
+use super::throughput::Throughput;
 
 /// Time limit for sending a result before it is also written to a file.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -34,13 +34,13 @@ const PROMPT: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The batcher of each run's results.
-type Lines = BTreeMap<RunToken, Arc<Line>>;
+type Lines = BTreeMap<RunToken, Arc<ResultBatcher>>;
 
 /// Sends results to the server, and stores those that cannot be sent.
 pub struct Spool {
     sink: Arc<dyn ResultsSink>,
     folder: Option<PathBuf>,
-    meter: Arc<Meter>,
+    meter: Arc<Throughput>,
     waiting: AtomicU64,
     runs: Mutex<Lines>,
     /// The error of the last result that could not be sent.
@@ -69,7 +69,11 @@ impl Spool {
     ///
     /// # Errors
     /// If the folder cannot be created.
-    pub fn new(sink: Arc<dyn ResultsSink>, folder: Option<PathBuf>, meter: Arc<Meter>) -> io::Result<Self> {
+    pub fn new(
+        sink: Arc<dyn ResultsSink>,
+        folder: Option<PathBuf>,
+        meter: Arc<Throughput>,
+    ) -> io::Result<Self> {
         if let Some(folder) = &folder {
             std::fs::create_dir_all(folder)?;
         }
@@ -210,11 +214,11 @@ impl Spool {
         line.send_batch(ResultBatch::from(Arc::clone(message))).await
     }
 
-    async fn line(&self, run: &RunToken) -> Result<Arc<Line>, QueueError> {
+    async fn line(&self, run: &RunToken) -> Result<Arc<ResultBatcher>, QueueError> {
         if let Some(line) = self.runs().get(run) {
             return Ok(Arc::clone(line));
         }
-        let line = Arc::new(Line::new(self.sink.open(run).await?));
+        let line = Arc::new(ResultBatcher::new(self.sink.open(run).await?));
         // Another task may have opened one in the meantime.
         Ok(Arc::clone(self.runs().entry(run.clone()).or_insert(line)))
     }

@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalogue::Catalogue;
 use super::eligibility::Eligibility;
-use super::held::Held;
-use super::meter::Meter;
+use super::lease_table::LeaseTable;
 use super::spool::Spool;
+use super::throughput::Throughput;
 use crate::activity::{Activity, Source};
-use crate::model::Models;
+use crate::model::ModelRegistry;
 use crate::stall::{LOOK, Wait, remind};
 
 /// State of a worker.
@@ -70,9 +70,9 @@ pub(super) struct Watch {
     pub(super) server: Server,
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) eligibility: Arc<Eligibility>,
-    pub(super) models: Arc<Models>,
-    pub(super) held: Arc<Held>,
-    pub(super) meter: Arc<Meter>,
+    pub(super) models: Arc<ModelRegistry>,
+    pub(super) held: Arc<LeaseTable>,
+    pub(super) meter: Arc<Throughput>,
     pub(super) spool: Arc<Spool>,
     pub(super) activity: Activity,
 }

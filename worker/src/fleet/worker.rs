@@ -16,15 +16,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::catalogue::Catalogue;
 use super::eligibility::Eligibility;
-use super::held::Held;
 use super::lanes::{Lanes, LanesSettings};
-use super::meter::Meter;
+use super::lease_table::LeaseTable;
 use super::policy::PolicySettings;
 use super::presence::{Presence, ServerBoard};
 use super::spool::Spool;
+use super::throughput::Throughput;
 use super::watch::Watch;
 use crate::activity::Activity;
-use crate::model::Models;
+use crate::model::ModelRegistry;
 use crate::serve::{ServeError, Worker};
 use crate::stall::{Wait, remind};
 use crate::terms::LeaseTerms;
@@ -37,7 +37,7 @@ const LEFTOVERS: Duration = Duration::from_secs(10);
 
 /// Settings of a worker of a fleet.
 #[derive(Debug, Clone)]
-pub struct FleetSettings {
+pub struct WorkerSettings {
     /// Its unique name: letters, digits, `-` and `_`. See [`worker_name`].
     pub name: String,
     /// The program's version, shown in status reports.
@@ -71,7 +71,7 @@ pub struct FleetSettings {
     pub stall_warning: Duration,
 }
 
-impl Default for FleetSettings {
+impl Default for WorkerSettings {
     fn default() -> Self {
         Self {
             name: worker_name(),
@@ -106,7 +106,7 @@ pub struct FleetSummary {
 
 /// Errors that end a worker.
 #[derive(Debug, Error)]
-pub enum FleetError {
+pub enum WorkerError {
     /// A permanent error of the server.
     #[error(transparent)]
     Nats(#[from] NatsError),
@@ -145,16 +145,16 @@ fn host() -> String {
 /// On a permanent error of the server, or if the spool folder cannot be used.
 pub async fn serve_fleet(
     server: Server,
-    settings: FleetSettings,
-    models: Arc<Models>,
+    settings: WorkerSettings,
+    models: Arc<ModelRegistry>,
     tools: Arc<ToolSets>,
     drain: CancellationToken,
     stop: CancellationToken,
-) -> Result<FleetSummary, FleetError> {
+) -> Result<FleetSummary, WorkerError> {
     let name = settings.name.clone();
     let allowed = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_');
     if name.is_empty() || !name.chars().all(allowed) {
-        return Err(FleetError::Name(name));
+        return Err(WorkerError::Name(name));
     }
     let nothing_done = FleetSummary { name: name.clone(), finished: 0, idle: false };
     let prepared = tokio::select! {
@@ -168,15 +168,15 @@ pub async fn serve_fleet(
 
     let catalogue = Arc::new(Catalogue::default());
     for (key, value) in prepared.runs.entries().await.unwrap_or_default() {
-        catalogue.see(&key, Some(&value));
+        catalogue.update(&key, Some(&value));
     }
     let eligibility = Arc::new(
         Eligibility::new(Arc::clone(&models), Arc::clone(&tools)).within(settings.memory, settings.swap),
     );
-    let held = Arc::new(Held::default());
-    let meter = Arc::new(Meter::default());
+    let held = Arc::new(LeaseTable::default());
+    let meter = Arc::new(Throughput::default());
     let spool = Spool::new(Arc::new(server.clone()), settings.spool.clone(), Arc::clone(&meter))
-        .map_err(|source| FleetError::Spool { path: settings.spool.clone().unwrap_or_default(), source })?;
+        .map_err(|source| WorkerError::Spool { path: settings.spool.clone().unwrap_or_default(), source })?;
     let spool = Arc::new(spool);
     let lanes = Arc::new(Lanes::new(
         LanesSettings {
@@ -319,7 +319,7 @@ async fn prepare(server: &Server, stall_warning: Duration) -> Result<Prepared, N
     }
 }
 
-fn first_notice(settings: &FleetSettings) -> WorkerNotice {
+fn first_notice(settings: &WorkerSettings) -> WorkerNotice {
     let now = jiff::Timestamp::now().as_millisecond();
     WorkerNotice {
         protocol: PROTOCOL,
@@ -364,7 +364,7 @@ async fn send_leftovers(
 
 /// Cancels `idle` once the worker has held no lease for `limit` and no lane is being verified.
 async fn watch_idleness(
-    held: Arc<Held>,
+    held: Arc<LeaseTable>,
     eligibility: Arc<Eligibility>,
     limit: Duration,
     idle: CancellationToken,

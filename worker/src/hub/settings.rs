@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::error::HubError;
-use crate::model::Secret;
+use crate::model::ServerKey;
 
 /// Default endpoint.
 const USUAL: &str = "https://huggingface.co";
@@ -18,7 +18,7 @@ pub struct HubSettings {
     /// URL of the hub or of a mirror.
     pub endpoint: Url,
     /// Token for gated and private models. Sent to the endpoint only.
-    pub token: Option<Secret>,
+    pub token: Option<ServerKey>,
     /// Folder of the cache that Hugging Face's tools share.
     pub cache: PathBuf,
     /// Whether only cached models are used.
@@ -83,7 +83,7 @@ impl HubSettings {
         let file = set("HF_TOKEN_PATH").map(PathBuf::from).or_else(|| home.map(|home| home.join("token")));
         let kept = || std::fs::read_to_string(file?).ok();
         let token = set("HF_TOKEN").or_else(kept).map(|token| token.trim().to_owned());
-        let token = token.filter(|token| !token.is_empty()).map(Secret::new);
+        let token = token.filter(|token| !token.is_empty()).map(ServerKey::new);
         let is_on =
             |value: String| matches!(value.to_ascii_lowercase().as_str(), "1" | "true" | "yes" | "on");
         let offline = set("HF_HUB_OFFLINE").is_some_and(is_on);
@@ -115,7 +115,7 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(set.cache, PathBuf::from("/data/hf/hub"));
-        assert_eq!(set.token, Some(Secret::new("hf_secret")));
+        assert_eq!(set.token, Some(ServerKey::new("hf_secret")));
         assert!(set.offline && !format!("{set:?}").contains("hf_secret"));
         assert_eq!(from(&[("HF_HUB_CACHE", "/hub")]).unwrap().cache, PathBuf::from("/hub"));
         for wrong in ["https://me:hidden@host", "hidden", "ftp://hidden"] {
@@ -130,6 +130,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("token"), "hf_left\n").unwrap();
         let set = from(&[("HF_HOME", folder.path().to_str().unwrap())]).unwrap();
-        assert_eq!(set.token, Some(Secret::new("hf_left")));
+        assert_eq!(set.token, Some(ServerKey::new("hf_left")));
     }
 }

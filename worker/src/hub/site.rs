@@ -285,13 +285,13 @@ impl Site {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Secret;
+    use crate::model::ServerKey;
 
     #[test]
     fn the_token_is_not_sent_unencrypted_to_another_machine() {
         let has_token = |endpoint: &str| {
             let settings = HubSettings::new(Url::parse(endpoint).unwrap(), "/nowhere".into());
-            let settings = HubSettings { token: Some(Secret::new("hf_secret")), ..settings };
+            let settings = HubSettings { token: Some(ServerKey::new("hf_secret")), ..settings };
             Site::new(settings).unwrap().settings.token.is_some()
         };
         for private in ["https://huggingface.co", "http://localhost:8080", "http://127.0.0.1:1"] {

@@ -138,9 +138,9 @@ impl ModelBackend for EngineBackend {
         Ok(Completion {
             text: generation.text,
             finish: match generation.finish {
-                lumos_engine::Finish::Stop => Finish::Stop,
-                lumos_engine::Finish::EndOfSequence => Finish::EndOfSequence,
-                lumos_engine::Finish::Length => Finish::Length,
+                lumos_engine::FinishReason::Stop => Finish::Stop,
+                lumos_engine::FinishReason::EndOfSequence => Finish::EndOfSequence,
+                lumos_engine::FinishReason::Length => Finish::Length,
             },
             prompt_tokens: count(generation.usage.prompt_tokens),
             completion_tokens: count(generation.usage.completion_tokens),
@@ -152,8 +152,8 @@ impl ModelBackend for EngineBackend {
 
 fn engine_request(request: Request, chat: &ChatTemplate) -> Result<GenerateRequest, ModelError> {
     let sampling = match request.sampling {
-        Sampling::Greedy => lumos_engine::Sampling::GREEDY,
-        Sampling::Random { temperature, top_p, top_k } => lumos_engine::Sampling {
+        Sampling::Greedy => lumos_engine::SamplingParams::GREEDY,
+        Sampling::Random { temperature, top_p, top_k } => lumos_engine::SamplingParams {
             temperature,
             top_p,
             top_k: top_k.and_then(|top_k| usize::try_from(top_k).ok()),
@@ -162,17 +162,17 @@ fn engine_request(request: Request, chat: &ChatTemplate) -> Result<GenerateReque
     };
     Ok(GenerateRequest {
         input: match request.input {
-            Input::Raw(text) => lumos_engine::Input::Text(text),
-            Input::Tokens(tokens) => lumos_engine::Input::Tokens(tokens),
+            Input::Raw(text) => lumos_engine::Prompt::Text(text),
+            Input::Tokens(tokens) => lumos_engine::Prompt::Tokens(tokens),
             Input::Chat(messages) => {
-                lumos_engine::Input::Text(chat.render(&messages).map_err(ModelError::Failed)?)
+                lumos_engine::Prompt::Text(chat.render(&messages).map_err(ModelError::Failed)?)
             }
         },
         stop: match request.stop {
-            Stop::Newline => lumos_engine::Stop::Newline,
-            Stop::Tokens(tokens) => lumos_engine::Stop::Tokens(tokens),
-            Stop::Text(text) => lumos_engine::Stop::Text(text),
-            Stop::Never => lumos_engine::Stop::Never,
+            Stop::Newline => lumos_engine::StopCondition::Newline,
+            Stop::Tokens(tokens) => lumos_engine::StopCondition::Tokens(tokens),
+            Stop::Text(text) => lumos_engine::StopCondition::Text(text),
+            Stop::Never => lumos_engine::StopCondition::Never,
         },
         max_new_tokens: usize::try_from(request.max_new_tokens).unwrap_or(usize::MAX),
         sampling,

@@ -15,7 +15,7 @@ const ADAPTER_CONFIG: &str = "adapter_config.json";
 
 /// An engine's model whose files are on this host.
 #[derive(Debug, Clone)]
-pub struct Located {
+pub struct EngineModel {
     /// What to load.
     pub source: ModelSource,
     /// Name that means the same on every host, with the commits of hub models. `None` if the model is not
@@ -72,7 +72,7 @@ pub fn locate(
     hub: &Hub,
     pinned_only: bool,
     access: &AccessPolicy,
-) -> Result<Located, LocateError> {
+) -> Result<EngineModel, LocateError> {
     let find = |path: &Path| {
         let asked = HubName::of_path(path).filter(|asked| !pinned_only || asked.commit().is_some());
         let Some(asked) = asked else {
@@ -104,13 +104,13 @@ pub fn locate(
         return adapted(&find(&base)?, &part);
     }
     let pinned = part.name.map(|name| format!("candle:{name}"));
-    Ok(Located { source: ModelSource::of_path(&part.path)?, pinned })
+    Ok(EngineModel { source: ModelSource::of_path(&part.path)?, pinned })
 }
 
-fn adapted(base: &Part, adapter: &Part) -> Result<Located, LocateError> {
+fn adapted(base: &Part, adapter: &Part) -> Result<EngineModel, LocateError> {
     let is_of_hub = base.name.is_some() || adapter.name.is_some();
     let pinned = is_of_hub.then(|| format!("candle:{}{SEPARATOR}{}", base.shown(), adapter.shown()));
-    Ok(Located { source: ModelSource::adapted(&base.path, &adapter.path)?, pinned })
+    Ok(EngineModel { source: ModelSource::adapted(&base.path, &adapter.path)?, pinned })
 }
 
 /// Returns a path without the revision if it refers to a file of the hub.

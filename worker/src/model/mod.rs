@@ -6,16 +6,16 @@ mod chat;
 mod engine;
 mod error;
 mod files;
-mod gate;
 mod located;
 mod lumos;
 mod name;
 mod openai;
-mod phases;
 mod placing;
 mod registry;
 mod script;
 mod settings;
+mod swap_lock;
+mod swap_scheduler;
 mod template;
 mod uses;
 
@@ -32,15 +32,15 @@ pub use engine::{EngineSettings, MemoryShare};
 pub use error::{IdentifyError, LoadModelError};
 pub(crate) use files::hash_folder;
 pub use files::{ModelFile, hash_file};
-pub use gate::Swapping;
-pub use located::{LocateError, Located, locate};
+pub use located::{EngineModel, LocateError, locate};
 pub use lumos::LumosName;
 pub use name::{ModelName, NameError};
-pub use openai::{OpenAiName, OpenAiSettings, Price, Secret};
+pub use openai::{OpenAiName, OpenAiSettings, Price, ServerKey};
 pub use placing::{Arranged, PlacingError};
-pub use registry::{Identified, LoadedModel, Models, Pricing};
+pub use registry::{Identified, LoadedModel, ModelPricing, ModelRegistry};
 pub(crate) use script::lines as recorded_lines;
 pub use settings::ModelsSettings;
+pub use swap_lock::Swapping;
 
 /// A backend that completes requests: an engine in this process, a server, or a script.
 #[async_trait]

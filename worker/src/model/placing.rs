@@ -11,9 +11,9 @@ use super::ModelBackend;
 use super::arrangement::{Arrangement, DoesNotFit, Need, arrange, shares};
 use super::engine::{EngineSettings, MemoryShare};
 use super::error::LoadModelError;
-use super::gate::{Gate, Load, Phased, Swapping};
 use super::name::ModelName;
-use super::registry::{Key, LoadedModel, Models};
+use super::registry::{Key, LoadedModel, ModelRegistry};
+use super::swap_lock::{Load, ModelSwapLock, SwappedModel, Swapping};
 
 /// Cache size that a small model may use even if its sequences need less, as in the engine.
 const SMALL_CACHE: u64 = 256 << 20;
@@ -52,13 +52,13 @@ struct State {
     shares: HashMap<Key, MemoryShare>,
     /// Engines that are loaded in phases, with their backend once it was requested.
     phased: HashMap<Key, Option<Taking>>,
-    gates: BTreeMap<Device, Arc<Gate<Key>>>,
+    gates: BTreeMap<Device, Arc<ModelSwapLock<Key>>>,
 }
 
 /// An engine that is loaded in phases.
 struct Taking {
     identity: ModelIdentity,
-    backend: Arc<Phased<Key>>,
+    backend: Arc<SwappedModel<Key>>,
 }
 
 impl Placed {
@@ -77,7 +77,7 @@ impl Placed {
         let mut state = self.lock();
         let State { phased, gates, .. } = &mut *state;
         let taking = phased.get_mut(key)?.get_or_insert_with(|| {
-            let gate = gates.entry(key.2).or_insert_with(Gate::new);
+            let gate = gates.entry(key.2).or_insert_with(ModelSwapLock::new);
             Taking { identity: identity.clone(), backend: Arc::new(gate.backend(key.clone(), load())) }
         });
         Some(Arc::clone(&taking.backend) as Arc<dyn ModelBackend>)
@@ -103,7 +103,7 @@ impl Placed {
             let found = state.phased.keys().any(&same);
             state.phased.retain(|key, _| !same(key));
             state.shares.retain(|key, _| !same(key));
-            let resident = |gate: &&Arc<Gate<Key>>| gate.resident().is_some_and(|key| same(&key));
+            let resident = |gate: &&Arc<ModelSwapLock<Key>>| gate.resident().is_some_and(|key| same(&key));
             (found, state.gates.values().filter(resident).cloned().collect::<Vec<_>>())
         };
         for gate in gates {
@@ -125,7 +125,7 @@ struct Engine {
     settings: EngineSettings,
 }
 
-impl Models {
+impl ModelRegistry {
     /// Arranges the engines of configurations in `memory` bytes on each device: together if they fit; in
     /// phases if each fits alone and `swap` allows it. Blocks, because it reads file headers and downloads
     /// missing files. Models that are already loaded are not affected.

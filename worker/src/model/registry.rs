@@ -18,13 +18,13 @@ use tokio::sync::{Mutex, OnceCell};
 use super::engine::{EngineBackend, EngineSettings};
 use super::error::{IdentifyError, LoadModelError};
 use super::files::ModelFile;
-use super::gate::Load;
 use super::located::{LocateError, locate};
 use super::name::ModelName;
 use super::openai::{OpenAiBackend, OpenAiName, Servers};
 use super::placing::Placed;
 use super::script::{Script, ScriptBackend};
 use super::settings::ModelsSettings;
+use super::swap_lock::Load;
 use super::uses::Uses;
 use super::{ModelBackend, builtin, files};
 use crate::access::AccessPolicy;
@@ -50,7 +50,7 @@ impl Identified {
 
 /// Whether the price of a model is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Pricing {
+pub enum ModelPricing {
     /// The model runs in this process and costs nothing.
     Free,
     /// A price is configured.
@@ -98,7 +98,7 @@ impl<T> Slot<T> {
 }
 
 /// The models of a worker.
-pub struct Models {
+pub struct ModelRegistry {
     pub(super) settings: ModelsSettings,
     /// The engines' shares of limited memory.
     pub(super) placed: Placed,
@@ -110,7 +110,7 @@ pub struct Models {
     hub: Arc<Hub>,
 }
 
-impl Models {
+impl ModelRegistry {
     /// Creates a registry without loaded models.
     pub fn new(settings: impl Into<ModelsSettings>) -> Self {
         let settings = settings.into();
@@ -233,12 +233,14 @@ impl Models {
     ///
     /// # Errors
     /// If the name or the settings of its server are invalid.
-    pub fn pricing(&self, name: &str) -> Result<Pricing, IdentifyError> {
-        let ModelName::OpenAi(here) = self.settings.here(name).parse()? else { return Ok(Pricing::Free) };
+    pub fn pricing(&self, name: &str) -> Result<ModelPricing, IdentifyError> {
+        let ModelName::OpenAi(here) = self.settings.here(name).parse()? else {
+            return Ok(ModelPricing::Free);
+        };
         let (name, model) = (here.to_string(), here.model.clone());
         let backend = self.servers.backend(here, self.settings.openai.as_ref());
         let backend = backend.map_err(|message| IdentifyError::Settings { name, message })?;
-        Ok(if backend.is_priced() { Pricing::Known } else { Pricing::Unknown { model } })
+        Ok(if backend.is_priced() { ModelPricing::Known } else { ModelPricing::Unknown { model } })
     }
 
     /// Returns the backends of a configuration, loading models that are not loaded yet.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lumos_environments::lines::{Limits, LineReader, unpacked};
+use lumos_environments::lines::{ExpansionLimits, LineReader, unpacked};
 use lumos_tasks::recorded::{CallKey, Case, RecordedCall, answer};
 use lumos_tasks::{Completion, Formulation, Input, Request, Role, ToolCall, ToolReply};
 
@@ -62,7 +62,7 @@ impl Script {
 pub(crate) fn lines(path: &Path) -> io::Result<LineReader<Box<dyn BufRead + Send>>> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
-    Ok(LineReader::new(unpacked(file, length, Limits::default())?))
+    Ok(LineReader::new(unpacked(file, length, ExpansionLimits::default())?))
 }
 
 /// The replies of one benchmark under one formulation.

@@ -1,6 +1,6 @@
 //! Requests of `/v1/completions` (<https://platform.openai.com/docs/api-reference/completions/create>).
 
-use lumos_engine::Input;
+use lumos_engine::Prompt;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,14 +16,14 @@ const USUAL_LIMIT: usize = 16;
 pub(super) struct CompletionRequest {
     pub(super) model: String,
     /// At least one. Texts are used unchanged, without special tokens.
-    pub(super) prompts: Vec<Input>,
+    pub(super) prompts: Vec<Prompt>,
     pub(super) options: Options,
 }
 
 /// Forms of a prompt.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Prompt {
+enum PromptInput {
     Text(String),
     Texts(Vec<String>),
     Tokens(Vec<u32>),
@@ -49,11 +49,11 @@ impl CompletionRequest {
         let mut options = Options::take(&mut fields, random)?;
         options.max_tokens.get_or_insert(USUAL_LIMIT);
         fields.finish()?;
-        let prompts: Vec<Input> = match prompt {
-            Prompt::Text(text) => vec![Input::Text(text)],
-            Prompt::Texts(texts) => texts.into_iter().map(Input::Text).collect(),
-            Prompt::Tokens(tokens) => vec![Input::Tokens(tokens)],
-            Prompt::Lists(lists) => lists.into_iter().map(Input::Tokens).collect(),
+        let prompts: Vec<Prompt> = match prompt {
+            PromptInput::Text(text) => vec![Prompt::Text(text)],
+            PromptInput::Texts(texts) => texts.into_iter().map(Prompt::Text).collect(),
+            PromptInput::Tokens(tokens) => vec![Prompt::Tokens(tokens)],
+            PromptInput::Lists(lists) => lists.into_iter().map(Prompt::Tokens).collect(),
         };
         if prompts.is_empty() {
             return Err(ApiError::invalid("prompt", "`prompt` is an empty list"));
@@ -78,11 +78,11 @@ mod tests {
             assert_eq!((request.model.as_str(), request.options.max_tokens), ("m", Some(16)));
             request.prompts
         };
-        let text = |text: &str| Input::Text(text.to_owned());
+        let text = |text: &str| Prompt::Text(text.to_owned());
         assert_eq!(prompts(r#""a""#), [text("a")]);
         assert_eq!(prompts(r#"["a", "b"]"#), [text("a"), text("b")]);
-        assert_eq!(prompts("[1, 2]"), [Input::Tokens(vec![1, 2])]);
-        assert_eq!(prompts("[[1, 2], [3]]"), [Input::Tokens(vec![1, 2]), Input::Tokens(vec![3])]);
+        assert_eq!(prompts("[1, 2]"), [Prompt::Tokens(vec![1, 2])]);
+        assert_eq!(prompts("[[1, 2], [3]]"), [Prompt::Tokens(vec![1, 2]), Prompt::Tokens(vec![3])]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use futures::stream::{self, BoxStream, SelectAll, StreamExt};
-use lumos_engine::{GenerateError, GenerationStream, StreamEvent, Usage};
+use lumos_engine::{GenerateError, GenerationStream, StreamEvent, TokenUsage};
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -21,7 +21,7 @@ pub(super) struct Flow {
     heading: Heading,
     events: SelectAll<BoxStream<'static, Event>>,
     pending: VecDeque<String>,
-    used: Usage,
+    used: TokenUsage,
     over: bool,
     /// Slots of its sequences.
     _places: OwnedSemaphorePermit,
@@ -42,7 +42,7 @@ impl Flow {
             stream::unfold(generation, next).boxed()
         });
         let events = stream::select_all(events);
-        Self { heading, events, pending, used: Usage::default(), over: false, _places: places }
+        Self { heading, events, pending, used: TokenUsage::default(), over: false, _places: places }
     }
 
     /// Returns the data of the next server-sent event; `None` after the last.

@@ -1,6 +1,6 @@
 //! Options shared by completions and chats: sampling, limits and streaming.
 
-use lumos_engine::{GenerateRequest, Input, Sampling, Stop};
+use lumos_engine::{GenerateRequest, Prompt, SamplingParams, StopCondition};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,8 +20,8 @@ const LIMITS: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 pub(super) struct Options {
     /// Maximum tokens of each reply; limited only by the context if `None`.
     pub(super) max_tokens: Option<usize>,
-    pub(super) sampling: Sampling,
-    pub(super) stop: Stop,
+    pub(super) sampling: SamplingParams,
+    pub(super) stop: StopCondition,
     pub(super) ignore_eos: bool,
     /// Whether the reply is streamed.
     pub(super) stream: bool,
@@ -52,7 +52,7 @@ impl Options {
     }
 
     /// Creates the engine's request for one prompt.
-    pub(super) fn request(&self, input: Input) -> GenerateRequest {
+    pub(super) fn request(&self, input: Prompt) -> GenerateRequest {
         GenerateRequest {
             input,
             stop: self.stop.clone(),
@@ -106,7 +106,7 @@ fn limit(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
 }
 
 /// Uses OpenAI's defaults: temperature 1, no restriction of candidate tokens.
-fn sampling(fields: &mut Fields, random: u64) -> Result<Sampling, ApiError> {
+fn sampling(fields: &mut Fields, random: u64) -> Result<SamplingParams, ApiError> {
     let temperature = fields.take::<f64>("temperature", "a number")?.unwrap_or(1.0);
     if !(0.0..=MOST_TEMPERATURE).contains(&temperature) {
         return Err(ApiError::invalid("temperature", "`temperature` must be between 0 and 2"));
@@ -125,10 +125,10 @@ fn sampling(fields: &mut Fields, random: u64) -> Result<Sampling, ApiError> {
         };
     let seed = fields.take::<i64>("seed", "an integer")?.map_or(random, i64::cast_unsigned);
     let top_p = top_p.filter(|top_p| *top_p < 1.0);
-    Ok(Sampling { temperature, top_p, top_k, seed })
+    Ok(SamplingParams { temperature, top_p, top_k, seed })
 }
 
-fn stop(fields: &mut Fields) -> Result<Stop, ApiError> {
+fn stop(fields: &mut Fields) -> Result<StopCondition, ApiError> {
     let texts = match fields.take::<Stops>("stop", "a string or a list of strings")? {
         None => Vec::new(),
         Some(Stops::One(text)) => vec![text],
@@ -142,9 +142,9 @@ fn stop(fields: &mut Fields) -> Result<Stop, ApiError> {
         return Err(ApiError::invalid("stop", "`stop` has an empty string"));
     }
     match (texts.is_empty(), tokens.is_empty()) {
-        (true, true) => Ok(Stop::Never),
-        (false, true) => Ok(Stop::Texts(texts)),
-        (true, false) => Ok(Stop::Tokens(tokens)),
+        (true, true) => Ok(StopCondition::Never),
+        (false, true) => Ok(StopCondition::Texts(texts)),
+        (true, false) => Ok(StopCondition::Tokens(tokens)),
         (false, false) => Err(ApiError::unsupported(
             "stop_token_ids",
             "This server accepts `stop` or `stop_token_ids`, not both",
@@ -183,8 +183,11 @@ mod tests {
     #[test]
     fn defaults_are_openai_s() {
         let options = read("{}").unwrap();
-        let sampling = Sampling { temperature: 1.0, top_p: None, top_k: None, seed: 7 };
-        assert_eq!((options.sampling, options.stop, options.max_tokens), (sampling, Stop::Never, None));
+        let sampling = SamplingParams { temperature: 1.0, top_p: None, top_k: None, seed: 7 };
+        assert_eq!(
+            (options.sampling, options.stop, options.max_tokens),
+            (sampling, StopCondition::Never, None)
+        );
         assert!(!options.stream && !options.include_usage && !options.ignore_eos);
     }
 
@@ -196,11 +199,11 @@ mod tests {
                 "stream_options": {"include_usage": true}, "add_special_tokens": false, "best_of": null}"#,
         )
         .unwrap();
-        let sampling = Sampling { temperature: 0.5, top_p: Some(0.9), top_k: Some(40), seed: u64::MAX };
+        let sampling = SamplingParams { temperature: 0.5, top_p: Some(0.9), top_k: Some(40), seed: u64::MAX };
         assert_eq!(options.sampling, sampling);
-        assert_eq!(options.stop, Stop::Texts(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(options.stop, StopCondition::Texts(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!((options.max_tokens, options.stream, options.include_usage), (Some(5), true, true));
-        assert_eq!(read(r#"{"stop_token_ids": [3]}"#).unwrap().stop, Stop::Tokens(vec![3]));
+        assert_eq!(read(r#"{"stop_token_ids": [3]}"#).unwrap().stop, StopCondition::Tokens(vec![3]));
         assert_eq!(read(r#"{"max_tokens": 5, "max_completion_tokens": 6}"#).unwrap().max_tokens, Some(6));
     }
 

@@ -1,6 +1,6 @@
 //! Responses in OpenAI's format, in full and as streamed chunks.
 
-use lumos_engine::{Finish, Generation, Usage};
+use lumos_engine::{FinishReason, Generation, TokenUsage};
 use serde_json::{Value, json};
 
 /// Interface of a request.
@@ -56,7 +56,7 @@ impl Heading {
             Interface::Chat => "chat.completion",
         };
         let choices: Vec<Value> = choices.collect();
-        let total = generations.iter().fold(Usage::default(), |total, one| sum(total, one.usage));
+        let total = generations.iter().fold(TokenUsage::default(), |total, one| sum(total, one.usage));
         json!({
             "id": self.id,
             "object": object,
@@ -83,7 +83,7 @@ impl Heading {
     }
 
     /// Returns the last chunk of a choice.
-    pub(super) fn end(&self, index: usize, finish: Finish) -> Value {
+    pub(super) fn end(&self, index: usize, finish: FinishReason) -> Value {
         let delta = match self.interface {
             Interface::Completions => json!(""),
             Interface::Chat => json!({}),
@@ -92,11 +92,11 @@ impl Heading {
     }
 
     /// Returns the final chunk with the usage of all choices, sent if requested.
-    pub(super) fn used(&self, total: Usage) -> Value {
+    pub(super) fn used(&self, total: TokenUsage) -> Value {
         self.chunk(&[], usage(total))
     }
 
-    fn piece(&self, index: usize, delta: Value, finish: Option<Finish>) -> Value {
+    fn piece(&self, index: usize, delta: Value, finish: Option<FinishReason>) -> Value {
         let mut choice = json!({"index": index});
         let name = match self.interface {
             Interface::Completions => "text",
@@ -128,15 +128,15 @@ impl Heading {
 }
 
 /// Adds the usage of two sequences.
-pub(super) fn sum(one: Usage, other: Usage) -> Usage {
-    Usage {
+pub(super) fn sum(one: TokenUsage, other: TokenUsage) -> TokenUsage {
+    TokenUsage {
         prompt_tokens: one.prompt_tokens + other.prompt_tokens,
         completion_tokens: one.completion_tokens + other.completion_tokens,
         cached_tokens: one.cached_tokens + other.cached_tokens,
     }
 }
 
-fn usage(usage: Usage) -> Value {
+fn usage(usage: TokenUsage) -> Value {
     json!({
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
@@ -145,10 +145,10 @@ fn usage(usage: Usage) -> Value {
     })
 }
 
-fn finish_reason(finish: Finish) -> &'static str {
+fn finish_reason(finish: FinishReason) -> &'static str {
     match finish {
-        Finish::Stop | Finish::EndOfSequence => "stop",
-        Finish::Length => "length",
+        FinishReason::Stop | FinishReason::EndOfSequence => "stop",
+        FinishReason::Length => "length",
     }
 }
 
@@ -166,8 +166,8 @@ mod tests {
             prompt_tokens: vec![1, 2, 3],
             tokens: vec![4],
             text: text.to_owned(),
-            finish: Finish::EndOfSequence,
-            usage: Usage { prompt_tokens: 3, completion_tokens: 2, cached_tokens: 1 },
+            finish: FinishReason::EndOfSequence,
+            usage: TokenUsage { prompt_tokens: 3, completion_tokens: 2, cached_tokens: 1 },
             first_logits: Vec::new(),
         }
     }
@@ -192,7 +192,7 @@ mod tests {
             r#"{"id":"x-1","object":"chat.completion.chunk","created":5,"model":"m","choices":[{"index":2,"delta":{"content":"é"},"logprobs":null,"finish_reason":null}],"usage":null}"#
         );
         assert_eq!(chat.opening(0).unwrap()["choices"][0]["delta"]["role"], "assistant");
-        assert_eq!(chat.end(0, Finish::Length)["choices"][0]["finish_reason"], "length");
+        assert_eq!(chat.end(0, FinishReason::Length)["choices"][0]["finish_reason"], "length");
         let last = chat.used(generation("").usage);
         assert_eq!((&last["choices"], &last["usage"]["total_tokens"]), (&json!([]), &json!(5)));
         let raw = heading(Interface::Completions, false);

@@ -13,7 +13,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use futures::future::try_join_all;
 use futures::stream::{self, StreamExt};
-use lumos_engine::{GenerateError, GenerateRequest, Input};
+use lumos_engine::{GenerateError, GenerateRequest, Prompt};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -122,7 +122,7 @@ async fn answer(
     shared: &Shared,
     model: &ServedModel,
     interface: Interface,
-    prompts: Vec<Input>,
+    prompts: Vec<Prompt>,
     room: OwnedSemaphorePermit,
     options: &Options,
 ) -> Result<Response, ApiError> {
@@ -232,14 +232,14 @@ impl Shared {
     }
 
     /// Encodes a long prompt as token ids. Other prompts are returned unchanged.
-    async fn encoded(&self, model: &ServedModel, prompt: Input) -> Result<Input, ApiError> {
-        let Input::Text(text) = prompt else { return Ok(prompt) };
+    async fn encoded(&self, model: &ServedModel, prompt: Prompt) -> Result<Prompt, ApiError> {
+        let Prompt::Text(text) = prompt else { return Ok(prompt) };
         model.check_length(&text, self.settings.max_prompt)?;
         if text.len() <= LONG {
-            return Ok(Input::Text(text));
+            return Ok(Prompt::Text(text));
         }
         let (engine, bytes) = (model.engine().clone(), text.len());
-        let encode = move || Ok(Input::Tokens(engine.tokenizer().encode(&text)?));
+        let encode = move || Ok(Prompt::Tokens(engine.tokenizer().encode(&text)?));
         self.prepared(bytes, encode).await
     }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use axum::http::StatusCode;
-use lumos_engine::{Engine, Input, LoadError, ModelSource};
+use lumos_engine::{Engine, LoadError, ModelSource, Prompt};
 use lumos_tasks::Message;
 use serde_json::{Value, json};
 
@@ -46,9 +46,9 @@ impl ServedModel {
     }
 
     /// Renders a conversation with the model's chat template.
-    pub(super) fn prompt(&self, messages: &[Message]) -> Result<Input, ApiError> {
+    pub(super) fn prompt(&self, messages: &[Message]) -> Result<Prompt, ApiError> {
         let text = self.backend.chat.render(messages);
-        text.map(Input::Text).map_err(|error| ApiError::invalid("messages", error))
+        text.map(Prompt::Text).map_err(|error| ApiError::invalid("messages", error))
     }
 
     /// Rejects text that is too long before it is encoded. A token never stands for more bytes than the

@@ -224,7 +224,7 @@ pub fn build_index(folder: &Path, entries: impl IntoIterator<Item = io::Result<E
 /// If the file cannot be opened.
 pub fn documents(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Entry>>> {
     let lines = recorded_lines(path).map_err(|error| named(path, &error))?;
-    let mut reader = lumos_environments::shop::Reader::default();
+    let mut reader = lumos_environments::shop::CatalogueReader::default();
     let path = path.to_owned();
     Ok(lines.filter_map(move |line| {
         let entry = line.map_err(|error| error.to_string()).and_then(|(number, line)| {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use lumos_environments::shop::{Goal, Staff, Visit};
+use lumos_environments::shop::{Goal, ShopServices, ShopSession};
 use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
 use serde::Deserialize;
 
@@ -13,7 +13,7 @@ use crate::tools::{ToolFault, Tools};
 /// The shop, with a separate visit for each episode.
 #[derive(Debug)]
 pub struct MemoryShop {
-    staff: Staff,
+    staff: ShopServices,
 }
 
 impl MemoryShop {
@@ -30,9 +30,9 @@ impl MemoryShop {
 ///
 /// # Errors
 /// If its files cannot be read.
-pub fn staff(files: &ShopFiles) -> std::io::Result<Staff> {
+pub fn staff(files: &ShopFiles) -> std::io::Result<ShopServices> {
     let shop = Arc::new(files.open()?);
-    Ok(Staff {
+    Ok(ShopServices {
         search: Arc::<lumos_environments::shop::Shop>::clone(&shop),
         shop,
         tagger: Arc::new(files.tagger()?),
@@ -57,14 +57,14 @@ impl Tools for MemoryShop {
 
     async fn open(&self, unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
         let Some(goal) = goal_of(unit)? else { return Ok(None) };
-        let visit = Visit::new(self.staff.clone(), goal);
+        let visit = ShopSession::new(self.staff.clone(), goal);
         Ok(Some(Arc::new(Session { visit: Arc::new(Mutex::new(visit)) })))
     }
 }
 
 /// The visit of one episode.
 struct Session {
-    visit: Arc<Mutex<Visit>>,
+    visit: Arc<Mutex<ShopSession>>,
 }
 
 #[async_trait]

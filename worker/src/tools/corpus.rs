@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lumos_environments::retrieval::{self, Library, LibraryBuilder};
-use lumos_tasks::families::qa::page::{self, MOST_RESULTS, Page};
+use lumos_tasks::families::qa::page::{self, MOST_RESULTS, WikiPage};
 use lumos_tasks::{ContentHash, ToolCall, ToolReply, WikiRequest};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -100,18 +100,18 @@ impl Corpus {
 
 /// Returns the requested page. If no page has its title, returns a list of the best matches, like Wikipedia's
 /// search.
-fn page(library: &Library, request: &WikiRequest) -> Page {
+fn page(library: &Library, request: &WikiRequest) -> WikiPage {
     let titles = titles_of(request);
     if let Some(found) = titles.iter().find_map(|title| library.titled(title)) {
-        return Page::of_text(found.text);
+        return WikiPage::of_text(found.text);
     }
     let words = titles.last().map_or("", String::as_str);
     let found = library.search(words, MOST_RESULTS);
     if found.is_empty() {
         // A page without text, like that of a search without results.
-        return Page::of_text("");
+        return WikiPage::of_text("");
     }
-    Page::Listed(found.iter().map(|page| page.title.to_owned()).collect())
+    WikiPage::Listed(found.iter().map(|page| page.title.to_owned()).collect())
 }
 
 /// Returns the addresses of the best matches.
@@ -156,7 +156,7 @@ mod tests {
         Corpus::read(file.path())
     }
 
-    async fn wiki(corpus: &Corpus, query: &str) -> Page {
+    async fn wiki(corpus: &Corpus, query: &str) -> WikiPage {
         let call = ToolCall::Wiki { request: WikiRequest::of(query), reading: Behaviour::Paper };
         match corpus.call(&call).await.unwrap() {
             ToolReply::Wiki(page) => page,
@@ -167,21 +167,22 @@ mod tests {
     #[tokio::test]
     async fn a_title_gives_its_page_and_other_words_a_list() {
         let corpus = corpus(PAGES).unwrap();
-        let angara = Page::of_text("The Angara is a river in Siberia. It flows into the Yenisei.");
+        let angara = WikiPage::of_text("The Angara is a river in Siberia. It flows into the Yenisei.");
         for query in ["Angara", "angara", "/wiki/Angara", "https://en.wikipedia.org/wiki/Angara#Course"] {
             assert_eq!(wiki(&corpus, query).await, angara, "{query}");
         }
-        let list = |titles: &[&str]| Page::Listed(titles.iter().map(|title| (*title).to_owned()).collect());
+        let list =
+            |titles: &[&str]| WikiPage::Listed(titles.iter().map(|title| (*title).to_owned()).collect());
         assert_eq!(wiki(&corpus, "rivers of Siberia").await, list(&["Angara", "Danube"]));
         assert_eq!(wiki(&corpus, "https://en.wikipedia.org/wiki/Europe").await, list(&["Danube"]));
-        assert_eq!(wiki(&corpus, "of the").await, Page::of_text(""));
+        assert_eq!(wiki(&corpus, "of the").await, WikiPage::of_text(""));
     }
 
     #[tokio::test]
     async fn the_shipped_pages_are_those_of_both_benchmarks() {
         let samples = Corpus::samples().unwrap();
         for title in ["Ada Lovelace", "Blue whale"] {
-            assert!(matches!(wiki(&samples, title).await, Page::Article { .. }), "{title}");
+            assert!(matches!(wiki(&samples, title).await, WikiPage::Article { .. }), "{title}");
         }
     }
 
@@ -193,7 +194,7 @@ mod tests {
         let expected = ["https://en.wikipedia.org/wiki/Angara", "https://en.wikipedia.org/wiki/Who's_Who?"];
         assert_eq!(addresses, expected);
         for address in addresses {
-            assert!(matches!(wiki(&corpus, &address).await, Page::Article { .. }), "{address}");
+            assert!(matches!(wiki(&corpus, &address).await, WikiPage::Article { .. }), "{address}");
         }
     }
 

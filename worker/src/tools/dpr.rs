@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use async_trait::async_trait;
-use lumos_engine::{LoadError, ReadError, Reader, ReaderPassage};
+use lumos_engine::{DprReader, EncoderError, LoadError, ReaderPassage};
 use lumos_tasks::{Passage, ToolCall, ToolReply};
 
 use super::set::not_mine;
@@ -13,7 +13,7 @@ use super::{ToolFault, Tools};
 /// episodes are batched.
 #[derive(Debug, Clone)]
 pub struct DprRanker {
-    reader: Reader,
+    reader: DprReader,
 }
 
 impl DprRanker {
@@ -25,7 +25,7 @@ impl DprRanker {
     /// # Errors
     /// If it is not the folder of a reader.
     pub fn open(folder: &Path) -> Result<Self, LoadError> {
-        Ok(Self { reader: Reader::open(folder, None)? })
+        Ok(Self { reader: DprReader::open(folder, None)? })
     }
 }
 
@@ -39,7 +39,7 @@ impl Tools for DprRanker {
             .reader
             .score(question, passages.iter().map(passage).collect())
             .await
-            .map_err(|error: ReadError| ToolFault { tool: "rank", message: error.to_string() })?;
+            .map_err(|error: EncoderError| ToolFault { tool: "rank", message: error.to_string() })?;
         Ok(ToolReply::Rank(scores.into_iter().map(f64::from).collect()))
     }
 }

@@ -1,7 +1,7 @@
 //! Exact mathematics in this process.
 
 use async_trait::async_trait;
-use lumos_environments::maths::{self, Answer};
+use lumos_environments::maths::{self, MathsAnswer};
 use lumos_tasks::{MathsReply, ToolCall, ToolReply};
 
 use super::set::not_mine;
@@ -18,8 +18,8 @@ impl NativeMaths {
     /// Answers a query.
     pub fn answer(query: &str) -> MathsReply {
         match maths::answer(query) {
-            Ok(Answer::One(text)) => MathsReply::One(text),
-            Ok(Answer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
+            Ok(MathsAnswer::One(text)) => MathsReply::One(text),
+            Ok(MathsAnswer::Many(texts)) => MathsReply::Many(texts.into_iter().map(Some).collect()),
             Err(error) => MathsReply::NoResult { message: error.to_string() },
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use lumos_tasks::families::qa::page::Page;
+use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::{MathsReply, SqlReply, ToolCall, ToolReply};
 use tokio::sync::OnceCell;
 
@@ -118,10 +118,10 @@ fn size_of_reply(reply: &ToolReply) -> usize {
         }
         ToolReply::Maths(MathsReply::Empty) => 0,
         ToolReply::Maths(MathsReply::NoResult { message })
-        | ToolReply::Wiki(Page::Unreadable { message })
+        | ToolReply::Wiki(WikiPage::Unreadable { message })
         | ToolReply::Raised { message } => message.len(),
-        ToolReply::Wiki(Page::Listed(entries)) => all(entries),
-        ToolReply::Wiki(Page::Article { table, sentences }) => {
+        ToolReply::Wiki(WikiPage::Listed(entries)) => all(entries),
+        ToolReply::Wiki(WikiPage::Article { table, sentences }) => {
             table.as_ref().map_or(0, String::len) + all(sentences)
         }
         ToolReply::Search(addresses) => all(addresses),

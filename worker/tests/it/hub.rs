@@ -14,9 +14,9 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, Response, header};
 use futures::StreamExt;
 use lumos_tasks::{Formulation, Role};
-use lumos_worker::Models;
+use lumos_worker::ModelRegistry;
 use lumos_worker::hub::{Hub, HubError, HubName, HubSettings};
-use lumos_worker::model::{ModelsSettings, Secret};
+use lumos_worker::model::{ModelsSettings, ServerKey};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -217,7 +217,7 @@ fn contents(folder: &Path) -> Vec<(String, Vec<u8>)> {
 #[test]
 fn a_busy_hub_and_a_broken_line_cost_time_only() {
     let hub = start(Site { busy: AtomicUsize::new(1), breaks: AtomicUsize::new(1), ..Site::default() });
-    let settings = HubSettings { token: Some(Secret::new(TOKEN)), ..hub.settings.clone() };
+    let settings = HubSettings { token: Some(ServerKey::new(TOKEN)), ..hub.settings.clone() };
     let began = Instant::now();
     let model = Hub::new(Some(settings)).fetch(&"org/model".parse().unwrap()).unwrap();
     assert!(began.elapsed() >= Duration::from_secs(1), "it waits for the requested time");
@@ -308,7 +308,7 @@ fn the_only_gguf_file_of_a_repository_needs_no_name() {
     assert_eq!(std::fs::read(model.folder.join("a.gguf")).unwrap(), [1; 10]);
     // The identity is that of the file, regardless of its location, computed as for GGUF files.
     let settings = ModelsSettings { hub: Some(hub.settings.clone()), ..ModelsSettings::default() };
-    let models = Models::new(settings);
+    let models = ModelRegistry::new(settings);
     let identify = |name: &str| models.identify(name, Role::Planner, Formulation::Iterative).unwrap();
     let planned = identify("candle:org/model");
     assert_eq!(planned.identity.dtype.as_deref(), Some("f32+full-rotary"));
@@ -373,7 +373,7 @@ fn refusals_say_what_to_do() {
     hub.site.busy.store(1, Ordering::SeqCst);
     let error = Hub::new(Some(busy)).fetch(&"org/model".parse().unwrap()).unwrap_err().to_string();
     assert!(error.contains("429") && error.contains("Retry-After: 1 s"), "{error}");
-    let wrong = HubSettings { token: Some(Secret::new("hf_wrong_token")), ..hub.settings.clone() };
+    let wrong = HubSettings { token: Some(ServerKey::new("hf_wrong_token")), ..hub.settings.clone() };
     let error = Hub::new(Some(wrong)).fetch(&"org/model".parse().unwrap()).unwrap_err().to_string();
     assert!(!error.contains("hf_wrong"), "{error}");
 }
@@ -381,7 +381,8 @@ fn refusals_say_what_to_do() {
 #[tokio::test]
 async fn a_run_s_model_is_known_by_its_commit() {
     let hub = tokio::task::spawn_blocking(|| start(Site::default())).await.unwrap();
-    let models = Models::new(ModelsSettings { hub: Some(hub.settings.clone()), ..ModelsSettings::default() });
+    let models =
+        ModelRegistry::new(ModelsSettings { hub: Some(hub.settings.clone()), ..ModelsSettings::default() });
     let identify = |name: &str| models.identify(name, Role::Planner, Formulation::Iterative);
     let planned = identify("candle:org/model").unwrap();
     assert_eq!(planned.identity.name, format!("candle:org/model@{FIRST}"));
@@ -394,8 +395,9 @@ async fn a_run_s_model_is_known_by_its_commit() {
     let worker =
         ModelsSettings { hub: Some(hub.settings.clone()), pinned_only: true, ..ModelsSettings::default() };
     let asked = hub.site.requests.lock().unwrap().len();
-    let error =
-        Models::new(worker).identify("candle:org/model", Role::Planner, Formulation::Iterative).unwrap_err();
+    let error = ModelRegistry::new(worker)
+        .identify("candle:org/model", Role::Planner, Formulation::Iterative)
+        .unwrap_err();
     assert!(error.to_string().contains("failed to read"), "{error}");
     assert_eq!(hub.site.requests.lock().unwrap().len(), asked);
     let error = identify("lumos:maths").unwrap_err().to_string();
@@ -407,8 +409,9 @@ async fn a_run_s_model_is_known_by_its_commit() {
 async fn base_and_adapter_are_known_by_their_commits() {
     let hub = tokio::task::spawn_blocking(|| start(Site::default())).await.unwrap();
     let settings = ModelsSettings { hub: Some(hub.settings.clone()), ..ModelsSettings::default() };
-    let models = Models::new(settings.clone());
-    let identify = |models: &Models, name: &str| models.identify(name, Role::Planner, Formulation::Iterative);
+    let models = ModelRegistry::new(settings.clone());
+    let identify =
+        |models: &ModelRegistry, name: &str| models.identify(name, Role::Planner, Formulation::Iterative);
     let planned = identify(&models, "candle:org/model+org/adapter").unwrap();
     assert_eq!(planned.identity.name, format!("candle:org/model@{FIRST}+org/adapter@{FIRST}"));
     let names: Vec<&str> = planned.files.iter().map(|file| file.name.as_str()).collect();
@@ -429,7 +432,7 @@ async fn base_and_adapter_are_known_by_their_commits() {
     assert_eq!((&local.identity.content, &local.files), (&planned.identity.content, &planned.files));
     // A worker finds the same models by these names without requests, even if the branches have moved.
     *hub.site.commit.lock().unwrap() = SECOND;
-    let worker = Models::new(ModelsSettings { pinned_only: true, ..settings });
+    let worker = ModelRegistry::new(ModelsSettings { pinned_only: true, ..settings });
     let asked = hub.site.requests.lock().unwrap().len();
     assert_eq!(identify(&worker, &planned.identity.name).unwrap(), planned);
     assert_eq!(identify(&worker, &local.identity.name).unwrap(), local);

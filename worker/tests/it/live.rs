@@ -12,7 +12,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use futures::future::join_all;
 use futures::stream;
-use lumos_tasks::families::qa::page::Page;
+use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::{Behaviour, ToolCall, ToolReply, WikiRequest};
 use lumos_worker::tools::{LiveWiki, Remembering, ToolFault, Tools, WikiSettings};
 use tokio::net::TcpListener;
@@ -170,7 +170,7 @@ async fn wiki(site: &Site) -> LiveWiki {
     LiveWiki::new(settings(&site.start().await, None)).unwrap()
 }
 
-async fn ask(wiki: &impl Tools, query: &str) -> Result<Page, ToolFault> {
+async fn ask(wiki: &impl Tools, query: &str) -> Result<WikiPage, ToolFault> {
     let call = ToolCall::Wiki { request: WikiRequest::of(query), reading: Behaviour::Paper };
     match wiki.call(&call).await? {
         ToolReply::Wiki(page) => Ok(page),
@@ -178,14 +178,14 @@ async fn ask(wiki: &impl Tools, query: &str) -> Result<Page, ToolFault> {
     }
 }
 
-fn kyoto() -> Page {
+fn kyoto() -> WikiPage {
     let sentences =
         ["Kyoto is a city in Japan that was its capital for a thousand years.", "It has temples.."];
-    Page::Article { table: None, sentences: sentences.map(str::to_owned).to_vec() }
+    WikiPage::Article { table: None, sentences: sentences.map(str::to_owned).to_vec() }
 }
 
-fn listed(entries: &[&str]) -> Page {
-    Page::Listed(entries.iter().map(|entry| (*entry).to_owned()).collect())
+fn listed(entries: &[&str]) -> WikiPage {
+    WikiPage::Listed(entries.iter().map(|entry| (*entry).to_owned()).collect())
 }
 
 #[tokio::test]
@@ -196,7 +196,7 @@ async fn pages_lists_and_meanings_are_read() {
     assert_eq!(ask(&wiki, "https://en.wikipedia.org/wiki/Kyoto#Temples").await, Ok(kyoto()));
     assert_eq!(ask(&wiki, "old capital").await, Ok(listed(&["Kyoto", "Nara"])));
     assert_eq!(ask(&wiki, "/wiki/Mercury").await, Ok(listed(&["/wiki/Planet"])));
-    let Ok(Page::Article { sentences, .. }) = ask(&wiki, "/wiki/Missing").await else { panic!() };
+    let Ok(WikiPage::Article { sentences, .. }) = ask(&wiki, "/wiki/Missing").await else { panic!() };
     assert!(sentences[0].starts_with("Wikipedia does not have"), "the page states that it does not exist");
     assert!(
         site.agents
@@ -292,7 +292,7 @@ async fn other_hosts_are_not_asked_whatever_the_query() {
         "file:///etc/passwd#https://".to_owned(),
     ] {
         let page = ask(&wiki, &query).await;
-        assert!(matches!(page, Ok(Page::Unreadable { .. })), "{query}: {page:?}");
+        assert!(matches!(page, Ok(WikiPage::Unreadable { .. })), "{query}: {page:?}");
     }
     assert_eq!((site.requests(), other.requests()), (0, 0));
 }
@@ -301,7 +301,7 @@ async fn other_hosts_are_not_asked_whatever_the_query() {
 async fn encodings_are_those_that_the_site_names() {
     let wiki = wiki(&Site::default()).await;
     for (name, letter) in [("Latin", 'é'), ("Broken", '\u{fffd}')] {
-        let Ok(Page::Article { sentences, .. }) = ask(&wiki, &format!("/wiki/{name}")).await else {
+        let Ok(WikiPage::Article { sentences, .. }) = ask(&wiki, &format!("/wiki/{name}")).await else {
             panic!()
         };
         assert!(sentences[0].contains(letter), "{sentences:?}");

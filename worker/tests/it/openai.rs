@@ -19,8 +19,8 @@ use lumos_tasks::{
     Behaviour, Completion, Configuration, ContentHash, Finish, Formulation, GenerationSettings, Input,
     Message, NanoDollars, Request, Role, Sampling, Stop,
 };
-use lumos_worker::model::{ModelsSettings, OpenAiSettings, Price, Secret};
-use lumos_worker::{ModelBackend, ModelError, Models};
+use lumos_worker::model::{ModelsSettings, OpenAiSettings, Price, ServerKey};
+use lumos_worker::{ModelBackend, ModelError, ModelRegistry};
 use serde_json::{Value, json};
 
 const KEY: &str = "sk-0123456789-secret-key";
@@ -138,7 +138,7 @@ async fn listen(server: Server) -> String {
 
 fn settings() -> OpenAiSettings {
     OpenAiSettings {
-        key: Some(Secret::new(KEY)),
+        key: Some(ServerKey::new(KEY)),
         timeout: Duration::from_millis(1500),
         retries: 2,
         first_pause: Duration::from_millis(5),
@@ -150,7 +150,7 @@ fn settings() -> OpenAiSettings {
 
 /// Returns a server's model from the registry that workers use.
 async fn model(name: &str, url: &str, settings: OpenAiSettings) -> Arc<dyn ModelBackend> {
-    let models = Models::new(ModelsSettings { openai: Some(settings), ..ModelsSettings::default() });
+    let models = ModelRegistry::new(ModelsSettings { openai: Some(settings), ..ModelsSettings::default() });
     let name = format!("openai:{name}@{url}");
     let identified = models.identify(&name, Role::Planner, Formulation::Iterative).unwrap();
     assert_eq!((identified.identity.name.as_str(), &identified.identity.dtype), (name.as_str(), &None));
@@ -271,8 +271,8 @@ async fn redirects_are_not_followed() {
 #[test]
 fn a_key_is_not_sent_unencrypted_to_another_machine() {
     let models = |key: Option<&str>| {
-        let openai = OpenAiSettings { key: key.map(Secret::new), ..OpenAiSettings::default() };
-        Models::new(ModelsSettings { openai: Some(openai), ..ModelsSettings::default() })
+        let openai = OpenAiSettings { key: key.map(ServerKey::new), ..OpenAiSettings::default() };
+        ModelRegistry::new(ModelsSettings { openai: Some(openai), ..ModelsSettings::default() })
     };
     let identify = |key, url: &str| {
         models(key).identify(&format!("openai:m@{url}"), Role::Planner, Formulation::Iterative)

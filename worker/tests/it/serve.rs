@@ -14,7 +14,7 @@ use lumos_tasks::{
 };
 use lumos_worker::model::{EngineSettings, hash_file};
 use lumos_worker::tools::ToolSets;
-use lumos_worker::{LeaseTerms, Limits, Models, RunTerms, Worker};
+use lumos_worker::{EpisodeLimits, LeaseTerms, ModelRegistry, RunTerms, Worker};
 use tokio_util::sync::CancellationToken;
 
 const PROMPT: &str = "<|user|>\nWhat is 2 and 3?\n<|assistant|>\n";
@@ -61,10 +61,10 @@ fn worker() -> Arc<Worker> {
     Arc::new(Worker {
         name: "test".to_owned(),
         places: 4,
-        models: Arc::new(Models::new(EngineSettings::default())),
+        models: Arc::new(ModelRegistry::new(EngineSettings::default())),
         tools: Arc::new(ToolSets::default()),
         runs: Arc::new(RunTerms {
-            limits: Limits { time: Some(Duration::from_secs(20)) },
+            limits: EpisodeLimits { time: Some(Duration::from_secs(20)) },
             ..RunTerms::default()
         }),
         terms: LeaseTerms::default(),
@@ -119,7 +119,7 @@ async fn a_drained_worker_ends_without_claiming_more() {
 
 #[tokio::test]
 async fn the_same_weights_are_loaded_once() {
-    let models = Models::new(EngineSettings::default());
+    let models = ModelRegistry::new(EngineSettings::default());
     let mut configuration = Configuration::clone(&unit("script:none", "q").configuration);
     for formulation in [Formulation::Iterative, Formulation::OneTime] {
         configuration.formulation = formulation;

@@ -10,9 +10,9 @@ use lumos_tasks::{
     Request, Role, Sampling, Stop,
 };
 use lumos_worker::http_server::HttpLimits;
-use lumos_worker::model::{EngineSettings, ModelsSettings, OpenAiSettings, Secret, builtin_source};
+use lumos_worker::model::{EngineSettings, ModelsSettings, OpenAiSettings, ServerKey, builtin_source};
 use lumos_worker::serve_model::{ApiKey, ServeSettings, ServedModel, serve_models};
-use lumos_worker::{ModelBackend, Models};
+use lumos_worker::{ModelBackend, ModelRegistry};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -75,8 +75,8 @@ async fn events(response: Response) -> Vec<String> {
 }
 
 async fn backend(name: &str, role: Role) -> std::sync::Arc<dyn ModelBackend> {
-    let models = Models::new(ModelsSettings {
-        openai: Some(OpenAiSettings { key: Some(Secret::new(KEY)), ..OpenAiSettings::default() }),
+    let models = ModelRegistry::new(ModelsSettings {
+        openai: Some(OpenAiSettings { key: Some(ServerKey::new(KEY)), ..OpenAiSettings::default() }),
         engine: engine(),
         ..ModelsSettings::default()
     });

@@ -9,9 +9,9 @@ use lumos_tasks::{
     Behaviour, Completion, Configuration, ContentHash, Ending, EpisodeUnit, FaultKind, Formulation,
     GenerationSettings, ItemId, ModelIdentity, Outcome, Request, Role, Setup, Task, ToolCall, ToolReply,
 };
-use lumos_worker::activity::Progress;
+use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::drive::Backends;
-use lumos_worker::{Limits, ModelBackend, ModelError, ToolFault, Tools, drive};
+use lumos_worker::{EpisodeLimits, ModelBackend, ModelError, ToolFault, Tools, drive};
 
 /// Counts its sessions. Does not open a session for the question `no session`.
 #[derive(Default)]
@@ -87,7 +87,7 @@ async fn outcome(question: &str, works: bool, world: &Arc<World>) -> Outcome {
     let model: Arc<dyn ModelBackend> = Arc::new(Model { works });
     let tools: Arc<dyn Tools> = Arc::<World>::clone(world);
     let backends = Backends { models: BTreeMap::from([(Role::Answerer, model)]), tools };
-    drive(&unit, &backends, Limits::default(), &Progress::default()).await.0
+    drive(&unit, &backends, EpisodeLimits::default(), &EpisodeProgress::default()).await.0
 }
 
 #[tokio::test]

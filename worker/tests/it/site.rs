@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumos_environments::shop::{GoalMode, Stock, Visit, draw};
+use lumos_environments::shop::{GoalMode, ShopSession, Stock, draw};
 use lumos_worker::http_server::HttpLimits;
 use lumos_worker::sessions::catalogue::ShopFiles;
 use lumos_worker::sessions::shop::staff;
@@ -42,7 +42,7 @@ async fn the_site_goes_the_way_of_the_shop_in_memory() {
     let front = client.get(format!("{address}/")).send().await.unwrap().text().await.unwrap();
     assert!(front.contains("24 products"), "{front}");
 
-    let mut visit = Visit::new(staff, goals[0].clone());
+    let mut visit = ShopSession::new(staff, goals[0].clone());
     let path = site.begin(goals[0].clone());
     let other = site.begin(goals[1].clone());
     let page = |path: String| {

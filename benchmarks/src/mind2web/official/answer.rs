@@ -9,7 +9,7 @@ use crate::mind2web::f1::{of_sets, words};
 
 /// Element and action of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ParsedAnswer {
     /// Letter of a choice. For generation, the id of an element, or `None` if none was chosen.
     pub picked: Option<String>,
     /// Operation and value, separated by a blank.
@@ -39,26 +39,26 @@ pub(super) fn action(text: &str) -> String {
 
 /// Parses an answer of a model trained to begin with the letter. Returns `None` for an empty answer, for
 /// which the original raises `IndexError`.
-pub fn parse_multichoice(text: &str) -> Option<Answer> {
+pub fn parse_multichoice(text: &str) -> Option<ParsedAnswer> {
     let text = strip(text);
     let picked = text.chars().next()?.to_string();
-    Some(Answer { picked: Some(picked), action: action(text) })
+    Some(ParsedAnswer { picked: Some(picked), action: action(text) })
 }
 
 /// Parses an answer of a chat model. The default letter is `A`.
-pub fn parse_multichoice_llm(text: &str) -> Answer {
+pub fn parse_multichoice_llm(text: &str) -> ParsedAnswer {
     let text = strip(text);
     let picked = first(&LETTER, text).unwrap_or("A").to_owned();
-    Answer { picked: Some(picked), action: action(text) }
+    ParsedAnswer { picked: Some(picked), action: action(text) }
 }
 
 /// Parses an answer that repeats an element: by the number in it, otherwise by similarity to the choices. The
 /// original compares a string with a pair of strings there, so only a string of a single character can match.
-pub fn parse_generation(text: &str, choices: &[(String, String)]) -> Answer {
+pub fn parse_generation(text: &str, choices: &[(String, String)]) -> ParsedAnswer {
     let text = strip(text);
     let action = action(text);
     if text.starts_with("None") {
-        return Answer { picked: None, action };
+        return ParsedAnswer { picked: None, action };
     }
     let element = first(&ELEMENT, text).unwrap_or_default();
     let number = first(&NUMBER, element).and_then(|number| number.parse::<usize>().ok());
@@ -72,7 +72,7 @@ pub fn parse_generation(text: &str, choices: &[(String, String)]) -> Answer {
         let best = choices.iter().map(|choice| alike(&choice)).max().unwrap_or(0);
         choices.iter().position(|choice| alike(&choice) == best).unwrap_or(0)
     });
-    Answer { picked: choices.get(place).map(|(id, _)| id.clone()), action }
+    ParsedAnswer { picked: choices.get(place).map(|(id, _)| id.clone()), action }
 }
 
 /// F1 of the multi-choice evaluators, over the sets of words.

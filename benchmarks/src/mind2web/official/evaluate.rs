@@ -8,7 +8,8 @@ use lumos_environments::dom::{
 use thiserror::Error;
 
 use super::answer::{
-    Answer, f1_of_generation, f1_of_multichoice, parse_generation, parse_multichoice, parse_multichoice_llm,
+    ParsedAnswer, f1_of_generation, f1_of_multichoice, parse_generation, parse_multichoice,
+    parse_multichoice_llm,
 };
 use super::sample::Sample;
 
@@ -155,11 +156,11 @@ fn picked(
     answer: &str,
     choices: &[(String, String)],
 ) -> Result<Picked, EvaluationError> {
-    let Answer { picked, action } = match evaluator {
+    let ParsedAnswer { picked, action } = match evaluator {
         Evaluator::MultiChoice => parse_multichoice(answer).ok_or(EvaluationError::EmptyAnswer)?,
         Evaluator::Llm => parse_multichoice_llm(answer),
         Evaluator::Generation => {
-            let Answer { picked, action } = parse_generation(answer, choices);
+            let ParsedAnswer { picked, action } = parse_generation(answer, choices);
             return Ok(picked.map_or(Picked::Nothing, |element| Picked::Element(element, action)));
         }
     };

@@ -7,7 +7,8 @@ mod result;
 mod sample;
 
 pub use answer::{
-    Answer, f1_of_generation, f1_of_multichoice, parse_generation, parse_multichoice, parse_multichoice_llm,
+    ParsedAnswer, f1_of_generation, f1_of_multichoice, parse_generation, parse_multichoice,
+    parse_multichoice_llm,
 };
 pub use evaluate::{Evaluation, EvaluationError, Evaluator, Prediction, Round, evaluate};
 pub use result::{Figures, figures, generation_figures};

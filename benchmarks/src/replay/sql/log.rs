@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use lumos_environments::sql::{Observation, World};
+use lumos_environments::sql::{SqlObservation, World};
 use lumos_tasks::outcome::{SqlEvidence, SqlTry};
 
 use super::statement::{could_fail_with, could_show, is_repeatable};
@@ -36,30 +36,30 @@ impl Turn<'_> {
 
     /// Checks that the statement can return the shown observation, and that such a result can earn the
     /// reward.
-    fn check(&self, database: &str) -> Result<Observation, String> {
-        let observation = Observation::of_printed(self.shown);
+    fn check(&self, database: &str) -> Result<SqlObservation, String> {
+        let observation = SqlObservation::of_printed(self.shown);
         let printed = observation.printed();
         if printed != self.shown {
             return Err(format!("shown {:?}, expected {printed:?}", self.shown));
         }
         if !self.has_code() {
             return if self.reward == 0.0 {
-                Ok(Observation::None)
+                Ok(SqlObservation::None)
             } else {
                 Err(format!("a reply without code earned {}", self.reward))
             };
         }
         match &observation {
-            Observation::Rows(rows) => could_show(self.action, rows)?,
-            Observation::None => {}
-            Observation::Text(text) => {
+            SqlObservation::Rows(rows) => could_show(self.action, rows)?,
+            SqlObservation::None => {}
+            SqlObservation::Text(text) => {
                 let message = text
                     .strip_prefix(ERROR)
                     .ok_or_else(|| format!("the shown text is neither rows nor an error: {text:?}"))?;
                 could_fail_with(self.action, database, message)?;
             }
         }
-        if self.reward != 0.0 && !matches!(observation, Observation::Rows(_)) {
+        if self.reward != 0.0 && !matches!(observation, SqlObservation::Rows(_)) {
             return Err(format!("an observation without rows earned {}", self.reward));
         }
         Ok(observation)
@@ -71,16 +71,16 @@ impl SqlRow {
     pub(super) fn check_log(&self, history: &History, figures: &Figures) -> Result<(), String> {
         let turns = self.turns(history)?;
         let solved = turns.iter().find(|turn| turn.reward == 1.0);
-        let gold = solved.and_then(|turn| match Observation::of_printed(turn.shown) {
-            Observation::Rows(rows) => Some(rows),
-            Observation::None | Observation::Text(_) => None,
+        let gold = solved.and_then(|turn| match SqlObservation::of_printed(turn.shown) {
+            SqlObservation::Rows(rows) => Some(rows),
+            SqlObservation::None | SqlObservation::Text(_) => None,
         });
         let mut evidence = SqlEvidence::default();
         let mut known: HashMap<&str, Vec<String>> = HashMap::new();
         for (index, turn) in turns.iter().enumerate() {
             let place = |difference: String| format!("turn {}: {difference}", index + 1);
             let observation = turn.check(&self.db).map_err(place)?;
-            if let Observation::Rows(rows) = &observation
+            if let SqlObservation::Rows(rows) = &observation
                 && is_repeatable(turn.action)
             {
                 let before = known.entry(turn.action).or_insert_with(|| rows.clone());

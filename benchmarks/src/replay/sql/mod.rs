@@ -9,7 +9,7 @@ mod statement;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lumos_environments::sql::{Observation, World};
+use lumos_environments::sql::{SqlObservation, World};
 use lumos_tasks::families::sql::DIALOGUE_LIMIT;
 use lumos_tasks::outcome::SqlEvidence;
 use lumos_tasks::{
@@ -19,7 +19,7 @@ use lumos_tasks::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Verdict;
+use super::ReplayResult;
 use crate::intercode_sql::IntercodeSql;
 
 /// A recorded episode.
@@ -133,11 +133,11 @@ impl Statement {
         same("rows", row_strings, &printed)
     }
 
-    fn observation(&self) -> Observation {
+    fn observation(&self) -> SqlObservation {
         match (&self.output, &self.error) {
-            (_, Some(failure)) => Observation::Text(format!("Error executing query: {}", failure.msg)),
-            (Some(output), None) => Observation::Rows(output.row_strings.clone()),
-            (None, None) => Observation::None,
+            (_, Some(failure)) => SqlObservation::Text(format!("Error executing query: {}", failure.msg)),
+            (Some(output), None) => SqlObservation::Rows(output.row_strings.clone()),
+            (None, None) => SqlObservation::None,
         }
     }
 }
@@ -146,7 +146,7 @@ impl Statement {
 struct Source<'a>(std::slice::Iter<'a, Statement>);
 
 impl Source<'_> {
-    fn statement(&mut self, statement: &str) -> Result<Observation, String> {
+    fn statement(&mut self, statement: &str) -> Result<SqlObservation, String> {
         match self.0.next() {
             Some(recorded) if recorded.input == statement => {
                 recorded.check()?;
@@ -165,16 +165,16 @@ impl Source<'_> {
 
     fn grade(&mut self, world: &World, gold_query: &str) -> Result<SqlGrade, String> {
         let gold = self.statement(gold_query)?;
-        let is_corrupt = matches!(gold, Observation::Text(_));
-        let rows = if let Observation::Rows(rows) = gold { rows } else { Vec::new() };
+        let is_corrupt = matches!(gold, SqlObservation::Text(_));
+        let rows = if let SqlObservation::Rows(rows) = gold { rows } else { Vec::new() };
         Ok(world.grade_printed(gold_query, rows, is_corrupt).reply())
     }
 }
 
 impl SqlRow {
     /// Replays the row.
-    pub fn replay(&self) -> Verdict {
-        Verdict::of(&self.id, self.check())
+    pub fn replay(&self) -> ReplayResult {
+        ReplayResult::of(&self.id, self.check())
     }
 
     fn history(&self) -> Option<(&History, &Figures)> {
@@ -294,9 +294,9 @@ impl SqlRow {
     fn compare_shown(&self, evidence: &SqlEvidence) -> Result<(), String> {
         let recorded = &self.observations_shown_to_policy;
         for (index, (recorded, got)) in recorded.iter().zip(&evidence.tries).enumerate() {
-            let rows = match Observation::of_printed(&got.observation) {
-                Observation::Rows(rows) => Some(rows.len()),
-                Observation::None | Observation::Text(_) => None,
+            let rows = match SqlObservation::of_printed(&got.observation) {
+                SqlObservation::Rows(rows) => Some(rows.len()),
+                SqlObservation::None | SqlObservation::Text(_) => None,
             };
             same(&format!("shown {}", index + 1), &recorded.printed, &got.observation)?;
             same(&format!("rows shown {}", index + 1), &recorded.rows, &rows)?;

@@ -1,6 +1,6 @@
 //! Functions of the maths benchmarks (upstream `eval/gsm/utils.py`, `math_tool.py`, `run_eval.py`).
 
-use lumos_tasks::families::maths::execution::{Executed, Progress, Results, execute, perform};
+use lumos_tasks::families::maths::execution::{MathsProgress, MathsResult, Results, execute, perform};
 use lumos_tasks::families::maths::parse;
 use lumos_tasks::recorded::{CallKey, answer};
 use lumos_tasks::{Behaviour, MathsReply, ToolCall, ToolReply};
@@ -50,11 +50,11 @@ fn executed(row: &UnitRow) -> Result<Output, String> {
         .map_err(|error| format!("argument 2 of the row has no variables: {error}"))?;
     let executed = run(row, |answers| execute(action, results.as_ref(), Behaviour::Paper, answers))?;
     Ok(match executed {
-        Executed::Single(variable, value) => json!([variable, value]),
-        Executed::Each(variables, values) => json!([variables, values]),
-        Executed::UndefinedVariable(_) => json!([null, null]),
-        Executed::Raised(_) => json!(["", ""]),
-        Executed::NotDispatched(_) => Value::Null,
+        MathsResult::Single(variable, value) => json!([variable, value]),
+        MathsResult::Each(variables, values) => json!([variables, values]),
+        MathsResult::UndefinedVariable(_) => json!([null, null]),
+        MathsResult::Raised(_) => json!(["", ""]),
+        MathsResult::NotDispatched(_) => Value::Null,
     }
     .into())
 }
@@ -72,22 +72,22 @@ fn action(row: &UnitRow, name: &str) -> Option<Result<Output, String>> {
         let executed =
             run(row, |answers| perform(name, &[], arguments, function, Behaviour::Paper, answers))?;
         Ok(match executed {
-            Executed::Single(_, value) => json!(value).into(),
+            MathsResult::Single(_, value) => json!(value).into(),
             _ => Output::Raised(None),
         })
     }))
 }
 
 /// Runs an action with the recorded answers, all of which must be used.
-fn run(row: &UnitRow, step: impl Fn(&[MathsReply]) -> Progress) -> Result<Executed, String> {
+fn run(row: &UnitRow, step: impl Fn(&[MathsReply]) -> MathsProgress) -> Result<MathsResult, String> {
     let mut answers: Vec<MathsReply> = Vec::new();
     loop {
         let query = match step(&answers) {
-            Progress::Ask(query) => query,
-            Progress::Finished(_) if answers.len() < row.tools.len() => {
+            MathsProgress::Ask(query) => query,
+            MathsProgress::Finished(_) if answers.len() < row.tools.len() => {
                 return Err(format!("got {} tool calls, expected {}", answers.len(), row.tools.len()));
             }
-            Progress::Finished(executed) => return Ok(executed),
+            MathsProgress::Finished(executed) => return Ok(executed),
         };
         let number = answers.len() + 1;
         let recorded = row.tools.get(answers.len());

@@ -10,7 +10,7 @@ use lumos_tasks::recorded::RecordedCall;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Verdict, compare};
+use super::{ReplayResult, compare};
 use output::Output;
 
 /// A call of one of the original's functions.
@@ -43,14 +43,14 @@ impl UnitRow {
 }
 
 /// Replays a row.
-pub fn replay_unit(id: &str, row: &UnitRow) -> Verdict {
+pub fn replay_unit(id: &str, row: &UnitRow) -> ReplayResult {
     let output = maths::call(row)
         .or_else(|| qa::call(row))
         .or_else(|| helpers::call(row))
         .or_else(|| answers::call(row));
     match output {
-        None => Verdict::skip(id, format!("unknown function `{}`", row.function)),
-        Some(output) => Verdict::of(id, output.and_then(|output| check(row, &output))),
+        None => ReplayResult::skip(id, format!("unknown function `{}`", row.function)),
+        Some(output) => ReplayResult::of(id, output.and_then(|output| check(row, &output))),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Functions of the question-answering benchmarks (upstream `eval/hotpotqa/utils.py` and `run_eval.py`, and
 //! their copies in `eval/strategyqa`).
 
-use lumos_tasks::families::qa::page::{self, LISTED_SENTENCES, MOST_SENTENCES, Page, SENTENCE_MARK};
+use lumos_tasks::families::qa::page::{self, LISTED_SENTENCES, MOST_SENTENCES, SENTENCE_MARK, WikiPage};
 use lumos_tasks::families::qa::{answer, parse, ranking};
 use lumos_tasks::recorded;
 use lumos_tasks::{AnswerForm, Behaviour, Formulation, ToolCall, ToolReply, WikiRequest};
@@ -60,7 +60,7 @@ fn search(row: &UnitRow) -> Result<Output, String> {
             .map_err(|error| error.to_string())?;
     let most = if row.args.get(1).is_some_and(Value::is_string) { LISTED_SENTENCES } else { MOST_SENTENCES };
     Ok(match reply {
-        ToolReply::Wiki(Page::Listed(entries)) => json!(entries).into(),
+        ToolReply::Wiki(WikiPage::Listed(entries)) => json!(entries).into(),
         ToolReply::Wiki(page) => page.observation(most).map_or(Output::Raised(None), Output::from),
         _ => Output::Raised(None),
     })

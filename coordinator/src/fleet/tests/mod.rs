@@ -108,7 +108,7 @@ async fn a_poison_item_names_the_workers_it_killed() {
         std::mem::forget(leases);
         other.answering(Some("delivered 6 times and never finished")).await
     });
-    let terms = Terms { retry_on_error: 0, ..stage.terms() };
+    let terms = DispatchConfig { retry_on_error: 0, ..stage.terms() };
     let (summary, events) = stage.coordinate(terms, settings()).await;
     assert_eq!(summary.unwrap().faulted, 2);
     let named = |event: &Event| {
@@ -169,7 +169,7 @@ async fn a_cancelled_run_ends_and_can_be_started_again() {
     assert_eq!(stage.notice().await.state, RunState::Cancelled);
     assert_eq!(stage.status().await.state, RunState::Cancelled);
     let stranger = RunToken::of(&lumos_tasks::ContentHash::of_bytes(b"stranger"));
-    assert!(matches!(cancel(&stage.server, &stranger).await, Err(FleetError::NoRun(_))));
+    assert!(matches!(cancel(&stage.server, &stranger).await, Err(CoordinatorError::NoRun(_))));
 
     let worker = stage.worker("w").answering(None);
     let (summary, _) = stage.coordinate(stage.terms(), settings()).await;
@@ -221,7 +221,7 @@ async fn results_of_a_dead_session_are_taken_up_and_missing_workers_told_of() {
             checkpoint: &stage.checkpoint,
             server: &stage.server,
             terms: stage.terms(),
-            settings: FleetSettings { quiet: LONG, reconcile_every: LONG, ..settings() },
+            settings: CoordinatorSettings { quiet: LONG, reconcile_every: LONG, ..settings() },
             events: &events,
             drain: &drain,
         };

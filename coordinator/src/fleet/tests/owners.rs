@@ -31,7 +31,7 @@ async fn a_run_has_one_coordinator() {
     assert_eq!(first.unwrap().settled, 10);
     let refused = refused.unwrap_err();
     assert!(
-        matches!(refused, FleetError::Owned { process, .. } if process == std::process::id()),
+        matches!(refused, CoordinatorError::Owned { process, .. } if process == std::process::id()),
         "{refused}"
     );
     assert!(refused.to_string().starts_with("another coordinator owns this run: process "), "{refused}");
@@ -69,7 +69,7 @@ async fn a_displaced_coordinator_stops() {
     };
     let ((ended, _), ()) = tokio::join!(stage.coordinate(stage.terms(), settings()), usurper);
     let error = ended.unwrap_err();
-    assert!(matches!(error, FleetError::Dispatch(DispatchError::Displaced(_))), "{error}");
+    assert!(matches!(error, CoordinatorError::Dispatch(DispatchError::Displaced(_))), "{error}");
     assert_eq!(stage.checkpoint.records().count(), 0);
     assert_eq!(stage.notice().await.state, RunState::Active, "the other coordinator owns the run");
 }

@@ -9,7 +9,7 @@ use lumos_tasks::{Ending, Fault, FaultKind, Outcome, RunToken, Telemetry};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::super::crew::tests::notice;
+use super::super::worker_registry::tests::notice;
 use super::super::*;
 use super::nats_server::NatsServer;
 use crate::samples::{configuration, item, manifest_of};
@@ -60,19 +60,19 @@ impl Stage {
 
     pub(super) async fn coordinate(
         &self,
-        terms: Terms,
-        settings: FleetSettings,
-    ) -> (Result<Summary, FleetError>, Vec<Event>) {
+        terms: DispatchConfig,
+        settings: CoordinatorSettings,
+    ) -> (Result<Summary, CoordinatorError>, Vec<Event>) {
         self.coordinate_with(terms, settings, |_| ()).await
     }
 
     /// Runs a coordinator and calls `react` with every event.
     pub(super) async fn coordinate_with(
         &self,
-        terms: Terms,
-        settings: FleetSettings,
+        terms: DispatchConfig,
+        settings: CoordinatorSettings,
         mut react: impl FnMut(&Event),
-    ) -> (Result<Summary, FleetError>, Vec<Event>) {
+    ) -> (Result<Summary, CoordinatorError>, Vec<Event>) {
         let (events, mut received) = mpsc::channel(64);
         let watching = async {
             let mut seen = Vec::new();
@@ -99,8 +99,13 @@ impl Stage {
         tokio::join!(running, watching)
     }
 
-    pub(super) fn terms(&self) -> Terms {
-        Terms { retry_on_error: 1, fail_on_error: FailOnError::Never, window: 16, at_once: usize::MAX }
+    pub(super) fn terms(&self) -> DispatchConfig {
+        DispatchConfig {
+            retry_on_error: 1,
+            fail_on_error: FailOnError::Never,
+            window: 16,
+            at_once: usize::MAX,
+        }
     }
 
     pub(super) fn lane(&self) -> String {
@@ -123,8 +128,8 @@ impl Stage {
     }
 }
 
-pub(super) fn settings() -> FleetSettings {
-    FleetSettings {
+pub(super) fn settings() -> CoordinatorSettings {
+    CoordinatorSettings {
         claim_every: Duration::from_millis(400),
         worker_lost_after: Duration::from_millis(1500),
         reconcile_every: Duration::from_secs(2),
@@ -132,7 +137,7 @@ pub(super) fn settings() -> FleetSettings {
         status_every: Duration::from_millis(200),
         lonely_after: Duration::from_secs(1),
         drain_grace: Duration::from_secs(60),
-        ..FleetSettings::default()
+        ..CoordinatorSettings::default()
     }
 }
 

@@ -15,8 +15,8 @@ use crate::fixtures::{Shape, Uniform};
 use crate::load::{self, Opened};
 use crate::model::{LanguageModel, Llama, Runner};
 use crate::options::{DType, ModelSource};
-use crate::request::Sampling;
-use crate::scheduler::{Completion, Limits, Order, Reply, Scheduler, Submission};
+use crate::request::SamplingParams;
+use crate::scheduler::{Completion, Limits, Reply, Scheduler, SequenceRequest, Submission};
 use crate::statistics::Counters;
 use crate::tokenizer::Tokenizer;
 
@@ -36,7 +36,12 @@ struct Outcome {
 }
 
 /// Runs all requests together.
-fn run(model: Box<dyn LanguageModel>, layout: PageLayout, pages: usize, orders: Vec<Order>) -> Outcome {
+fn run(
+    model: Box<dyn LanguageModel>,
+    layout: PageLayout,
+    pages: usize,
+    orders: Vec<SequenceRequest>,
+) -> Outcome {
     let limits = Limits {
         max_batch: 4,
         prefill_chunk: 24,
@@ -85,8 +90,13 @@ fn on_processor(opened: &Opened, dtype: DType) -> (Box<dyn LanguageModel>, PageL
     (Box::new(Runner::new(model, &opened.config, Some(1)).unwrap()), layout)
 }
 
-fn order(prompt: Vec<u32>, max_new_tokens: usize, first_logits: usize, sampling: Sampling) -> Order {
-    Order {
+fn order(
+    prompt: Vec<u32>,
+    max_new_tokens: usize,
+    first_logits: usize,
+    sampling: SamplingParams,
+) -> SequenceRequest {
+    SequenceRequest {
         prompt,
         stop_tokens: vec![],
         stop_texts: vec![],
@@ -100,7 +110,7 @@ fn order(prompt: Vec<u32>, max_new_tokens: usize, first_logits: usize, sampling:
 }
 
 /// Prompts with a common prefix, greedy and random, some with their first logits.
-fn orders(vocabulary: usize) -> Vec<Order> {
+fn orders(vocabulary: usize) -> Vec<SequenceRequest> {
     let mut random = Uniform::new(17);
     let mut tokens =
         |count: usize| -> Vec<u32> { (0..count).map(|_| random.below(vocabulary) as u32).collect() };
@@ -110,7 +120,7 @@ fn orders(vocabulary: usize) -> Vec<Order> {
         .enumerate()
         .map(|(index, (own, new, first))| {
             let temperature = if index % 3 == 2 { 0.8 } else { 0.0 };
-            let sampling = Sampling { temperature, top_p: None, top_k: None, seed: index as u64 };
+            let sampling = SamplingParams { temperature, top_p: None, top_k: None, seed: index as u64 };
             order([&common[..], &tokens(own)].concat(), new, first, sampling)
         })
         .collect()
@@ -166,17 +176,22 @@ fn draws_need_no_logits_and_are_those_of_the_logits() {
     let shape = Shape::tiny();
     let (_folder, opened) = opened(&shape);
     let cuts = [(None, None), (Some(0.8), None), (None, Some(20)), (Some(0.95), Some(50))];
-    let orders = |new: usize, first: usize| -> Vec<Order> {
+    let orders = |new: usize, first: usize| -> Vec<SequenceRequest> {
         (0..9u32)
             .map(|index| {
                 let prompt = (0..3 + index * 2).map(|at| (at * 11 + index * 29) % 300).collect();
                 let (top_p, top_k) = cuts[index as usize % 4];
                 let temperature = if index == 4 { 0.0 } else { 0.6 + 0.2 * f64::from(index) };
-                order(prompt, new, first, Sampling { temperature, top_p, top_k, seed: u64::from(index) })
+                order(
+                    prompt,
+                    new,
+                    first,
+                    SamplingParams { temperature, top_p, top_k, seed: u64::from(index) },
+                )
             })
             .collect()
     };
-    let on_emulator = |orders: Vec<Order>| {
+    let on_emulator = |orders: Vec<SequenceRequest>| {
         let device = Emulator::start(DType::F32)?;
         let counts = device.handle();
         let (model, layout) = on_device(&opened, device, DType::F32, PAGES);
@@ -206,7 +221,7 @@ fn short_types_are_near_what_the_processor_computes_with_their_weights() {
     let (_folder, opened) = opened(&shape);
     for (dtype, near) in [(DType::Bf16, 0.15), (DType::F16, 0.02)] {
         let Some(device) = Emulator::start(dtype) else { return };
-        let orders = || vec![order((0..60).map(|at| at * 7 % 300).collect(), 0, 300, Sampling::GREEDY)];
+        let orders = || vec![order((0..60).map(|at| at * 7 % 300).collect(), 0, 300, SamplingParams::GREEDY)];
         let (model, layout) = on_device(&opened, device, dtype, PAGES);
         let found = run(model, layout, PAGES, orders());
         let (model, layout) = on_processor(&opened, dtype);
@@ -232,7 +247,8 @@ fn equals_transformers() {
         let mut cases = reference::cases(&folder);
         cases.retain(|case| case.ids.len() < 127);
         let opened = load::open(&ModelSource::Folder(folder)).unwrap();
-        let orders = cases.iter().map(|case| order(case.ids.clone(), 4, 768, Sampling::GREEDY)).collect();
+        let orders =
+            cases.iter().map(|case| order(case.ids.clone(), 4, 768, SamplingParams::GREEDY)).collect();
         let (model, layout) = on_device(&opened, device, DType::F32, 400);
         let found = run(model, layout, 400, orders);
         for (case, found) in cases.iter().zip(&found.completions) {

@@ -7,7 +7,7 @@ use crate::cuda::kernels;
 use crate::cuda::step::rule;
 use crate::fixtures::Uniform;
 use crate::options::DType;
-use crate::request::Sampling;
+use crate::request::SamplingParams;
 use crate::sampler::{Choosing, choose};
 use proptest::prelude::*;
 
@@ -63,11 +63,11 @@ fn row(kind: usize, vocabulary: usize, random: &mut Uniform) -> Vec<f32> {
     logits
 }
 
-fn sampling(vocabulary: usize, random: &mut Uniform) -> Sampling {
+fn sampling(vocabulary: usize, random: &mut Uniform) -> SamplingParams {
     const TEMPERATURES: [f64; 8] = [0.0, 1e-6, 0.05, 0.7, 1.0, 1.9, 100.0, 1e30];
     let top_k = [None, Some(1 + random.below(vocabulary)), Some(2 + random.below(8)), Some(vocabulary)];
     let top_p = [None, Some((1 + random.below(1000)) as f64 / 1000.0), Some(1e-12), Some(0.999_999_999)];
-    Sampling {
+    SamplingParams {
         temperature: TEMPERATURES[random.below(8)],
         top_k: top_k[random.below(4)],
         top_p: top_p[random.below(4)],
@@ -106,7 +106,7 @@ fn every_cut_of_every_kind_is_the_processors() {
         for kind in 0..6 {
             let cuts = [(None, None), (Some(50), None), (Some(300), Some(0.95)), (None, Some(0.9))];
             let (top_k, top_p) = cuts[(kind + shift) % 4];
-            let sampling = Sampling { temperature: 0.9, top_p, top_k, seed: kind as u64 };
+            let sampling = SamplingParams { temperature: 0.9, top_p, top_k, seed: kind as u64 };
             let mut row = row(kind, vocabulary, &mut random);
             rows.push(row.clone());
             choosing.push(sampling.choosing(3));
@@ -122,7 +122,7 @@ fn every_cut_of_every_kind_is_the_processors() {
 #[test]
 fn the_second_cut_forgets_where_the_first_ended() {
     let logits = vec![5.0, 1.0, 1.0, 5.0, 5.0];
-    let sampling = Sampling { temperature: 1.0, top_p: Some(0.9), top_k: Some(4), seed: 0 };
+    let sampling = SamplingParams { temperature: 1.0, top_p: Some(0.9), top_k: Some(4), seed: 0 };
     let choosing = last(&mut [], sampling.choosing(0));
     assert_eq!(choose(&logits, &choosing), Some(4));
     assert_eq!(check(&[logits], &[choosing]), Ok(()));
@@ -133,7 +133,7 @@ fn the_second_cut_forgets_where_the_first_ended() {
 fn parts_are_rounded_up() {
     let draw = |part: u32| {
         let top_p = Some(f64::from(part) / 2f64.powi(32));
-        let sampling = Sampling { temperature: 1.0, top_p, top_k: None, seed: 0 };
+        let sampling = SamplingParams { temperature: 1.0, top_p, top_k: None, seed: 0 };
         let mut logits = vec![0.0, -53.0 / 1024.0];
         let choosing = last(&mut logits, sampling.choosing(0));
         (choose(&logits, &choosing), check(&[logits], &[choosing]))

@@ -1,6 +1,6 @@
 //! Builds a search index.
 //!
-//! [`IndexBuilder`] tokenizes documents, counts their terms and writes the bytes that [`Index`](super::Index)
+//! [`ProductIndexBuilder`] tokenizes documents, counts their terms and writes the bytes that [`ProductIndex`](super::Index)
 //! searches.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use super::norm::encode;
 
 /// Adds documents in order and writes their index.
 #[derive(Debug, Default)]
-pub struct IndexBuilder {
+pub struct ProductIndexBuilder {
     numbers: HashMap<Box<str>, u32>,
     postings: Vec<Postings>,
     /// The length of each document in one byte.
@@ -32,7 +32,7 @@ struct Postings {
     documents: u32,
 }
 
-impl IndexBuilder {
+impl ProductIndexBuilder {
     /// Adds the next document.
     pub fn add(&mut self, text: &str) {
         let document = u32::try_from(self.lengths.len()).unwrap_or(u32::MAX);
@@ -73,7 +73,7 @@ impl IndexBuilder {
         self.lengths.is_empty()
     }
 
-    /// Writes the index as bytes for [`Index::open`](super::Index::open).
+    /// Writes the index as bytes for [`ProductIndex::open`](super::Index::open).
     pub fn build(self) -> Vec<u8> {
         let mut terms: Vec<(&str, u32)> =
             self.numbers.iter().map(|(term, number)| (&**term, *number)).collect();

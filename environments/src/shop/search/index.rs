@@ -1,6 +1,6 @@
 //! Reads and searches an index.
 //!
-//! [`Index`] opens the bytes that the builder wrote and ranks documents with BM25. Scores are computed in the
+//! [`ProductIndex`] opens the bytes that the builder wrote and ranks documents with BM25. Scores are computed in the
 //! same precision as in Lucene.
 
 use std::cmp::Ordering;
@@ -27,7 +27,7 @@ const MOST_TERMS: usize = 1024;
 pub struct TooManyTerms;
 
 /// Documents by their terms.
-pub struct Index {
+pub struct ProductIndex {
     bytes: Bytes,
     sections: Sections,
     documents: usize,
@@ -36,13 +36,13 @@ pub struct Index {
     by_length: Vec<f32>,
 }
 
-impl std::fmt::Debug for Index {
+impl std::fmt::Debug for ProductIndex {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Index").field("documents", &self.documents).finish_non_exhaustive()
     }
 }
 
-impl Index {
+impl ProductIndex {
     /// Opens an index; reads only the table of its sections.
     ///
     /// # Errors
@@ -202,15 +202,15 @@ impl Iterator for Postings<'_> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::IndexBuilder;
+    use super::super::ProductIndexBuilder;
     use std::sync::Arc;
 
     use super::*;
 
-    fn index(texts: &[impl AsRef<str>]) -> Index {
-        let mut builder = IndexBuilder::default();
+    fn index(texts: &[impl AsRef<str>]) -> ProductIndex {
+        let mut builder = ProductIndexBuilder::default();
         texts.iter().for_each(|text| builder.add(text.as_ref()));
-        Index::open(Arc::new(builder.build())).unwrap()
+        ProductIndex::open(Arc::new(builder.build())).unwrap()
     }
 
     #[test]
@@ -244,14 +244,14 @@ mod tests {
 
         #[test]
         fn damaged_bytes_are_told_or_searched_without_a_panic(cut in 0usize..400, flip in 0usize..400, bits in 1u8..) {
-            let mut builder = IndexBuilder::default();
+            let mut builder = ProductIndexBuilder::default();
             ["red lamp", "blue lamp shade", "table"].iter().for_each(|text| builder.add(text));
             let mut bytes = builder.build();
             bytes.truncate(bytes.len().saturating_sub(cut));
             if let Some(byte) = bytes.get_mut(flip) {
                 *byte ^= bits;
             }
-            if let Ok(index) = Index::open(Arc::new(bytes)) {
+            if let Ok(index) = ProductIndex::open(Arc::new(bytes)) {
                 let _ = index.search("lamp table", 3, |left, right| left.cmp(&right));
             }
         }

@@ -1,6 +1,6 @@
 //! Search with Lucene's scores: BM25 with k1 0.9 and b 0.4 over texts in Lucene's English analysis.
 //!
-//! An index is a sequence of bytes, in memory or in a mapped file: [`IndexBuilder`] writes it, [`Index`]
+//! An index is a sequence of bytes, in memory or in a mapped file: [`ProductIndexBuilder`] writes it, [`ProductIndex`]
 //! reads it.
 
 mod analysis;
@@ -8,5 +8,5 @@ mod builder;
 mod index;
 mod norm;
 
-pub use builder::IndexBuilder;
-pub use index::{Index, TooManyTerms};
+pub use builder::ProductIndexBuilder;
+pub use index::{ProductIndex, TooManyTerms};

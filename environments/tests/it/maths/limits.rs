@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lumos_environments::maths::{Answer, Limits, MathsError, answer, answer_within, same_value};
+use lumos_environments::maths::{MathsAnswer, MathsError, MathsLimits, answer, answer_within, same_value};
 
 /// Maximum time of a query, also in debug builds.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -11,7 +11,7 @@ const STACK: usize = 2 * 1024 * 1024;
 
 /// Runs a query on a thread with a stack of 2 MiB and measures its time. Repeats a run that was slowed down
 /// by other processes.
-fn timed(query: &str) -> (Result<Answer, MathsError>, Duration) {
+fn timed(query: &str) -> (Result<MathsAnswer, MathsError>, Duration) {
     let query = query.to_owned();
     let run = move || {
         let attempt = || {
@@ -63,12 +63,12 @@ fn towers_of_powers() {
     too_large("sqrt(2)^99999999999");
     too_large("(1 + sqrt(2))^99999");
     assert_eq!(answer("1^9^9^9").map(|answer| answer.to_string()).as_deref(), Err(&tower()));
-    assert_eq!(answer("(-1)^(10^400 + 1)"), Ok(Answer::One("-1".into())));
+    assert_eq!(answer("(-1)^(10^400 + 1)"), Ok(MathsAnswer::One("-1".into())));
     ends(&["9"; 1900].join("^"));
 }
 
 fn tower() -> MathsError {
-    MathsError::TooLarge { what: "bits of a number", limit: Limits::default().bits }
+    MathsError::TooLarge { what: "bits of a number", limit: MathsLimits::default().bits }
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn deep_nesting() {
     too_large(&nested);
     too_large(&format!("{}1{}", "(".repeat(1_000), ")".repeat(1_000)));
     too_large(&format!("{}16{}", "sqrt(".repeat(500), ")".repeat(500)));
-    assert_eq!(answer(&format!("{}1{}", "(".repeat(100), ")".repeat(100))), Ok(Answer::One("1".into())));
+    assert_eq!(answer(&format!("{}1{}", "(".repeat(100), ")".repeat(100))), Ok(MathsAnswer::One("1".into())));
     ends(&format!("Solve {}x = 1{}", "(".repeat(2_000), ")".repeat(2_000)));
     ends(&"(".repeat(4_000));
     ends(&")".repeat(4_000));
@@ -91,8 +91,8 @@ fn deep_nesting() {
 
 #[test]
 fn long_flat_expressions() {
-    assert_eq!(answer(&vec!["1"; 2_000].join("+")), Ok(Answer::One("2000".into())));
-    assert_eq!(answer(&format!("{}5", "-".repeat(4_000))), Ok(Answer::One("5".into())));
+    assert_eq!(answer(&vec!["1"; 2_000].join("+")), Ok(MathsAnswer::One("2000".into())));
+    assert_eq!(answer(&format!("{}5", "-".repeat(4_000))), Ok(MathsAnswer::One("5".into())));
     ends(&vec!["9"; 2_000].join("*"));
     ends(&vec!["1/7"; 1_000].join("*"));
     let primes = (2..900).filter(|number| (2..*number).all(|divisor| number % divisor > 0));
@@ -216,14 +216,14 @@ fn large_inputs() {
 
 #[test]
 fn tighter_limits_hold() {
-    let limits = Limits { bits: 10, ..Limits::default() };
+    let limits = MathsLimits { bits: 10, ..MathsLimits::default() };
     assert!(answer_within("1000 + 23", limits).is_ok());
     assert_eq!(
         answer_within("1000 + 24", limits),
         Err(MathsError::TooLarge { what: "bits of a number", limit: 10 })
     );
-    let limits = Limits { work: 100, ..Limits::default() };
+    let limits = MathsLimits { work: 100, ..MathsLimits::default() };
     assert!(matches!(answer_within("1+1+1+1+1+1+1+1+1+1+1", limits), Err(MathsError::TooLarge { .. })));
-    let limits = Limits { unknowns: 1, ..Limits::default() };
+    let limits = MathsLimits { unknowns: 1, ..MathsLimits::default() };
     assert!(matches!(answer_within("x + y", limits), Err(MathsError::TooLarge { .. })));
 }

@@ -2,7 +2,7 @@
 
 use std::panic::catch_unwind;
 
-use lumos_environments::maths::{Answer, answer, number, same_value};
+use lumos_environments::maths::{MathsAnswer, answer, number, same_value};
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Signed, Zero};
@@ -119,7 +119,7 @@ fn flat() -> impl Strategy<Value = (String, Option<BigRational>)> {
 
 fn one(query: &str) -> Result<String, TestCaseError> {
     match answer(query) {
-        Ok(Answer::One(text)) => Ok(text),
+        Ok(MathsAnswer::One(text)) => Ok(text),
         other => Err(TestCaseError::fail(format!("{query}: {other:?}"))),
     }
 }
@@ -227,7 +227,7 @@ proptest! {
         let discriminant = linear * linear - 4 * square * constant;
         let found = answer(&format!("Solve {left} = 0")).map_err(|error| TestCaseError::fail(error.to_string()))?;
         if discriminant < 0 {
-            prop_assert_eq!(found, Answer::One("(no solutions exist)".into()));
+            prop_assert_eq!(found, MathsAnswer::One("(no solutions exist)".into()));
         } else {
             prop_assert_eq!(found.texts().len(), if discriminant == 0 { 1 } else { 2 });
             for root in found.texts() {
@@ -258,7 +258,7 @@ proptest! {
         let holds = |text: &String| match text.as_str() {
             "True" => true,
             "(no solutions exist)" => false,
-            text => answer(&text.replace('x', &format!("({point})"))) == Ok(Answer::One("True".into())),
+            text => answer(&text.replace('x', &format!("({point})"))) == Ok(MathsAnswer::One("True".into())),
         };
         prop_assert_eq!(found.texts().iter().any(holds), expected, "{:?} at {}", found, point);
     }

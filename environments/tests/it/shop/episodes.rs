@@ -4,7 +4,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use super::support::{rows, shop, stock};
-use lumos_environments::shop::{Approximation, KnownNouns, Raised, SearchEngine, Shop, Staff, Visit};
+use lumos_environments::shop::{
+    Approximation, KnownNouns, Raised, SearchEngine, Shop, ShopServices, ShopSession,
+};
 use serde_json::{Value, json};
 
 /// The shop's search, except that random products are the recorded ones.
@@ -58,12 +60,12 @@ fn visit(row: &Value, shop: Arc<Shop>, goal: lumos_environments::shop::Goal) -> 
             nouns.insert(title["input"].as_str().unwrap().to_owned(), texts(&title["output"]));
         }
     }
-    let staff = Staff {
+    let staff = ShopServices {
         search: Arc::new(Search { shop: Arc::clone(&shop), random: Mutex::new(random) }),
         shop,
         tagger: Arc::new(KnownNouns::new(nouns, Approximation)),
     };
-    let mut visit = Visit::new(staff, goal);
+    let mut visit = ShopSession::new(staff, goal);
     assert_eq!(json!(visit.observation()), row["initial"]["observation"], "{id}");
     assert_eq!(json!(visit.clickables()), row["initial"]["clickables"], "{id}");
     for (number, step) in recorded.iter().enumerate() {

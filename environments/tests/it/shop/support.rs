@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 
 use flate2::read::GzDecoder;
 use lumos_capabilities::shared;
-use lumos_environments::shop::{Beside, Goal, GoalMode, HumanInstruction, Shop, Stock, draw};
+use lumos_environments::shop::{Goal, GoalMode, HumanInstruction, Shop, SideTables, Stock, draw};
 use serde_json::Value;
 
 /// Reads the rows of a recorded file.
@@ -27,13 +27,13 @@ pub(crate) fn stock(real: bool) -> Option<Stock> {
         let file = File::open(shared("data/webshop/items_1000_documents.jsonl")?).unwrap();
         let records = BufReader::new(file).lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap());
         let attributes = json("data/webshop/items_ins_v2_1000.json")?;
-        Stock::read(records, Beside { attributes, human: HashMap::new() }, Some(1000))
+        Stock::read(records, SideTables { attributes, human: HashMap::new() }, Some(1000))
     } else {
         let records: Vec<Value> = json("golden/webshop/catalogue/items_shuffle.json")?;
         let attributes = json("golden/webshop/catalogue/items_ins_v2.json")?;
         let human: HashMap<String, Vec<HumanInstruction>> =
             json("golden/webshop/catalogue/items_human_ins.json")?;
-        Stock::read(records, Beside { attributes, human }, Some(1000))
+        Stock::read(records, SideTables { attributes, human }, Some(1000))
     };
     Some(stock.unwrap())
 }

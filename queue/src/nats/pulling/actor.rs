@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Delivery, Shared, Source, Wish, bodies, fitness};
+use super::{Delivery, PullRequest, Shared, Source, bodies, fitness};
 use crate::QueueError;
 use crate::nats::NatsError;
 use crate::nats::codec;
@@ -37,7 +37,7 @@ pub(super) struct Actor {
     ended: CancellationToken,
     inbox: String,
     subscriber: Subscriber,
-    chores: JoinSet<Chore>,
+    chores: JoinSet<ActorTask>,
     checking: bool,
     /// Whether there was no claimer at the last check.
     idle: bool,
@@ -54,7 +54,7 @@ pub(super) struct Actor {
 const REFUSALS: u32 = 5;
 
 /// Result of a background task.
-enum Chore {
+enum ActorTask {
     /// A body was fetched.
     Fetched(Box<Delivery>, Result<Vec<u8>, NatsError>),
     /// The consumer was looked up.
@@ -62,7 +62,7 @@ enum Chore {
 }
 
 /// A request to be sent.
-struct Order {
+struct PublishRequest {
     number: u64,
     question: serde_json::Value,
 }
@@ -138,7 +138,7 @@ impl Actor {
                         self.finish(chore);
                     }
                 }
-                () = sleep_until(wake) => self.tidy().await,
+                () = sleep_until(wake) => self.clean_up().await,
             }
         }
         self.end().await;
@@ -193,7 +193,7 @@ impl Actor {
             self.check();
         }
         let next = format!("$JS.API.CONSUMER.MSG.NEXT.{}.{}", self.source.stream, self.source.consumer);
-        for Order { number, question } in self.orders() {
+        for PublishRequest { number, question } in self.orders() {
             let reply = format!("{}.{number}", self.inbox);
             let sent = self.shared.link.client.publish_with_reply(
                 next.clone(),
@@ -208,7 +208,7 @@ impl Actor {
         true
     }
 
-    fn orders(&self) -> Vec<Order> {
+    fn orders(&self) -> Vec<PublishRequest> {
         let now = Instant::now();
         if self.checking || self.gone || now < self.pause || !self.shared.link.is_connected() {
             return Vec::new();
@@ -222,23 +222,26 @@ impl Actor {
         if missing > 0 {
             let number = state.demand.open(missing, now + EXPIRY + SLACK);
             let expires = u64::try_from(EXPIRY.as_nanos()).unwrap_or(u64::MAX);
-            orders.push(Order {
+            orders.push(PublishRequest {
                 number,
                 question: serde_json::json!({ "batch": missing, "expires": expires }),
             });
         }
         let state = &mut *state;
         for wish in state.claimers.values_mut() {
-            if let Wish::Probe(max) = *wish {
+            if let PullRequest::Probe(max) = *wish {
                 let number = state.demand.open(max, now + super::PROBE);
-                *wish = Wish::Probing(number);
-                orders.push(Order { number, question: serde_json::json!({ "batch": max, "no_wait": true }) });
+                *wish = PullRequest::Probing(number);
+                orders.push(PublishRequest {
+                    number,
+                    question: serde_json::json!({ "batch": max, "no_wait": true }),
+                });
             }
         }
         orders
     }
 
-    /// Returns when [`Actor::tidy`] must run next if nothing else happens.
+    /// Returns when [`Actor::clean_up`] must run next if nothing else happens.
     fn next_look(&self) -> Instant {
         let now = Instant::now();
         let state = self.shared.lock();
@@ -264,7 +267,7 @@ impl Actor {
 
     /// Expires requests, and returns buffered messages that have no claimer or have used up half of their
     /// lease.
-    async fn tidy(&mut self) {
+    async fn clean_up(&mut self) {
         let now = Instant::now();
         let (unheard, abandoned) = {
             let mut state = self.shared.lock();
@@ -311,7 +314,7 @@ impl Actor {
 
     fn receive(&mut self, message: Message) {
         if message.status.is_some() && message.subject.starts_with(&self.inbox) {
-            self.heed(&message);
+            self.handle(&message);
             return;
         }
         let link = &self.shared.link;
@@ -352,14 +355,14 @@ impl Actor {
                 let limit = link.layout.body_limit;
                 self.chores.spawn(async move {
                     let body = objects.get(&object, limit).await;
-                    Chore::Fetched(Box::new(delivery), body)
+                    ActorTask::Fetched(Box::new(delivery), body)
                 });
             }
         }
     }
 
     /// Handles a status message of the server about a request.
-    fn heed(&mut self, message: &Message) {
+    fn handle(&mut self, message: &Message) {
         let code = message.status.map_or(0, |status| status.as_u16());
         let number = message.subject.rsplit('.').next().and_then(|number| number.parse::<u64>().ok());
         let Some(number) = number.filter(|_| code != 100) else { return };
@@ -413,7 +416,8 @@ impl Actor {
         self.checking = true;
         let link = self.shared.link.clone();
         let (stream, consumer) = (self.source.stream.clone(), self.source.consumer.clone());
-        self.chores.spawn(async move { Chore::Checked(link.consumer(&stream, &consumer).await.map(|_| ())) });
+        self.chores
+            .spawn(async move { ActorTask::Checked(link.consumer(&stream, &consumer).await.map(|_| ())) });
     }
 
     /// Fails all current claims.
@@ -425,9 +429,9 @@ impl Actor {
         self.shared.arrived.notify_waiters();
     }
 
-    fn finish(&mut self, chore: Chore) {
+    fn finish(&mut self, chore: ActorTask) {
         match chore {
-            Chore::Checked(found) => {
+            ActorTask::Checked(found) => {
                 self.checking = false;
                 self.pause = Instant::now() + HOLD / 4;
                 match found {
@@ -440,7 +444,7 @@ impl Actor {
                     Err(error) => tracing::debug!(%error, "failed to look up a consumer"),
                 }
             }
-            Chore::Fetched(delivery, body) => {
+            ActorTask::Fetched(delivery, body) => {
                 bodies::settle(&self.shared, *delivery, body);
                 self.shared.arrived.notify_waiters();
             }

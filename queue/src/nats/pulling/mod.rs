@@ -7,7 +7,7 @@
 
 mod actor;
 mod bodies;
-mod demand;
+mod open_requests;
 mod rejected;
 
 use std::collections::{HashMap, VecDeque};
@@ -28,7 +28,7 @@ use super::lease::NatsLease;
 use super::link::SharedLink;
 use crate::{Lease, LeaseControl, QueueError};
 use actor::Actor;
-use demand::Demand;
+use open_requests::OpenRequests;
 pub use rejected::Rejected;
 
 /// Redelivery delay of a message of another protocol, which leaves it to consumers of that protocol.
@@ -78,8 +78,8 @@ struct State {
     ready: VecDeque<Delivery>,
     /// Messages whose bodies are being fetched.
     fetching: usize,
-    demand: Demand,
-    claimers: HashMap<u64, Wish>,
+    demand: OpenRequests,
+    claimers: HashMap<u64, PullRequest>,
     last_claimer: u64,
     /// The last failure, with the number of the last claimer at that time. Claimers up to that number get it.
     failure: Option<(u64, QueueError)>,
@@ -88,7 +88,7 @@ struct State {
 
 /// State of a claimer's request.
 #[derive(Debug, Clone, Copy)]
-enum Wish {
+enum PullRequest {
     /// Waits for up to this many messages.
     Await(usize),
     /// Takes up to this many available messages; not sent to the server yet.
@@ -159,7 +159,7 @@ fn fitness(message: &Message, id: &str, source: &Source, protocol: u32) -> Resul
 }
 
 /// What is available to a claimer.
-enum Found {
+enum PullReply {
     Nothing,
     Deliveries(Vec<Delivery>),
     Closed,
@@ -178,7 +178,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn register(&self, wish: Wish) -> Claimer<'_> {
+    fn register(&self, wish: PullRequest) -> Claimer<'_> {
         let mut state = self.lock();
         state.last_claimer += 1;
         let number = state.last_claimer;
@@ -199,34 +199,39 @@ impl State {
     /// Takes the messages that are available to a claimer. With `last`, the claimer does not try again. A
     /// claim that gets messages is removed in the same step: otherwise the task could request the same number
     /// of messages from the server again.
-    fn take(&mut self, number: u64, max: usize, last: bool) -> Found {
+    fn take(&mut self, number: u64, max: usize, last: bool) -> PullReply {
         if self.closed {
-            return Found::Closed;
+            return PullReply::Closed;
         }
         let patient = match self.claimers.get(&number) {
-            Some(Wish::Await(_)) => false,
-            Some(Wish::Probe(_)) => !last,
-            Some(Wish::Probing(request)) => !last && (self.demand.is_open(*request) || self.fetching > 0),
-            None => return Found::Nothing,
+            Some(PullRequest::Await(_)) => false,
+            Some(PullRequest::Probe(_)) => !last,
+            Some(PullRequest::Probing(request)) => {
+                !last && (self.demand.is_open(*request) || self.fetching > 0)
+            }
+            None => return PullReply::Nothing,
         };
         if self.ready.len() >= max || (!patient && !self.ready.is_empty()) {
             let count = max.min(self.ready.len());
             self.claimers.remove(&number);
-            return Found::Deliveries(self.ready.drain(..count).collect());
+            return PullReply::Deliveries(self.ready.drain(..count).collect());
         }
         match &self.failure {
-            Some((before, error)) if number <= *before => Found::Failed(error.clone()),
-            _ if matches!(self.claimers.get(&number), Some(Wish::Probing(_))) && !patient => {
-                Found::Deliveries(Vec::new())
+            Some((before, error)) if number <= *before => PullReply::Failed(error.clone()),
+            _ if matches!(self.claimers.get(&number), Some(PullRequest::Probing(_))) && !patient => {
+                PullReply::Deliveries(Vec::new())
             }
-            _ => Found::Nothing,
+            _ => PullReply::Nothing,
         }
     }
 
     /// Returns the number of messages that claimers wait for and that were not requested yet.
     fn missing(&self) -> usize {
-        let wanted: usize =
-            self.claimers.values().map(|wish| if let Wish::Await(max) = wish { *max } else { 0 }).sum();
+        let wanted: usize = self
+            .claimers
+            .values()
+            .map(|wish| if let PullRequest::Await(max) = wish { *max } else { 0 })
+            .sum();
         wanted.saturating_sub(self.ready.len() + self.fetching + self.demand.outstanding())
     }
 }
@@ -252,23 +257,23 @@ impl Puller {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let mut claimer = self.shared.register(Wish::Await(max));
+        let mut claimer = self.shared.register(PullRequest::Await(max));
         loop {
             let arrived = self.shared.arrived.notified();
             tokio::pin!(arrived);
             arrived.as_mut().enable();
             let found = self.shared.lock().take(claimer.number, max, false);
             match found {
-                Found::Nothing => arrived.await,
-                Found::Closed => return Ok(Vec::new()),
-                Found::Failed(error) => return Err(error),
-                Found::Deliveries(deliveries) => {
+                PullReply::Nothing => arrived.await,
+                PullReply::Closed => return Ok(Vec::new()),
+                PullReply::Failed(error) => return Err(error),
+                PullReply::Deliveries(deliveries) => {
                     let leases = self.opened(deliveries);
                     if !leases.is_empty() {
                         return Ok(leases);
                     }
                     // All of them were dismissed, so others are requested.
-                    claimer = self.shared.register(Wish::Await(max));
+                    claimer = self.shared.register(PullRequest::Await(max));
                 }
             }
         }
@@ -283,7 +288,7 @@ impl Puller {
             return Ok(Vec::new());
         }
         let deadline = Instant::now() + PROBE;
-        let claimer = self.shared.register(Wish::Probe(max));
+        let claimer = self.shared.register(PullRequest::Probe(max));
         loop {
             let arrived = self.shared.arrived.notified();
             tokio::pin!(arrived);
@@ -291,15 +296,15 @@ impl Puller {
             let late = Instant::now() >= deadline;
             let found = self.shared.lock().take(claimer.number, max, late);
             match found {
-                Found::Closed => return Ok(Vec::new()),
-                Found::Failed(error) => return Err(error),
-                Found::Deliveries(deliveries) => return Ok(self.opened(deliveries)),
-                Found::Nothing if late => {
+                PullReply::Closed => return Ok(Vec::new()),
+                PullReply::Failed(error) => return Err(error),
+                PullReply::Deliveries(deliveries) => return Ok(self.opened(deliveries)),
+                PullReply::Nothing if late => {
                     return Err(QueueError::Unreachable(
                         "timed out waiting for messages from the NATS server".to_owned(),
                     ));
                 }
-                Found::Nothing => {
+                PullReply::Nothing => {
                     let _ = timeout_at(deadline, arrived).await;
                 }
             }
@@ -359,14 +364,14 @@ mod tests {
     #[test]
     fn what_a_claimer_was_given_is_not_requested_again() {
         let mut state = State::default();
-        state.claimers.insert(1, Wish::Await(10));
+        state.claimers.insert(1, PullRequest::Await(10));
         let missing = state.missing();
         state.demand.open(missing, Instant::now() + PROBE);
         for _ in 0..3 {
             state.demand.arrived();
             state.ready.push_back(delivery());
         }
-        assert!(matches!(state.take(1, 10, false), Found::Deliveries(taken) if taken.len() == 3));
+        assert!(matches!(state.take(1, 10, false), PullReply::Deliveries(taken) if taken.len() == 3));
         assert_eq!((state.missing(), state.demand.outstanding()), (0, 7));
     }
 }

@@ -59,7 +59,7 @@ impl Rejected {
     /// server cannot be reached.
     pub async fn take_out(mut self) -> Result<(), QueueError> {
         match self.lease.take() {
-            Some(lease) => lease.bury().await,
+            Some(lease) => lease.terminate().await,
             None => Ok(()),
         }
     }

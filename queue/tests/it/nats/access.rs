@@ -8,7 +8,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use lumos_capabilities::{Capability, skip};
 use lumos_queue::QueueError;
-use lumos_queue::nats::{NatsError, Secret};
+use lumos_queue::nats::{Credential, NatsError};
 
 use super::*;
 
@@ -45,7 +45,7 @@ on_servers! {
         let error = refused(&with_credentials(&server, "wrong-one")).await;
         assert!(matches!(&error, NatsError::Denied(why) if why.contains("token")), "{error}");
         let mut both = with_credentials(&server, "right");
-        (both.user, both.password) = (Some("anna".to_owned()), Some(Secret::new("x")));
+        (both.user, both.password) = (Some("anna".to_owned()), Some(Credential::new("x")));
         assert!(matches!(refused(&both).await, NatsError::Address(_)));
     }
 

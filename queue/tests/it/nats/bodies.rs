@@ -41,7 +41,7 @@ on_servers! {
         drop(claim_one(&consumer).await);
         let lease = claim_one(&consumer).await;
         assert_eq!((lease.deliveries(), lease.body().len()), (2, 2 << 20));
-        lease.bury().await.unwrap();
+        lease.terminate().await.unwrap();
         assert_eq!(stored(&bench).await, 0);
     }
 

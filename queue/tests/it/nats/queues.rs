@@ -79,10 +79,10 @@ on_servers! {
         let lease = claim_one(&gone.lane_consumer::<u32>(LANE).await.unwrap()).await;
         let token = lease.token().unwrap().to_owned();
         std::mem::forget(lease);
-        bench.connection.recall(&token).await.unwrap();
+        bench.connection.reassign(&token).await.unwrap();
         assert_eq!(claim_one(&consumer).await.deliveries(), 2);
         for wrong in ["", "lumos.2.work.x", "$JS.API.STREAM.DELETE.lumos-2-work", "$JS.ACK.other.c.1.2.3.4.5"] {
-            assert!(matches!(bench.connection.recall(wrong).await, Err(NatsError::Address(_))), "{wrong}");
+            assert!(matches!(bench.connection.reassign(wrong).await, Err(NatsError::Address(_))), "{wrong}");
         }
     }
 

@@ -20,16 +20,16 @@ pub type Results = BTreeMap<String, Value>;
 
 /// The progress of [`execute`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
+pub enum MathsProgress {
     /// The next query to the service.
     Ask(String),
     /// The action was executed.
-    Finished(Executed),
+    Finished(MathsResult),
 }
 
 /// The result of an action: the original's return value, or the reason if there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Executed {
+pub enum MathsResult {
     /// One value for the first variable; `None` if the service had none.
     Single(String, Option<Value>),
     /// A value for each variable (`SolveEquation`).
@@ -94,14 +94,14 @@ pub fn execute(
     results: Option<&Results>,
     behaviour: Behaviour,
     answers: &[MathsReply],
-) -> Progress {
+) -> MathsProgress {
     let parsed = parse_action(action);
     if !is_executed(&parsed.name, behaviour) {
-        return Progress::Finished(Executed::NotDispatched(parsed.name));
+        return MathsProgress::Finished(MathsResult::NotDispatched(parsed.name));
     }
     let arguments = match substitute(&parsed.arguments, results, behaviour) {
         Ok(arguments) => arguments,
-        Err(refused) => return Progress::Finished(refused),
+        Err(refused) => return MathsProgress::Finished(refused),
     };
     let function = is_function(&parsed.arguments);
     perform(&parsed.name, &parsed.variables, &arguments, function, behaviour, answers)
@@ -116,27 +116,26 @@ pub fn perform(
     function: bool,
     behaviour: Behaviour,
     answers: &[MathsReply],
-) -> Progress {
+) -> MathsProgress {
     let mut service = Service { answers: answers.iter(), behaviour };
     let first = variables.first().cloned().unwrap_or_default();
     let executed = match name {
         "Calculator" => {
-            calculator(arguments, function, &mut service, 0).map(|value| Executed::Single(first, value))
+            calculator(arguments, function, &mut service, 0).map(|value| MathsResult::Single(first, value))
         }
-        "SetEquation" => set_equation(arguments, &mut service).map(|value| Executed::Single(first, value)),
-        "SolveEquation" => {
-            solve_equation(arguments, &mut service).map(|values| Executed::Each(variables.to_vec(), values))
-        }
+        "SetEquation" => set_equation(arguments, &mut service).map(|value| MathsResult::Single(first, value)),
+        "SolveEquation" => solve_equation(arguments, &mut service)
+            .map(|values| MathsResult::Each(variables.to_vec(), values)),
         "SolveInequality" => {
-            service.ask(format!("Solve {arguments}")).map(|value| Executed::Single(first, value))
+            service.ask(format!("Solve {arguments}")).map(|value| MathsResult::Single(first, value))
         }
-        "Count" => count(arguments, &mut service).map(|value| Executed::Single(first, value)),
-        _ => Ok(Executed::Single(first, Some(Value::Text(arguments.to_owned())))),
+        "Count" => count(arguments, &mut service).map(|value| MathsResult::Single(first, value)),
+        _ => Ok(MathsResult::Single(first, Some(Value::Text(arguments.to_owned())))),
     };
     match executed {
-        Ok(executed) => Progress::Finished(executed),
-        Err(Interrupt::Ask(query)) => Progress::Ask(query),
-        Err(Interrupt::Failed(failure)) => Progress::Finished(Executed::Raised(failure)),
+        Ok(executed) => MathsProgress::Finished(executed),
+        Err(Interrupt::Ask(query)) => MathsProgress::Ask(query),
+        Err(Interrupt::Failed(failure)) => MathsProgress::Finished(MathsResult::Raised(failure)),
     }
 }
 
@@ -147,12 +146,16 @@ const MAX_TEXT: usize = 1 << 16;
 /// Substitutes variables by their values. In paper behaviour the replacement is textual, one variable after
 /// the other, so that `R1` is replaced inside `R10` as well; in corrected behaviour each whole mention is
 /// replaced once.
-fn substitute(arguments: &str, results: Option<&Results>, behaviour: Behaviour) -> Result<String, Executed> {
+fn substitute(
+    arguments: &str,
+    results: Option<&Results>,
+    behaviour: Behaviour,
+) -> Result<String, MathsResult> {
     let bare = is_function(arguments) || !has_operator(arguments);
     let written = |variable: &str| {
         let value = results
             .and_then(|results| results.get(variable))
-            .ok_or_else(|| Executed::UndefinedVariable(variable.to_owned()))?
+            .ok_or_else(|| MathsResult::UndefinedVariable(variable.to_owned()))?
             .to_python_text();
         Ok(match () {
             () if bare => value,
@@ -160,7 +163,7 @@ fn substitute(arguments: &str, results: Option<&Results>, behaviour: Behaviour) 
             () => format!("({value})"),
         })
     };
-    let too_long = || Executed::Raised(Failure::argument("the values make the arguments too long"));
+    let too_long = || MathsResult::Raised(Failure::argument("the values make the arguments too long"));
     match behaviour {
         Behaviour::Paper => {
             find_variables(arguments).into_iter().try_fold(arguments.to_owned(), |text, variable| {
@@ -323,15 +326,15 @@ mod tests {
         variables: &Results,
         behaviour: Behaviour,
         service: impl Fn(&str) -> MathsReply,
-    ) -> (Executed, Vec<String>) {
+    ) -> (MathsResult, Vec<String>) {
         let (mut answers, mut queries) = (Vec::new(), Vec::new());
         loop {
             match execute(action, Some(variables), behaviour, &answers) {
-                Progress::Ask(query) => {
+                MathsProgress::Ask(query) => {
                     answers.push(service(&query));
                     queries.push(query);
                 }
-                Progress::Finished(executed) => return (executed, queries),
+                MathsProgress::Finished(executed) => return (executed, queries),
             }
         }
     }
@@ -349,7 +352,7 @@ mod tests {
         let (executed, queries) =
             run("R3 = Calculator(R1 * R2)", &results(&[("R1", "5"), ("R2", "2")]), Behaviour::Paper, echo);
         assert_eq!(queries, ["(5) * (2)"]);
-        assert_eq!(executed, Executed::Single("R3".into(), Some("<(5) * (2)>".into())));
+        assert_eq!(executed, MathsResult::Single("R3".into(), Some("<(5) * (2)>".into())));
     }
 
     #[test]
@@ -367,7 +370,7 @@ mod tests {
     fn letters_are_asked_three_ways() {
         let (executed, queries) = run("R1 = Calculator(9 hours)", &Results::new(), Behaviour::Paper, nothing);
         assert_eq!(queries, ["Expand 9 hours", "Calculate 9 hours", " 9 hours"]);
-        assert_eq!(executed, Executed::Single("R1".into(), None));
+        assert_eq!(executed, MathsResult::Single("R1".into(), None));
     }
 
     #[test]
@@ -376,7 +379,10 @@ mod tests {
         let (_, queries) = run("R3 = Calculator(R1 + R2)", &variables, Behaviour::Corrected, echo);
         assert_eq!(queries, ["Expand (x + y )+(x - y )", "( 10)+( 2)"]);
         let (executed, queries) = run("R3 = Calculator(R1 + R2)", &variables, Behaviour::Paper, echo);
-        assert!(matches!(executed, Executed::Raised(_)) && queries.is_empty(), "the original cannot do it");
+        assert!(
+            matches!(executed, MathsResult::Raised(_)) && queries.is_empty(),
+            "the original cannot do it"
+        );
     }
 
     #[test]
@@ -384,10 +390,13 @@ mod tests {
         let solve = |_: &str| MathsReply::One("x = 2 ∧ y = 3".to_owned());
         let (executed, _) =
             run("R1, R2 = SolveEquation(x + y = 5, x = 2)", &Results::new(), Behaviour::Paper, solve);
-        assert_eq!(executed, Executed::Each(vec!["R1".into(), "R2".into()], vec![" 2".into(), " 3".into()]));
+        assert_eq!(
+            executed,
+            MathsResult::Each(vec!["R1".into(), "R2".into()], vec![" 2".into(), " 3".into()])
+        );
         let roots = |_: &str| MathsReply::One("x = 1 ± 2".to_owned());
         let (executed, _) = run("R1 = SolveEquation(x^2 = 1)", &Results::new(), Behaviour::Corrected, roots);
-        assert_eq!(executed, Executed::Each(vec!["R1".into()], vec!["1  +  2".into()]));
+        assert_eq!(executed, MathsResult::Each(vec!["R1".into()], vec!["1  +  2".into()]));
     }
 
     #[test]
@@ -395,7 +404,7 @@ mod tests {
         let count = "R1 = Count(2, 4, ..., 20)";
         assert!(matches!(
             run(count, &Results::new(), Behaviour::Paper, echo).0,
-            Executed::NotDispatched(name) if name == "Count"
+            MathsResult::NotDispatched(name) if name == "Count"
         ));
         let (_, queries) = run(count, &Results::new(), Behaviour::Corrected, |query| {
             MathsReply::One(match query {
@@ -416,11 +425,11 @@ mod tests {
                 let previous = number - 1;
                 let action = format!("R{number} = Define(R{previous} R{previous})");
                 match run(&action, &variables, behaviour, nothing).0 {
-                    Executed::Single(name, Some(value)) => {
+                    MathsResult::Single(name, Some(value)) => {
                         assert!(value.to_python_text().len() <= MAX_TEXT);
                         variables.insert(name, value);
                     }
-                    Executed::Raised(failure) => {
+                    MathsResult::Raised(failure) => {
                         assert_eq!(failure.stage, Stage::GrounderBadArgument);
                         refused = true;
                         break;
@@ -436,6 +445,6 @@ mod tests {
     fn an_undefined_variable_is_named() {
         let (executed, queries) =
             run("R2 = Calculator(R1 + R7)", &results(&[("R1", "5")]), Behaviour::Paper, echo);
-        assert_eq!((executed, queries), (Executed::UndefinedVariable("R7".into()), Vec::new()));
+        assert_eq!((executed, queries), (MathsResult::UndefinedVariable("R7".into()), Vec::new()));
     }
 }

@@ -12,7 +12,7 @@ use crate::outcome::{Ending, Evidence, Observation, PlanEvidence, Reason, Step, 
 use crate::python::strip;
 use crate::request::Role;
 
-use super::execution::{Executed, Failure, Progress, Results, execute};
+use super::execution::{Failure, MathsProgress, MathsResult, Results, execute};
 use super::results::NoPrediction;
 use super::{answer, prompts, results};
 
@@ -141,11 +141,11 @@ impl Machine {
         while let Some(action) = execution.actions.get(execution.at) {
             if self.failure.is_none() {
                 match execute(action, Some(&self.results), self.behaviour, &execution.answers) {
-                    Progress::Ask(query) => {
+                    MathsProgress::Ask(query) => {
                         self.phase = Phase::Executing(execution);
                         return Want::Call(ToolCall::Maths { query });
                     }
-                    Progress::Finished(executed) => {
+                    MathsProgress::Finished(executed) => {
                         let observation = self.observe(action, executed);
                         steps.push(Step::Action { turn: self.turn, action: action.clone(), observation });
                     }
@@ -161,7 +161,7 @@ impl Machine {
     }
 
     /// Records an action's value.
-    fn observe(&mut self, action: &str, executed: Executed) -> Observation {
+    fn observe(&mut self, action: &str, executed: MathsResult) -> Observation {
         let (observation, shown) =
             match results::assign(&mut self.results, executed, self.formulation, self.behaviour) {
                 Ok(assigned) => (assigned.observation, assigned.shown),

@@ -1,6 +1,6 @@
 //! The variables of a mathematics episode, and the prediction taken from them at its end.
 
-use super::execution::{Executed, Failure, Results};
+use super::execution::{Failure, MathsResult, Results};
 use crate::formulation::{Behaviour, Formulation};
 use crate::outcome::{Observation, Stage, Value};
 use crate::python::{Integer, strip};
@@ -29,19 +29,19 @@ impl Assigned {
 /// values (and fails on lists) while Lumos-I keeps them unchanged.
 pub(super) fn assign(
     results: &mut Results,
-    executed: Executed,
+    executed: MathsResult,
     formulation: Formulation,
     behaviour: Behaviour,
 ) -> Result<Assigned, Failure> {
     let strips = formulation == Formulation::OneTime || behaviour == Behaviour::Corrected;
     let stripped = |text: String| if strips { strip(&text).to_owned() } else { text };
     match executed {
-        Executed::Single(variable, Some(Value::Text(text))) if !text.is_empty() => {
+        MathsResult::Single(variable, Some(Value::Text(text))) if !text.is_empty() => {
             let text = stripped(text);
             results.insert(variable, Value::Text(text.clone()));
             Ok(Assigned::text(text))
         }
-        Executed::Single(variable, Some(Value::List(texts))) if !strips && !texts.is_empty() => {
+        MathsResult::Single(variable, Some(Value::List(texts))) if !strips && !texts.is_empty() => {
             let known: Option<Vec<String>> = texts.iter().cloned().collect();
             let value = Value::List(texts);
             let assigned = match known {
@@ -51,16 +51,16 @@ pub(super) fn assign(
             results.insert(variable, value);
             Ok(assigned)
         }
-        Executed::Single(_, Some(Value::List(_))) => {
+        MathsResult::Single(_, Some(Value::List(_))) => {
             Err(Failure { stage: Stage::Tool, detail: "the service gave a list, not a value".to_owned() })
         }
-        Executed::Single(_, Some(Value::Text(_))) => {
+        MathsResult::Single(_, Some(Value::Text(_))) => {
             Err(Failure { stage: Stage::GrounderBadArgument, detail: "the value is empty".to_owned() })
         }
-        Executed::Single(_, None) => {
+        MathsResult::Single(_, None) => {
             Err(Failure { stage: Stage::Tool, detail: "the service gave no value".to_owned() })
         }
-        Executed::Each(variables, values) => {
+        MathsResult::Each(variables, values) => {
             let values: Vec<String> = values.into_iter().map(stripped).collect();
             let given = values.len();
             for (index, variable) in variables.into_iter().enumerate() {
@@ -74,12 +74,12 @@ pub(super) fn assign(
             }
             Ok(Assigned::list(values))
         }
-        Executed::UndefinedVariable(variable) => Err(Failure {
+        MathsResult::UndefinedVariable(variable) => Err(Failure {
             stage: Stage::GrounderBadArgument,
             detail: format!("`{variable}` is used before it has a value"),
         }),
-        Executed::Raised(failure) => Err(failure),
-        Executed::NotDispatched(name) => Err(not_dispatched(&name)),
+        MathsResult::Raised(failure) => Err(failure),
+        MathsResult::NotDispatched(name) => Err(not_dispatched(&name)),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::outcome::{Ending, Evidence, Observation, PlanEvidence, Reason, Stage,
 use crate::python::strip;
 use crate::request::Role;
 
-use super::execution::{Executed, Interrupt, Progress, Setting, World, execute};
+use super::execution::{Interrupt, QaProgress, QaResult, Setting, World, execute};
 use super::results::{self, Variables};
 use super::{answer, prompts};
 
@@ -177,11 +177,11 @@ impl Machine {
             // After a failure the original executes the turn's other actions without any variables.
             let variables = self.failure.is_none().then_some(&self.variables);
             match execute(action, variables, &setting, &execution.answers) {
-                Progress::Ask(call) => {
+                QaProgress::Ask(call) => {
                     self.phase = Phase::Executing(execution);
                     return Want::Call(call);
                 }
-                Progress::Finished(executed) => {
+                QaProgress::Finished(executed) => {
                     let observation = self.observe(executed, is_last);
                     steps.push(Step::Action { turn: self.turn, action: action.clone(), observation });
                 }
@@ -201,9 +201,9 @@ impl Machine {
     /// In the original, an exception assigns an empty value to an empty variable and the episode continues;
     /// an action that is not executed discards all variables. In corrected behaviour neither assigns a value,
     /// and the episode continues unless it was the last action of all.
-    fn observe(&mut self, executed: Executed, is_last: bool) -> Observation {
+    fn observe(&mut self, executed: QaResult, is_last: bool) -> Observation {
         match (executed, self.behaviour) {
-            (Executed::Value(variable, value), _) => {
+            (QaResult::Value(variable, value), _) => {
                 let observation = match &value {
                     Value::Text(text) => Observation::Text(text.clone()),
                     Value::List(entries) => Observation::Text(format!("{} passages", entries.len())),
@@ -214,19 +214,19 @@ impl Machine {
                 }
                 observation
             }
-            (Executed::Raised(failure), Behaviour::Paper) => {
+            (QaResult::Raised(failure), Behaviour::Paper) => {
                 self.last_value = Some("".into());
                 if self.failure.is_none() {
                     self.variables.insert(String::new(), "".into());
                 }
                 Observation::Refused(failure.detail)
             }
-            (Executed::Nothing(failure), Behaviour::Paper) => {
+            (QaResult::Nothing(failure), Behaviour::Paper) => {
                 let refused = Observation::Refused(failure.detail.clone());
                 self.failure.get_or_insert(failure);
                 refused
             }
-            (Executed::Raised(failure) | Executed::Nothing(failure), Behaviour::Corrected) => {
+            (QaResult::Raised(failure) | QaResult::Nothing(failure), Behaviour::Corrected) => {
                 self.last_value = Some(prompts::NO_ANSWER.into());
                 let refused = Observation::Refused(failure.detail.clone());
                 if self.is_one_time() && is_last {

@@ -19,14 +19,14 @@ static EXECUTE: LazyLock<Regex> =
 
 /// A parsed action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ParsedSql {
     /// The statement, or the whole reply if none was found.
     pub action: String,
     /// Whether a statement was found.
     pub is_code: bool,
 }
 
-impl Parsed {
+impl ParsedSql {
     fn code(action: &str) -> Self {
         Self { action: action.to_owned(), is_code: true }
     }
@@ -49,38 +49,38 @@ fn up_to_semicolon(text: &str) -> &str {
 ///
 /// # Errors
 /// Fails if the reply's first code block, or the text after `SQL: `, is empty.
-pub fn sql_parser(reply: &str) -> Result<Parsed, EmptyBlock> {
+pub fn sql_parser(reply: &str) -> Result<ParsedSql, EmptyBlock> {
     let reply = reply.replace("\\_", "_");
     if !reply.contains("```") {
         if let Some(rest) = reply.strip_prefix(PREFIX) {
             // The original intends to use the whole rest but uses its first character.
             let first = rest.get(..rest.chars().next().ok_or(EmptyBlock)?.len_utf8());
-            return Ok(Parsed::code(up_to_semicolon(first.unwrap_or_default())));
+            return Ok(ParsedSql::code(up_to_semicolon(first.unwrap_or_default())));
         }
         let found = KEYWORDS.iter().find_map(|keyword| reply.find(keyword));
         if let Some(statement) = found.and_then(|at| reply.get(at..)) {
-            return Ok(Parsed::code(up_to_semicolon(statement)));
+            return Ok(ParsedSql::code(up_to_semicolon(statement)));
         }
     }
     let Some(block) = FENCE.captures(&reply).and_then(|captures| captures.get(1)) else {
-        return Ok(Parsed::none(&reply));
+        return Ok(ParsedSql::none(&reply));
     };
     let words: Vec<&str> = words(block.as_str()).collect();
     let joined = words.join(" ");
     let action = up_to_semicolon(&joined);
     let first = self::words(action).next().ok_or(EmptyBlock)?;
     let is_statement = KEYWORDS.contains(&first.to_uppercase().as_str());
-    Ok(if is_statement { Parsed::code(action) } else { Parsed::none(action) })
+    Ok(if is_statement { ParsedSql::code(action) } else { ParsedSql::none(action) })
 }
 
 /// Parses a reply in the ReAct runner.
-pub fn sql_parser_react(reply: &str) -> Parsed {
+pub fn sql_parser_react(reply: &str) -> ParsedSql {
     if reply == "submit" {
-        return Parsed::code(reply);
+        return ParsedSql::code(reply);
     }
     match EXECUTE.captures(reply).and_then(|captures| captures.get(1)) {
-        Some(inner) => Parsed::code(up_to_semicolon(inner.as_str())),
-        None => Parsed::none(reply),
+        Some(inner) => ParsedSql::code(up_to_semicolon(inner.as_str())),
+        None => ParsedSql::none(reply),
     }
 }
 
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     fn parsed(reply: &str) -> (String, bool) {
-        let Parsed { action, is_code } = sql_parser(reply).unwrap();
+        let ParsedSql { action, is_code } = sql_parser(reply).unwrap();
         (action, is_code)
     }
 
@@ -141,7 +141,7 @@ mod tests {
             let row: serde_json::Value = serde_json::from_str(line).unwrap();
             let reply = row["input"].as_str().unwrap();
             let written =
-                |parsed: Parsed| serde_json::json!({ "action": parsed.action, "is_code": parsed.is_code });
+                |parsed: ParsedSql| serde_json::json!({ "action": parsed.action, "is_code": parsed.is_code });
             let got = sql_parser(reply).map_or(serde_json::json!({ "error": "IndexError" }), written);
             assert_eq!(got, row["sql_parser"], "{reply:?}");
             assert_eq!(written(sql_parser_react(reply)), row["sql_parser_react"], "{reply:?}");

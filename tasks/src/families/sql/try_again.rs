@@ -8,7 +8,7 @@ use crate::formulation::Behaviour;
 use crate::outcome::{Ending, Evidence, PlanEvidence, Reason, SqlEvidence, SqlTry, Stage};
 use crate::request::{Message, Role};
 
-use super::parse::{Parsed, sql_parser};
+use super::parse::{ParsedSql, sql_parser};
 use super::{prompts, shown};
 
 /// The reply that the episode is waiting for.
@@ -94,7 +94,7 @@ impl TryAgain {
                 let reason = Reason { stage: Stage::GrounderUnparsable, turn: self.turn, detail };
                 return self.end(Ending::GaveUp(reason));
             }
-            (Err(_), Behaviour::Corrected) => Parsed { action: reply.to_owned(), is_code: false },
+            (Err(_), Behaviour::Corrected) => ParsedSql { action: reply.to_owned(), is_code: false },
         };
         self.messages.push(message("assistant", parsed.action.clone()));
         if parsed.is_code {

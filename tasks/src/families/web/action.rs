@@ -40,7 +40,7 @@ const TEXT: &str = ", TEXT:";
 
 /// A parsed action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Parsed {
+pub struct ParsedWebAction {
     /// The variable that the next page is assigned to.
     pub variable: String,
     /// The variable of the page.
@@ -57,14 +57,14 @@ pub struct Parsed {
 
 /// Reasons why corrected behaviour rejects an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ActionRefusal {
     /// It is not an action, or a part is missing.
     Unparsable,
     /// Its name is not one of the three.
     Unknown,
 }
 
-impl Parsed {
+impl ParsedWebAction {
     /// Parses an action as the original does: a failed search returns -1 in Python, which is then used as an
     /// index.
     pub fn as_published(action: &str) -> Self {
@@ -97,16 +97,16 @@ impl Parsed {
     ///
     /// # Errors
     /// The reason for the rejection.
-    pub fn strictly(action: &str) -> Result<Self, Refusal> {
-        let (variable, call) = action.split_once(" = ").ok_or(Refusal::Unparsable)?;
-        let (written, rest) = call.split_once('(').ok_or(Refusal::Unparsable)?;
-        let (arguments, _) = rest.rsplit_once(')').ok_or(Refusal::Unparsable)?;
-        let name = ActionName::of(strip(written)).ok_or(Refusal::Unknown)?;
-        let (page, asked) = arguments.split_once(QUERY).ok_or(Refusal::Unparsable)?;
+    pub fn strictly(action: &str) -> Result<Self, ActionRefusal> {
+        let (variable, call) = action.split_once(" = ").ok_or(ActionRefusal::Unparsable)?;
+        let (written, rest) = call.split_once('(').ok_or(ActionRefusal::Unparsable)?;
+        let (arguments, _) = rest.rsplit_once(')').ok_or(ActionRefusal::Unparsable)?;
+        let name = ActionName::of(strip(written)).ok_or(ActionRefusal::Unknown)?;
+        let (page, asked) = arguments.split_once(QUERY).ok_or(ActionRefusal::Unparsable)?;
         let (query, text) = match name {
             ActionName::Click => (asked, None),
             ActionName::Type | ActionName::Select => {
-                let (query, text) = asked.split_once(TEXT).ok_or(Refusal::Unparsable)?;
+                let (query, text) = asked.split_once(TEXT).ok_or(ActionRefusal::Unparsable)?;
                 (query, Some(strip(text).to_owned()))
             }
         };
@@ -132,7 +132,8 @@ mod tests {
     use super::*;
 
     fn parts(action: &str) -> (String, String, String, String, Option<String>) {
-        let Parsed { variable, page, written, query, text, .. } = Parsed::as_published(action);
+        let ParsedWebAction { variable, page, written, query, text, .. } =
+            ParsedWebAction::as_published(action);
         (variable, page, written, query, text)
     }
 
@@ -166,26 +167,26 @@ mod tests {
 
     #[test]
     fn strictly_nothing_may_be_missing() {
-        let parsed = Parsed::strictly("R1 = SELECT(Env, QUERY: Size, TEXT: L)").unwrap();
+        let parsed = ParsedWebAction::strictly("R1 = SELECT(Env, QUERY: Size, TEXT: L)").unwrap();
         assert_eq!((parsed.query.as_str(), parsed.text.as_deref()), ("Size", Some("L")));
         for (action, refusal) in [
-            ("", Refusal::Unparsable),
-            ("CLICK(Env, QUERY: x)", Refusal::Unparsable),
-            ("R1 = CLICK(Env, x)", Refusal::Unparsable),
-            ("R1 = CLICK(Env, QUERY: x", Refusal::Unparsable),
-            ("R1 = TYPE(Env, QUERY: x)", Refusal::Unparsable),
-            ("R1 = HOVER(Env, QUERY: x)", Refusal::Unknown),
-            ("R1 = click(Env, QUERY: x)", Refusal::Unknown),
+            ("", ActionRefusal::Unparsable),
+            ("CLICK(Env, QUERY: x)", ActionRefusal::Unparsable),
+            ("R1 = CLICK(Env, x)", ActionRefusal::Unparsable),
+            ("R1 = CLICK(Env, QUERY: x", ActionRefusal::Unparsable),
+            ("R1 = TYPE(Env, QUERY: x)", ActionRefusal::Unparsable),
+            ("R1 = HOVER(Env, QUERY: x)", ActionRefusal::Unknown),
+            ("R1 = click(Env, QUERY: x)", ActionRefusal::Unknown),
         ] {
-            assert_eq!(Parsed::strictly(action), Err(refusal), "{action}");
+            assert_eq!(ParsedWebAction::strictly(action), Err(refusal), "{action}");
         }
     }
 
     proptest! {
         #[test]
         fn arbitrary_text_never_panics(action in "(R1|, | = |CLICK|TYPE|\\(|\\)|, QUERY:|, TEXT:|é|x){0,12}") {
-            let published = Parsed::as_published(&action);
-            if let Ok(parsed) = Parsed::strictly(&action) {
+            let published = ParsedWebAction::as_published(&action);
+            if let Ok(parsed) = ParsedWebAction::strictly(&action) {
                 prop_assert!(parsed.name.is_some());
                 prop_assert!(published.variable.len() <= action.len());
             }

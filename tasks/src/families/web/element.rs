@@ -31,7 +31,7 @@ impl CandidateScope {
 
 /// A candidate as shown to the ranker.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Element {
+pub struct CandidateElement {
     /// Its `backend_node_id`.
     pub id: String,
     /// Its text representation; empty in a trajectory, because the ranking call already contains it.

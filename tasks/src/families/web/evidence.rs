@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::action::ActionName;
-use super::carried::Carried;
+use super::page_action::PageExecution;
 
 /// The record of an episode on web pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,5 +49,5 @@ pub struct Chosen {
     pub returned: String,
     /// The browser's result, if this is its step's prediction (the last one chosen) and there was a browser.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub carried: Option<Carried>,
+    pub carried: Option<PageExecution>,
 }

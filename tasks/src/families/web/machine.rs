@@ -4,10 +4,10 @@
 //! processes the answer. Its state is a [`Phase`]. The planner is teacher-forced, so every gold step starts
 //! with the gold actions before it.
 
-use super::action::{ActionName, Parsed, Refusal};
-use super::carried::{Attempt, Carried};
-use super::element::{CandidateScope, Element};
+use super::action::{ActionName, ActionRefusal, ParsedWebAction};
+use super::element::{CandidateElement, CandidateScope};
 use super::evidence::{Chosen, WebEvidence};
+use super::page_action::{PageAction, PageExecution};
 use super::prompts;
 use super::ranking::{descending, distinct, passage};
 use super::sentence::sentence;
@@ -45,9 +45,9 @@ enum Phase {
     /// Waiting for a page's candidates.
     Looking(Action),
     /// Waiting for the ranking of all candidates by the whole task; holds the candidates.
-    Narrowing(Action, Vec<Element>),
+    Narrowing(Action, Vec<CandidateElement>),
     /// Waiting for the ranking of the candidates by the query; holds the candidates.
-    Choosing(Action, Vec<Element>),
+    Choosing(Action, Vec<CandidateElement>),
     /// Waiting for the browser's result of the step's prediction.
     Carrying,
     /// Ended.
@@ -58,7 +58,7 @@ enum Phase {
 #[derive(Debug)]
 struct Action {
     written: String,
-    parsed: Parsed,
+    parsed: ParsedWebAction,
     name: ActionName,
     page: u32,
 }
@@ -175,13 +175,13 @@ impl Machine {
     /// Executes the next action, or continues with the next step.
     fn advance(&mut self, steps: &mut Vec<Step>) -> Want {
         while let Some(written) = self.waiting.pop() {
-            let parsed = match (self.behaviour, Parsed::strictly(&written)) {
-                (Behaviour::Paper, _) => Parsed::as_published(&written),
+            let parsed = match (self.behaviour, ParsedWebAction::strictly(&written)) {
+                (Behaviour::Paper, _) => ParsedWebAction::as_published(&written),
                 (Behaviour::Corrected, Ok(parsed)) => parsed,
                 (Behaviour::Corrected, Err(refusal)) => {
                     let why = match refusal {
-                        Refusal::Unparsable => "it is no action",
-                        Refusal::Unknown => "there is no such action",
+                        ActionRefusal::Unparsable => "it is no action",
+                        ActionRefusal::Unknown => "there is no such action",
                     };
                     self.observe(written, Observation::Refused(why.to_owned()), steps);
                     continue;
@@ -219,7 +219,7 @@ impl Machine {
         }
     }
 
-    fn looked(&mut self, action: Action, elements: Vec<Element>, steps: &mut Vec<Step>) -> Want {
+    fn looked(&mut self, action: Action, elements: Vec<CandidateElement>, steps: &mut Vec<Step>) -> Want {
         if elements.is_empty() {
             let detail = "the page has no candidates".to_owned();
             self.observe(action.written, Observation::Refused(detail.clone()), steps);
@@ -238,7 +238,7 @@ impl Machine {
     }
 
     /// Requests the ranking of the candidates by the action's query.
-    fn choose(&mut self, action: Action, elements: Vec<Element>) -> Want {
+    fn choose(&mut self, action: Action, elements: Vec<CandidateElement>) -> Want {
         let mut query = action.parsed.query.clone();
         if action.name == ActionName::Select {
             query.push_str(&prompts::option_hint(action.parsed.text.as_deref().unwrap_or_default()));
@@ -252,7 +252,7 @@ impl Machine {
     fn chosen(
         &mut self,
         action: Action,
-        elements: &[Element],
+        elements: &[CandidateElement],
         scores: &[f64],
         steps: &mut Vec<Step>,
     ) -> Want {
@@ -288,7 +288,7 @@ impl Machine {
     fn carry_out(&mut self) -> Want {
         let prediction = self.evidence.chosen.last().filter(|chosen| chosen.step == self.step);
         let Some(chosen) = prediction.filter(|_| self.evidence.in_browser) else { return self.next_step() };
-        let attempt = Attempt {
+        let attempt = PageAction {
             step: chosen.step,
             page: chosen.page,
             element: chosen.element.clone(),
@@ -299,7 +299,7 @@ impl Machine {
         Want::Call(ToolCall::Carry(attempt))
     }
 
-    fn carried(&mut self, carried: Carried) -> Want {
+    fn carried(&mut self, carried: PageExecution) -> Want {
         if let Some(chosen) = self.evidence.chosen.last_mut() {
             chosen.carried = Some(carried);
         }

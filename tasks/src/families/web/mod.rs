@@ -3,14 +3,14 @@
 //! The planner is teacher-forced: independent of its reply, its next prompt states that the *gold* action was
 //! executed ([`sentence`]). The grounder's action names a page by a variable and an element by a query; the
 //! candidates of that page are ranked by the query, and the best one is the prediction. If the pages' backend
-//! is a browser, the step's prediction is then executed there ([`Attempt`]), which does not influence the
+//! is a browser, the step's prediction is then executed there ([`PageAction`]), which does not influence the
 //! rest of the episode.
 
 mod action;
-mod carried;
 mod element;
 mod evidence;
 mod machine;
+mod page_action;
 mod prompts;
 mod ranking;
 mod sentence;
@@ -18,10 +18,10 @@ mod sentence;
 mod tests;
 mod variables;
 
-pub use action::{ActionName, Parsed, Refusal};
-pub use carried::{Attempt, Carried, Executed, Obstacle};
-pub use element::{CandidateScope, Element, WebStep};
+pub use action::{ActionName, ActionRefusal, ParsedWebAction};
+pub use element::{CandidateElement, CandidateScope, WebStep};
 pub use evidence::{Chosen, WebEvidence};
 pub(crate) use machine::{Machine, WebTask};
+pub use page_action::{Obstacle, PageAction, PageExecution, WebResult};
 pub use prompts::{hash as prompts_hash, option_hint};
 pub use sentence::{NoArrow, sentence};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::element::Element;
+use super::element::CandidateElement;
 use crate::call::Passage;
 
 /// A passage without a title.
@@ -11,7 +11,7 @@ pub(super) fn passage(text: &str) -> Passage {
 }
 
 /// The distinct texts of elements in order of first occurrence, and for each element the index of its text.
-pub(super) fn distinct(elements: &[Element]) -> (Vec<&str>, Vec<usize>) {
+pub(super) fn distinct(elements: &[CandidateElement]) -> (Vec<&str>, Vec<usize>) {
     let mut texts = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     let places = elements

@@ -61,15 +61,15 @@ fn run(unit: &EpisodeUnit, elements: usize, ground: impl Fn(u32) -> String) -> (
                 Reply::Tool(match call {
                     ToolCall::Candidates { step, .. } => {
                         let element =
-                            |id: usize| Element { id: id.to_string(), text: format!("{step}/{id}") };
+                            |id: usize| CandidateElement { id: id.to_string(), text: format!("{step}/{id}") };
                         ToolReply::Candidates((0..elements).map(element).collect())
                     }
                     ToolCall::Rank { passages, .. } => {
                         ToolReply::Rank((0..passages.len()).map(|place| place as f64).collect())
                     }
                     ToolCall::Carry(_) => {
-                        let action = Executed::Refused(Obstacle::Covered);
-                        ToolReply::Carried(Carried { action, truth: Some(Executed::Done) })
+                        let action = WebResult::Refused(Obstacle::Covered);
+                        ToolReply::Carried(PageExecution { action, truth: Some(WebResult::Done) })
                     }
                     other => panic!("{other:?}"),
                 })
@@ -148,7 +148,7 @@ fn a_browser_carries_the_prediction_of_each_step_out_and_changes_nothing_else() 
         let shown = EpisodeUnit { configuration: Arc::new(configuration), ..read.clone() };
         let (expected, _) = run(&read, 3, replies);
         let (mut outcome, calls) = run(&shown, 3, replies);
-        let carried: Vec<&Attempt> = calls
+        let carried: Vec<&PageAction> = calls
             .iter()
             .filter_map(|call| match call {
                 ToolCall::Carry(attempt) => Some(attempt),

@@ -29,7 +29,7 @@ use server::{Attempt, Server};
 use wire::{Dialect, Extension};
 
 pub use name::OpenAiName;
-pub use secret::Secret;
+pub use secret::ServerKey;
 pub use settings::{OpenAiSettings, Price};
 
 /// Clients of servers. All models of a server share its client, so that limits apply to them together.

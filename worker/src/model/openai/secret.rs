@@ -12,9 +12,9 @@ const NO_WORD: usize = 16;
 
 /// API key of a server. It is neither displayed nor written: `Debug` hides it, and it cannot be serialised.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct ServerKey(String);
 
-impl Secret {
+impl ServerKey {
     /// Stores a key.
     pub fn new(key: impl Into<String>) -> Self {
         Self(key.into())
@@ -51,7 +51,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for ServerKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(MARK)
     }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn keys_are_taken_out_of_messages() {
-        let secret = Secret::new("sk-0123456789abcdef");
+        let secret = ServerKey::new("sk-0123456789abcdef");
         assert_eq!(secret.redact("wrong key sk-0123456789abcdef, é"), "wrong key [key], é");
         assert_eq!(secret.redact("wrong key sk-01234***9abcdef"), "wrong key [key]***9abcdef");
         assert_eq!(secret.redact("nothing"), "nothing");
@@ -74,16 +74,16 @@ mod tests {
 
     #[test]
     fn replies_lose_keys_and_no_words() {
-        let secret = Secret::new("sk-0123456789abcdef");
+        let secret = ServerKey::new("sk-0123456789abcdef");
         assert_eq!(secret.redact_reply("it is sk-0123456789abcdef".to_owned()), "it is [key]");
-        assert_eq!(Secret::new("EMPTY").redact_reply("EMPTY".to_owned()), "EMPTY");
+        assert_eq!(ServerKey::new("EMPTY").redact_reply("EMPTY".to_owned()), "EMPTY");
     }
 
     proptest! {
         #[test]
         fn no_message_holds_the_key(before in any::<String>(), key in "[!-~]{1,40}", after in any::<String>()) {
             prop_assume!(!MARK.contains(&key));
-            let clean = Secret::new(key.clone()).redact(&format!("{before}{key}{after}"));
+            let clean = ServerKey::new(key.clone()).redact(&format!("{before}{key}{after}"));
             prop_assert!(!clean.replace(MARK, "\u{0}").contains(&key), "{clean}");
         }
     }

@@ -8,7 +8,7 @@ use lumos_tasks::NanoDollars;
 use reqwest::Url;
 
 use super::name::USUAL;
-use super::secret::Secret;
+use super::secret::ServerKey;
 
 /// Variable of the API key for OpenAI's own service, or for the server of `OPENAI_BASE_URL`.
 const GENERAL_KEY: &str = "OPENAI_API_KEY";
@@ -17,7 +17,7 @@ const GENERAL_KEY: &str = "OPENAI_API_KEY";
 #[derive(Debug, Clone)]
 pub struct OpenAiSettings {
     /// API key, if the server requires one.
-    pub key: Option<Secret>,
+    pub key: Option<ServerKey>,
     /// Timeout of one request, including its response.
     pub timeout: Duration,
     /// Maximum retries after the first attempt.
@@ -104,7 +104,7 @@ impl OpenAiSettings {
             .or_else(|| value(GENERAL_KEY).filter(|_| takes_general_key(url, &value)))
             .map(|key| key.trim().to_owned())
             .filter(|key| !key.is_empty())
-            .map(Secret::new);
+            .map(ServerKey::new);
         if let Some(rate) = set("LUMOS_OPENAI_RATE") {
             settings.pace = positive(&rate)
                 .and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok())
@@ -205,7 +205,7 @@ mod tests {
             ("LUMOS_OPENAI_PRICES", "gpt-4=30/60, a=b=0.5/1.5"),
         ])
         .unwrap();
-        assert_eq!(settings.key, Some(Secret::new("general")));
+        assert_eq!(settings.key, Some(ServerKey::new("general")));
         assert_eq!((settings.pace, settings.concurrency), (Duration::from_millis(250), 3));
         assert_eq!(settings.prices["a=b"].of(1000, 10), NanoDollars(515_000));
         assert!(!format!("{settings:?}").contains("general"));
@@ -245,7 +245,7 @@ mod tests {
     fn a_server_may_have_a_key_of_its_own_or_none() {
         let own = "OPENAI_API_KEY_LOCAL_HOST_8000";
         let key = |value| read(&[("OPENAI_API_KEY", "general"), (own, value)]).unwrap().key;
-        assert_eq!(key("special"), Some(Secret::new("special")));
+        assert_eq!(key("special"), Some(ServerKey::new("special")));
         assert_eq!(key(""), None);
         let url: Url = "https://local-host:8000/v1".parse().unwrap();
         assert!(key_variables(&url).starts_with(own), "{}", key_variables(&url));

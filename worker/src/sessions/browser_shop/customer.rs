@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lumos_environments::shop::Action;
+use lumos_environments::shop::ShopAction;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::page::{Page, Target};
-use crate::browser::{BrowserError, Element, Lease};
+use crate::browser::{BrowserError, BrowserLease, PageElement};
 
 /// Reads the content of the page.
 const READ: &str = include_str!("read.js");
@@ -43,16 +43,16 @@ pub(super) enum Trouble {
 }
 
 /// A browser that shows the page of a visit.
-pub(super) struct Customer {
-    lease: Lease,
+pub(super) struct ShopDriver {
+    lease: BrowserLease,
     page: Page,
     /// Whether the last action clicked something.
     has_clicked: bool,
 }
 
-impl Customer {
+impl ShopDriver {
     /// Opens the page of a visit.
-    pub(super) async fn enter(mut lease: Lease, address: &str) -> Result<Self, Trouble> {
+    pub(super) async fn enter(mut lease: BrowserLease, address: &str) -> Result<Self, Trouble> {
         lease.goto(address).await?;
         let page = next_page(&mut lease, None).await?;
         Ok(Self { lease, page, has_clicked: false })
@@ -72,15 +72,15 @@ impl Customer {
     /// is the exception that the original raises.
     pub(super) async fn act(&mut self, action: &str) -> Result<Result<(), String>, Trouble> {
         self.has_clicked = false;
-        match Action::parse(action) {
-            Some(Action::Search(text)) => self.search(&text).await?,
+        match ShopAction::parse(action) {
+            Some(ShopAction::Search(text)) => self.search(&text).await?,
             // The original does not accept a click as a search.
-            Some(Action::Click(text)) if text != "search" => {
+            Some(ShopAction::Click(text)) if text != "search" => {
                 let Some(target) = self.page.target(&text) else { return Ok(Ok(())) };
                 self.click(target).await?;
                 self.has_clicked = true;
             }
-            Some(Action::Click(_)) | None => return Ok(Ok(())),
+            Some(ShopAction::Click(_)) | None => return Ok(Ok(())),
         }
         self.page = next_page(&mut self.lease, Some(self.page.step + 1)).await?;
         Ok(match self.page.raised.take() {
@@ -110,10 +110,10 @@ impl Customer {
     /// match, their exact texts are compared.
     async fn click(&mut self, Target { role, text, visible }: Target) -> Result<(), Trouble> {
         let found = self.lease.find_all(role, Some(&visible)).await?;
-        let element = match <[Element; 1]>::try_from(found) {
+        let element = match <[PageElement; 1]>::try_from(found) {
             Ok([only]) => Some(only),
             Err(found) => {
-                let arguments = found.iter().map(Element::argument).collect();
+                let arguments = found.iter().map(PageElement::argument).collect();
                 let texts = self.lease.execute(TEXTS, arguments).await?;
                 let same = texts.as_array().and_then(|texts| texts.iter().rposition(|one| *one == text));
                 same.and_then(|index| found.into_iter().nth(index))
@@ -125,7 +125,7 @@ impl Customer {
 }
 
 /// Waits for the page after `step` actions of the visit, or for any page, and reads it.
-async fn next_page(lease: &mut Lease, step: Option<u64>) -> Result<Page, Trouble> {
+async fn next_page(lease: &mut BrowserLease, step: Option<u64>) -> Result<Page, Trouble> {
     let asked = Instant::now();
     loop {
         let read = lease.execute(READ, vec![json!(step)]).await?;

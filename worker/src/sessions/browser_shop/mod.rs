@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use self::customer::{Customer, Trouble};
+use self::customer::{ShopDriver, Trouble};
 use super::catalogue::ShopFiles;
 use super::screenshots::Screenshots;
 use super::shop::{fault, goal_of, staff};
@@ -143,7 +143,7 @@ impl Session {
     async fn serve(&self, visit: &Begun, request: &ShopRequest) -> Result<ToolReply, ToolFault> {
         let lease = self.shared.pool.session().await?;
         let address = format!("{}{}", self.shared.address, visit.path);
-        let mut customer = Customer::enter(lease, &address).await?;
+        let mut customer = ShopDriver::enter(lease, &address).await?;
         let mut raised = None;
         for action in request.replay.iter().chain([&request.action]) {
             if let Err(message) = customer.act(action).await? {

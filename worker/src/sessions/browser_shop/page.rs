@@ -1,6 +1,6 @@
 //! A page of the site, as read from the browser.
 
-use lumos_environments::shop::{Clickable, Element, Role, clickables_of, observation_of};
+use lumos_environments::shop::{Clickable, ElementRole, TextElement, clickables_of, observation_of};
 use lumos_tasks::families::shop::{Purchase, ShopReply};
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(super) struct Page {
     /// Number of actions of the visit so far.
     pub(super) step: u64,
-    elements: Vec<Element>,
+    elements: Vec<TextElement>,
     /// The texts of the elements as displayed. HTML cannot represent some characters.
     visible: Vec<String>,
     /// The exception raised by the last action.
@@ -55,15 +55,15 @@ impl Page {
         let elements = read.elements.into_iter().map(|(role, text, seen)| {
             visible.push(seen);
             let role = match role.as_str() {
-                "heading" => Role::Heading,
-                "text" => Role::Text,
-                "link" => Role::Link,
-                "button" => Role::Button,
+                "heading" => ElementRole::Heading,
+                "text" => ElementRole::Text,
+                "link" => ElementRole::Link,
+                "button" => ElementRole::Button,
                 // The group of a choice is not needed: the shop determines it from the text of the click.
-                "radio" => Role::Choice { group: String::new(), chosen: false },
+                "radio" => ElementRole::Choice { group: String::new(), chosen: false },
                 _ => return None,
             };
-            Some(Element { role, text })
+            Some(TextElement { role, text })
         });
         let purchase = match read.purchase {
             Some(purchase) => Some(purchase.parse()?),
@@ -90,17 +90,18 @@ impl Page {
     /// Returns the element that a click on this text selects. As in the original, the last of several
     /// matching elements is used, and choices have precedence over other elements.
     pub(super) fn target(&self, text: &str) -> Option<Target> {
-        let found = |is: &dyn Fn(&Element) -> bool| {
+        let found = |is: &dyn Fn(&TextElement) -> bool| {
             self.elements.iter().zip(&self.visible).rev().find(|(element, _)| is(element))
         };
-        let choice = found(&|element| matches!(element.role, Role::Choice { .. }) && element.text == text);
+        let choice =
+            found(&|element| matches!(element.role, ElementRole::Choice { .. }) && element.text == text);
         let (element, visible) = choice.or_else(|| {
-            let is_other = |role: &Role| matches!(role, Role::Button | Role::Link);
+            let is_other = |role: &ElementRole| matches!(role, ElementRole::Button | ElementRole::Link);
             found(&|element| is_other(&element.role) && element.text.to_lowercase() == text)
         })?;
         let role = match element.role {
-            Role::Choice { .. } => "radio",
-            Role::Link => "link",
+            ElementRole::Choice { .. } => "radio",
+            ElementRole::Link => "link",
             _ => "button",
         };
         Some(Target { role, text: element.text.clone(), visible: visible.clone() })

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use lumos_environments::shop::{Element, Role};
+use lumos_environments::shop::{ElementRole, TextElement};
 use minijinja::{AutoEscape, Environment, Value, context};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -40,18 +40,18 @@ pub(super) fn start(goals: usize, products: usize) -> Result<String, minijinja::
     TEMPLATES.get_template("start")?.render(context! { goals, products })
 }
 
-fn element(element: &Element) -> Value {
+fn element(element: &TextElement) -> Value {
     let text = &element.text;
     let escaped = utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
     let escaped = escaped.as_str();
     // HTML cannot represent these characters: parsers replace them.
     let exact = text.contains(['\r', '\0']).then_some(escaped);
     match &element.role {
-        Role::Text => context! { role => "text", text, exact },
-        Role::Heading => context! { role => "heading", text, exact },
-        Role::Button => context! { role => "button", text, escaped, exact },
-        Role::Link => context! { role => "link", text, escaped, exact },
-        Role::Choice { group, chosen } => {
+        ElementRole::Text => context! { role => "text", text, exact },
+        ElementRole::Heading => context! { role => "heading", text, exact },
+        ElementRole::Button => context! { role => "button", text, escaped, exact },
+        ElementRole::Link => context! { role => "link", text, escaped, exact },
+        ElementRole::Choice { group, chosen } => {
             context! { role => "choice", text, escaped, exact, group, chosen }
         }
     }

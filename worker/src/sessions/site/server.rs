@@ -9,7 +9,7 @@ use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use lumos_environments::shop::{Goal, Staff};
+use lumos_environments::shop::{Goal, ShopServices};
 use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,7 @@ const REQUEST_TIME: Duration = Duration::from_secs(30);
 /// A shop and the goals for which clients can start visits.
 #[derive(Debug)]
 pub struct Site {
-    staff: Staff,
+    staff: ShopServices,
     goals: Vec<Goal>,
     visits: Visits,
 }
@@ -38,7 +38,7 @@ pub struct Site {
 impl Site {
     /// Creates the site of a shop. Clients can start visits for `goals`. If there are too many visits, the
     /// oldest one ends.
-    pub fn new(staff: Staff, goals: Vec<Goal>) -> Self {
+    pub fn new(staff: ShopServices, goals: Vec<Goal>) -> Self {
         let most = if goals.is_empty() { MOST_OF_EPISODES } else { MOST_OF_CLIENTS };
         Self { staff, goals, visits: Visits::at_most(most) }
     }
@@ -169,7 +169,7 @@ async fn state(State(site): State<Arc<Site>>, Path(name): Path<String>) -> Resul
     let state = serde_json::json!({
         "observation": visit.observation(),
         "clickables": visit.clickables(),
-        "reward": visit.bought().map(lumos_environments::shop::Reward::reward),
+        "reward": visit.bought().map(lumos_environments::shop::PurchaseReward::reward),
     });
     Ok(Json(state).into_response())
 }

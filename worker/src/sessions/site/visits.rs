@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lumos_environments::shop::{Goal, Raised, Staff, Visit};
+use lumos_environments::shop::{Goal, Raised, ShopServices, ShopSession};
 use rand::Rng;
 
 /// A visit and the effect of its last action.
 #[derive(Debug)]
 pub(super) struct Place {
     /// The visit.
-    pub(super) visit: Visit,
+    pub(super) visit: ShopSession,
     /// Number of actions so far. A client that waits for a page uses it to detect the next one.
     pub(super) steps: u64,
     /// The exception raised by the last action.
@@ -45,9 +45,9 @@ impl Visits {
     }
 
     /// Starts a visit. Returns its name.
-    pub(super) fn begin(&self, staff: &Staff, goal: Goal) -> String {
+    pub(super) fn begin(&self, staff: &ShopServices, goal: Goal) -> String {
         let name = format!("{:032x}", rand::rng().random::<u128>());
-        let place = Place { visit: Visit::new(staff.clone(), goal), steps: 0, raised: None };
+        let place = Place { visit: ShopSession::new(staff.clone(), goal), steps: 0, raised: None };
         let place = Arc::new(Mutex::new(place));
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.visits.len() >= self.most {

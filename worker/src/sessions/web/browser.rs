@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lumos_tasks::families::web::Attempt;
+use lumos_tasks::families::web::PageAction;
 use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
 
 use super::carry::Carrier;
@@ -56,7 +56,7 @@ struct Session {
 }
 
 impl Session {
-    async fn carry(&self, attempt: &Attempt) -> Result<ToolReply, ToolFault> {
+    async fn carry(&self, attempt: &PageAction) -> Result<ToolReply, ToolFault> {
         let page = self.pages.page(attempt.page)?;
         let carrier = Carrier { pool: &self.pool, takes_picture: self.screenshots.is_some() };
         let (carried, picture) = carrier.carry(page, attempt).await?;

@@ -6,13 +6,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lumos_tasks::families::web::{ActionName, Attempt, Carried, Executed, Obstacle, WebStep};
+use lumos_tasks::families::web::{ActionName, Obstacle, PageAction, PageExecution, WebResult, WebStep};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::pages::fault;
 use super::sheet;
-use crate::browser::{BrowserError, BrowserFault, BrowserPool, Element, Lease, Refusal};
+use crate::browser::{BrowserError, BrowserFault, BrowserLease, BrowserPool, BrowserRefusal, PageElement};
 use crate::tools::ToolFault;
 
 /// Builds the page.
@@ -44,15 +44,15 @@ impl Carrier<'_> {
     pub(super) async fn carry(
         &self,
         page: Arc<WebStep>,
-        attempt: &Attempt,
-    ) -> Result<(Carried, Option<Vec<u8>>), ToolFault> {
+        attempt: &PageAction,
+    ) -> Result<(PageExecution, Option<Vec<u8>>), ToolFault> {
         let truth = page.positives.first().cloned();
         let rows = tokio::task::spawn_blocking(move || sheet::written(&page.page)).await;
         let rows = match rows.map_err(|error| fault(error.to_string()))? {
             Ok(rows) => rows,
             Err(obstacle) => {
-                let refused = Executed::Refused(obstacle);
-                return Ok((Carried { action: refused, truth: truth.map(|_| refused) }, None));
+                let refused = WebResult::Refused(obstacle);
+                return Ok((PageExecution { action: refused, truth: truth.map(|_| refused) }, None));
             }
         };
         let mut stage = Stage { lease: self.pool.session().await? };
@@ -80,43 +80,47 @@ impl From<BrowserError> for Stopped {
 
 /// Maps a browser's refusal to an obstacle. Its message is dropped: it contains pixel coordinates, which
 /// differ between machines.
-fn obstacle(refusal: &Refusal) -> Obstacle {
+fn obstacle(refusal: &BrowserRefusal) -> Obstacle {
     match refusal {
-        Refusal::NotFound { .. } | Refusal::Gone => Obstacle::NoElement,
-        Refusal::NotAllowed { .. } => Obstacle::PageLeft,
-        Refusal::TooLarge { .. } => Obstacle::TextTooLong,
-        Refusal::NotUsable { reason } if reason.starts_with("element click intercepted") => Obstacle::Covered,
-        Refusal::NotUsable { reason } if reason.starts_with("invalid element state") => Obstacle::NotEditable,
-        Refusal::NotUsable { reason } if reason.contains("disabled") => Obstacle::Disabled,
-        Refusal::NotUsable { .. } => Obstacle::Hidden,
+        BrowserRefusal::NotFound { .. } | BrowserRefusal::Gone => Obstacle::NoElement,
+        BrowserRefusal::NotAllowed { .. } => Obstacle::PageLeft,
+        BrowserRefusal::TooLarge { .. } => Obstacle::TextTooLong,
+        BrowserRefusal::NotUsable { reason } if reason.starts_with("element click intercepted") => {
+            Obstacle::Covered
+        }
+        BrowserRefusal::NotUsable { reason } if reason.starts_with("invalid element state") => {
+            Obstacle::NotEditable
+        }
+        BrowserRefusal::NotUsable { reason } if reason.contains("disabled") => Obstacle::Disabled,
+        BrowserRefusal::NotUsable { .. } => Obstacle::Hidden,
     }
 }
 
 /// Converts a refusal to a result. Fails if the browser failed.
-fn executed(result: Result<(), Stopped>) -> Result<Executed, BrowserFault> {
+fn executed(result: Result<(), Stopped>) -> Result<WebResult, BrowserFault> {
     match result {
-        Ok(()) => Ok(Executed::Done),
-        Err(Stopped::Refused(obstacle)) => Ok(Executed::Refused(obstacle)),
+        Ok(()) => Ok(WebResult::Done),
+        Err(Stopped::Refused(obstacle)) => Ok(WebResult::Refused(obstacle)),
         Err(Stopped::Fault(fault)) => Err(fault),
     }
 }
 
 /// A browser with a page.
 struct Stage {
-    lease: Lease,
+    lease: BrowserLease,
 }
 
 impl Stage {
     async fn carry(
         &mut self,
         rows: String,
-        attempt: &Attempt,
+        attempt: &PageAction,
         truth: Option<&str>,
         takes_picture: bool,
-    ) -> Result<(Carried, Option<Vec<u8>>), BrowserFault> {
+    ) -> Result<(PageExecution, Option<Vec<u8>>), BrowserFault> {
         let built = executed(self.build(rows).await)?;
         if !built.is_done() {
-            return Ok((Carried { action: built, truth: truth.map(|_| built) }, None));
+            return Ok((PageExecution { action: built, truth: truth.map(|_| built) }, None));
         }
         let text = attempt.text.as_deref().unwrap_or_default();
         let action = executed(self.act(&attempt.element, attempt.action, text).await)?;
@@ -125,7 +129,7 @@ impl Stage {
             Some(id) if attempt.action == ActionName::Click && id == attempt.element => Some((id, action)),
             Some(id) => Some((id, executed(self.act(id, ActionName::Click, "").await)?)),
         };
-        let carried = Carried { action, truth: truth.map(|(_, executed)| executed) };
+        let carried = PageExecution { action, truth: truth.map(|(_, executed)| executed) };
         let picture = if takes_picture {
             Some(self.picture(attempt, action, truth.map(|(id, _)| id)).await?)
         } else {
@@ -163,9 +167,11 @@ impl Stage {
         }
     }
 
-    async fn select(&mut self, list: &Element, option: &str) -> Result<(), Stopped> {
+    async fn select(&mut self, list: &PageElement, option: &str) -> Result<(), Stopped> {
         match self.lease.select(list, option).await {
-            Err(BrowserError::Refused(Refusal::NotFound { .. })) => Err(Stopped::Refused(Obstacle::NoOption)),
+            Err(BrowserError::Refused(BrowserRefusal::NotFound { .. })) => {
+                Err(Stopped::Refused(Obstacle::NoOption))
+            }
             other => Ok(other?),
         }
     }
@@ -173,14 +179,14 @@ impl Stage {
     /// Takes a screenshot that marks the prediction and the true element.
     async fn picture(
         &mut self,
-        attempt: &Attempt,
-        action: Executed,
+        attempt: &PageAction,
+        action: WebResult,
         truth: Option<&str>,
     ) -> Result<Vec<u8>, BrowserFault> {
         let word = attempt.action.word();
         let label = match action {
-            Executed::Done => format!("prediction: {word}"),
-            Executed::Refused(obstacle) => format!("prediction: {word} ({})", obstacle.words()),
+            WebResult::Done => format!("prediction: {word}"),
+            WebResult::Refused(obstacle) => format!("prediction: {word} ({})", obstacle.words()),
         };
         let prediction = self.find(&attempt.element).await?;
         let truth = match truth {
@@ -216,11 +222,11 @@ mod tests {
 
     #[test]
     fn refusals_are_obstacles_without_the_browsers_words() {
-        let not_usable = |reason: &str| Refusal::NotUsable { reason: reason.to_owned() };
+        let not_usable = |reason: &str| BrowserRefusal::NotUsable { reason: reason.to_owned() };
         for (refusal, expected) in [
-            (Refusal::Gone, Obstacle::NoElement),
-            (Refusal::NotAllowed { address: "file:///".to_owned() }, Obstacle::PageLeft),
-            (Refusal::TooLarge { bytes: 2, most: 1 }, Obstacle::TextTooLong),
+            (BrowserRefusal::Gone, Obstacle::NoElement),
+            (BrowserRefusal::NotAllowed { address: "file:///".to_owned() }, Obstacle::PageLeft),
+            (BrowserRefusal::TooLarge { bytes: 2, most: 1 }, Obstacle::TextTooLong),
             (not_usable("element click intercepted: <p> disabled </p>"), Obstacle::Covered),
             (not_usable("invalid element state"), Obstacle::NotEditable),
             (not_usable("it is disabled"), Obstacle::Disabled),

@@ -16,7 +16,7 @@ mod settings;
 mod site;
 
 use async_trait::async_trait;
-use lumos_tasks::families::qa::page::{self, Page};
+use lumos_tasks::families::qa::page::{self, WikiPage};
 use lumos_tasks::{Behaviour, ToolCall, ToolReply, WikiRequest};
 use serde::Deserialize;
 
@@ -52,11 +52,11 @@ impl LiveWiki {
         Ok(Self { client: Client::new(site.clone(), settings)?, site })
     }
 
-    async fn page(&self, request: &WikiRequest, reading: Behaviour) -> Result<Page, String> {
+    async fn page(&self, request: &WikiRequest, reading: Behaviour) -> Result<WikiPage, String> {
         let address = match self.site.address(request, reading) {
             Ok(address) => address,
             // An error of the agent: in the original such requests raise an exception.
-            Err(message) => return Ok(Page::Unreadable { message }),
+            Err(message) => return Ok(WikiPage::Unreadable { message }),
         };
         let missing = match request {
             WikiRequest::Find(_) => Missing::IsFault,

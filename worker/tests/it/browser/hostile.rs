@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lumos_worker::browser::{BrowserError, Refusal};
+use lumos_worker::browser::{BrowserError, BrowserRefusal};
 use serde_json::json;
 
 use crate::browser::support::{Site, TestPool};
@@ -110,7 +110,7 @@ async fn pages_given_as_text_run_nothing_and_ask_nobody() {
         }
         refused => refused,
     };
-    assert!(matches!(outcome, Err(BrowserError::Refused(Refusal::NotAllowed { .. }))), "{outcome:?}");
+    assert!(matches!(outcome, Err(BrowserError::Refused(BrowserRefusal::NotAllowed { .. }))), "{outcome:?}");
     assert_eq!(site.requests.load(Ordering::SeqCst), 0);
 
     // Large, deep and malformed pages are displayed, or rejected with a reason.
@@ -119,7 +119,7 @@ async fn pages_given_as_text_run_nothing_and_ask_nobody() {
     lease.load_html(&format!("<p>{}</p>", "word ".repeat(400_000))).await.unwrap();
     assert!(lease.read_visible_texts(None).await.unwrap()[0].len() <= 1 << 20);
     let large = lease.load_html(&"<br>".repeat(2 << 20)).await;
-    assert!(matches!(large, Err(BrowserError::Refused(Refusal::TooLarge { .. }))), "{large:?}");
+    assert!(matches!(large, Err(BrowserError::Refused(BrowserRefusal::TooLarge { .. }))), "{large:?}");
     // Other pages have network access again.
     lease.goto(&counted).await.unwrap();
     assert_eq!(site.requests.load(Ordering::SeqCst), 1);

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::extract::{Query, State};
 use axum::response::{Html, Redirect};
 use axum::routing::get;
-use lumos_worker::browser::{BrowserFault, BrowserName, BrowserPool, BrowserSettings, Lease};
+use lumos_worker::browser::{BrowserFault, BrowserLease, BrowserName, BrowserPool, BrowserSettings};
 use serde::Deserialize;
 
 /// A pool whose browsers have short time limits.
@@ -41,7 +41,7 @@ impl TestPool {
         Self { pool: BrowserPool::new(settings).unwrap(), folder }
     }
 
-    pub(crate) async fn session(&self) -> Result<Lease, BrowserFault> {
+    pub(crate) async fn session(&self) -> Result<BrowserLease, BrowserFault> {
         self.pool.session().await
     }
 

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use lumos_worker::browser::{BrowserError, BrowserName, Lease, Refusal};
+use lumos_worker::browser::{BrowserError, BrowserLease, BrowserName, BrowserRefusal};
 use serde_json::json;
 
 use crate::browser::support::{Server, Site, TestPool, processes};
 
-async fn search(lease: &mut Lease, site: &Site, words: &str, kind: &str) -> Vec<String> {
+async fn search(lease: &mut BrowserLease, site: &Site, words: &str, kind: &str) -> Vec<String> {
     lease.goto(&site.page("/")).await.unwrap();
     let field = lease.find_by_role_and_text("textbox", "Words").await.unwrap();
     lease.type_text(&field, "something else").await.unwrap();
@@ -60,18 +60,21 @@ async fn what_a_person_could_not_do_is_refused_and_the_session_goes_on() {
     for (role, text) in [("button", "Secret"), ("button", "Nothing"), ("link", "Search"), ("x\"]", "Search")]
     {
         let found = lease.find_by_role_and_text(role, text).await;
-        assert!(matches!(found, Err(BrowserError::Refused(Refusal::NotFound { .. }))), "{found:?}");
+        assert!(matches!(found, Err(BrowserError::Refused(BrowserRefusal::NotFound { .. }))), "{found:?}");
     }
     assert!(lease.find_by_role_and_text("link", "two words").await.is_ok());
     assert_eq!(lease.find_all("button", None).await.unwrap().len(), 3);
     for text in ["Closed", "Covered"] {
         let button = lease.find_by_role_and_text("button", text).await.unwrap();
         let clicked = lease.click(&button).await;
-        assert!(matches!(clicked, Err(BrowserError::Refused(Refusal::NotUsable { .. }))), "{clicked:?}");
+        assert!(
+            matches!(clicked, Err(BrowserError::Refused(BrowserRefusal::NotUsable { .. }))),
+            "{clicked:?}"
+        );
     }
     let list = lease.find_by_role_and_text("combobox", "Kind").await.unwrap();
     let chosen = lease.select(&list, "Sofas").await;
-    assert!(matches!(chosen, Err(BrowserError::Refused(Refusal::NotFound { .. }))), "{chosen:?}");
+    assert!(matches!(chosen, Err(BrowserError::Refused(BrowserRefusal::NotFound { .. }))), "{chosen:?}");
     let texts = lease.read_visible_texts(None).await.unwrap();
     assert!(texts.iter().all(|text| !text.contains("unseen") && !text.contains("Secret")), "{texts:?}");
 
@@ -82,12 +85,15 @@ async fn what_a_person_could_not_do_is_refused_and_the_session_goes_on() {
     let elsewhere = lease.find_by_role_and_text("link", "Elsewhere").await.unwrap();
     let clicked = lease.click(&elsewhere).await;
     assert!(
-        matches!(&clicked, Err(BrowserError::Refused(Refusal::NotAllowed { address })) if address.contains("elsewhere")),
+        matches!(&clicked, Err(BrowserError::Refused(BrowserRefusal::NotAllowed { address })) if address.contains("elsewhere")),
         "{clicked:?}"
     );
     assert_eq!(lease.address().await.unwrap(), "about:blank");
     let gone = lease.click(&list).await;
-    assert!(matches!(gone, Err(BrowserError::Refused(Refusal::Gone | Refusal::NotFound { .. }))), "{gone:?}");
+    assert!(
+        matches!(gone, Err(BrowserError::Refused(BrowserRefusal::Gone | BrowserRefusal::NotFound { .. }))),
+        "{gone:?}"
+    );
     for address in [
         "file:///etc/passwd",
         "http://elsewhere.example/",
@@ -96,10 +102,13 @@ async fn what_a_person_could_not_do_is_refused_and_the_session_goes_on() {
         "chrome://version",
     ] {
         let loaded = lease.goto(address).await;
-        assert!(matches!(loaded, Err(BrowserError::Refused(Refusal::NotAllowed { .. }))), "{loaded:?}");
+        assert!(
+            matches!(loaded, Err(BrowserError::Refused(BrowserRefusal::NotAllowed { .. }))),
+            "{loaded:?}"
+        );
     }
     let long = lease.type_text(&list, &"x".repeat(20_000)).await;
-    assert!(matches!(long, Err(BrowserError::Refused(Refusal::TooLarge { .. }))), "{long:?}");
+    assert!(matches!(long, Err(BrowserError::Refused(BrowserRefusal::TooLarge { .. }))), "{long:?}");
     assert!(search(&mut lease, &site, "still", "Lamps").await.contains(&"words: still".to_owned()));
 }
 

@@ -18,8 +18,8 @@ fn run() -> (tempfile::TempDir, Run) {
     (folder, Run::new("run", vec![configuration]))
 }
 
-fn see(catalogue: &Catalogue, run: &Run) {
-    catalogue.see(run.token().as_str(), Some(&run.written()));
+fn update(catalogue: &Catalogue, run: &Run) {
+    catalogue.update(run.token().as_str(), Some(&run.written()));
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_run_is_served_once_its_shared_inputs_are_here() {
     let catalogue = Catalogue::default();
     run.notice.time_limit = Some(7.5);
     assert_eq!(catalogue.unpack(&run.notice.lanes[0], &run.message(0, 0)), Err(Unpacking::Unknown));
-    see(&catalogue, &run);
+    update(&catalogue, &run);
     assert_eq!(catalogue.unpack(&run.notice.lanes[0], &run.message(0, 0)), Err(Unpacking::Unknown));
     assert!(catalogue.lanes().is_empty());
     assert_eq!(catalogue.wanted().into_iter().collect::<Vec<_>>(), [run.notice.shared.clone()]);
@@ -68,20 +68,20 @@ async fn a_bucket_is_followed_and_what_is_missing_is_asked_for_again() {
 fn a_cancelled_run_is_over_and_may_be_taken_up_again() {
     let (_folder, mut run) = run();
     let catalogue = Catalogue::default();
-    see(&catalogue, &run);
+    update(&catalogue, &run);
     catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
     let terms = catalogue.terms(Some(run.token()));
     for over in [RunState::Cancelled, RunState::Ended] {
         run.notice.state = over;
-        see(&catalogue, &run);
+        update(&catalogue, &run);
         assert!(terms.cancelled.is_cancelled() && catalogue.lanes().is_empty());
         assert_eq!(catalogue.unpack(&run.notice.lanes[0], &run.message(0, 0)), Err(Unpacking::Over));
     }
     run.notice.state = RunState::Active;
-    see(&catalogue, &run);
+    update(&catalogue, &run);
     assert!(!catalogue.terms(Some(run.token())).cancelled.is_cancelled());
     let terms = catalogue.terms(Some(run.token()));
-    catalogue.see(run.token().as_str(), None);
+    catalogue.update(run.token().as_str(), None);
     assert!(terms.cancelled.is_cancelled(), "a deleted notice ends the run");
 }
 
@@ -90,16 +90,16 @@ fn other_protocols_and_nonsense_are_left_alone() {
     let (_folder, mut run) = run();
     let catalogue = Catalogue::default();
     run.notice.protocol = PROTOCOL + 1;
-    see(&catalogue, &run);
-    catalogue.see(run.token().as_str(), Some(b"{\"protocol\":3,\"name\":17}"));
-    catalogue.see(run.token().as_str(), Some(b"\xff\x00 no notice"));
+    update(&catalogue, &run);
+    catalogue.update(run.token().as_str(), Some(b"{\"protocol\":3,\"name\":17}"));
+    catalogue.update(run.token().as_str(), Some(b"\xff\x00 no notice"));
     run.notice.protocol = PROTOCOL;
-    catalogue.see("00000000000000ff", Some(&run.written()));
+    catalogue.update("00000000000000ff", Some(&run.written()));
     assert_eq!(catalogue.state_of(run.token()), None);
     assert!(catalogue.wanted().is_empty() && catalogue.lanes().is_empty());
 
     // Shared inputs that are missing or invalid.
-    see(&catalogue, &run);
+    update(&catalogue, &run);
     catalogue.supply(&run.notice.shared, Err(NatsError::Missing("not yet".to_owned())));
     assert_eq!(catalogue.wanted().len(), 1, "requested again");
     catalogue.supply(&run.notice.shared, Ok(b"nonsense".to_vec()));
@@ -110,7 +110,7 @@ fn other_protocols_and_nonsense_are_left_alone() {
 fn units_that_are_not_what_they_say_are_told() {
     let (_folder, run) = run();
     let catalogue = Catalogue::default();
-    see(&catalogue, &run);
+    update(&catalogue, &run);
     catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
     let mut message: WorkMessage = run.message(0, 0);
     let lumos_tasks::fleet::UnitMessage::Episode { item, .. } = &mut message.work;

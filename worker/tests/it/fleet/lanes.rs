@@ -10,11 +10,11 @@ use lumos_tasks::{
     Assignment, Configuration, ContentHash, Formulation, Input, ModelIdentity, Request, Role, Sampling, Stop,
     Swap,
 };
-use lumos_worker::Models;
+use lumos_worker::ModelRegistry;
 use lumos_worker::fleet::catalogue::Catalogue;
-use lumos_worker::fleet::eligibility::{Eligibility, Verdict};
-use lumos_worker::fleet::held::Held;
+use lumos_worker::fleet::eligibility::{Eligibility, LaneVerdict};
 use lumos_worker::fleet::lanes::{Lanes, LanesSettings};
+use lumos_worker::fleet::lease_table::LeaseTable;
 use lumos_worker::fleet::policy::PolicySettings;
 use lumos_worker::model::ModelsSettings;
 use lumos_worker::tools::ToolSets;
@@ -27,8 +27,8 @@ struct Bench {
     source: MemoryLanes,
     catalogue: Arc<Catalogue>,
     eligibility: Arc<Eligibility>,
-    held: Arc<Held>,
-    models: Arc<Models>,
+    held: Arc<LeaseTable>,
+    models: Arc<ModelRegistry>,
     lanes: Lanes,
 }
 
@@ -37,16 +37,16 @@ impl Bench {
         Self::with(memory, models())
     }
 
-    fn with(memory: Option<u64>, models: Arc<Models>) -> Self {
+    fn with(memory: Option<u64>, models: Arc<ModelRegistry>) -> Self {
         Self::with_swap(memory, models, Swap::Auto)
     }
 
-    fn with_swap(memory: Option<u64>, models: Arc<Models>, swap: Swap) -> Self {
+    fn with_swap(memory: Option<u64>, models: Arc<ModelRegistry>, swap: Swap) -> Self {
         let source = MemoryLanes::default();
         let catalogue = Arc::new(Catalogue::default());
         let eligibility = Eligibility::new(Arc::clone(&models), Arc::new(ToolSets::default()));
         let eligibility = Arc::new(eligibility.within(memory, swap));
-        let held = Arc::new(Held::default());
+        let held = Arc::new(LeaseTable::default());
         let policy = PolicySettings { least: Duration::from_millis(50), ..PolicySettings::default() };
         let lease = Duration::from_secs(30);
         let lanes = Lanes::new(
@@ -71,7 +71,7 @@ impl Bench {
     }
 
     async fn note(&self, run: &Run) {
-        self.catalogue.see(run.token().as_str(), Some(&run.written()));
+        self.catalogue.update(run.token().as_str(), Some(&run.written()));
         self.catalogue.supply(&run.notice.shared, Ok(run.shared.clone()));
         for lane in self.catalogue.lanes().iter() {
             self.eligibility.verify(lane).await;
@@ -175,10 +175,10 @@ async fn a_model_may_lie_elsewhere_on_this_host() {
     let here = script(folder.path(), "here", 1, 0);
     let planned = ModelIdentity { name: "script:there.jsonl".to_owned(), ..identity(&here) };
     let names = [(planned.name.clone(), here)].into();
-    let models = Arc::new(Models::new(ModelsSettings { names, ..ModelsSettings::default() }));
+    let models = Arc::new(ModelRegistry::new(ModelsSettings { names, ..ModelsSettings::default() }));
     let bench = Bench::with(None, models);
     let run = bench.run("run", &planned, 5, 1).await;
-    assert!(matches!(bench.eligibility.of(&run.notice.lanes[0].needs), Some(Verdict::Fits(_))));
+    assert!(matches!(bench.eligibility.of(&run.notice.lanes[0].needs), Some(LaneVerdict::Fits(_))));
     assert_eq!(bench.claim(1).await.len(), 1);
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{Ending, FaultKind, Finished};
 use lumos_worker::tools::ToolSets;
-use lumos_worker::{LeaseTerms, Limits, Models, RunTerms, Worker};
+use lumos_worker::{EpisodeLimits, LeaseTerms, ModelRegistry, RunTerms, Worker};
 use tokio_util::sync::CancellationToken;
 
 use super::support::{Handed, LONG, assignment, configuration, identity, script, slow_models};
 
-fn worker(models: Arc<Models>, runs: RunTerms, terms: LeaseTerms) -> Arc<Worker> {
+fn worker(models: Arc<ModelRegistry>, runs: RunTerms, terms: LeaseTerms) -> Arc<Worker> {
     Arc::new(Worker {
         name: "test".to_owned(),
         places: 4,
@@ -85,7 +85,8 @@ async fn a_slow_episode_is_held_as_long_as_its_time_limit() {
         stall: Some(Duration::from_secs(60)),
         ..LeaseTerms::default()
     };
-    let runs = RunTerms { limits: Limits { time: Some(Duration::from_secs(600)) }, ..RunTerms::default() };
+    let runs =
+        RunTerms { limits: EpisodeLimits { time: Some(Duration::from_secs(600)) }, ..RunTerms::default() };
     let worker = worker(slow_models(Duration::from_secs(300)), runs, terms);
     worker.serve(Arc::clone(&work) as _, Arc::new(queue.clone()), CancellationToken::new()).await.unwrap();
     assert_eq!(results(&queue).await[0].outcome.ending, Ending::Answered);

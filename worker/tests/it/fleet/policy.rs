@@ -6,8 +6,8 @@ use std::time::Duration;
 use lumos_tasks::ContentHash;
 use lumos_tasks::RunToken;
 use lumos_tasks::fleet::LaneId;
-use lumos_worker::fleet::history::History;
 use lumos_worker::fleet::policy::{Holding, Lane, ModelKey, PolicySettings, decide};
+use lumos_worker::fleet::pull_history::PullHistory;
 use proptest::prelude::*;
 
 fn model(number: u8) -> ModelKey {
@@ -189,7 +189,7 @@ struct World {
     lanes: Vec<Lane>,
     work: Vec<u32>,
     holding: Holding,
-    history: History,
+    history: PullHistory,
     now: Duration,
     switches: u32,
 }
@@ -200,7 +200,7 @@ impl World {
             lanes: Vec::new(),
             work: Vec::new(),
             holding: Holding { memory: Some(memory), ..Holding::default() },
-            history: History::default(),
+            history: PullHistory::default(),
             now: Duration::ZERO,
             switches: 0,
         }

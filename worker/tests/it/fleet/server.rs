@@ -9,8 +9,8 @@ use lumos_queue::nats::{Access, Connecting, Layout, Server};
 use lumos_queue::{Lease, Queue};
 use lumos_tasks::fleet::{PROTOCOL, ResultBatch, ResultMessage, WorkMessage, WorkerNotice};
 use lumos_tasks::{ContentHash, Ending, FaultKind, ModelIdentity};
-use lumos_worker::Models;
-use lumos_worker::fleet::{FleetError, FleetSettings, FleetSummary, serve_fleet};
+use lumos_worker::ModelRegistry;
+use lumos_worker::fleet::{FleetSummary, WorkerError, WorkerSettings, serve_fleet};
 use lumos_worker::tools::ToolSets;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -122,11 +122,11 @@ struct Serving {
     drain: CancellationToken,
     stop: CancellationToken,
     server: Server,
-    task: JoinHandle<Result<FleetSummary, FleetError>>,
+    task: JoinHandle<Result<FleetSummary, WorkerError>>,
 }
 
 impl Serving {
-    async fn start(nats: &NatsServer, models: Arc<Models>, settings: FleetSettings) -> Self {
+    async fn start(nats: &NatsServer, models: Arc<ModelRegistry>, settings: WorkerSettings) -> Self {
         let (drain, stop) = (CancellationToken::new(), CancellationToken::new());
         let server = connect(nats, LEASE).await;
         let task = tokio::spawn(serve_fleet(
@@ -152,8 +152,8 @@ impl Serving {
     }
 }
 
-fn settings(places: usize) -> FleetSettings {
-    FleetSettings { places, heartbeat: Duration::from_millis(500), ..FleetSettings::default() }
+fn settings(places: usize) -> WorkerSettings {
+    WorkerSettings { places, heartbeat: Duration::from_millis(500), ..WorkerSettings::default() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -190,7 +190,7 @@ async fn two_workers_share_a_run() {
 async fn a_result_outlives_the_server_and_is_sent_after_its_restart() {
     let Some(mut bench) = Bench::start().await else { return };
     let run = bench.run("run", identity(&bench.script("one", 1)), 1).await;
-    let settings = FleetSettings { spool: Some(bench.spool()), ..settings(2) };
+    let settings = WorkerSettings { spool: Some(bench.spool()), ..settings(2) };
     let worker = Serving::start(&bench.nats, slow_models(Duration::from_millis(1_500)), settings).await;
     bench.until(|notices| notices.iter().any(|one| one.held.len() == 1)).await;
     bench.nats.kill();
@@ -217,7 +217,7 @@ async fn a_drained_worker_gives_back_what_it_holds() {
     // Long leases, so that no unit is redelivered because its lease expired.
     let Some(bench) = Bench::with_leases_of(PATIENCE * 10).await else { return };
     let run = bench.run("run", identity(&bench.script("one", 3)), 3).await;
-    let settings = FleetSettings { grace: Duration::from_millis(200), ..settings(4) };
+    let settings = WorkerSettings { grace: Duration::from_millis(200), ..settings(4) };
     let worker = Serving::start(&bench.nats, slow_models(LONG * 100), settings).await;
     bench.until(|notices| notices.iter().any(|one| one.held.len() == 3 && one.in_use == 3)).await;
     worker.drain().await;
@@ -238,7 +238,7 @@ async fn a_drained_worker_gives_back_what_it_holds() {
 async fn long_episodes_keep_their_leases_and_stalled_ones_are_reported() {
     let Some(bench) = Bench::start().await else { return };
     let run = bench.run("run", identity(&bench.script("one", 1)), 1).await;
-    let settings = FleetSettings { stall: Duration::from_secs(15), ..settings(4) };
+    let settings = WorkerSettings { stall: Duration::from_secs(15), ..settings(4) };
     let worker = Serving::start(&bench.nats, slow_models(LONG * 100), settings).await;
     // The stall limit is longer than two leases.
     let (results, all) = bench.results(&run, 1).await;
@@ -252,7 +252,7 @@ async fn long_episodes_keep_their_leases_and_stalled_ones_are_reported() {
 async fn a_worker_waits_for_its_server_to_be_set_up_and_refuses_what_it_must() {
     let Some(nats) = NatsServer::start() else { return };
     let name = script(nats.folder(), "one", 2, 0);
-    let settings = FleetSettings { idle_exit: Some(Duration::from_secs(3)), ..settings(4) };
+    let settings = WorkerSettings { idle_exit: Some(Duration::from_secs(3)), ..settings(4) };
     let worker = Serving::start(&nats, models(), settings).await;
     let connection = connect(&nats, LEASE).await;
     connection.ensure().await.unwrap();

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{ResultBatch, ResultMessage, RunState};
 use lumos_tasks::{ContentHash, Ending, Finished, Outcome, RunToken, Telemetry, UnitId};
-use lumos_worker::fleet::meter::Meter;
 use lumos_worker::fleet::source::ResultsSink;
 use lumos_worker::fleet::spool::Spool;
+use lumos_worker::fleet::throughput::Throughput;
 use tokio::time::timeout;
 
 use super::support::LONG;
@@ -63,7 +63,9 @@ fn finished(number: u8) -> Finished {
 }
 
 fn spool(sink: &Sink, folder: &Path) -> Arc<Spool> {
-    Arc::new(Spool::new(Arc::new(sink.clone()), Some(folder.to_owned()), Arc::new(Meter::default())).unwrap())
+    Arc::new(
+        Spool::new(Arc::new(sink.clone()), Some(folder.to_owned()), Arc::new(Throughput::default())).unwrap(),
+    )
 }
 
 async fn until(mut condition: impl FnMut() -> bool) {

@@ -16,7 +16,7 @@ use lumos_tasks::{
     Assignment, Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId,
     ModelIdentity, Role, RunToken, Setup, Task, WorkUnit,
 };
-use lumos_worker::Models;
+use lumos_worker::ModelRegistry;
 use lumos_worker::fleet::source::{LaneQueue, LaneSource, SharedStore};
 use lumos_worker::model::{EngineSettings, ModelsSettings};
 
@@ -43,12 +43,15 @@ pub(crate) fn question(number: usize) -> String {
     format!("What is {number}?")
 }
 
-pub(crate) fn models() -> Arc<Models> {
-    Arc::new(Models::new(EngineSettings::default()))
+pub(crate) fn models() -> Arc<ModelRegistry> {
+    Arc::new(ModelRegistry::new(EngineSettings::default()))
 }
 
-pub(crate) fn slow_models(latency: Duration) -> Arc<Models> {
-    Arc::new(Models::new(ModelsSettings { script_latency: Some(latency), ..ModelsSettings::default() }))
+pub(crate) fn slow_models(latency: Duration) -> Arc<ModelRegistry> {
+    Arc::new(ModelRegistry::new(ModelsSettings {
+        script_latency: Some(latency),
+        ..ModelsSettings::default()
+    }))
 }
 
 pub(crate) fn identity(name: &str) -> ModelIdentity {
@@ -226,7 +229,7 @@ impl LeaseControl for Counted {
         self.0.released.fetch_add(1, Ordering::SeqCst);
     }
 
-    async fn bury(&self) -> Result<(), QueueError> {
+    async fn terminate(&self) -> Result<(), QueueError> {
         self.0.buried.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }

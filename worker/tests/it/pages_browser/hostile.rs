@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lumos_tasks::families::web::ActionName::{Click, Type};
-use lumos_tasks::families::web::{Carried, Executed, Obstacle};
+use lumos_tasks::families::web::{Obstacle, PageExecution, WebResult};
 
 use super::stage::{DONE, Stage, step};
 use crate::browser::support::{Site, TestPool, processes};
@@ -49,8 +49,8 @@ async fn pages_beyond_measure_are_refused_and_those_within_are_shown() {
     let around = |inner: &str| format!("<html><body><b backend_node_id='1'>x</b>{inner}</body></html>");
     let nested = |levels: usize| around(&("<div>".repeat(levels) + &"</div>".repeat(levels)));
     let refused = |obstacle| {
-        let refused = Executed::Refused(obstacle);
-        Carried { action: refused, truth: Some(refused) }
+        let refused = WebResult::Refused(obstacle);
+        PageExecution { action: refused, truth: Some(refused) }
     };
     let pages = [
         (around(&"<br/>".repeat(20 << 20)), refused(Obstacle::PageTooLarge)),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lumos_tasks::families::web::{ActionName, Executed, WebStep};
+use lumos_tasks::families::web::{ActionName, WebResult, WebStep};
 use lumos_tasks::{ToolCall, ToolReply, families::web::CandidateScope};
 use serde_json::Value;
 
@@ -74,10 +74,10 @@ async fn a_real_page_is_acted_on() {
     let mut refused = Vec::new();
     for id in &tried {
         let carried = stage.carry(0, ActionName::Click, id, None).await.unwrap();
-        assert_eq!(carried.truth, Some(Executed::Done), "{id}");
+        assert_eq!(carried.truth, Some(WebResult::Done), "{id}");
         match carried.action {
-            Executed::Done => done += 1,
-            Executed::Refused(obstacle) => refused.push((id, obstacle)),
+            WebResult::Done => done += 1,
+            WebResult::Refused(obstacle) => refused.push((id, obstacle)),
         }
     }
     // Every element accepts or refuses typing and selecting, without a fault.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lumos_tasks::families::web::{ActionName, Attempt, Carried, Executed, Obstacle, WebStep, prompts_hash};
+use lumos_tasks::families::web::{
+    ActionName, Obstacle, PageAction, PageExecution, WebResult, WebStep, prompts_hash,
+};
 use lumos_tasks::{
     Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Setup, Task,
     ToolCall, ToolReply,
@@ -21,7 +23,8 @@ pub(crate) struct Stage {
 }
 
 /// The action was executed, and the gold element can be clicked.
-pub(crate) const DONE: Carried = Carried { action: Executed::Done, truth: Some(Executed::Done) };
+pub(crate) const DONE: PageExecution =
+    PageExecution { action: WebResult::Done, truth: Some(WebResult::Done) };
 
 pub(crate) fn step(page: &str, positives: &[&str]) -> WebStep {
     WebStep {
@@ -81,9 +84,9 @@ impl Stage {
         action: ActionName,
         element: &str,
         text: Option<&str>,
-    ) -> Result<Carried, ToolFault> {
+    ) -> Result<PageExecution, ToolFault> {
         let (element, text) = (element.to_owned(), text.map(str::to_owned));
-        let attempt = Attempt { step, page: step, element, action, text };
+        let attempt = PageAction { step, page: step, element, action, text };
         match self.call(ToolCall::Carry(attempt)).await? {
             ToolReply::Carried(carried) => Ok(carried),
             other => panic!("{other:?}"),
@@ -93,8 +96,8 @@ impl Stage {
     /// Executes an action on the first page. Returns the obstacle, or `None` if the action was executed.
     pub(crate) async fn obstacle(&self, action: ActionName, element: &str, text: &str) -> Option<Obstacle> {
         match self.carry(0, action, element, Some(text)).await.unwrap().action {
-            Executed::Done => None,
-            Executed::Refused(obstacle) => Some(obstacle),
+            WebResult::Done => None,
+            WebResult::Refused(obstacle) => Some(obstacle),
         }
     }
 

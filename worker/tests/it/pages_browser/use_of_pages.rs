@@ -1,7 +1,7 @@
 //! Possible actions on elements, and obstacles.
 
 use lumos_tasks::families::web::ActionName::{Click, Select, Type};
-use lumos_tasks::families::web::{Carried, Executed, Obstacle};
+use lumos_tasks::families::web::{Obstacle, PageExecution, WebResult};
 
 use super::stage::{DONE, Stage, step};
 use crate::browser::support::TestPool;
@@ -102,11 +102,11 @@ async fn pictures_mark_prediction_and_truth() {
     let stage = Stage::with(TestPool::new(1), steps, Some(pictures.clone())).await;
     assert_eq!(stage.carry(0, Type, "20", Some("marked")).await.unwrap(), DONE);
     let carried = stage.carry(1, Click, "98", None).await.unwrap();
-    let nowhere = Executed::Refused(Obstacle::NoElement);
-    assert_eq!(carried, Carried { action: nowhere, truth: Some(nowhere) });
+    let nowhere = WebResult::Refused(Obstacle::NoElement);
+    assert_eq!(carried, PageExecution { action: nowhere, truth: Some(nowhere) });
     let carried = stage.carry(2, Click, "11", None).await.unwrap();
-    let hidden = Executed::Refused(Obstacle::Hidden);
-    assert_eq!(carried, Carried { action: hidden, truth: Some(hidden) });
+    let hidden = WebResult::Refused(Obstacle::Hidden);
+    assert_eq!(carried, PageExecution { action: hidden, truth: Some(hidden) });
     let mut names = Vec::new();
     let unit = std::fs::read_dir(&pictures).unwrap().next().unwrap().unwrap().path();
     for entry in std::fs::read_dir(&unit).unwrap() {

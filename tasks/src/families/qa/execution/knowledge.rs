@@ -6,7 +6,7 @@ use super::{Known, MAX_VALUE};
 use crate::call::Passage;
 use crate::families::Failure;
 use crate::families::maths::parse::find_variables;
-use crate::families::qa::page::{LISTED_SENTENCES, MOST_SENTENCES, Page, SENTENCE_MARK, TABLE_MARK};
+use crate::families::qa::page::{LISTED_SENTENCES, MOST_SENTENCES, SENTENCE_MARK, TABLE_MARK, WikiPage};
 use crate::formulation::Behaviour;
 use crate::outcome::Value;
 use crate::python::strip;
@@ -21,7 +21,7 @@ pub(super) fn query(arguments: &str, known: Known<'_>, world: &mut World<'_>) ->
     let query = substitute(arguments, known, Value::to_python_text)?;
     let page = world.page(&query)?;
     let passages = match page {
-        Page::Listed(entries) => {
+        WikiPage::Listed(entries) => {
             let (mut all, mut bytes) = (Vec::new(), 0);
             for entry in entries {
                 // A list within a list is skipped.

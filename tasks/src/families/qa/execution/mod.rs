@@ -51,16 +51,16 @@ impl<'a> Setting<'a> {
 
 /// The progress of [`execute`].
 #[derive(Debug, Clone, PartialEq)]
-pub enum Progress {
+pub enum QaProgress {
     /// The next call.
     Ask(ToolCall),
     /// The action was executed.
-    Finished(Executed),
+    Finished(QaResult),
 }
 
 /// The result of an action: the original's return value, or the reason if there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Executed {
+pub enum QaResult {
     /// A value for the first variable.
     Value(String, Value),
     /// An exception was raised (the original returns `"", ""`).
@@ -81,7 +81,7 @@ pub fn execute(
     variables: Option<&Variables>,
     setting: &Setting<'_>,
     answers: &[ToolReply],
-) -> Progress {
+) -> QaProgress {
     let parsed = parse_action(action);
     let mut world = World::new(answers, setting.behaviour);
     let known = Known { variables, behaviour: setting.behaviour };
@@ -92,19 +92,19 @@ pub fn execute(
         "QA" => question::answer(arguments, known, setting, &mut world).map(Some),
         "Calculator" => calculator::calculate(arguments, known, setting, &mut world),
         "" => arguments::assign(arguments, known).map(Some),
-        name => return Progress::Finished(Executed::Nothing(not_dispatched(name))),
+        name => return QaProgress::Finished(QaResult::Nothing(not_dispatched(name))),
     };
     let variable = parsed.variables.into_iter().next().unwrap_or_default();
     match value {
         Ok(Some(value)) if size(&value) > MAX_VALUE => {
-            Progress::Finished(Executed::Raised(Failure::argument("the action's value is too long")))
+            QaProgress::Finished(QaResult::Raised(Failure::argument("the action's value is too long")))
         }
-        Ok(Some(value)) => Progress::Finished(Executed::Value(variable, value)),
+        Ok(Some(value)) => QaProgress::Finished(QaResult::Value(variable, value)),
         Ok(None) => {
-            Progress::Finished(Executed::Nothing(Failure::tool("the calculator's question has no answer")))
+            QaProgress::Finished(QaResult::Nothing(Failure::tool("the calculator's question has no answer")))
         }
-        Err(Interrupt::Ask(call)) => Progress::Ask(call),
-        Err(Interrupt::Failed(failure)) => Progress::Finished(Executed::Raised(failure)),
+        Err(Interrupt::Ask(call)) => QaProgress::Ask(call),
+        Err(Interrupt::Failed(failure)) => QaProgress::Finished(QaResult::Raised(failure)),
     }
 }
 

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::call::{ChatReply, MathsReply, WikiRequest};
-use crate::families::qa::page::Page;
+use crate::families::qa::page::WikiPage;
 
 fn setting(form: AnswerForm, behaviour: Behaviour) -> Setting<'static> {
     Setting {
@@ -22,8 +22,8 @@ fn variables(entries: &[(&str, Value)]) -> Variables {
     variables
 }
 
-fn article(sentences: &[&str]) -> Page {
-    Page::Article { table: None, sentences: sentences.iter().map(|&text| text.to_owned()).collect() }
+fn article(sentences: &[&str]) -> WikiPage {
+    WikiPage::Article { table: None, sentences: sentences.iter().map(|&text| text.to_owned()).collect() }
 }
 
 /// Answers a call. Pages contain two sentences; chat models find an answer only in the context `known`.
@@ -31,7 +31,7 @@ fn answer(call: &ToolCall) -> ToolReply {
     match call {
         ToolCall::Maths { .. } => ToolReply::Maths(MathsReply::One("5".to_owned())),
         ToolCall::Wiki { request, .. } => ToolReply::Wiki(match request.text() {
-            "many" => Page::Listed(vec!["first".to_owned(), "many".to_owned(), "second".to_owned()]),
+            "many" => WikiPage::Listed(vec!["first".to_owned(), "many".to_owned(), "second".to_owned()]),
             text => article(&[&format!("{text} is known."), "It is old."]),
         }),
         ToolCall::Search { .. } => ToolReply::Search(vec![
@@ -52,12 +52,12 @@ fn answer(call: &ToolCall) -> ToolReply {
 }
 
 /// Runs an action to completion; returns the calls it made, by tool.
-fn run(action: &str, variables: &Variables, setting: &Setting<'_>) -> (Executed, Vec<ToolCall>) {
+fn run(action: &str, variables: &Variables, setting: &Setting<'_>) -> (QaResult, Vec<ToolCall>) {
     let (mut answers, mut calls) = (Vec::new(), Vec::new());
     loop {
         match execute(action, Some(variables), setting, &answers) {
-            Progress::Finished(executed) => return (executed, calls),
-            Progress::Ask(call) => {
+            QaProgress::Finished(executed) => return (executed, calls),
+            QaProgress::Ask(call) => {
                 answers.push(answer(&call));
                 calls.push(call);
             }
@@ -65,9 +65,9 @@ fn run(action: &str, variables: &Variables, setting: &Setting<'_>) -> (Executed,
     }
 }
 
-fn value(executed: &Executed) -> &Value {
+fn value(executed: &QaResult) -> &Value {
     match executed {
-        Executed::Value(_, value) => value,
+        QaResult::Value(_, value) => value,
         other => panic!("{other:?}"),
     }
 }
@@ -137,7 +137,7 @@ fn the_calculator_asks_the_chat_model_and_calculates_in_corrected_behaviour() {
     let known = variables(&[("R1", "Question: q; Answer: 2".into()), ("R2", "3".into())]);
     let paper = setting(AnswerForm::Entity, Behaviour::Paper);
     let (executed, calls) = run("R3 = Calculator(R1 + R2)", &known, &paper);
-    assert!(matches!(executed, Executed::Nothing(_)), "HotpotQA's calculator has no value without an answer");
+    assert!(matches!(executed, QaResult::Nothing(_)), "HotpotQA's calculator has no value without an answer");
     assert_eq!(tools(&calls), ["qa", "qa"]);
     let corrected = setting(AnswerForm::Entity, Behaviour::Corrected);
     let (executed, calls) = run("R3 = Calculator(R1 + R2)", &known, &corrected);
@@ -151,7 +151,7 @@ fn what_is_not_carried_out() {
     for behaviour in Behaviour::ALL {
         let setting = setting(AnswerForm::Entity, behaviour);
         for action in ["R2 = Code(x)", "R2 = Fly(x)", "hello"] {
-            assert!(matches!(run(action, &known, &setting).0, Executed::Nothing(_)), "{action}");
+            assert!(matches!(run(action, &known, &setting).0, QaResult::Nothing(_)), "{action}");
         }
         for action in [
             "R2 = ParagraphRetrieve(R1, Query: q)",
@@ -160,11 +160,11 @@ fn what_is_not_carried_out() {
             "R2 = QA([R1], q)",
             "R2 = KnowledgeQuery(R9)",
         ] {
-            assert!(matches!(run(action, &known, &setting).0, Executed::Raised(_)), "{action}");
+            assert!(matches!(run(action, &known, &setting).0, QaResult::Raised(_)), "{action}");
         }
     }
     let assign = |behaviour| run("R2 = (R1 again)", &known, &setting(AnswerForm::Entity, behaviour)).0;
-    assert!(matches!(assign(Behaviour::Paper), Executed::Raised(_)));
+    assert!(matches!(assign(Behaviour::Paper), QaResult::Raised(_)));
     assert_eq!(value(&assign(Behaviour::Corrected)), &Value::from("text again"));
 }
 
@@ -178,8 +178,8 @@ fn queries_that_grow_and_grow_are_refused() {
             let previous = number - 1;
             let action = format!("R{number} = KnowledgeQuery(R{previous} R{previous})");
             match run(&action, &known, &setting).0 {
-                Executed::Value(name, value) => known.insert(name, value),
-                Executed::Raised(_) => {
+                QaResult::Value(name, value) => known.insert(name, value),
+                QaResult::Raised(_) => {
                     refused = true;
                     break;
                 }

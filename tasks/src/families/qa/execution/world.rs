@@ -2,7 +2,7 @@
 
 use crate::call::{MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
 use crate::families::Failure;
-use crate::families::qa::page::Page;
+use crate::families::qa::page::WikiPage;
 use crate::families::qa::{prompts, ranking};
 use crate::formulation::Behaviour;
 use crate::request::{Message, Role};
@@ -41,10 +41,10 @@ impl<'a> World<'a> {
     }
 
     /// Fetches a page of the encyclopaedia.
-    pub(super) fn page(&mut self, query: &str) -> Result<&'a Page, Interrupt> {
+    pub(super) fn page(&mut self, query: &str) -> Result<&'a WikiPage, Interrupt> {
         let reading = self.behaviour;
         match self.ask(|| ToolCall::Wiki { request: WikiRequest::of(query), reading })? {
-            ToolReply::Wiki(Page::Unreadable { message }) => Err(Failure::tool(message.as_str()).into()),
+            ToolReply::Wiki(WikiPage::Unreadable { message }) => Err(Failure::tool(message.as_str()).into()),
             ToolReply::Wiki(page) => Ok(page),
             _ => Err(unfit()),
         }

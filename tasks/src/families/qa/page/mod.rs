@@ -1,6 +1,6 @@
 //! Parses pages of the encyclopaedia (upstream `search_step` and `get_page_obs` in `eval/hotpotqa/utils.py`).
 //!
-//! [`read`] converts HTML to a [`Page`]; [`Page::observation`] is the text that an episode sees.
+//! [`read`] converts HTML to a [`WikiPage`]; [`WikiPage::observation`] is the text that an episode sees.
 
 mod escapes;
 mod html;
@@ -41,7 +41,7 @@ const MOST_TEXT: usize = 64 << 20;
 /// A parsed page.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Page {
+pub enum WikiPage {
     /// A list of pages to request instead: titles of search results, or paths of a disambiguation page's
     /// meanings.
     Listed(Vec<String>),
@@ -61,7 +61,7 @@ pub enum Page {
     },
 }
 
-impl Page {
+impl WikiPage {
     /// Creates a page from plain text, one paragraph per line, for corpora.
     pub fn of_text(text: &str) -> Self {
         let mut sentences = sentences(text);
@@ -85,20 +85,23 @@ impl Page {
 ///
 /// Paper behaviour decodes backslash escapes ([`clean`]), which may fail; corrected behaviour leaves them
 /// unchanged.
-pub fn read(html: &str, reading: Behaviour) -> Page {
+pub fn read(html: &str, reading: Behaviour) -> WikiPage {
     let read = |text: &str| match reading {
         Behaviour::Paper => clean(text),
         Behaviour::Corrected => Ok(text.to_owned()),
     };
-    read_with(html, read).unwrap_or_else(|why| Page::Unreadable { message: why.to_owned() })
+    read_with(html, read).unwrap_or_else(|why| WikiPage::Unreadable { message: why.to_owned() })
 }
 
-fn read_with(html: &str, read: impl Fn(&str) -> Result<String, &'static str>) -> Result<Page, &'static str> {
+fn read_with(
+    html: &str,
+    read: impl Fn(&str) -> Result<String, &'static str>,
+) -> Result<WikiPage, &'static str> {
     let elements = Elements::read(html);
     let results: Vec<String> =
         elements.headings().map(|heading| read(strip(heading))).collect::<Result<_, _>>()?;
     if !results.is_empty() {
-        return Ok(Page::Listed(results.into_iter().take(MOST_RESULTS).collect()));
+        return Ok(WikiPage::Listed(results.into_iter().take(MOST_RESULTS).collect()));
     }
     let mut looked_at = 0usize;
     let mut bounded = |text: &str| {
@@ -108,7 +111,7 @@ fn read_with(html: &str, read: impl Fn(&str) -> Result<String, &'static str>) ->
     for text in elements.paragraphs_and_lists() {
         bounded(text)?;
         if text.contains("may refer to:") {
-            return Ok(Page::Listed(meanings(html)));
+            return Ok(WikiPage::Listed(meanings(html)));
         }
     }
     let mut table = String::new();
@@ -128,7 +131,7 @@ fn read_with(html: &str, read: impl Fn(&str) -> Result<String, &'static str>) ->
         }
     }
     found.truncate(MOST_SENTENCES);
-    Ok(Page::Article { table: (!table.is_empty()).then_some(table), sentences: found })
+    Ok(WikiPage::Article { table: (!table.is_empty()).then_some(table), sentences: found })
 }
 
 /// Paths of the pages that a disambiguation page lists, found by searching its HTML as text.
@@ -181,25 +184,25 @@ mod tests {
     #[test]
     fn lists_of_results_and_of_meanings() {
         let results = "<div class=\"mw-search-result-heading\"> A </div>".repeat(7);
-        assert_eq!(read(&results, Behaviour::Paper), Page::Listed(vec!["A".to_owned(); 5]));
+        assert_eq!(read(&results, Behaviour::Paper), WikiPage::Listed(vec!["A".to_owned(); 5]));
         let meanings = "<p>Mercury may refer to:</p><li><a href=\"/wiki/Planet\" title=\"x\">\
             <li><a href=\"/wiki/Category:No\" title=\"x\"><li><a href=\"/a\" class=\"b\" title=\"x\">";
         let expected = ["/wiki/Planet", "/a"].map(str::to_owned).to_vec();
-        assert_eq!(read(meanings, Behaviour::Paper), Page::Listed(expected));
+        assert_eq!(read(meanings, Behaviour::Paper), WikiPage::Listed(expected));
     }
 
     #[test]
     fn escapes_that_cannot_be_undone_fail_in_paper_reading_only() {
         let html =
             "<p>The velocity \\nu and \\upsilon are – in this paragraph of many words – Greek letters.</p>";
-        assert!(matches!(read(html, Behaviour::Paper), Page::Unreadable { .. }));
+        assert!(matches!(read(html, Behaviour::Paper), WikiPage::Unreadable { .. }));
         assert!(read(html, Behaviour::Corrected).observation(1).unwrap().contains("\\upsilon"));
     }
 
     #[test]
     fn a_page_of_nested_paragraphs_is_refused_in_bounded_time() {
         let html = "<p>one two three four five six seven eight nine ten eleven".repeat(20_000);
-        assert!(matches!(read(&html, Behaviour::Paper), Page::Unreadable { .. }));
+        assert!(matches!(read(&html, Behaviour::Paper), WikiPage::Unreadable { .. }));
     }
 
     proptest! {
@@ -208,13 +211,13 @@ mod tests {
             for reading in Behaviour::ALL {
                 let page = read(&html, reading);
                 let text = serde_json::to_string(&page).unwrap();
-                prop_assert_eq!(serde_json::from_str::<Page>(&text).unwrap(), page);
+                prop_assert_eq!(serde_json::from_str::<WikiPage>(&text).unwrap(), page);
             }
         }
 
         #[test]
         fn arbitrary_text_is_read_as_sentences(text in any::<String>()) {
-            let page = Page::of_text(&text);
+            let page = WikiPage::of_text(&text);
             prop_assert!(page.observation(15).unwrap().len() <= page.observation(40).unwrap().len());
         }
     }

@@ -6,9 +6,9 @@ use lumos_queue::nats::Server;
 use lumos_tasks::Reminder;
 use tokio_util::sync::CancellationToken;
 
-use super::error::{FleetError, Passing};
+use super::error::{CoordinatorError, Passing};
 use super::stall::{Wait, remind};
-use crate::dispatch::Voice;
+use crate::dispatch::EventSink;
 use crate::events::Event;
 
 /// Delay between attempts.
@@ -17,8 +17,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Retries requests that fail because the server is unavailable, and recreates data deleted from it. Logs
 /// warnings, and stops when the session is asked to stop.
 #[derive(Debug, Clone)]
-pub(super) struct Steadfast {
-    pub(super) voice: Voice,
+pub(super) struct RetryingClient {
+    pub(super) sink: EventSink,
     pub(super) drain: CancellationToken,
     pub(super) server: Server,
     /// Time before a warning.
@@ -27,19 +27,19 @@ pub(super) struct Steadfast {
     pub(super) address: String,
 }
 
-impl Steadfast {
-    pub(super) async fn call<T, E, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, FleetError>
+impl RetryingClient {
+    pub(super) async fn call<T, E, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, CoordinatorError>
     where
         E: Passing + std::fmt::Display,
         F: Future<Output = Result<T, E>>,
-        FleetError: From<E>,
+        CoordinatorError: From<E>,
     {
         let mut away: Option<Instant> = None;
         let mut reminder = Reminder::new(self.stall_warning);
         loop {
             let asked = tokio::select! {
                 asked = ask() => asked,
-                () = self.drain.cancelled() => return Err(FleetError::Interrupted),
+                () = self.drain.cancelled() => return Err(CoordinatorError::Interrupted),
             };
             match asked {
                 Err(error) if error.passes() => {
@@ -53,7 +53,7 @@ impl Steadfast {
                     match away {
                         None => {
                             away = Some(Instant::now());
-                            self.voice.say(Event::QueueAway { detail: why }).await;
+                            self.sink.emit(Event::QueueAway { detail: why }).await;
                         }
                         Some(since) => {
                             let wait = || Wait::Beginning { why };
@@ -64,14 +64,14 @@ impl Steadfast {
                 asked => {
                     if let Some(since) = away {
                         let seconds = since.elapsed().as_secs_f64();
-                        self.voice.say(Event::QueueBack { seconds }).await;
+                        self.sink.emit(Event::QueueBack { seconds }).await;
                     }
                     return Ok(asked?);
                 }
             }
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
-                () = self.drain.cancelled() => return Err(FleetError::Interrupted),
+                () = self.drain.cancelled() => return Err(CoordinatorError::Interrupted),
             }
         }
     }

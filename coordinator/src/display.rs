@@ -1,7 +1,7 @@
 //! Formats the values of an episode (tasks, predictions, tool calls and replies) as text.
 
-use lumos_tasks::families::qa::page::Page;
-use lumos_tasks::families::web::{Attempt, Carried, Chosen, Executed};
+use lumos_tasks::families::qa::page::WikiPage;
+use lumos_tasks::families::web::{Chosen, PageAction, PageExecution, WebResult};
 use lumos_tasks::outcome::{Observation, Value};
 use lumos_tasks::{Ending, Evidence, MathsReply, Outcome, SqlReply, Task, ToolCall, ToolReply};
 
@@ -63,7 +63,7 @@ pub(crate) fn call_text(call: &ToolCall) -> String {
         }
         ToolCall::Candidates { step, .. } => format!("candidates of the page of step {}", step + 1),
         ToolCall::Carry(attempt) => {
-            let Attempt { page, element, action, text, .. } = attempt;
+            let PageAction { page, element, action, text, .. } = attempt;
             let text = text.as_ref().map(|text| format!(" {text:?}")).unwrap_or_default();
             format!("browser: {}{text} on element {element} of the page of step {}", action.word(), page + 1)
         }
@@ -81,9 +81,9 @@ pub(crate) fn reply_text(reply: &ToolReply) -> String {
         }
         ToolReply::Maths(MathsReply::Empty) => "(an empty result)".to_owned(),
         ToolReply::Maths(MathsReply::NoResult { message }) => format!("(no result: {message})"),
-        ToolReply::Wiki(Page::Listed(entries)) if entries.is_empty() => "(an empty list)".to_owned(),
-        ToolReply::Wiki(Page::Listed(entries)) => entries.join(" | "),
-        ToolReply::Wiki(Page::Unreadable { message }) => format!("(cannot be read: {message})"),
+        ToolReply::Wiki(WikiPage::Listed(entries)) if entries.is_empty() => "(an empty list)".to_owned(),
+        ToolReply::Wiki(WikiPage::Listed(entries)) => entries.join(" | "),
+        ToolReply::Wiki(WikiPage::Unreadable { message }) => format!("(cannot be read: {message})"),
         ToolReply::Wiki(page) => page.observation(usize::MAX).unwrap_or_default(),
         ToolReply::Search(addresses) if addresses.is_empty() => "(nothing found)".to_owned(),
         ToolReply::Search(addresses) => addresses.join(" | "),
@@ -92,8 +92,8 @@ pub(crate) fn reply_text(reply: &ToolReply) -> String {
         }
         ToolReply::Chat(reply) => reply.text.trim().to_owned(),
         ToolReply::Candidates(elements) => format!("{} candidates", elements.len()),
-        ToolReply::Carried(Carried { action: Executed::Done, .. }) => "executed".to_owned(),
-        ToolReply::Carried(Carried { action: Executed::Refused(obstacle), .. }) => {
+        ToolReply::Carried(PageExecution { action: WebResult::Done, .. }) => "executed".to_owned(),
+        ToolReply::Carried(PageExecution { action: WebResult::Refused(obstacle), .. }) => {
             format!("(refused: {})", obstacle.words())
         }
         ToolReply::Raised { message } => format!("(raised: {message})"),

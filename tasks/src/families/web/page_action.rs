@@ -1,4 +1,4 @@
-//! Requests to execute a step's action in a browser ([`Attempt`]) and their results ([`Carried`]).
+//! Requests to execute a step's action in a browser ([`PageAction`]) and their results ([`PageExecution`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::action::ActionName;
 
 /// A step's action, to be executed on its page.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct PageAction {
     /// The gold step in which the action was chosen, counted from 0.
     pub step: u32,
     /// The gold step on whose page it was chosen.
@@ -22,26 +22,26 @@ pub struct Attempt {
 
 /// The result of executing a step's action in a browser. It does not depend on whether the action is correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Carried {
+pub struct PageExecution {
     /// The result of the action.
-    pub action: Executed,
+    pub action: WebResult,
     /// The result of a click on the page's first correct element, which shows whether anything on the page
     /// can be reached. `None` if the page has no correct element.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub truth: Option<Executed>,
+    pub truth: Option<WebResult>,
 }
 
 /// Whether an action could be executed on a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Executed {
+pub enum WebResult {
     /// It was executed and had an effect.
     Done,
     /// It could not be executed, or had no effect.
     Refused(Obstacle),
 }
 
-impl Executed {
+impl WebResult {
     /// Whether it was done.
     pub fn is_done(self) -> bool {
         self == Self::Done
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn outcomes_are_written_flat() {
         let carried =
-            Carried { action: Executed::Refused(Obstacle::NotEditable), truth: Some(Executed::Done) };
+            PageExecution { action: WebResult::Refused(Obstacle::NotEditable), truth: Some(WebResult::Done) };
         let text = serde_json::to_string(&carried).unwrap();
         assert_eq!(text, r#"{"action":{"refused":"not_editable"},"truth":"done"}"#);
-        assert_eq!(serde_json::from_str::<Carried>(&text).unwrap(), carried);
+        assert_eq!(serde_json::from_str::<PageExecution>(&text).unwrap(), carried);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::policy::Moment;
 
 /// Recent results of pulls from one lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Answers {
+pub struct LaneHistory {
     /// When it last returned work.
     pub last_work: Option<Moment>,
     /// Start of the current series of pulls without work.
@@ -19,15 +19,15 @@ pub struct Answers {
 
 /// Results of recent pulls from all lanes.
 #[derive(Debug, Clone, Default)]
-pub struct History {
-    lanes: BTreeMap<LaneId, Answers>,
+pub struct PullHistory {
+    lanes: BTreeMap<LaneId, LaneHistory>,
 }
 
-impl History {
+impl PullHistory {
     /// Records that a lane returned work.
     pub fn gave_work(&mut self, lane: &LaneId, now: Moment) {
         let answers = self.lanes.entry(lane.clone()).or_default();
-        *answers = Answers { last_work: Some(now), ..Answers::default() };
+        *answers = LaneHistory { last_work: Some(now), ..LaneHistory::default() };
     }
 
     /// Records that a lane had no work.
@@ -38,7 +38,7 @@ impl History {
     }
 
     /// Returns the results of a lane.
-    pub fn of(&self, lane: &LaneId) -> Answers {
+    pub fn of(&self, lane: &LaneId) -> LaneHistory {
         self.lanes.get(lane).copied().unwrap_or_default()
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use lumos_tasks::{ContentHash, UnitId};
 use proptest::prelude::*;
 
-use super::board::*;
+use super::unit_tracker::*;
 use crate::checkpoint::{Recorded, SettledIndex, Settlement, UnitStatus};
 use crate::unit_key::UnitKey;
 
@@ -51,26 +51,26 @@ fn acts() -> impl Strategy<Value = Act> {
 
 /// A coordinator, its index, and a queue that loses and duplicates messages.
 struct World {
-    board: Board,
+    tracker: UnitTracker,
     index: SettledIndex,
     /// Messages that exist.
     present: Vec<(UnitKey, u32)>,
     /// Messages with a result.
     answered: Vec<(UnitKey, u32)>,
-    sending: Vec<Ticket>,
+    sending: Vec<UnitAttempt>,
     round: u32,
     window: usize,
     retries: u32,
     /// Number of times each unit was settled.
     settled: BTreeMap<UnitKey, u32>,
-    /// Units without attempts left, as reported by the board.
+    /// Units without attempts left, as reported by the unit tracker.
     given_up: HashSet<UnitKey>,
 }
 
 impl World {
     fn new(window: usize, retries: u32) -> Self {
         let mut world = Self {
-            board: Board::new(0, 0),
+            tracker: UnitTracker::new(0, 0),
             index: SettledIndex::default(),
             present: Vec::new(),
             answered: Vec::new(),
@@ -86,27 +86,30 @@ impl World {
     }
 
     fn restart(&mut self) {
-        let mut board = Board::new(CONFIGURATIONS as usize, self.retries);
+        let mut tracker = UnitTracker::new(CONFIGURATIONS as usize, self.retries);
         for number in 0..UNITS {
             let unit = key(number);
-            board.add(number as u32 % CONFIGURATIONS, number, unit, self.index.status(&unit));
+            tracker.add(number as u32 % CONFIGURATIONS, number, unit, self.index.status(&unit));
         }
-        board.complete();
-        board.adopt(&self.present.iter().copied().collect());
-        self.board = board;
+        tracker.complete();
+        tracker.adopt(&self.present.iter().copied().collect());
+        self.tracker = tracker;
         self.sending.clear();
         self.round = 0;
         self.given_up.clear();
     }
 
     fn publish(&mut self, together: usize) -> Result<usize, TestCaseError> {
-        let adopted = self.board.in_flight();
-        let tickets = self.board.next(self.window, together);
+        let adopted = self.tracker.in_flight();
+        let tickets = self.tracker.next(self.window, together);
         prop_assert!(tickets.len() <= together);
-        prop_assert!(self.board.in_flight() <= self.window.max(adopted));
-        for ticket in &tickets {
-            prop_assert!(!self.index.has(&ticket.unit, ticket.attempt), "a recorded attempt was published");
-            let message = (ticket.unit, ticket.attempt);
+        prop_assert!(self.tracker.in_flight() <= self.window.max(adopted));
+        for unit_attempt in &tickets {
+            prop_assert!(
+                !self.index.has(&unit_attempt.unit, unit_attempt.attempt),
+                "a recorded attempt was published"
+            );
+            let message = (unit_attempt.unit, unit_attempt.attempt);
             // Publishing twice has no effect.
             if !self.present.contains(&message) {
                 self.present.push(message);
@@ -119,7 +122,7 @@ impl World {
 
     fn confirm(&mut self) {
         let sent = std::mem::take(&mut self.sending);
-        self.board.sent(&sent, self.round);
+        self.tracker.sent(&sent, self.round);
     }
 
     fn result(
@@ -127,28 +130,28 @@ impl World {
         (unit, attempt): (UnitKey, u32),
         ending: Option<Settlement>,
     ) -> Result<(), TestCaseError> {
-        let Admission::Known { seat, .. } = self.board.admit(&unit, attempt) else {
+        let Acceptance::Known { unit_index, .. } = self.tracker.admit(&unit, attempt) else {
             // Settled by an earlier session: further results are duplicates.
             let settled = matches!(self.index.status(&unit), UnitStatus::Settled(_));
             prop_assert!(settled, "an open unit is known");
             return Ok(());
         };
         let recorded = self.index.take(unit, attempt, ending);
-        let consequence = self.board.settle(seat, attempt, recorded, ending);
+        let consequence = self.tracker.settle(unit_index, attempt, recorded, ending);
         match consequence {
-            Consequence::Settled(settlement) => {
+            Transition::Settled(settlement) => {
                 prop_assert_eq!(recorded, Recorded::First);
                 prop_assert_eq!(Some(settlement), ending);
                 *self.settled.entry(unit).or_default() += 1;
                 self.given_up.remove(&unit);
             }
-            Consequence::Faulted { will_retry: false } => {
+            Transition::Faulted { will_retry: false } => {
                 prop_assert!(self.given_up.insert(unit), "given up once");
             }
-            Consequence::Faulted { will_retry: true } | Consequence::Late => {
+            Transition::Faulted { will_retry: true } | Transition::Late => {
                 prop_assert_eq!(recorded, Recorded::FaultKept);
             }
-            Consequence::Duplicate => prop_assert_eq!(recorded, Recorded::Duplicate),
+            Transition::Duplicate => prop_assert_eq!(recorded, Recorded::Duplicate),
         }
         Ok(())
     }
@@ -157,7 +160,7 @@ impl World {
         self.round += 1;
         let present: Present = self.present.iter().copied().collect();
         let index = &self.index;
-        self.board.missing(&present, self.round, |unit, attempt| index.has(unit, attempt));
+        self.tracker.missing(&present, self.round, |unit, attempt| index.has(unit, attempt));
     }
 
     fn act(&mut self, act: Act) -> Result<(), TestCaseError> {
@@ -191,11 +194,11 @@ impl World {
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
-        let board = &self.board;
-        prop_assert_eq!(board.planned(), UNITS);
-        prop_assert_eq!(board.settled(), self.index.settled());
-        prop_assert_eq!(board.faulted(), self.given_up.len() as u64);
-        prop_assert_eq!(board.is_done(), board.settled() + board.faulted() == UNITS);
+        let tracker = &self.tracker;
+        prop_assert_eq!(tracker.planned(), UNITS);
+        prop_assert_eq!(tracker.settled(), self.index.settled());
+        prop_assert_eq!(tracker.faulted(), self.given_up.len() as u64);
+        prop_assert_eq!(tracker.is_done(), tracker.settled() + tracker.faulted() == UNITS);
         prop_assert!(self.settled.values().all(|times| *times == 1), "a unit was settled twice");
         Ok(())
     }
@@ -204,7 +207,7 @@ impl World {
     fn finish(&mut self, ending: Option<Settlement>) -> Result<(), TestCaseError> {
         let enough = 4 * UNITS * u64::from(self.retries + 2);
         for _ in 0..enough {
-            if self.board.is_done() {
+            if self.tracker.is_done() {
                 return Ok(());
             }
             self.publish(usize::MAX)?;
@@ -216,7 +219,7 @@ impl World {
             }
             self.check()?;
         }
-        prop_assert!(false, "the run does not end: {:?}", self.board);
+        prop_assert!(false, "the run does not end: {:?}", self.tracker);
         Ok(())
     }
 }
@@ -251,12 +254,12 @@ proptest! {
     fn units_go_out_in_the_order_of_the_plan(window in 1usize..20, together in 1usize..8) {
         let mut world = World::new(window, 0);
         let mut order = Vec::new();
-        while !world.board.is_done() {
-            for ticket in world.board.next(window, together) {
-                prop_assert_eq!(ticket.attempt, 1);
-                order.push(world.board.place(ticket.seat).map(|(_, item)| item));
-                world.index.take(ticket.unit, 1, Some(Settlement::Answered));
-                world.board.settle(ticket.seat, 1, Recorded::First, Some(Settlement::Answered));
+        while !world.tracker.is_done() {
+            for unit_attempt in world.tracker.next(window, together) {
+                prop_assert_eq!(unit_attempt.attempt, 1);
+                order.push(world.tracker.place(unit_attempt.unit_index).map(|(_, item)| item));
+                world.index.take(unit_attempt.unit, 1, Some(Settlement::Answered));
+                world.tracker.settle(unit_attempt.unit_index, 1, Recorded::First, Some(Settlement::Answered));
             }
         }
         prop_assert_eq!(order, (0..UNITS).map(Some).collect::<Vec<_>>());
@@ -266,34 +269,36 @@ proptest! {
 #[test]
 fn results_that_cannot_be_are_told_apart() {
     let world = World::new(4, 1);
-    assert!(matches!(world.board.admit(&key(0), 1), Admission::Known { configuration: 0, item: 0, .. }));
-    assert_eq!(world.board.admit(&key(0), 2), Admission::NeverSent { attempt: 2 });
-    assert_eq!(world.board.admit(&key(0), 0), Admission::NeverSent { attempt: 0 });
-    assert_eq!(world.board.admit(&key(99), 1), Admission::Unknown);
+    assert!(matches!(world.tracker.admit(&key(0), 1), Acceptance::Known { configuration: 0, item: 0, .. }));
+    assert_eq!(world.tracker.admit(&key(0), 2), Acceptance::NeverSent { attempt: 2 });
+    assert_eq!(world.tracker.admit(&key(0), 0), Acceptance::NeverSent { attempt: 0 });
+    assert_eq!(world.tracker.admit(&key(99), 1), Acceptance::Unknown);
 }
 
 #[test]
 fn a_late_answer_mends_a_unit_that_was_given_up() {
     let mut world = World::new(1, 0);
-    let ticket = world.board.next(1, 1)[0];
-    let settle = |board: &mut Board, recorded, ending| board.settle(ticket.seat, 1, recorded, ending);
-    let fault = settle(&mut world.board, Recorded::FaultKept, None);
-    assert_eq!(fault, Consequence::Faulted { will_retry: false });
-    assert_eq!((world.board.faulted(), world.board.settled(), world.board.in_flight()), (1, 0, 0));
-    settle(&mut world.board, Recorded::First, Some(Settlement::GaveUp));
-    assert_eq!((world.board.faulted(), world.board.settled(), world.board.in_flight()), (0, 1, 0));
-    assert_eq!(world.board.tallies()[0].gave_up, 1);
+    let unit_attempt = world.tracker.next(1, 1)[0];
+    let settle = |tracker: &mut UnitTracker, recorded, ending| {
+        tracker.settle(unit_attempt.unit_index, 1, recorded, ending)
+    };
+    let fault = settle(&mut world.tracker, Recorded::FaultKept, None);
+    assert_eq!(fault, Transition::Faulted { will_retry: false });
+    assert_eq!((world.tracker.faulted(), world.tracker.settled(), world.tracker.in_flight()), (1, 0, 0));
+    settle(&mut world.tracker, Recorded::First, Some(Settlement::GaveUp));
+    assert_eq!((world.tracker.faulted(), world.tracker.settled(), world.tracker.in_flight()), (0, 1, 0));
+    assert_eq!(world.tracker.tallies()[0].gave_up, 1);
 }
 
 #[test]
 fn what_was_published_after_the_question_is_not_missing() {
     let mut world = World::new(4, 0);
     world.publish(2).unwrap();
-    world.board.sent(&std::mem::take(&mut world.sending), 1);
+    world.tracker.sent(&std::mem::take(&mut world.sending), 1);
     let none = Present::new();
-    assert_eq!(world.board.missing(&none, 1, |_, _| false), 0);
-    assert_eq!(world.board.missing(&none, 2, |_, _| true), 0);
-    assert_eq!(world.board.missing(&none, 2, |_, _| false), 2);
-    assert_eq!(world.board.in_flight(), 0);
-    assert_eq!(world.board.next(4, 4).len(), 4);
+    assert_eq!(world.tracker.missing(&none, 1, |_, _| false), 0);
+    assert_eq!(world.tracker.missing(&none, 2, |_, _| true), 0);
+    assert_eq!(world.tracker.missing(&none, 2, |_, _| false), 2);
+    assert_eq!(world.tracker.in_flight(), 0);
+    assert_eq!(world.tracker.next(4, 4).len(), 4);
 }

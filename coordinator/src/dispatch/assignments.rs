@@ -1,7 +1,7 @@
 //! Builds assignments for units that are about to be published.
 //!
 //! A unit's item is read from the checkpoint when the unit is published, so that memory does not grow with
-//! the size of the plan. [`Bodies`] also scores outcomes for the running accuracy.
+//! the size of the plan. [`AssignmentBuilder`] also scores outcomes for the running accuracy.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use lumos_tasks::{
     Assignment, Configuration, ContentHash, EpisodeUnit, Item, Outcome, RunToken, Target, WorkUnit,
 };
 
-use super::board::{Board, Seat, Ticket};
+use super::unit_tracker::{UnitAttempt, UnitIndex, UnitTracker};
 use crate::checkpoint::{Checkpoint, CheckpointError, UnitStatus};
 use crate::manifest::Manifest;
 use crate::score::is_correct;
@@ -25,37 +25,37 @@ struct Known {
 }
 
 /// Builds assignments, and scores outcomes for the running accuracy.
-pub(crate) struct Bodies<'a> {
+pub(crate) struct AssignmentBuilder<'a> {
     checkpoint: &'a Checkpoint,
     configurations: Vec<Known>,
     scoring: Option<Scoring>,
     run: Option<RunToken>,
     /// Gold answers of published units, taken while the item was in memory.
-    targets: HashMap<Seat, Target>,
+    targets: HashMap<UnitIndex, Target>,
 }
 
-/// Creates the board with every unit of the plan that is not settled.
-pub(crate) fn board(
+/// Creates the tracker with every unit of the plan that is not settled.
+pub(crate) fn tracker(
     manifest: &Manifest,
     checkpoint: &Checkpoint,
     retries: u32,
-) -> Result<Board, CheckpointError> {
-    let mut board = Board::new(manifest.configurations.len(), retries);
+) -> Result<UnitTracker, CheckpointError> {
+    let mut tracker = UnitTracker::new(manifest.configurations.len(), retries);
     let open = manifest.planned().saturating_sub(checkpoint.settled());
-    board.reserve(usize::try_from(open).unwrap_or(0));
+    tracker.reserve(usize::try_from(open).unwrap_or(0));
     for (position, planned) in (0..).zip(&manifest.configurations) {
         for item in checkpoint.item_ids(&planned.configuration.benchmark) {
             let (item, id) = item?;
             let unit = UnitKey::of(&EpisodeUnit::identity_of(&id, &planned.identity));
             let status: UnitStatus = checkpoint.with_index(|index| index.status(&unit));
-            board.add(position, item, unit, status);
+            tracker.add(position, item, unit, status);
         }
     }
-    board.complete();
-    Ok(board)
+    tracker.complete();
+    Ok(tracker)
 }
 
-impl<'a> Bodies<'a> {
+impl<'a> AssignmentBuilder<'a> {
     pub(crate) fn new(manifest: &Manifest, checkpoint: &'a Checkpoint, run: Option<RunToken>) -> Self {
         let configurations = manifest
             .configurations
@@ -73,13 +73,14 @@ impl<'a> Bodies<'a> {
     /// Returns the message of an attempt and its id.
     pub(crate) fn message(
         &mut self,
-        board: &Board,
-        ticket: &Ticket,
+        tracker: &UnitTracker,
+        unit_attempt: &UnitAttempt,
     ) -> Result<(String, Assignment), CheckpointError> {
         let lost =
             |detail: String| CheckpointError::Corrupt { folder: self.checkpoint.folder().to_owned(), detail };
-        let (configuration, item) =
-            board.place(ticket.seat).ok_or_else(|| lost("planned unit not found".to_owned()))?;
+        let (configuration, item) = tracker
+            .place(unit_attempt.unit_index)
+            .ok_or_else(|| lost("planned unit not found".to_owned()))?;
         let known = self
             .configurations
             .get(configuration as usize)
@@ -90,20 +91,28 @@ impl<'a> Bodies<'a> {
             .item(benchmark, item)?
             .ok_or_else(|| lost(format!("item {item} of {benchmark} not found")))?;
         let unit = EpisodeUnit::under(id, task, setup, Arc::clone(&known.configuration), &known.identity);
-        if UnitKey::of(&unit.id) != ticket.unit {
+        if UnitKey::of(&unit.id) != unit_attempt.unit {
             return Err(lost(format!("item {item} of {benchmark} differs from the planned one")));
         }
-        self.targets.insert(ticket.seat, target);
-        let assignment =
-            Assignment { unit: WorkUnit::Episode(unit), attempt: ticket.attempt, run: self.run.clone() };
+        self.targets.insert(unit_attempt.unit_index, target);
+        let assignment = Assignment {
+            unit: WorkUnit::Episode(unit),
+            attempt: unit_attempt.attempt,
+            run: self.run.clone(),
+        };
         Ok((assignment.message_id(), assignment))
     }
 
     /// Whether an outcome is correct under the first scoring.
-    pub(crate) fn correct(&mut self, board: &Board, seat: Seat, outcome: &Outcome) -> Option<bool> {
-        let (configuration, item) = board.place(seat)?;
+    pub(crate) fn correct(
+        &mut self,
+        tracker: &UnitTracker,
+        unit_index: UnitIndex,
+        outcome: &Outcome,
+    ) -> Option<bool> {
+        let (configuration, item) = tracker.place(unit_index)?;
         let known = self.configurations.get(configuration as usize)?;
-        let target = match self.targets.remove(&seat) {
+        let target = match self.targets.remove(&unit_index) {
             Some(target) => target,
             // An earlier session published this unit. The running accuracy is for display only: items that
             // cannot be read are left out, and scoring for the report returns the error.
@@ -113,7 +122,7 @@ impl<'a> Bodies<'a> {
     }
 
     /// Drops the data of a unit that has no attempts left.
-    pub(crate) fn forget(&mut self, seat: Seat) {
-        self.targets.remove(&seat);
+    pub(crate) fn forget(&mut self, unit_index: UnitIndex) {
+        self.targets.remove(&unit_index);
     }
 }

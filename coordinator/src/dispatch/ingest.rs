@@ -4,14 +4,14 @@ use futures::future::join_all;
 use lumos_queue::Lease;
 use lumos_tasks::{Ending, Fault, NanoDollars, UnitId};
 
-use super::board::Seat;
+use super::unit_tracker::UnitIndex;
 use crate::checkpoint::{Checkpoint, CheckpointError, Record, Recorded, Settlement};
 
 /// Data of a result that is kept while its record is written.
 #[derive(Debug)]
-pub(super) struct Note {
+pub(super) struct PendingResult {
     /// The unit, unless it was settled before this session.
-    pub(super) seat: Option<Seat>,
+    pub(super) unit_index: Option<UnitIndex>,
     pub(super) unit: UnitId,
     pub(super) attempt: u32,
     pub(super) settlement: Option<Settlement>,
@@ -23,14 +23,14 @@ pub(super) struct Note {
     pub(super) worker: String,
 }
 
-impl Note {
-    pub(super) fn of(record: &Record, seat: Option<Seat>, correct: Option<bool>) -> Self {
+impl PendingResult {
+    pub(super) fn of(record: &Record, unit_index: Option<UnitIndex>, correct: Option<bool>) -> Self {
         let fault = match &record.outcome.ending {
             Ending::Faulted(fault) => Some(fault.clone()),
             Ending::Answered | Ending::GaveUp(_) => None,
         };
         Self {
-            seat,
+            unit_index,
             unit: record.unit.clone(),
             attempt: record.attempt,
             settlement: Settlement::of(&record.outcome),
@@ -49,7 +49,7 @@ pub(super) struct Claimed {
     pub(super) leases: Vec<Lease<()>>,
     pub(super) records: Vec<Record>,
     /// One per record.
-    pub(super) notes: Vec<Note>,
+    pub(super) notes: Vec<PendingResult>,
 }
 
 impl Claimed {
@@ -57,7 +57,7 @@ impl Claimed {
     pub(super) async fn record(
         self,
         checkpoint: &Checkpoint,
-    ) -> Result<Vec<(Note, Recorded)>, CheckpointError> {
+    ) -> Result<Vec<(PendingResult, Recorded)>, CheckpointError> {
         let Self { leases, records, notes } = self;
         let recorded = if records.is_empty() { Vec::new() } else { checkpoint.record_all(records).await? };
         let acknowledged = join_all(leases.into_iter().map(Lease::acknowledge)).await;

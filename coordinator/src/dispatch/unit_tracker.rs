@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A fault with retries left makes the unit wait again as its next attempt. A published unit whose message is
-//! lost is published again as the same attempt. [`Board`] holds the units, [`Present`] lists the attempts
-//! found on the server, and [`Consequence`] is the effect of a result. The session's loop executes the
+//! lost is published again as the same attempt. [`UnitTracker`] holds the units, [`Present`] lists the attempts
+//! found on the server, and [`Transition`] is the effect of a result. The session's loop executes the
 //! decisions.
 
 use std::collections::{HashSet, VecDeque};
@@ -20,12 +20,12 @@ use crate::unit_key::UnitKey;
 
 /// Index of a unit, in the order of the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Seat(u32);
+pub(crate) struct UnitIndex(u32);
 
 /// One attempt at a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    pub(crate) seat: Seat,
+pub(crate) struct UnitAttempt {
+    pub(crate) unit_index: UnitIndex,
     pub(crate) unit: UnitKey,
     pub(crate) attempt: u32,
 }
@@ -81,7 +81,7 @@ impl Tally {
 
 /// Effect of a recorded result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Consequence {
+pub(crate) enum Transition {
     /// The unit is settled.
     Settled(Settlement),
     /// The attempt ended with a fault.
@@ -94,9 +94,9 @@ pub(crate) enum Consequence {
 
 /// Whether a result belongs to this session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Admission {
+pub(crate) enum Acceptance {
     /// A result of this unit.
-    Known { seat: Seat, configuration: u32, item: u64 },
+    Known { unit_index: UnitIndex, configuration: u32, item: u64 },
     /// Not a unit of this session: it was settled before, or is not part of this run.
     Unknown,
     /// A unit of this session, but an attempt that was never published.
@@ -105,22 +105,22 @@ pub(crate) enum Admission {
 
 /// The open units of a session.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct UnitTracker {
     units: Vec<Unit>,
     /// Indices into `units`, sorted by key.
     by_key: Vec<u32>,
     /// Index of the first unit that was never published.
     fresh: usize,
     /// Units to publish again. May contain units that are no longer waiting; those are skipped.
-    again: VecDeque<Seat>,
+    again: VecDeque<UnitIndex>,
     retries: u32,
     in_flight: usize,
     open: usize,
     tallies: Vec<Tally>,
 }
 
-impl Board {
-    /// Creates an empty board. Each unit gets `retries` attempts beyond its first.
+impl UnitTracker {
+    /// Creates an empty tracker. Each unit gets `retries` attempts beyond its first.
     pub(crate) fn new(configurations: usize, retries: u32) -> Self {
         Self {
             units: Vec::new(),
@@ -158,12 +158,12 @@ impl Board {
         self.units.push(Unit { key, item, configuration, attempt, retries_left, state: State::Waiting });
     }
 
-    /// Completes the board after the last unit was added.
+    /// Completes the unit tracker after the last unit was added.
     pub(crate) fn complete(&mut self) {
         self.units.shrink_to_fit();
-        self.by_key = (0..).zip(&self.units).map(|(seat, _)| seat).collect();
+        self.by_key = (0..).zip(&self.units).map(|(unit_index, _)| unit_index).collect();
         let units = &self.units;
-        self.by_key.sort_unstable_by_key(|&seat| units.get(seat as usize).map(|unit| unit.key));
+        self.by_key.sort_unstable_by_key(|&unit_index| units.get(unit_index as usize).map(|unit| unit.key));
     }
 
     pub(crate) fn tallies(&self) -> &[Tally] {
@@ -193,35 +193,35 @@ impl Board {
     }
 
     /// Returns configuration and item of a unit.
-    pub(crate) fn place(&self, seat: Seat) -> Option<(u32, u64)> {
-        self.units.get(seat.0 as usize).map(|unit| (unit.configuration, unit.item))
+    pub(crate) fn place(&self, unit_index: UnitIndex) -> Option<(u32, u64)> {
+        self.units.get(unit_index.0 as usize).map(|unit| (unit.configuration, unit.item))
     }
 
     /// Returns the next units to publish: at most `together`, and so few that at most `window` units are in
     /// flight.
-    pub(crate) fn next(&mut self, window: usize, together: usize) -> Vec<Ticket> {
+    pub(crate) fn next(&mut self, window: usize, together: usize) -> Vec<UnitAttempt> {
         let room = window.saturating_sub(self.in_flight).min(together);
         let mut tickets = Vec::with_capacity(room);
         while tickets.len() < room {
-            let Some(seat) = self.next_seat() else { break };
-            let Some(unit) = self.units.get_mut(seat.0 as usize) else { continue };
+            let Some(unit_index) = self.next_seat() else { break };
+            let Some(unit) = self.units.get_mut(unit_index.0 as usize) else { continue };
             if unit.state == State::Waiting {
                 unit.state = State::Sending;
                 self.in_flight += 1;
-                tickets.push(Ticket { seat, unit: unit.key, attempt: unit.attempt });
+                tickets.push(UnitAttempt { unit_index, unit: unit.key, attempt: unit.attempt });
             }
         }
         tickets
     }
 
     /// Retries go first: at the end of a run they would delay its completion.
-    fn next_seat(&mut self) -> Option<Seat> {
-        if let Some(seat) = self.again.pop_front() {
-            return Some(seat);
+    fn next_seat(&mut self) -> Option<UnitIndex> {
+        if let Some(unit_index) = self.again.pop_front() {
+            return Some(unit_index);
         }
-        let seat = u32::try_from(self.fresh).ok().filter(|_| self.fresh < self.units.len())?;
+        let unit_index = u32::try_from(self.fresh).ok().filter(|_| self.fresh < self.units.len())?;
         self.fresh += 1;
-        Some(Seat(seat))
+        Some(UnitIndex(unit_index))
     }
 
     /// Adopts units that an earlier session published and that still exist on the server, so that they are
@@ -236,18 +236,18 @@ impl Board {
     }
 
     /// Whether an attempt must still be sent: its unit may have been settled while sending failed.
-    pub(crate) fn is_sending(&self, ticket: &Ticket) -> bool {
+    pub(crate) fn is_sending(&self, unit_attempt: &UnitAttempt) -> bool {
         self.units
-            .get(ticket.seat.0 as usize)
-            .is_some_and(|unit| unit.state == State::Sending && unit.attempt == ticket.attempt)
+            .get(unit_attempt.unit_index.0 as usize)
+            .is_some_and(|unit| unit.state == State::Sending && unit.attempt == unit_attempt.attempt)
     }
 
     /// Records that the queue has stored these messages.
-    pub(crate) fn sent(&mut self, tickets: &[Ticket], round: u32) {
-        for ticket in tickets {
-            if let Some(unit) = self.units.get_mut(ticket.seat.0 as usize)
+    pub(crate) fn sent(&mut self, tickets: &[UnitAttempt], round: u32) {
+        for unit_attempt in tickets {
+            if let Some(unit) = self.units.get_mut(unit_attempt.unit_index.0 as usize)
                 && unit.state == State::Sending
-                && unit.attempt == ticket.attempt
+                && unit.attempt == unit_attempt.attempt
             {
                 unit.state = State::Published { round };
             }
@@ -255,32 +255,33 @@ impl Board {
     }
 
     /// Checks whether a result belongs to this session.
-    pub(crate) fn admit(&self, key: &UnitKey, attempt: u32) -> Admission {
-        let found = self
-            .by_key
-            .binary_search_by_key(&Some(*key), |&seat| self.units.get(seat as usize).map(|unit| unit.key));
-        let seat = found.ok().and_then(|found| self.by_key.get(found).copied());
-        let Some((seat, unit)) = seat.and_then(|seat| Some((Seat(seat), self.units.get(seat as usize)?)))
+    pub(crate) fn admit(&self, key: &UnitKey, attempt: u32) -> Acceptance {
+        let found = self.by_key.binary_search_by_key(&Some(*key), |&unit_index| {
+            self.units.get(unit_index as usize).map(|unit| unit.key)
+        });
+        let unit_index = found.ok().and_then(|found| self.by_key.get(found).copied());
+        let Some((unit_index, unit)) = unit_index
+            .and_then(|unit_index| Some((UnitIndex(unit_index), self.units.get(unit_index as usize)?)))
         else {
-            return Admission::Unknown;
+            return Acceptance::Unknown;
         };
         if attempt == 0 || attempt > unit.attempt {
-            return Admission::NeverSent { attempt };
+            return Acceptance::NeverSent { attempt };
         }
-        Admission::Known { seat, configuration: unit.configuration, item: unit.item }
+        Acceptance::Known { unit_index, configuration: unit.configuration, item: unit.item }
     }
 
     /// Applies a recorded result and returns its effect.
     pub(crate) fn settle(
         &mut self,
-        seat: Seat,
+        unit_index: UnitIndex,
         attempt: u32,
         recorded: Recorded,
         settlement: Option<Settlement>,
-    ) -> Consequence {
-        let Some(unit) = self.units.get_mut(seat.0 as usize) else { return Consequence::Duplicate };
+    ) -> Transition {
+        let Some(unit) = self.units.get_mut(unit_index.0 as usize) else { return Transition::Duplicate };
         if recorded == Recorded::Duplicate || unit.state == State::Settled {
-            return Consequence::Duplicate;
+            return Transition::Duplicate;
         }
         let was_open = unit.state != State::Faulted;
         let was_out = matches!(unit.state, State::Sending | State::Published { .. });
@@ -295,16 +296,16 @@ impl Board {
                 }
                 self.open -= usize::from(was_open);
                 self.in_flight -= usize::from(was_out);
-                Consequence::Settled(settlement)
+                Transition::Settled(settlement)
             }
-            None if !was_open || attempt < unit.attempt => Consequence::Late,
+            None if !was_open || attempt < unit.attempt => Transition::Late,
             None => {
                 let will_retry = unit.retries_left > 0;
                 if will_retry {
                     unit.retries_left -= 1;
                     unit.attempt = unit.attempt.saturating_add(1);
                     unit.state = State::Waiting;
-                    self.again.push_back(seat);
+                    self.again.push_back(unit_index);
                 } else {
                     unit.state = State::Faulted;
                     self.open -= 1;
@@ -313,7 +314,7 @@ impl Board {
                     }
                 }
                 self.in_flight -= usize::from(was_out);
-                Consequence::Faulted { will_retry }
+                Transition::Faulted { will_retry }
             }
         }
     }
@@ -327,14 +328,14 @@ impl Board {
         recorded: impl Fn(&UnitKey, u32) -> bool,
     ) -> u64 {
         let mut missing = 0;
-        for (seat, unit) in (0..).zip(&mut self.units) {
+        for (unit_index, unit) in (0..).zip(&mut self.units) {
             let State::Published { round: since } = unit.state else { continue };
             if since < round
                 && !present.contains(&(unit.key, unit.attempt))
                 && !recorded(&unit.key, unit.attempt)
             {
                 unit.state = State::Waiting;
-                self.again.push_back(Seat(seat));
+                self.again.push_back(UnitIndex(unit_index));
                 self.in_flight -= 1;
                 missing += 1;
             }

@@ -1,6 +1,6 @@
 //! The products of a shop as bytes: consecutive records, and tables to find them.
 //!
-//! [`ShelfBuilder`] writes both; [`Shelf`] reads products in place by index, ASIN, department or query. The
+//! [`ProductStoreBuilder`] writes both; [`ProductStore`] reads products in place by index, ASIN, department or query. The
 //! first products are for sale; the others can only be found by search.
 
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use super::sections::{Bytes, Damaged, Sections, Writer};
 const MAGIC: [u8; 8] = *b"lumoshf1";
 
 /// Products by index and by ASIN.
-pub struct Shelf {
+pub struct ProductStore {
     records: Bytes,
     tables: Bytes,
     sections: Sections,
@@ -20,7 +20,7 @@ pub struct Shelf {
     on_sale: usize,
 }
 
-impl std::fmt::Debug for Shelf {
+impl std::fmt::Debug for ProductStore {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Shelf").field("products", &self.len).finish_non_exhaustive()
     }
@@ -34,7 +34,7 @@ const BY_ASIN: usize = 3;
 const CATEGORIES: usize = 4;
 const QUERIES: usize = 5;
 
-impl Shelf {
+impl ProductStore {
     /// Opens a shelf; reads only the table of its sections.
     ///
     /// # Errors
@@ -135,9 +135,9 @@ impl Shelf {
     }
 }
 
-/// Builds a [`Shelf`].
+/// Builds a [`ProductStore`].
 #[derive(Debug)]
-pub struct ShelfBuilder<W> {
+pub struct ProductStoreBuilder<W> {
     records: W,
     end: u64,
     ends: Vec<u64>,
@@ -147,7 +147,7 @@ pub struct ShelfBuilder<W> {
     queries: Vec<u64>,
 }
 
-impl<W: Write> ShelfBuilder<W> {
+impl<W: Write> ProductStoreBuilder<W> {
     /// An empty shelf whose records are written to `records`.
     pub fn new(records: W) -> Self {
         Self {

@@ -70,10 +70,10 @@ fn request(tokens: u32) -> Request {
     }
 }
 
-type Backend = Arc<Phased<&'static str>>;
+type Backend = Arc<SwappedModel<&'static str>>;
 
-fn pair() -> (Arc<Room>, Arc<Gate<&'static str>>, Backend, Backend) {
-    let (room, gate) = (Arc::new(Room::default()), Gate::new());
+fn pair() -> (Arc<Room>, Arc<ModelSwapLock<&'static str>>, Backend, Backend) {
+    let (room, gate) = (Arc::new(Room::default()), ModelSwapLock::new());
     let backend =
         |name: &'static str| Arc::new(gate.backend(name, Arc::new(Loader { room: Arc::clone(&room), name })));
     let (planner, grounder) = (backend("planner"), backend("grounder"));

@@ -1,7 +1,7 @@
 //! Channels and shared state between a session and the fleet tasks that run next to it.
 //!
-//! The tasks in [`crate::fleet`] send a [`Command`] through the [`Link`] and read the session's state from
-//! the [`Gauge`]. [`Voice`] emits the events of both.
+//! The tasks in [`crate::fleet`] send a [`Command`] through the [`ControlChannel`] and read the session's state from
+//! the [`RunGauges`]. [`EventSink`] emits the events of both.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use lumos_tasks::{Outcome, RunToken};
 use tokio::sync::mpsc;
 
-use super::board::Present;
-use super::sheet::Sheet;
+use super::run_stats::RunStats;
+use super::unit_tracker::Present;
 use crate::events::Event;
 
 /// Message to a session.
@@ -29,7 +29,7 @@ pub(crate) enum Command {
 
 /// State of a session, for the fleet tasks.
 #[derive(Debug)]
-pub(crate) struct Gauge {
+pub(crate) struct RunGauges {
     /// The current or last round of reconciliation.
     pub(crate) round: AtomicU32,
     /// Number of units that were given out and are not settled.
@@ -54,7 +54,7 @@ pub(crate) enum Asker {
     Owner = 1,
 }
 
-impl Gauge {
+impl RunGauges {
     pub(crate) fn new() -> Self {
         Self {
             round: AtomicU32::new(0),
@@ -77,7 +77,7 @@ impl Gauge {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).iter().flatten().next().cloned()
     }
 
-    pub(crate) fn hear(&self) {
+    pub(crate) fn receive(&self) {
         let since = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.heard.store(since, Ordering::Relaxed);
     }
@@ -93,10 +93,10 @@ impl Gauge {
 pub(crate) type Annotate = Arc<dyn Fn(&str, &mut Outcome) + Send + Sync>;
 
 /// The session's side of the control channel.
-pub(crate) struct Link {
+pub(crate) struct ControlChannel {
     pub(crate) run: RunToken,
     pub(crate) commands: mpsc::Receiver<Command>,
-    pub(crate) gauge: Arc<Gauge>,
+    pub(crate) gauges: Arc<RunGauges>,
     pub(crate) annotate: Annotate,
     /// How long to wait for workers when the session drains.
     pub(crate) patience: Duration,
@@ -104,28 +104,28 @@ pub(crate) struct Link {
 
 /// Emits events, and updates the status figures if there are any.
 #[derive(Debug, Clone)]
-pub(crate) struct Voice {
+pub(crate) struct EventSink {
     events: mpsc::Sender<Event>,
-    sheet: Option<Arc<Mutex<Sheet>>>,
+    stats: Option<Arc<Mutex<RunStats>>>,
 }
 
-impl Voice {
+impl EventSink {
     pub(crate) fn new(events: mpsc::Sender<Event>) -> Self {
-        Self { events, sheet: None }
+        Self { events, stats: None }
     }
 
-    pub(crate) fn with_sheet(self, sheet: Arc<Mutex<Sheet>>) -> Self {
-        Self { sheet: Some(sheet), ..self }
+    pub(crate) fn with_stats(self, stats: Arc<Mutex<RunStats>>) -> Self {
+        Self { stats: Some(stats), ..self }
     }
 
-    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut Sheet) -> T) -> Option<T> {
-        let sheet = self.sheet.as_ref()?;
-        Some(look(&mut sheet.lock().unwrap_or_else(PoisonError::into_inner)))
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&mut RunStats) -> T) -> Option<T> {
+        let stats = self.stats.as_ref()?;
+        Some(look(&mut stats.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Emits an event. A missing receiver is not an error.
-    pub(crate) async fn say(&self, event: Event) {
-        self.with(|sheet| sheet.see(&event));
+    pub(crate) async fn emit(&self, event: Event) {
+        self.with(|stats| stats.record(&event));
         let _ = self.events.send(event).await;
     }
 }

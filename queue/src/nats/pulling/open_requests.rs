@@ -19,13 +19,13 @@ struct Request {
 
 /// Open requests.
 #[derive(Debug, Default)]
-pub(super) struct Demand {
+pub(super) struct OpenRequests {
     requests: VecDeque<Request>,
     outstanding: usize,
     last: u64,
 }
 
-impl Demand {
+impl OpenRequests {
     /// Returns the number of messages that may still arrive.
     pub(super) fn outstanding(&self) -> usize {
         self.outstanding
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn what_is_unanswered_is_put_right() {
         let later = Instant::now() + Duration::from_secs(1);
-        let mut demand = Demand::default();
+        let mut demand = OpenRequests::default();
         let first = demand.open(3, later);
         let second = demand.open(2, later);
         // The server served them in turn: two for the first, one for the second.
@@ -140,7 +140,7 @@ mod tests {
         #[test]
         fn sums_are_exact(batches in proptest::collection::vec(1usize..9, 1..8), picks in proptest::collection::vec(0usize..8, 0..40)) {
             let later = Instant::now() + Duration::from_secs(1);
-            let mut demand = Demand::default();
+            let mut demand = OpenRequests::default();
             let mut truth: Vec<(u64, usize)> = batches.iter().map(|batch| (demand.open(*batch, later), *batch)).collect();
             for pick in picks {
                 let place = pick % truth.len();

@@ -14,12 +14,12 @@ use super::policy::ModelKey;
 
 /// The leases that a worker holds.
 #[derive(Debug)]
-pub struct Held {
+pub struct LeaseTable {
     entries: Mutex<Entries>,
     changed: watch::Sender<u64>,
 }
 
-impl Default for Held {
+impl Default for LeaseTable {
     fn default() -> Self {
         Self { entries: Mutex::default(), changed: watch::Sender::new(0) }
     }
@@ -40,7 +40,7 @@ struct Entry {
     models: Arc<BTreeSet<ModelKey>>,
 }
 
-impl Held {
+impl LeaseTable {
     /// Tracks a lease until it ends.
     pub fn hold(
         self: &Arc<Self>,
@@ -78,7 +78,7 @@ impl Held {
         self.lock().leases.values().filter_map(|entry| Some(entry.lease.as_ref()?.message.clone())).collect()
     }
 
-    /// Returns the leases that were claimed since the last call of this method or [`Held::all_told`].
+    /// Returns the leases that were claimed since the last call of this method or [`LeaseTable::all_told`].
     pub fn untold(&self) -> Vec<HeldLease> {
         let mut entries = self.lock();
         let since = entries.told;
@@ -108,12 +108,12 @@ impl Held {
     }
 }
 
-/// Forwards operations to a lease, and removes it from [`Held`] when it ends.
+/// Forwards operations to a lease, and removes it from [`LeaseTable`] when it ends.
 struct Tracked {
     lease: tokio::sync::Mutex<Option<Lease<WorkMessage>>>,
     token: Option<String>,
     number: u64,
-    held: Arc<Held>,
+    held: Arc<LeaseTable>,
 }
 
 impl Tracked {
@@ -145,9 +145,9 @@ impl LeaseControl for Tracked {
         }
     }
 
-    async fn bury(&self) -> Result<(), QueueError> {
+    async fn terminate(&self) -> Result<(), QueueError> {
         match self.take().await {
-            Some(lease) => lease.bury().await,
+            Some(lease) => lease.terminate().await,
             None => Ok(()),
         }
     }

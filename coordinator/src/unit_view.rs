@@ -1,6 +1,6 @@
 //! Iteration over a run's units in the order of reports: by configuration, then by item.
 //!
-//! [`walk()`] passes every planned unit to a visitor as a [`Visit`] with its recorded [`UnitState`]. Reports,
+//! [`for_each_unit()`] passes every planned unit to a visitor as a [`UnitView`] with its recorded [`UnitState`]. Reports,
 //! samples and rescoring are built on it.
 
 use lumos_tasks::{EpisodeUnit, Item, UnitId};
@@ -10,7 +10,7 @@ use crate::manifest::{Manifest, PlannedConfiguration};
 
 /// A unit and its recorded state.
 #[derive(Debug)]
-pub struct Visit<'a> {
+pub struct UnitView<'a> {
     /// Position of the configuration in the manifest.
     pub position: usize,
     /// The configuration.
@@ -62,17 +62,17 @@ pub fn unit_of(configuration: &PlannedConfiguration, item: &Item) -> UnitId {
 ///
 /// # Errors
 /// Errors of reading the checkpoint, and errors of the visitor.
-pub fn walk<E: From<CheckpointError>>(
+pub fn for_each_unit<E: From<CheckpointError>>(
     manifest: &Manifest,
     checkpoint: &CheckpointReader,
-    mut visit: impl FnMut(&Visit<'_>) -> Result<(), E>,
+    mut visit: impl FnMut(&UnitView<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     for (position, configuration) in manifest.configurations.iter().enumerate() {
         for item in checkpoint.items(&configuration.configuration.benchmark) {
             let item = item?;
             let unit = unit_of(configuration, &item);
             let state = UnitState::of(checkpoint.records_of(&unit)?);
-            visit(&Visit { position, configuration, item: &item, unit, state })?;
+            visit(&UnitView { position, configuration, item: &item, unit, state })?;
         }
     }
     Ok(())

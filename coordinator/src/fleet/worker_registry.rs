@@ -1,6 +1,6 @@
 //! Registry of a fleet's workers, built from their notices. Performs no I/O; the caller passes the time.
 //!
-//! [`Crew`] holds the latest notice and claims of every worker within fixed memory limits, because any client
+//! [`WorkerRegistry`] holds the latest notice and claims of every worker within fixed memory limits, because any client
 //! with write access to the bucket can write notices. `watch_workers` updates it; reconciliation and draining
 //! read it.
 
@@ -12,7 +12,7 @@ use lumos_tasks::fleet::{ClaimNotice, HeldLease, Holdings, PROTOCOL, WorkerNotic
 
 /// A worker and the local time of its last notice.
 #[derive(Debug)]
-struct Member {
+struct WorkerEntry {
     notice: WorkerNotice,
     /// Claims reported since the notice was written.
     claims: Vec<ClaimNotice>,
@@ -21,7 +21,7 @@ struct Member {
     bytes: usize,
 }
 
-impl Member {
+impl WorkerEntry {
     /// Leases that it has reported.
     fn held(&self) -> impl Iterator<Item = &HeldLease> {
         self.notice.held.iter().chain(self.claims.iter().flat_map(|claims| &claims.held))
@@ -48,8 +48,8 @@ const MOST_PLACES: u32 = 65_536;
 
 /// The known workers.
 #[derive(Debug, Default)]
-pub(super) struct Crew {
-    members: BTreeMap<String, Member>,
+pub(super) struct WorkerRegistry {
+    members: BTreeMap<String, WorkerEntry>,
     /// Total size of all entries in bytes.
     bytes: usize,
 }
@@ -74,9 +74,9 @@ fn bytes_of(held: &[HeldLease]) -> usize {
     held.iter().map(|lease| size_of::<HeldLease>() + text(lease)).sum()
 }
 
-impl Crew {
+impl WorkerRegistry {
     /// Adds a notice.
-    pub(super) fn hear(&mut self, notice: WorkerNotice, now: Instant) {
+    pub(super) fn receive(&mut self, notice: WorkerNotice, now: Instant) {
         if notice.protocol != PROTOCOL {
             return;
         }
@@ -92,16 +92,16 @@ impl Crew {
         let later = |claims: &&ClaimNotice| !is_set_back && claims.written_ms >= notice.written_ms;
         let claims: Vec<ClaimNotice> =
             known.iter().flat_map(|member| &member.claims).filter(later).cloned().collect();
-        let bytes = size_of::<Member>()
+        let bytes = size_of::<WorkerEntry>()
             + notice.name.len()
             + notice.refusals.iter().map(|refusal| size_of::<String>() + refusal.len()).sum::<usize>()
             + bytes_of(&notice.held)
             + claims.iter().map(|claims| bytes_of(&claims.held)).sum::<usize>();
         let member = if self.bytes + bytes <= MOST_BYTES {
-            Some(Member { notice, claims, heard: now, bytes })
+            Some(WorkerEntry { notice, claims, heard: now, bytes })
         } else {
             tracing::debug!(worker = notice.name, bytes, "ignored a worker's notice: too many notices");
-            known.map(|member| Member { heard: now, ..member })
+            known.map(|member| WorkerEntry { heard: now, ..member })
         };
         if let Some(member) = member {
             self.bytes += member.bytes;
@@ -109,14 +109,14 @@ impl Crew {
         }
     }
 
-    fn remove(&mut self, name: &str) -> Option<Member> {
+    fn remove(&mut self, name: &str) -> Option<WorkerEntry> {
         let member = self.members.remove(name)?;
         self.bytes -= member.bytes;
         Some(member)
     }
 
     /// Adds claims that a worker has just reported.
-    pub(super) fn hear_claims(&mut self, worker: &str, claims: ClaimNotice) {
+    pub(super) fn receive_claims(&mut self, worker: &str, claims: ClaimNotice) {
         let bytes = size_of::<ClaimNotice>() + bytes_of(&claims.held);
         if self.bytes + bytes <= MOST_BYTES
             && let Some(member) = self.members.get_mut(worker)
@@ -145,7 +145,7 @@ impl Crew {
 
     /// Removes and returns the workers without a notice for longer than `limit`.
     pub(super) fn lost(&mut self, now: Instant, limit: Duration) -> Vec<WorkerNotice> {
-        let gone = |member: &Member| now.saturating_duration_since(member.heard) > limit;
+        let gone = |member: &WorkerEntry| now.saturating_duration_since(member.heard) > limit;
         let names: Vec<String> =
             self.members.iter().filter(|(_, member)| gone(member)).map(|(name, _)| name.clone()).collect();
         let lost = names.iter().filter_map(|name| self.remove(name));
@@ -178,7 +178,7 @@ impl Crew {
 
     /// Leases of a run held by live workers.
     pub(super) fn held<'a>(&'a self, run: &'a RunToken) -> impl Iterator<Item = &'a HeldLease> {
-        let held = self.members.values().flat_map(Member::held);
+        let held = self.members.values().flat_map(WorkerEntry::held);
         held.filter(move |lease| lease.run == *run)
     }
 
@@ -194,7 +194,7 @@ impl Crew {
 
     /// Names of the workers that hold units of a run.
     pub(super) fn holders(&self, run: &RunToken) -> Vec<String> {
-        let holds = |member: &&Member| member.held().any(|lease| lease.run == *run);
+        let holds = |member: &&WorkerEntry| member.held().any(|lease| lease.run == *run);
         self.members.values().filter(holds).map(|member| member.notice.name.clone()).collect()
     }
 
@@ -236,18 +236,20 @@ pub(super) mod tests {
             written_ms,
         };
         let written = |written_ms, held| WorkerNotice { written_ms, ..notice("a", held) };
-        let tokens = |crew: &Crew| crew.held(&run).map(|lease| lease.token.clone()).collect::<Vec<_>>();
+        let tokens = |registry: &WorkerRegistry| {
+            registry.held(&run).map(|lease| lease.token.clone()).collect::<Vec<_>>()
+        };
         let start = Instant::now();
-        let mut crew = Crew::default();
-        crew.hear_claims("a", claims("from nobody", 1));
-        crew.hear(written(10, vec![lease("1")]), start);
-        crew.hear_claims("a", claims("late", 9));
-        crew.hear_claims("a", claims("2", 12));
-        crew.hear_claims("a", claims("3", 20));
-        assert_eq!(tokens(&crew), ["1", "2", "3"]);
-        crew.hear(written(15, vec![lease("2")]), start);
-        assert_eq!(tokens(&crew), ["2", "3"]);
-        let lost = crew.lost(start + Duration::from_secs(7), Duration::from_secs(6));
+        let mut registry = WorkerRegistry::default();
+        registry.receive_claims("a", claims("from nobody", 1));
+        registry.receive(written(10, vec![lease("1")]), start);
+        registry.receive_claims("a", claims("late", 9));
+        registry.receive_claims("a", claims("2", 12));
+        registry.receive_claims("a", claims("3", 20));
+        assert_eq!(tokens(&registry), ["1", "2", "3"]);
+        registry.receive(written(15, vec![lease("2")]), start);
+        assert_eq!(tokens(&registry), ["2", "3"]);
+        let lost = registry.lost(start + Duration::from_secs(7), Duration::from_secs(6));
         assert_eq!(lost[0].held, [lease("2"), lease("3")]);
     }
 
@@ -263,33 +265,36 @@ pub(super) mod tests {
         };
         let hour = 3_600_000;
         let start = Instant::now();
-        let mut crew = Crew::default();
-        crew.hear(WorkerNotice { written_ms: 10 * hour, ..notice("a", vec![]) }, start);
-        crew.hear_claims("a", claims("1", 10 * hour + 5));
-        crew.hear(WorkerNotice { written_ms: 5 * hour, ..notice("a", vec![]) }, start);
+        let mut registry = WorkerRegistry::default();
+        registry.receive(WorkerNotice { written_ms: 10 * hour, ..notice("a", vec![]) }, start);
+        registry.receive_claims("a", claims("1", 10 * hour + 5));
+        registry.receive(WorkerNotice { written_ms: 5 * hour, ..notice("a", vec![]) }, start);
         assert_eq!(
-            crew.held(&run).count(),
+            registry.held(&run).count(),
             0,
             "the unit is not held: it would not be published again if it is lost"
         );
-        crew.hear_claims("a", claims("2", 5 * hour + 5));
-        assert_eq!(crew.held(&run).count(), 1);
+        registry.receive_claims("a", claims("2", 5 * hour + 5));
+        assert_eq!(registry.held(&run).count(), 1);
     }
 
     #[test]
     fn a_flood_of_notices_is_bounded() {
-        let mut crew = Crew::default();
+        let mut registry = WorkerRegistry::default();
         let now = Instant::now();
         for number in 0..MOST_MEMBERS + 10 {
-            crew.hear(notice(&format!("w{number}"), vec![]), now);
+            registry.receive(notice(&format!("w{number}"), vec![]), now);
         }
-        assert_eq!(crew.members.len(), MOST_MEMBERS);
+        assert_eq!(registry.members.len(), MOST_MEMBERS);
         // Known workers are still updated.
         let mut greedy = notice("w0", vec![]);
         greedy.holdings.places = u32::MAX;
-        crew.hear(greedy, now + Duration::from_secs(5));
-        assert_eq!(crew.places(), 4 * (MOST_MEMBERS - 1) + MOST_PLACES as usize);
-        assert_eq!(crew.lost(now + Duration::from_secs(8), Duration::from_secs(6)).len(), MOST_MEMBERS - 1);
+        registry.receive(greedy, now + Duration::from_secs(5));
+        assert_eq!(registry.places(), 4 * (MOST_MEMBERS - 1) + MOST_PLACES as usize);
+        assert_eq!(
+            registry.lost(now + Duration::from_secs(8), Duration::from_secs(6)).len(),
+            MOST_MEMBERS - 1
+        );
     }
 
     #[test]
@@ -298,32 +303,32 @@ pub(super) mod tests {
         let long =
             |bytes: usize| HeldLease { run: run.clone(), message: "m".repeat(bytes), token: String::new() };
         let now = Instant::now();
-        let mut crew = Crew::default();
-        crew.hear(notice("honest", vec![long(10)]), now);
+        let mut registry = WorkerRegistry::default();
+        registry.receive(notice("honest", vec![long(10)]), now);
         for number in 0..200 {
-            crew.hear(notice(&format!("w{number}"), vec![long(1 << 20)]), now);
+            registry.receive(notice(&format!("w{number}"), vec![long(1 << 20)]), now);
         }
-        let count = crew.members.len();
-        assert!((100..129).contains(&count) && crew.bytes <= MOST_BYTES, "{count}");
+        let count = registry.members.len();
+        assert!((100..129).contains(&count) && registry.bytes <= MOST_BYTES, "{count}");
         let claims = ClaimNotice { protocol: PROTOCOL, held: vec![long(1 << 20)], written_ms: 1 };
         for _ in 0..MOST_CLAIMS {
-            crew.hear_claims("honest", claims.clone());
+            registry.receive_claims("honest", claims.clone());
         }
-        assert!(crew.bytes <= MOST_BYTES);
+        assert!(registry.bytes <= MOST_BYTES);
         // Its previous notice is kept.
-        crew.hear(notice("honest", vec![long(MOST_BYTES)]), now + Duration::from_secs(5));
-        let lost = crew.lost(now + Duration::from_secs(8), Duration::from_secs(6));
-        assert_eq!((lost.len(), crew.members.len()), (count - 1, 1));
-        assert_eq!(crew.held(&run).next(), Some(&long(10)));
-        crew.leave("honest");
-        assert_eq!(crew.bytes, 0);
+        registry.receive(notice("honest", vec![long(MOST_BYTES)]), now + Duration::from_secs(5));
+        let lost = registry.lost(now + Duration::from_secs(8), Duration::from_secs(6));
+        assert_eq!((lost.len(), registry.members.len()), (count - 1, 1));
+        assert_eq!(registry.held(&run).next(), Some(&long(10)));
+        registry.leave("honest");
+        assert_eq!(registry.bytes, 0);
         // Unneeded fields are not stored.
         let mut talkative = notice("talkative", vec![]);
         talkative.refusals = vec!["\u{e9}".repeat(10_000); 1000];
         talkative.holdings.tools = vec!["t".repeat(1000); 1000];
-        crew.hear(talkative, now);
-        assert!(crew.bytes < 20_000, "{}", crew.bytes);
-        assert_eq!(crew.refusals(), ["\u{e9}".repeat(512)]);
+        registry.receive(talkative, now);
+        assert!(registry.bytes < 20_000, "{}", registry.bytes);
+        assert_eq!(registry.refusals(), ["\u{e9}".repeat(512)]);
     }
 
     #[test]
@@ -333,23 +338,23 @@ pub(super) mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let limit = Duration::from_secs(6);
-        let mut crew = Crew::default();
-        crew.hear(notice("a", vec![lease.clone()]), start);
-        crew.hear(notice("b", vec![]), start);
-        crew.hear(WorkerNotice { protocol: PROTOCOL + 1, ..notice("c", vec![]) }, start);
-        assert_eq!(crew.places(), 8);
-        assert!(!crew.is_idle(&run, start));
-        assert!(crew.lost(at(6), limit).is_empty());
-        crew.hear(notice("b", vec![]), at(5));
-        let lost = crew.lost(at(7), limit);
+        let mut registry = WorkerRegistry::default();
+        registry.receive(notice("a", vec![lease.clone()]), start);
+        registry.receive(notice("b", vec![]), start);
+        registry.receive(WorkerNotice { protocol: PROTOCOL + 1, ..notice("c", vec![]) }, start);
+        assert_eq!(registry.places(), 8);
+        assert!(!registry.is_idle(&run, start));
+        assert!(registry.lost(at(6), limit).is_empty());
+        registry.receive(notice("b", vec![]), at(5));
+        let lost = registry.lost(at(7), limit);
         assert_eq!(lost.iter().map(|worker| worker.name.as_str()).collect::<Vec<_>>(), ["a"]);
         assert_eq!(lost[0].held, [lease]);
-        assert!(crew.is_idle(&run, start));
-        assert!(!crew.is_idle(&run, at(5)));
-        crew.forgive(at(20));
-        assert!(crew.lost(at(21), limit).is_empty());
-        crew.leave("b");
-        assert!(crew.is_empty());
-        assert!(crew.is_idle(&run, at(30)));
+        assert!(registry.is_idle(&run, start));
+        assert!(!registry.is_idle(&run, at(5)));
+        registry.forgive(at(20));
+        assert!(registry.lost(at(21), limit).is_empty());
+        registry.leave("b");
+        assert!(registry.is_empty());
+        assert!(registry.is_idle(&run, at(30)));
     }
 }

@@ -4,19 +4,19 @@
 //! One model is loaded at a time, for a phase. All requests that wait for it run, and all that arrive in the
 //! meantime. The phase ends when none waits and none runs; the next model is the one whose request has waited
 //! longest. So that a constant stream of requests for the loaded model cannot block the other models forever,
-//! at most `longest` requests (see [`Phases::new`]) are admitted while others wait. The phase then ends when
+//! at most `longest` requests (see [`SwapScheduler::new`]) are admitted while others wait. The phase then ends when
 //! the running requests end.
 
 use std::collections::VecDeque;
 
 /// Number of a request.
-pub(super) type Ticket = u64;
+pub(super) type SwapTicket = u64;
 
 /// Next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision<K> {
     /// Run these requests on the resident model.
-    Admit(Vec<Ticket>),
+    Admit(Vec<SwapTicket>),
     /// Do nothing: a request or a load must end first, or no request waits.
     Hold,
     /// Unload the resident model and load another one.
@@ -38,19 +38,19 @@ enum Memory<K> {
 
 /// Models that are loaded in phases into one memory.
 #[derive(Debug)]
-pub(super) struct Phases<K> {
+pub(super) struct SwapScheduler<K> {
     memory: Memory<K>,
     /// Number of requests running on the resident model.
     running: usize,
     /// Waiting requests, in order of arrival.
-    waiting: VecDeque<(Ticket, K)>,
+    waiting: VecDeque<(SwapTicket, K)>,
     /// Requests for the resident model that were admitted while another model's requests waited.
     overtaken: usize,
     longest: usize,
-    next: Ticket,
+    next: SwapTicket,
 }
 
-impl<K: Clone + PartialEq> Phases<K> {
+impl<K: Clone + PartialEq> SwapScheduler<K> {
     /// Creates an empty memory. At most `longest` requests (at least 1) are admitted while others wait for
     /// another model.
     pub(super) fn new(longest: usize) -> Self {
@@ -65,7 +65,7 @@ impl<K: Clone + PartialEq> Phases<K> {
     }
 
     /// Adds a request for a model.
-    pub(super) fn ask(&mut self, model: K) -> Ticket {
+    pub(super) fn ask(&mut self, model: K) -> SwapTicket {
         let ticket = self.next;
         self.next += 1;
         self.waiting.push_back((ticket, model));
@@ -73,7 +73,7 @@ impl<K: Clone + PartialEq> Phases<K> {
     }
 
     /// Removes a waiting request. Has no effect on an admitted one.
-    pub(super) fn withdraw(&mut self, ticket: Ticket) {
+    pub(super) fn withdraw(&mut self, ticket: SwapTicket) {
         self.waiting.retain(|(waiting, _)| *waiting != ticket);
     }
 
@@ -91,7 +91,7 @@ impl<K: Clone + PartialEq> Phases<K> {
     }
 
     /// Records that loading failed. Removes and returns the requests that waited for the model.
-    pub(super) fn failed(&mut self) -> Vec<Ticket> {
+    pub(super) fn failed(&mut self) -> Vec<SwapTicket> {
         let Memory::Loading(failed) = std::mem::replace(&mut self.memory, Memory::Empty) else {
             return Vec::new();
         };
@@ -137,7 +137,7 @@ impl<K: Clone + PartialEq> Phases<K> {
     }
 
     /// Admits requests for the resident model within the fairness limit.
-    fn admit(&mut self, resident: &K) -> Vec<Ticket> {
+    fn admit(&mut self, resident: &K) -> Vec<SwapTicket> {
         let mut admitted = Vec::new();
         let others_wait = self.waiting.iter().any(|(_, model)| model != resident);
         self.waiting.retain(|(ticket, model)| {
@@ -173,10 +173,10 @@ mod tests {
 
     /// Simulated episodes, each of which requests its models one after the other.
     struct Stage {
-        phases: Phases<u8>,
+        phases: SwapScheduler<u8>,
         episodes: Vec<VecDeque<u8>>,
         /// Tickets of waiting requests, with their episodes.
-        waiting: Vec<(Ticket, usize)>,
+        waiting: Vec<(SwapTicket, usize)>,
         running: Vec<usize>,
         resident: Option<u8>,
         loading: Option<u8>,
@@ -187,7 +187,7 @@ mod tests {
     impl Stage {
         fn new(episodes: Vec<Vec<u8>>, longest: usize) -> Self {
             let mut stage = Self {
-                phases: Phases::new(longest),
+                phases: SwapScheduler::new(longest),
                 episodes: episodes.into_iter().map(VecDeque::from).collect(),
                 waiting: Vec::new(),
                 running: Vec::new(),
@@ -297,8 +297,8 @@ mod tests {
         fn turns_that_are_given_up_hold_nobody_up(
             asked in proptest::collection::vec((0u8..2, any::<bool>()), 1..40),
         ) {
-            let mut phases = Phases::new(usize::MAX);
-            let tickets: Vec<(Ticket, bool)> =
+            let mut phases = SwapScheduler::new(usize::MAX);
+            let tickets: Vec<(SwapTicket, bool)> =
                 asked.iter().map(|(model, stays)| (phases.ask(*model), *stays)).collect();
             for (ticket, _) in tickets.iter().filter(|(_, stays)| !stays) {
                 phases.withdraw(*ticket);
@@ -318,7 +318,7 @@ mod tests {
                     }
                 }
             }
-            let stayed: BTreeSet<Ticket> =
+            let stayed: BTreeSet<SwapTicket> =
                 tickets.iter().filter(|(_, stays)| *stays).map(|(ticket, _)| *ticket).collect();
             prop_assert_eq!(served, stayed);
         }
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn an_endless_phase_ends_for_those_that_wait() {
-        let mut phases = Phases::new(3);
+        let mut phases = SwapScheduler::new(3);
         phases.ask('a');
         assert_eq!(phases.decide(), Decision::Swap { unload: None, load: 'a' });
         phases.loaded();
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_loaded_is_refused_to_all_who_wait_for_it_and_to_nobody_else() {
-        let mut phases = Phases::new(9);
+        let mut phases = SwapScheduler::new(9);
         let (first, second, third) = (phases.ask('a'), phases.ask('b'), phases.ask('a'));
         assert_eq!(phases.decide(), Decision::Swap { unload: None, load: 'a' });
         assert_eq!(phases.decide(), Decision::Hold);

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use lumos_tasks::{Completion, Request};
 use tokio::sync::oneshot;
 
-use super::phases::{Decision, Phases, Ticket};
+use super::swap_scheduler::{Decision, SwapScheduler, SwapTicket};
 use super::{ModelBackend, ModelError};
 
 /// Maximum requests for the loaded model that are admitted while requests for another model wait. Far more
@@ -45,14 +45,14 @@ impl std::ops::AddAssign for Swapping {
 }
 
 /// The models that share one memory.
-pub(super) struct Gate<K: Key> {
+pub(super) struct ModelSwapLock<K: Key> {
     state: Mutex<State<K>>,
 }
 
 struct State<K: Key> {
-    phases: Phases<K>,
+    phases: SwapScheduler<K>,
     loaders: BTreeMap<K, Arc<dyn Load>>,
-    waiting: HashMap<Ticket, oneshot::Sender<Result<Turn<K>, ModelError>>>,
+    waiting: HashMap<SwapTicket, oneshot::Sender<Result<SwapGuard<K>, ModelError>>>,
     resident: Option<Arc<dyn ModelBackend>>,
     swapping: Swapping,
     /// Time of the latest progress: a request was admitted or ended, or a load ended.
@@ -60,19 +60,19 @@ struct State<K: Key> {
 }
 
 /// A running request. The resident model is not unloaded before it is dropped.
-struct Turn<K: Key> {
+struct SwapGuard<K: Key> {
     /// Dropped before the gate is notified, which may then unload the model.
     backend: Option<Arc<dyn ModelBackend>>,
-    gate: Arc<Gate<K>>,
+    gate: Arc<ModelSwapLock<K>>,
 }
 
 /// A waiting request. Dropping it withdraws the request.
 struct Queued<K: Key> {
-    ticket: Ticket,
-    gate: Arc<Gate<K>>,
+    ticket: SwapTicket,
+    gate: Arc<ModelSwapLock<K>>,
 }
 
-impl<K: Key> Gate<K> {
+impl<K: Key> ModelSwapLock<K> {
     /// Creates a gate without a loaded model.
     pub(super) fn new() -> Arc<Self> {
         Self::with_longest(LONGEST_PHASE)
@@ -81,7 +81,7 @@ impl<K: Key> Gate<K> {
     fn with_longest(longest: usize) -> Arc<Self> {
         Arc::new(Self {
             state: Mutex::new(State {
-                phases: Phases::new(longest),
+                phases: SwapScheduler::new(longest),
                 loaders: BTreeMap::new(),
                 waiting: HashMap::new(),
                 resident: None,
@@ -92,9 +92,9 @@ impl<K: Key> Gate<K> {
     }
 
     /// Creates the backend of a model. Nothing is loaded yet.
-    pub(super) fn backend(self: &Arc<Self>, model: K, loader: Arc<dyn Load>) -> Phased<K> {
+    pub(super) fn backend(self: &Arc<Self>, model: K, loader: Arc<dyn Load>) -> SwappedModel<K> {
         self.lock().loaders.entry(model.clone()).or_insert(loader);
-        Phased { gate: Arc::clone(self), model }
+        SwappedModel { gate: Arc::clone(self), model }
     }
 
     /// Cost of swapping so far.
@@ -122,7 +122,7 @@ impl<K: Key> Gate<K> {
     }
 
     /// Waits until the model is loaded and the request is admitted.
-    async fn turn(self: &Arc<Self>, model: K) -> Result<Turn<K>, ModelError> {
+    async fn turn(self: &Arc<Self>, model: K) -> Result<SwapGuard<K>, ModelError> {
         let (sender, receiver) = oneshot::channel();
         let ticket = {
             let mut state = self.lock();
@@ -149,7 +149,7 @@ impl<K: Key> Gate<K> {
                         state.went_on = tokio::time::Instant::now();
                         for ticket in tickets {
                             let backend = state.resident.clone();
-                            let turn = Turn { backend, gate: Arc::clone(self) };
+                            let turn = SwapGuard { backend, gate: Arc::clone(self) };
                             admitted.push((state.waiting.remove(&ticket), turn));
                         }
                     }
@@ -219,7 +219,7 @@ async fn give_back(backend: Option<Arc<dyn ModelBackend>>) {
     }
 }
 
-impl<K: Key> Drop for Turn<K> {
+impl<K: Key> Drop for SwapGuard<K> {
     fn drop(&mut self) {
         self.backend = None;
         {
@@ -243,12 +243,12 @@ impl<K: Key> Drop for Queued<K> {
 }
 
 /// Backend of one of the models of a gate.
-pub(super) struct Phased<K: Key> {
-    gate: Arc<Gate<K>>,
+pub(super) struct SwappedModel<K: Key> {
+    gate: Arc<ModelSwapLock<K>>,
     model: K,
 }
 
-impl<K: Key> Phased<K> {
+impl<K: Key> SwappedModel<K> {
     /// Loads the model if it is not resident, so that errors are reported early.
     pub(super) async fn check(&self) -> Result<(), ModelError> {
         self.gate.turn(self.model.clone()).await.map(drop)
@@ -256,7 +256,7 @@ impl<K: Key> Phased<K> {
 }
 
 #[async_trait]
-impl<K: Key> ModelBackend for Phased<K> {
+impl<K: Key> ModelBackend for SwappedModel<K> {
     async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
         let turn = self.gate.turn(self.model.clone()).await?;
         match &turn.backend {
@@ -267,5 +267,5 @@ impl<K: Key> ModelBackend for Phased<K> {
 }
 
 #[cfg(test)]
-#[path = "gate_tests.rs"]
+#[path = "swap_lock_tests.rs"]
 mod tests;

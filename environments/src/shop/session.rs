@@ -1,6 +1,6 @@
-//! [`Visit`]: a customer's session with one goal, from the start page to a purchase.
+//! [`ShopSession`]: a customer's session with one goal, from the start page to a purchase.
 //!
-//! A visit executes actions one at a time ([`Visit::step`]) or an episode's whole request ([`Visit::serve`]).
+//! A visit executes actions one at a time ([`ShopSession::step`]) or an episode's whole request ([`ShopSession::serve`]).
 //! It keeps the current page, the chosen options and the reward of the purchase.
 
 use std::sync::Arc;
@@ -8,10 +8,12 @@ use std::sync::Arc;
 use lumos_tasks::families::shop::{Purchase, ShopReply, ShopRequest};
 use serde::{Deserialize, Serialize};
 
-use super::action::Action;
+use super::action::ShopAction;
 use super::goal::Goal;
-use super::page::{About, BACK_TO_SEARCH, BUY_NOW, Clickable, Item, NEXT, PREVIOUS, Page, ProductPage};
-use super::reward::{Reward, Tagger, reward};
+use super::page::{
+    About, BACK_TO_SEARCH, BUY_NOW, Clickable, ListedProduct, NEXT, PREVIOUS, ProductPage, ShopPage,
+};
+use super::reward::{PurchaseReward, Tagger, reward};
 use super::shop::{Raised, SearchEngine, Shop};
 
 /// Products per page of results.
@@ -19,7 +21,7 @@ const WINDOW: u64 = 10;
 
 /// The result of an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+pub struct ShopStep {
     /// The observation of the page.
     pub observation: String,
     /// The reward: 0 until a purchase.
@@ -32,7 +34,7 @@ pub struct Step {
 
 /// The shop and the services that visits use.
 #[derive(Clone)]
-pub struct Staff {
+pub struct ShopServices {
     /// The products.
     pub shop: Arc<Shop>,
     /// The search engine.
@@ -41,7 +43,7 @@ pub struct Staff {
     pub tagger: Arc<dyn Tagger>,
 }
 
-impl std::fmt::Debug for Staff {
+impl std::fmt::Debug for ShopServices {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Staff").field("shop", &self.shop).finish_non_exhaustive()
     }
@@ -49,10 +51,10 @@ impl std::fmt::Debug for Staff {
 
 /// The state of a session.
 #[derive(Debug)]
-pub struct Visit {
-    staff: Staff,
+pub struct ShopSession {
+    staff: ShopServices,
     goal: Goal,
-    page: Page,
+    page: ShopPage,
     /// The page's address without the session's id: the original identifies pages by names found in it.
     address: String,
     clickables: Vec<(String, Clickable)>,
@@ -61,13 +63,13 @@ pub struct Visit {
     product: Option<u32>,
     /// By group, in the order of first choice.
     options: Vec<(String, String)>,
-    bought: Option<Reward>,
+    bought: Option<PurchaseReward>,
 }
 
-impl Visit {
+impl ShopSession {
     /// A session on the start page.
-    pub fn new(staff: Staff, goal: Goal) -> Self {
-        let page = Page::Start;
+    pub fn new(staff: ShopServices, goal: Goal) -> Self {
+        let page = ShopPage::Start;
         Self {
             staff,
             goal,
@@ -94,12 +96,12 @@ impl Visit {
     }
 
     /// The current page.
-    pub fn page(&self) -> &Page {
+    pub fn page(&self) -> &ShopPage {
         &self.page
     }
 
     /// The reward of the last purchase.
-    pub fn bought(&self) -> Option<&Reward> {
+    pub fn bought(&self) -> Option<&PurchaseReward> {
         self.bought.as_ref()
     }
 
@@ -117,9 +119,9 @@ impl Visit {
     ///
     /// # Errors
     /// Fails where the original raises. The session is unchanged in that case.
-    pub fn step(&mut self, action: &str) -> Result<Step, Raised> {
+    pub fn step(&mut self, action: &str) -> Result<ShopStep, Raised> {
         let reward = self.act(action)?;
-        Ok(Step {
+        Ok(ShopStep {
             observation: self.observation(),
             reward: reward.unwrap_or(0.0),
             done: reward.is_some(),
@@ -129,12 +131,12 @@ impl Visit {
 
     /// Executes an action. Returns the reward if it is a purchase.
     fn act(&mut self, action: &str) -> Result<Option<f64>, Raised> {
-        match Action::parse(action) {
-            Some(Action::Search(text)) => {
+        match ShopAction::parse(action) {
+            Some(ShopAction::Search(text)) => {
                 let keywords = text.split(' ').map(str::to_owned).collect();
                 self.show_results(keywords, 1).map(|()| None)
             }
-            Some(Action::Click(text)) => self.click(&text),
+            Some(ShopAction::Click(text)) => self.click(&text),
             None => Ok(None),
         }
     }
@@ -161,7 +163,7 @@ impl Visit {
     /// The purchase whose page is shown, with the bounds of its reward.
     pub fn purchase(&self) -> Option<Purchase> {
         let bought = self.bought?;
-        let Page::Done { asin, .. } = &self.page else { return None };
+        let ShopPage::Done { asin, .. } = &self.page else { return None };
         let by_group = [bought.r_type, bought.r_type_lowest, bought.r_type_highest];
         Some(Purchase {
             asin: asin.clone(),
@@ -211,7 +213,7 @@ impl Visit {
         names.into_iter().find(|name| self.address.contains(name)).unwrap_or("")
     }
 
-    fn show(&mut self, page: Page, address: String) {
+    fn show(&mut self, page: ShopPage, address: String) {
         self.clickables = page.clickables();
         self.page = page;
         self.address = address;
@@ -222,7 +224,7 @@ impl Visit {
         self.number = 1;
         self.product = None;
         self.options.clear();
-        self.show(Page::Start, String::new());
+        self.show(ShopPage::Start, String::new());
     }
 
     fn show_results(&mut self, keywords: Vec<String>, number: u64) -> Result<(), Raised> {
@@ -237,7 +239,7 @@ impl Visit {
         let shelf = self.staff.shop.shelf();
         let items = window
             .filter_map(|position| shelf.product(*position))
-            .map(|product| Item {
+            .map(|product| ListedProduct {
                 asin: product.asin.to_owned(),
                 title: product.title.to_owned(),
                 price_tag: product.price_tag.to_owned(),
@@ -249,7 +251,7 @@ impl Visit {
         self.number = number;
         self.product = None;
         self.options.clear();
-        self.show(Page::Results { number, total: found.len(), items }, address);
+        self.show(ShopPage::Results { number, total: found.len(), items }, address);
         Ok(())
     }
 
@@ -281,7 +283,7 @@ impl Visit {
             image: product.image.to_owned(),
         };
         let address = self.address_of("item_page");
-        self.show(Page::Product(Box::new(page)), address);
+        self.show(ShopPage::Product(Box::new(page)), address);
         Ok(())
     }
 
@@ -300,7 +302,7 @@ impl Visit {
             }
         };
         let address = self.address_of("item_sub_page");
-        self.show(Page::Details { about, texts }, address);
+        self.show(ShopPage::Details { about, texts }, address);
         Ok(())
     }
 
@@ -322,7 +324,7 @@ impl Visit {
         let price = price.unwrap_or(f64::INFINITY);
         let bought = reward(&product, &self.goal, price, &self.options, &*self.staff.tagger);
         let reward = bought.reward();
-        let page = Page::Done { asin: product.asin.to_owned(), options: self.options.clone(), reward };
+        let page = ShopPage::Done { asin: product.asin.to_owned(), options: self.options.clone(), reward };
         self.show(page, "done".to_owned());
         self.bought = Some(bought);
         Ok(reward)

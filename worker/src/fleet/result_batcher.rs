@@ -17,14 +17,14 @@ struct Waiting {
 }
 
 /// Batches the results of one run.
-pub(super) struct Line {
+pub(super) struct ResultBatcher {
     queue: Arc<dyn Queue<ResultBatch>>,
     waiting: Mutex<Vec<Waiting>>,
     /// Locked by the task that is sending.
     turn: tokio::sync::Mutex<()>,
 }
 
-impl Line {
+impl ResultBatcher {
     pub(super) fn new(queue: Arc<dyn Queue<ResultBatch>>) -> Self {
         Self { queue, waiting: Mutex::default(), turn: tokio::sync::Mutex::new(()) }
     }
@@ -143,9 +143,9 @@ mod tests {
         })
     }
 
-    fn line() -> (Arc<Slow>, Arc<Line>) {
+    fn line() -> (Arc<Slow>, Arc<ResultBatcher>) {
         let slow = Arc::new(Slow { permits: Semaphore::new(0), arrived: Mutex::default() });
-        (Arc::clone(&slow), Arc::new(Line::new(slow)))
+        (Arc::clone(&slow), Arc::new(ResultBatcher::new(slow)))
     }
 
     /// Waits until no task can continue. Time is paused.

@@ -11,12 +11,12 @@ const WINDOW: Duration = Duration::from_secs(20);
 
 /// Counts finished units and their tokens.
 #[derive(Debug, Default)]
-pub struct Meter {
+pub struct Throughput {
     units: AtomicU64,
     tokens: AtomicU64,
 }
 
-impl Meter {
+impl Throughput {
     /// Counts a unit whose result the server has stored.
     pub fn count(&self, tokens: u64) {
         self.units.fetch_add(1, Ordering::Relaxed);
@@ -37,7 +37,7 @@ pub struct Rates {
 
 impl Rates {
     /// Reads the meter. Returns units and tokens per second since the oldest reading in the window.
-    pub fn read(&mut self, meter: &Meter, now: Instant) -> (f64, f64) {
+    pub fn read(&mut self, meter: &Throughput, now: Instant) -> (f64, f64) {
         let reading = (now, meter.units(), meter.tokens.load(Ordering::Relaxed));
         while self.readings.front().is_some_and(|(at, ..)| now.duration_since(*at) > WINDOW) {
             self.readings.pop_front();
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn rates_are_those_of_late() {
-        let (meter, mut rates) = (Meter::default(), Rates::default());
+        let (meter, mut rates) = (Throughput::default(), Rates::default());
         let start = Instant::now();
         assert_eq!(rates.read(&meter, start), (0.0, 0.0));
         for second in 1..=60 {

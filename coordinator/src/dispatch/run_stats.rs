@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use lumos_tasks::fleet::{ConfigurationStatus, RecentFault};
 use lumos_tasks::{Fault, UnitId};
 
-use super::board::Tally;
+use super::unit_tracker::Tally;
 use crate::events::Event;
 
 /// Time over which rates are averaged.
@@ -17,7 +17,7 @@ const FAULTS: usize = 20;
 
 /// Status figures of a session.
 #[derive(Debug)]
-pub(crate) struct Sheet {
+pub(crate) struct RunStats {
     pub(crate) configurations: Vec<ConfigurationStatus>,
     pub(crate) in_flight: u64,
     pub(crate) duplicates: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Sheet {
     recent: VecDeque<(u64, u64, u64)>,
 }
 
-impl Sheet {
+impl RunStats {
     pub(crate) fn new(labels: &[String], tallies: &[Tally]) -> Self {
         let configurations = labels
             .iter()
@@ -54,7 +54,7 @@ impl Sheet {
     }
 
     /// Adds an event.
-    pub(crate) fn see(&mut self, event: &Event) {
+    pub(crate) fn record(&mut self, event: &Event) {
         match event {
             Event::Settled { configuration, status, correct, prompt_tokens, completion_tokens, .. } => {
                 if let Some(one) = self.configurations.get_mut(*configuration) {
@@ -76,7 +76,7 @@ impl Sheet {
         }
     }
 
-    /// Takes the number of faulted units from the board: a late outcome can reduce it.
+    /// Takes the number of faulted units from the unit tracker: a late outcome can reduce it.
     pub(crate) fn set_faulted(&mut self, tallies: &[Tally]) {
         for (one, tally) in self.configurations.iter_mut().zip(tallies) {
             one.faulted = tally.faulted;
