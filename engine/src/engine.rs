@@ -44,15 +44,15 @@ const MOST_AUTO_BATCH: usize = 256;
 /// flight.
 ///
 /// ```
-/// use lumos_engine::{Engine, GenerateRequest, Input, LoadOptions, ModelSource, RandomShape, Stop};
+/// use lumos_engine::{Engine, GenerateRequest, Prompt, LoadOptions, ModelSource, RandomShape, StopCondition};
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let source = ModelSource::Random { shape: RandomShape::With1M, seed: 0 };
 /// let engine = Engine::load(source, LoadOptions::default())?;
 /// let request = |prompt: &[u32]| GenerateRequest {
-///     input: Input::Tokens(prompt.to_vec()),
-///     stop: Stop::Never,
+///     input: Prompt::Tokens(prompt.to_vec()),
+///     stop: StopCondition::Never,
 ///     ..GenerateRequest::text("", 8)
 /// };
 /// // Both sequences are computed together.

@@ -1,8 +1,13 @@
 //! Checks which crates depend on which (`ARCHITECTURE.md`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+use regex::Regex;
+
+use crate::waits::sources;
 
 fn metadata() -> Metadata {
     MetadataCommand::new()
@@ -74,4 +79,24 @@ fn pure_crates_have_no_runtime_and_the_coordinator_no_models() {
     for foreign in ["candle-core", "tokenizers", "reqwest"] {
         assert!(!coordinator.contains(foreign), "the coordinator reaches {foreign}");
     }
+}
+
+/// A name stands for one public type, so that a search finds the one that is meant.
+#[test]
+fn public_type_names_are_unique() {
+    let definition = Regex::new(r"(?m)^pub (?:struct|enum|trait|type|union) (\w+)").unwrap();
+    let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for folder in ["tasks", "environments", "benchmarks", "engine", "queue", "worker", "coordinator"] {
+        let mut files = Vec::new();
+        sources(&format!("{folder}/src"), &mut files);
+        for file in files {
+            let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&file)).unwrap();
+            for name in definition.captures_iter(&text) {
+                defined.entry(name[1].to_owned()).or_default().push(file.clone());
+            }
+        }
+    }
+    assert!(defined.len() > 300, "only {} types were found", defined.len());
+    defined.retain(|_, files| files.len() > 1);
+    assert!(defined.is_empty(), "defined more than once: {defined:#?}");
 }

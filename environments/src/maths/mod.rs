@@ -74,10 +74,10 @@ use limits::Meter;
 /// [`MathsError`] if the service would have no result pod, or if a limit is exceeded.
 ///
 /// ```
-/// use lumos_environments::maths::{Answer, answer};
+/// use lumos_environments::maths::{MathsAnswer, answer};
 ///
-/// assert_eq!(answer("2*(3+4)"), Ok(Answer::One("14".into())));
-/// assert_eq!(answer("Solve x^2 = 9"), Ok(Answer::Many(vec!["x = -3".into(), "x = 3".into()])));
+/// assert_eq!(answer("2*(3+4)"), Ok(MathsAnswer::One("14".into())));
+/// assert_eq!(answer("Solve x^2 = 9"), Ok(MathsAnswer::Many(vec!["x = -3".into(), "x = 3".into()])));
 /// ```
 pub fn answer(query: &str) -> Result<MathsAnswer, MathsError> {
     answer_within(query, MathsLimits::default())
