@@ -1,5 +1,7 @@
 //! Leases: one delivery of a message, which its holder acknowledges, extends, returns or terminates.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use crate::QueueError;
@@ -17,6 +19,10 @@ pub trait LeaseControl: Send + Sync {
     async fn terminate(&self) -> Result<(), QueueError>;
     /// Token with which other processes can return the message if its holder disappeared.
     fn token(&self) -> Option<&str> {
+        None
+    }
+    /// How long the lease lasts from the delivery and from each extension; `None` if it does not expire.
+    fn duration(&self) -> Option<Duration> {
         None
     }
 }
@@ -66,6 +72,12 @@ impl<T> Lease<T> {
     /// queue supports it.
     pub fn token(&self) -> Option<&str> {
         self.control.0.as_deref().and_then(LeaseControl::token)
+    }
+
+    /// Returns how long the lease lasts from the delivery and from each extension, as the queue sets it; `None` if
+    /// it does not expire.
+    pub fn duration(&self) -> Option<Duration> {
+        self.control.0.as_deref().and_then(LeaseControl::duration)
     }
 
     /// Converts the message with `view` and keeps the lease.

@@ -147,7 +147,7 @@ impl Worker {
             biased;
             () = terms.cancelled.cancelled() => return terminate(lease).await,
             published = results.publish(&id, finished) => published?,
-            never = self.extend(&lease) => match never {},
+            never = Self::extend(&lease) => match never {},
         }
         if let Err(error) = lease.acknowledge().await {
             // The unit will be redelivered, and its second outcome will be dropped.
@@ -170,13 +170,13 @@ impl Worker {
         };
         tokio::select! {
             () = stalled => {}
-            never = self.extend(lease) => match never {},
+            never = Self::extend(lease) => match never {},
         }
     }
 
     /// Extends the lease every third of its duration.
-    async fn extend(&self, lease: &Lease<Assignment>) -> Infallible {
-        let Some(time) = self.terms.lease else { return pending().await };
+    async fn extend(lease: &Lease<Assignment>) -> Infallible {
+        let Some(time) = lease.duration() else { return pending().await };
         loop {
             tokio::time::sleep(time / 3).await;
             if let Err(error) = lease.extend().await {

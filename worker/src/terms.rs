@@ -1,4 +1,4 @@
-//! Settings of a worker's loop: lease duration, and limits for the episodes of a run.
+//! Settings of a worker's loop, and limits for the episodes of a run.
 
 use std::time::Duration;
 
@@ -8,12 +8,9 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::Activity;
 use crate::drive::EpisodeLimits;
 
-/// How a worker handles leases. The default fits a queue within the process: leases do not expire and no
-/// episode is aborted.
+/// How a worker handles leases. The default fits a queue within the process: no episode is aborted.
 #[derive(Debug, Clone, Default)]
 pub struct LeaseTerms {
-    /// Lease duration; `None` if leases do not expire. A lease is extended every third of this time.
-    pub lease: Option<Duration>,
     /// How long an episode may wait for a reply before it is aborted. A longer time limit of the item takes
     /// precedence.
     pub stall: Option<Duration>,

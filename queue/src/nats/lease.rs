@@ -178,6 +178,10 @@ impl LeaseControl for NatsLease {
     fn token(&self) -> Option<&str> {
         Some(&self.token)
     }
+
+    fn duration(&self) -> Option<Duration> {
+        Some(self.term)
+    }
 }
 
 /// Parses the number of deliveries of a message, including this one, from its lease token.

@@ -37,8 +37,6 @@ pub struct LanesSettings {
     pub memory: Option<u64>,
     /// Tools in addition to those that every worker has.
     pub tools: BTreeSet<String>,
-    /// Duration of a lease.
-    pub lease: Duration,
     /// When models are switched.
     pub policy: PolicySettings,
 }
@@ -309,11 +307,12 @@ impl Lanes {
         let Some(needs) = view.needs.get(&switch.to).filter(|_| !leases.is_empty()) else {
             return Vec::new();
         };
+        let extend_every = leases.first().and_then(Lease::duration).unwrap_or(Duration::MAX) / 3;
         let mut loading = std::pin::pin!(self.load(needs, switch));
         let loaded = loop {
             tokio::select! {
                 loaded = &mut loading => break loaded,
-                () = tokio::time::sleep(self.settings.lease / 3) => {
+                () = tokio::time::sleep(extend_every) => {
                     for lease in &leases {
                         if let Err(error) = lease.extend().await {
                             tracing::debug!(%error, "failed to extend a lease");

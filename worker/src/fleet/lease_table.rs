@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lumos_queue::{Lease, LeaseControl, QueueError};
@@ -54,7 +55,7 @@ impl LeaseTable {
             token: token.to_owned(),
         });
         let (id, deliveries) = (lease.id().to_owned(), lease.deliveries());
-        let token = lease.token().map(str::to_owned);
+        let (token, duration) = (lease.token().map(str::to_owned), lease.duration());
         let number = {
             let mut entries = self.lock();
             entries.next += 1;
@@ -63,8 +64,13 @@ impl LeaseTable {
             number
         };
         self.changed.send_modify(|count| *count += 1);
-        let control =
-            Tracked { lease: tokio::sync::Mutex::new(Some(lease)), token, number, held: Arc::clone(self) };
+        let control = Tracked {
+            lease: tokio::sync::Mutex::new(Some(lease)),
+            token,
+            duration,
+            number,
+            held: Arc::clone(self),
+        };
         Lease::new(id, assignment, deliveries, Box::new(control))
     }
 
@@ -112,6 +118,7 @@ impl LeaseTable {
 struct Tracked {
     lease: tokio::sync::Mutex<Option<Lease<WorkMessage>>>,
     token: Option<String>,
+    duration: Option<Duration>,
     number: u64,
     held: Arc<LeaseTable>,
 }
@@ -154,6 +161,10 @@ impl LeaseControl for Tracked {
 
     fn token(&self) -> Option<&str> {
         self.token.as_deref()
+    }
+
+    fn duration(&self) -> Option<Duration> {
+        self.duration
     }
 }
 

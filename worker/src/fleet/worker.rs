@@ -179,12 +179,7 @@ pub async fn serve_fleet(
         .map_err(|source| WorkerError::Spool { path: settings.spool.clone().unwrap_or_default(), source })?;
     let spool = Arc::new(spool);
     let lanes = Arc::new(Lanes::new(
-        LanesSettings {
-            memory: settings.memory,
-            tools: settings.tools.clone(),
-            lease: server.layout().lease,
-            policy: settings.policy,
-        },
+        LanesSettings { memory: settings.memory, tools: settings.tools.clone(), policy: settings.policy },
         Arc::new(server.clone()),
         Arc::clone(&catalogue),
         Arc::clone(&eligibility),
@@ -268,7 +263,6 @@ pub async fn serve_fleet(
         tools,
         runs: catalogue,
         terms: LeaseTerms {
-            lease: Some(server.layout().lease),
             stall: Some(settings.stall),
             max_deliveries: Some(settings.max_deliveries),
             grace: Some(settings.grace),

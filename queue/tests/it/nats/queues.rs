@@ -86,6 +86,17 @@ on_servers! {
         }
     }
 
+    async fn a_lease_lasts_as_long_as_its_consumer_says(program) {
+        let bench = Bench::new(program, short_lease()).await;
+        let publisher = bench.publisher::<u32>().await;
+        // A worker, which does not know the coordinator's `--lease`.
+        let other = connect(&bench.server, Layout::default()).await;
+        let consumer = other.lane_consumer::<u32>(LANE).await.unwrap();
+        publisher.publish("a", 1).await.unwrap();
+        let lease = claim_one(&consumer).await;
+        assert_eq!(lease.duration(), Some(short_lease().lease));
+    }
+
     async fn two_consumers_of_a_lane_share_its_messages(program) {
         let bench = Bench::new(program, long_lease()).await;
         let publisher = bench.publisher::<u32>().await;

@@ -48,9 +48,8 @@ impl Bench {
         let eligibility = Arc::new(eligibility.within(memory, swap));
         let held = Arc::new(LeaseTable::default());
         let policy = PolicySettings { least: Duration::from_millis(50), ..PolicySettings::default() };
-        let lease = Duration::from_secs(30);
         let lanes = Lanes::new(
-            LanesSettings { memory, tools: BTreeSet::new(), lease, policy },
+            LanesSettings { memory, tools: BTreeSet::new(), policy },
             Arc::new(source.clone()),
             Arc::clone(&catalogue),
             Arc::clone(&eligibility),

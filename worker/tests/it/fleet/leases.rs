@@ -39,13 +39,10 @@ fn fault(finished: &Finished) -> &lumos_tasks::Fault {
 async fn a_stalled_episode_is_given_up_and_reported() {
     let folder = tempfile::tempdir().unwrap();
     let configuration = configuration(identity(&script(folder.path(), "one", 1, 0)));
-    let work = Handed::new(vec![(assignment(&configuration, 0), 1)]);
+    let duration = Some(Duration::from_millis(60));
+    let work = Handed::lasting(vec![(assignment(&configuration, 0), 1)], duration);
     let queue = MemoryQueue::bounded(8);
-    let terms = LeaseTerms {
-        lease: Some(Duration::from_millis(60)),
-        stall: Some(Duration::from_millis(400)),
-        ..LeaseTerms::default()
-    };
+    let terms = LeaseTerms { stall: Some(Duration::from_millis(400)), ..LeaseTerms::default() };
     let worker = worker(slow_models(LONG * 100), RunTerms::default(), terms);
     let serving = worker.serve(Arc::clone(&work) as _, Arc::new(queue.clone()), CancellationToken::new());
     tokio::time::timeout(LONG, serving).await.unwrap().unwrap();
@@ -65,8 +62,7 @@ async fn what_fails_after_its_lease_was_lost_is_left_to_others() {
     let work = Handed::new(vec![(assignment(&configuration, 0), 1), (assignment(&configuration, 7), 1)]);
     work.counts.lost.store(true, Ordering::SeqCst);
     let queue = MemoryQueue::bounded(8);
-    let terms = LeaseTerms { lease: Some(LONG), ..LeaseTerms::default() };
-    let worker = worker(super::support::models(), RunTerms::default(), terms);
+    let worker = worker(super::support::models(), RunTerms::default(), LeaseTerms::default());
     worker.serve(Arc::clone(&work) as _, Arc::new(queue.clone()), CancellationToken::new()).await.unwrap();
     let finished = results(&queue).await;
     assert_eq!(finished.len(), 1);
@@ -78,13 +74,10 @@ async fn what_fails_after_its_lease_was_lost_is_left_to_others() {
 async fn a_slow_episode_is_held_as_long_as_its_time_limit() {
     let folder = tempfile::tempdir().unwrap();
     let configuration = configuration(identity(&script(folder.path(), "one", 1, 0)));
-    let work = Handed::new(vec![(assignment(&configuration, 0), 1)]);
+    let duration = Some(Duration::from_secs(30));
+    let work = Handed::lasting(vec![(assignment(&configuration, 0), 1)], duration);
     let queue = MemoryQueue::bounded(8);
-    let terms = LeaseTerms {
-        lease: Some(Duration::from_secs(30)),
-        stall: Some(Duration::from_secs(60)),
-        ..LeaseTerms::default()
-    };
+    let terms = LeaseTerms { stall: Some(Duration::from_secs(60)), ..LeaseTerms::default() };
     let runs =
         RunTerms { limits: EpisodeLimits { time: Some(Duration::from_secs(600)) }, ..RunTerms::default() };
     let worker = worker(slow_models(Duration::from_secs(300)), runs, terms);

@@ -183,6 +183,7 @@ impl SharedStore for MemoryShared {
 pub(crate) struct Handed {
     waiting: Mutex<VecDeque<(Assignment, u32)>>,
     pub(crate) counts: Arc<Counts>,
+    duration: Option<Duration>,
 }
 
 #[derive(Default)]
@@ -204,11 +205,16 @@ impl Counts {
 
 impl Handed {
     pub(crate) fn new(assignments: Vec<(Assignment, u32)>) -> Arc<Self> {
-        Arc::new(Self { waiting: Mutex::new(assignments.into()), counts: Arc::default() })
+        Self::lasting(assignments, None)
+    }
+
+    /// Its leases last this long.
+    pub(crate) fn lasting(assignments: Vec<(Assignment, u32)>, duration: Option<Duration>) -> Arc<Self> {
+        Arc::new(Self { waiting: Mutex::new(assignments.into()), counts: Arc::default(), duration })
     }
 }
 
-struct Counted(Arc<Counts>);
+struct Counted(Arc<Counts>, Option<Duration>);
 
 #[async_trait]
 impl LeaseControl for Counted {
@@ -233,6 +239,10 @@ impl LeaseControl for Counted {
         self.0.buried.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
+
+    fn duration(&self) -> Option<Duration> {
+        self.1
+    }
 }
 
 #[async_trait]
@@ -245,7 +255,7 @@ impl Queue<Assignment> for Handed {
         let mut waiting = self.waiting.lock().unwrap();
         let count = max.min(waiting.len());
         let given = waiting.drain(..count).map(|(assignment, deliveries)| {
-            let control = Box::new(Counted(Arc::clone(&self.counts)));
+            let control = Box::new(Counted(Arc::clone(&self.counts), self.duration));
             Lease::new(assignment.message_id(), assignment, deliveries, control)
         });
         Ok(given.collect())
