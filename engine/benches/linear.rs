@@ -10,7 +10,7 @@
 //! the first-level cache.
 
 #[allow(dead_code, unreachable_pub)]
-#[path = "../src/model/aligned.rs"]
+#[path = "../src/aligned.rs"]
 mod aligned;
 #[allow(dead_code, unreachable_pub)]
 #[path = "../src/model/elementwise.rs"]
@@ -22,11 +22,14 @@ mod kernel;
 #[path = "../src/model/quantized.rs"]
 mod quantized;
 #[allow(dead_code, unreachable_pub, unused_imports)]
-#[path = "../src/model/simd/mod.rs"]
+#[path = "../src/simd/mod.rs"]
 mod simd;
 #[allow(dead_code, reason = "shared with the integration tests, which use more of it")]
 #[path = "../tests/it/support/mod.rs"]
 mod support;
+#[allow(dead_code, unreachable_pub, unused_imports)]
+#[path = "../src/vector.rs"]
+mod vector;
 
 use std::time::{Duration, Instant};
 

@@ -4,16 +4,17 @@
 //! and starts the [`LanguageModel`] that the scheduler drives. Memory on the CPU is reserved from the memory
 //! budget of the options; memory on a GPU is not part of it.
 
-use crate::bench::{MachineLimits, machine_limits};
 use crate::cache::{PageLayout, Storage};
 use crate::device::DeviceName;
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
 use crate::load::weights::Weights;
+use crate::machine::{MachineLimits, machine_limits};
 use crate::memory::Reservation;
-use crate::model::{LanguageModel, Llama, Matrices, QuantizedFormat, Runner};
+use crate::model::{LanguageModel, Llama, Matrices, Runner};
 use crate::options::{DType, LoadOptions};
 use crate::scheduler::Limits;
+use crate::simd::QuantizedFormat;
 
 /// A model's weights on the device that computes with them.
 pub(crate) enum Backend {

@@ -24,16 +24,6 @@ pub enum DeviceName {
     Cuda(usize),
 }
 
-impl DeviceName {
-    /// The concrete device: resolves [`Auto`](Self::Auto) for this machine and build.
-    pub(crate) fn resolved(self) -> Self {
-        match self {
-            Self::Auto => gpus().ok().and_then(|gpus| gpus.first().map(|gpu| gpu.name)).unwrap_or(Self::Cpu),
-            other => other,
-        }
-    }
-}
-
 /// A GPU as its driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
@@ -67,17 +57,6 @@ pub enum NoGpu {
     /// The driver is installed but fails, or reports no GPU.
     #[error("CUDA driver error: {0}")]
     Driver(String),
-}
-
-/// Lists the GPUs of this machine. Does not link to GPU libraries.
-///
-/// # Errors
-/// Fails if there is no GPU, or none that this binary can use.
-pub fn gpus() -> Result<Vec<Gpu>, NoGpu> {
-    #[cfg(feature = "cuda")]
-    return crate::cuda::driver::gpus();
-    #[cfg(not(feature = "cuda"))]
-    Err(NoGpu::NotBuilt)
 }
 
 impl fmt::Display for DeviceName {

@@ -16,14 +16,15 @@ use crate::cache::{PageLayout, Pool, TILE, page_size_is_supported};
 use crate::description::ModelDescription;
 use crate::device::DeviceName;
 use crate::error::{GenerateError, LoadError};
-use crate::load::{self, Loaded};
+use crate::load;
+use crate::loaded::Loaded;
 use crate::memory::{Reservation, cache_share, device_share};
 use crate::model::Matrices;
 use crate::options::{LoadOptions, ModelSource};
-use crate::request::{GenerateRequest, Generation, Prompt, StopCondition, generation};
+use crate::request::{GenerateRequest, Generation, Prompt, StopCondition};
 use crate::scheduler::{Completion, Limits, Reply, Scheduler, SequenceRequest, Submission};
 use crate::statistics::{Counters, Statistics};
-use crate::stream::GenerationStream;
+use crate::stream::{GenerationStream, generation};
 use crate::tokenizer::Tokenizer;
 
 /// Capacity of the submission channel; further callers wait.

@@ -15,6 +15,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod aligned;
 mod backend;
 pub mod bench;
 mod cache;
@@ -25,8 +26,9 @@ mod device;
 mod encoder;
 mod engine;
 mod error;
-mod footprint;
 mod load;
+mod loaded;
+mod machine;
 mod memory;
 mod model;
 mod models;
@@ -35,9 +37,11 @@ mod random;
 mod request;
 mod sampler;
 mod scheduler;
+mod simd;
 mod statistics;
 mod stream;
 mod tokenizer;
+mod vector;
 
 /// Entry points of fuzz targets; not part of the public API.
 #[doc(hidden)]
@@ -51,13 +55,14 @@ pub mod fuzzing {
 #[path = "../tests/it/support/mod.rs"]
 mod fixtures;
 
+pub use cuda::gpus;
 pub use description::{ModelDescription, WeightFile};
-pub use device::{DeviceName, Gpu, NoGpu, gpus};
+pub use device::{DeviceName, Gpu, NoGpu};
 pub use encoder::{CrossEncoder, DprReader, EncoderError, ReaderPassage};
 pub use engine::Engine;
 pub use error::{GenerateError, LoadError};
-pub use footprint::Footprint;
 pub use load::{AdapterBase, StoredChat, adapter_base};
+pub use loaded::Footprint;
 pub use memory::{MemoryBudget, free_memory};
 pub use model::{linear_path, quantized_path};
 pub use models::EngineRegistry;

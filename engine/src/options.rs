@@ -201,9 +201,30 @@ impl ModelSource {
     /// # Errors
     /// [`LoadError::UnsupportedAdapter`] if one of them is a GGUF file.
     pub fn adapted(base: &Path, adapter: &Path) -> Result<Self, LoadError> {
-        crate::load::check_adapted(base, adapter)?;
+        check_adapted(base, adapter)?;
         Ok(Self::Adapted { base: base.to_owned(), adapter: adapter.to_owned() })
     }
+}
+
+/// Rejects GGUF files, and folders of them, as an adapter's base and as an adapter.
+pub(crate) fn check_adapted(base: &Path, adapter: &Path) -> Result<(), LoadError> {
+    let refuse = |file: &Path, reason: &str| {
+        Err(LoadError::UnsupportedAdapter { file: file.to_owned(), reason: reason.to_owned() })
+    };
+    let is_gguf =
+        |path: &Path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+    let holds_gguf = || {
+        matches!(ModelSource::of_path(base), Ok(ModelSource::Gguf(_)) | Err(LoadError::SeveralModels { .. }))
+    };
+    if is_gguf(base) || holds_gguf() {
+        let reason = "an adapter cannot be merged into the weights of a GGUF file; pass the folder of the \
+            float checkpoint";
+        return refuse(base, reason);
+    }
+    if is_gguf(adapter) {
+        return refuse(adapter, "an adapter must be a folder as peft saves it, not a GGUF file");
+    }
+    Ok(())
 }
 
 /// The files of a model embedded in the binary.

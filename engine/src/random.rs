@@ -1,15 +1,10 @@
 //! Models of known shapes with random weights, for benchmarks and tests without files.
 
 use std::fmt;
-use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use crate::error::LoadError;
-use crate::load::random;
-use crate::options::DType;
 
 /// The shape of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -122,28 +117,6 @@ impl RandomShape {
     /// Number of parameters.
     pub fn parameters(self) -> u64 {
         self.tensors().iter().map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
-    }
-
-    /// Writes the model that [`ModelSource::Random`](crate::ModelSource::Random) generates in memory as
-    /// config.json and model.safetensors, so that other programs can use the same weights. The weights are
-    /// bfloat16 numbers, which `dtype` stores exactly, except that half precision rounds the smallest.
-    ///
-    /// # Errors
-    /// Fails if a file cannot be written.
-    pub fn write(self, seed: u64, dtype: DType, folder: &Path) -> Result<(), LoadError> {
-        let unwritable = |file: &Path, source| LoadError::FileNotWritten { file: file.to_owned(), source };
-        std::fs::create_dir_all(folder).map_err(|source| unwritable(folder, source))?;
-        let mut config = self.config();
-        config["torch_dtype"] = json!(match dtype {
-            DType::F32 => "float32",
-            DType::Bf16 => "bfloat16",
-            DType::F16 => "float16",
-        });
-        let file = folder.join("config.json");
-        std::fs::write(&file, format!("{config:#}\n")).map_err(|source| unwritable(&file, source))?;
-        let file = folder.join("model.safetensors");
-        random::write(&self.tensors(), seed, dtype, &file)
-            .map_err(|error| unwritable(&file, std::io::Error::other(error)))
     }
 }
 

@@ -6,10 +6,6 @@
 
 use std::time::Instant;
 
-use crate::error::GenerateError;
-use crate::scheduler::Completion;
-use crate::tokenizer::Tokenizer;
-
 /// The input of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prompt {
@@ -139,38 +135,7 @@ pub struct Generation {
     pub first_logits: Vec<(u32, f32)>,
 }
 
-/// Builds the result of a finished sequence.
-pub(crate) fn generation(
-    tokenizer: &Tokenizer,
-    completion: Completion,
-    stop_texts: &[String],
-) -> Result<Generation, GenerateError> {
-    let Completion { prompt, tokens, finish, generated, cached, first_logits } = completion;
-    let before = tokenizer.decode(&prompt)?;
-    let mut all = prompt.clone();
-    all.extend(&tokens);
-    let whole = tokenizer.decode(&all)?;
-    let mut text = after(&whole, &before).to_owned();
-    if finish == FinishReason::Stop
-        && let Some(start) = first_stop(&text, stop_texts)
-    {
-        text.truncate(start);
-    }
-    let usage =
-        TokenUsage { prompt_tokens: prompt.len(), completion_tokens: generated, cached_tokens: cached };
-    Ok(Generation { prompt_tokens: prompt, tokens, text, finish, usage, first_logits })
-}
-
 /// Position of the first stop text.
 pub(crate) fn first_stop(text: &str, stops: &[String]) -> Option<usize> {
     stops.iter().filter_map(|stop| text.find(&**stop)).min()
-}
-
-/// `whole` without as many characters as `before` has. The prompt's text may itself end differently when more
-/// bytes of a character follow.
-pub(crate) fn after<'a>(whole: &'a str, before: &str) -> &'a str {
-    match whole.strip_prefix(before) {
-        Some(rest) => rest,
-        None => whole.char_indices().nth(before.chars().count()).map_or("", |(start, _)| &whole[start..]),
-    }
 }

@@ -4,8 +4,6 @@
 //! [`measure`] runs the cells of [`BenchSettings`] and returns a [`BenchReport`] of plain data, which the
 //! caller formats. The peak rates ([`MachineLimits`]) are measured in the same run.
 
-mod machine;
-
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -16,11 +14,10 @@ use crate::description::ModelDescription;
 use crate::device::DeviceName;
 use crate::engine::Engine;
 use crate::error::{GenerateError, LoadError};
+pub use crate::machine::MachineLimits;
 use crate::options::{LoadOptions, ModelSource};
 use crate::request::{GenerateRequest, Prompt, SamplingParams, StopCondition};
 use crate::stream::StreamEvent;
-pub use machine::MachineLimits;
-pub(crate) use machine::machine_limits;
 
 /// Tokens that the second turn appends to the prompt and completion of the first.
 const SECOND_TURN: usize = 16;

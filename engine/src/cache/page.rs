@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use super::layout::{PageLayout, Storage};
-use crate::model::AlignedBuffer;
+use crate::aligned::AlignedBuffer;
 
 /// A page in host memory, or a page in device memory that is addressed by its number.
 #[derive(Default)]

@@ -22,8 +22,8 @@ use cudarc::nvrtc;
 use super::accelerator::{Accelerator, Argument, DeviceError, Launch, Product};
 use super::kernels::{KERNELS, MOST_SHARED_BYTES, SOURCE};
 use super::llama::width;
-use crate::bench::MachineLimits;
 use crate::device::{DeviceName, Gpu, NoGpu};
+use crate::machine::MachineLimits;
 use crate::options::DType;
 
 /// Bytes copied to measure memory bandwidth.

@@ -34,3 +34,26 @@ pub(crate) use llama::DeviceLlama;
 pub(crate) use llama::weight_bytes;
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use model::DeviceModel;
+
+use crate::device::{DeviceName, Gpu, NoGpu};
+
+impl DeviceName {
+    /// The concrete device: resolves [`Auto`](Self::Auto) for this machine and build.
+    pub(crate) fn resolved(self) -> Self {
+        match self {
+            Self::Auto => gpus().ok().and_then(|gpus| gpus.first().map(|gpu| gpu.name)).unwrap_or(Self::Cpu),
+            other => other,
+        }
+    }
+}
+
+/// Lists the GPUs of this machine. Does not link to GPU libraries.
+///
+/// # Errors
+/// Fails if there is no GPU, or none that this binary can use.
+pub fn gpus() -> Result<Vec<Gpu>, NoGpu> {
+    #[cfg(feature = "cuda")]
+    return driver::gpus();
+    #[cfg(not(feature = "cuda"))]
+    Err(NoGpu::NotBuilt)
+}

@@ -5,7 +5,7 @@ use pulp::Arch;
 
 use super::config::Distances;
 use super::elementwise::sum;
-use crate::model::{compiled, exponential};
+use crate::vector::{compiled, exponential};
 
 /// Buffers of [`attention`], kept between calls.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use pulp::Arch;
 
-use crate::model::{LANES, add_lanes, compiled, exponential};
+use crate::vector::{LANES, add_lanes, compiled, exponential};
 
 /// `output = norm(input + addend) · weight + bias`, row by row, into `input`.
 pub(super) fn add_and_norm(

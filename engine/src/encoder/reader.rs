@@ -11,9 +11,8 @@ use super::elementwise::scores;
 use super::service::{EncoderError, Layout, Score, Service, check_vocabulary};
 use super::transformer::{Encoder, Scratch};
 use crate::error::LoadError;
-use crate::load::weights::Weights;
+use crate::load::weights::{Weights, to_f32};
 use crate::load::{self, Contents};
-use crate::model::to_f32;
 use crate::tokenizer::Tokenizer;
 
 /// Maximum sequence length of the published reader; longer input is truncated.

@@ -10,8 +10,8 @@ use super::attention::{AttentionScratch, DistanceTables, attention};
 use super::config::{EncoderConfig, Family};
 use super::elementwise::{add_and_norm, add_bias, add_bias_and_gelu, layer_norm};
 use crate::error::LoadError;
-use crate::load::weights::Weights;
-use crate::model::{Execution, Linear, LinearScratch, to_f32};
+use crate::load::weights::{Weights, to_f32};
+use crate::model::{Execution, Linear, LinearScratch};
 use crate::options::DType;
 
 /// A linear layer with its bias.

@@ -1,7 +1,6 @@
-//! Loads a model from files into memory.
+//! Reads models from files: Hugging Face folders, GGUF files, LoRA adapters, embedded and random models.
 //!
-//! [`open`] reads configuration and tokenizer and finds the weights; [`Opened::load`] reads the weights and
-//! returns [`Loaded`], from which [`Engine`](crate::Engine) starts its scheduler.
+//! [`open`] reads configuration and tokenizer and finds the weights; the result, [`Opened`], reads tensors on request.
 
 mod adapter;
 pub(crate) mod config;
@@ -17,15 +16,9 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::backend::Backend;
-use crate::cache::{KeyValueShape, PageLayout, Storage, TILE};
-use crate::description::{ModelDescription, WeightFile};
-use crate::device::DeviceName;
+use crate::description::WeightFile;
 use crate::error::LoadError;
-use crate::footprint::Footprint;
-use crate::memory::Reservation;
-use crate::model::Matrices;
-use crate::options::{DType, LoadOptions, ModelSource};
+use crate::options::{ModelSource, check_adapted};
 use crate::tokenizer::Tokenizer;
 use adapter::Adapter;
 use config::ModelConfig;
@@ -36,25 +29,12 @@ use weights::Weights;
 pub use adapter::{AdapterBase, adapter_base};
 pub use gguf::StoredChat;
 
-const EMBEDDING: &str = "model.embed_tokens.weight";
-
-/// All parts of a loaded model.
-pub(crate) struct Loaded {
-    pub(crate) config: ModelConfig,
-    pub(crate) tokenizer: Tokenizer,
-    pub(crate) model: Backend,
-    pub(crate) description: ModelDescription,
-    pub(crate) matrices: Matrices,
-    /// Size of the weights in memory, in bytes.
-    pub(crate) weight_bytes: u64,
-    /// The weights' part of the memory budget.
-    pub(crate) reservation: Option<Reservation>,
-}
+pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
 
 /// A model whose configuration and tokenizer are read, and whose weight files are found.
 pub(crate) struct Opened {
     pub(crate) config: ModelConfig,
-    tokenizer: Tokenizer,
+    pub(crate) tokenizer: Tokenizer,
     pub(crate) weights: Weights,
     files: Files,
 }
@@ -152,102 +132,6 @@ impl Opened {
         }
         hex::encode(hasher.finalize())
     }
-
-    /// The memory requirements of the model.
-    pub(crate) fn footprint(&self, dtype: DType) -> Result<Footprint, LoadError> {
-        let config = &self.config;
-        let (rows, matrices) = self.matrices(DeviceName::Cpu, dtype)?;
-        let weight_bytes = Backend::weight_bytes(DeviceName::Cpu, config, rows, dtype, &matrices);
-        let layout = PageLayout {
-            shape: KeyValueShape {
-                layers: config.layers,
-                heads: config.key_value_heads,
-                head_size: config.head_size,
-            },
-            positions: TILE,
-            storage: Storage::Memory,
-        };
-        let cache_bytes_per_token = (layout.bytes() / TILE) as u64;
-        Ok(Footprint { weight_bytes, cache_bytes_per_token, context_length: config.context_length })
-    }
-
-    /// Rows of the embedding, and the sizes of the matrices. On a GPU, blocks are widened to floats.
-    fn matrices(&self, device: DeviceName, dtype: DType) -> Result<(usize, Matrices), LoadError> {
-        let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
-        let mut matrices = Matrices::new(&self.config, rows, dtype);
-        let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
-        let kept = self.weights.quantized_bytes(unread, dtype.width());
-        if let Some(bytes) = kept.filter(|_| !matches!(device, DeviceName::Cuda(_))) {
-            matrices.bytes = bytes;
-            matrices.format = self.weights.most_common_format();
-        }
-        Ok((rows, matrices))
-    }
-
-    /// Reads the weights. `options` must name a concrete device, not
-    /// [`DeviceName::Auto`](crate::DeviceName::Auto). `files` is the result of
-    /// [`weight_files`](Self::weight_files) if it is already known.
-    pub(crate) fn load(
-        mut self,
-        options: &LoadOptions,
-        files: Option<Vec<WeightFile>>,
-    ) -> Result<Loaded, LoadError> {
-        let (rows, matrices) = self.matrices(options.device, options.dtype)?;
-        let weight_bytes =
-            Backend::weight_bytes(options.device, &self.config, rows, options.dtype, &matrices);
-        let reservation = Backend::reserve(options, "weights", weight_bytes)?;
-        if self.tokenizer.id_limit() > rows {
-            let file = self.tokenizer.file().to_owned();
-            return Err(LoadError::VocabularyTooLarge { file, pieces: self.tokenizer.id_limit(), rows });
-        }
-        let (model, weight_files) = std::thread::scope(|scope| {
-            let opened = &self;
-            let hashes = std::thread::Builder::new()
-                .spawn_scoped(scope, move || {
-                    files.map_or_else(|| opened.weight_files(options.hash_weights), Ok)
-                })
-                .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
-            let model = Backend::load(&self.config, &self.weights, options, weight_bytes)?;
-            let failed = |_| LoadError::Thread { reason: "hashing the weights failed".to_owned() };
-            Ok::<_, LoadError>((model, hashes.join().map_err(failed)??))
-        })?;
-        if let Some(limit) = options.max_sequence_length {
-            self.config.context_length = self.config.context_length.min(limit);
-        }
-        let description = ModelDescription {
-            architecture: self.config.architecture.clone(),
-            parameters: self.weights.parameters(),
-            vocabulary: rows,
-            dtype: options.dtype,
-            quantization: self.weights.quantization(),
-            weight_files,
-            tokenizer_sha256: self.tokenizer.sha256().to_owned(),
-            context_length: self.config.context_length,
-        };
-        let Self { config, tokenizer, .. } = self;
-        Ok(Loaded { config, tokenizer, model, description, matrices, weight_bytes, reservation })
-    }
-}
-
-/// Rejects GGUF files, and folders of them, as an adapter's base and as an adapter.
-pub(crate) fn check_adapted(base: &Path, adapter: &Path) -> Result<(), LoadError> {
-    let refuse = |file: &Path, reason: &str| {
-        Err(LoadError::UnsupportedAdapter { file: file.to_owned(), reason: reason.to_owned() })
-    };
-    let is_gguf =
-        |path: &Path| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
-    let holds_gguf = || {
-        matches!(ModelSource::of_path(base), Ok(ModelSource::Gguf(_)) | Err(LoadError::SeveralModels { .. }))
-    };
-    if is_gguf(base) || holds_gguf() {
-        let reason = "an adapter cannot be merged into the weights of a GGUF file; pass the folder of the \
-            float checkpoint";
-        return refuse(base, reason);
-    }
-    if is_gguf(adapter) {
-        return refuse(adapter, "an adapter must be a folder as peft saves it, not a GGUF file");
-    }
-    Ok(())
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, LoadError> {
@@ -272,7 +156,12 @@ pub(crate) fn contents(path: &Path) -> Result<Contents, LoadError> {
     Ok(Contents { config, config_file, tokenizer, weights })
 }
 
-/// Loads the tokenizer of a model folder.
-pub(crate) fn tokenizer(path: &Path) -> Result<Tokenizer, LoadError> {
-    ModelFolder::open(path)?.tokenizer()
+impl Tokenizer {
+    /// Reads tokenizer.json of a folder, or otherwise its `tokenizer.model` with `added_tokens.json`.
+    ///
+    /// # Errors
+    /// Fails if the folder has neither, or one of the files is corrupt.
+    pub fn from_folder(folder: &Path) -> Result<Self, LoadError> {
+        ModelFolder::open(folder)?.tokenizer()
+    }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use candle_core::quantized::GgmlDType;
 
-use crate::model::QuantizedFormat;
+use crate::simd::QuantizedFormat;
 
 impl QuantizedFormat {
     /// The format of ggml's type; `None` for types that are widened to floats on loading.

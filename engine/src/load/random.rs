@@ -7,9 +7,12 @@ use candle_core::{Device, Tensor};
 use half::{bf16, f16};
 use rayon::prelude::*;
 use safetensors::{Dtype, SafeTensorError, View};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
+use crate::error::LoadError;
 use crate::options::DType;
+use crate::random::RandomShape;
 
 /// Standard deviation, as in the initialisation of models.
 const SCALE: f32 = 0.02;
@@ -51,6 +54,30 @@ fn mix(state: u64) -> u64 {
 fn normal(bits: u64) -> f32 {
     let sum: u64 = (0..4).map(|part| bits >> (16 * part) & 0xffff).sum();
     (sum as f32 - 131_070.0) / 37_837.2
+}
+
+impl RandomShape {
+    /// Writes the model that [`ModelSource::Random`](crate::ModelSource::Random) generates in memory as
+    /// config.json and model.safetensors, so that other programs can use the same weights. The weights are
+    /// bfloat16 numbers, which `dtype` stores exactly, except that half precision rounds the smallest.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be written.
+    pub fn write(self, seed: u64, dtype: DType, folder: &Path) -> Result<(), LoadError> {
+        let unwritable = |file: &Path, source| LoadError::FileNotWritten { file: file.to_owned(), source };
+        std::fs::create_dir_all(folder).map_err(|source| unwritable(folder, source))?;
+        let mut config = self.config();
+        config["torch_dtype"] = json!(match dtype {
+            DType::F32 => "float32",
+            DType::Bf16 => "bfloat16",
+            DType::F16 => "float16",
+        });
+        let file = folder.join("config.json");
+        std::fs::write(&file, format!("{config:#}\n")).map_err(|source| unwritable(&file, source))?;
+        let file = folder.join("model.safetensors");
+        write(&self.tensors(), seed, dtype, &file)
+            .map_err(|error| unwritable(&file, std::io::Error::other(error)))
+    }
 }
 
 /// A tensor that is generated while it is written.

@@ -19,7 +19,51 @@ use super::gguf::GgufTensors;
 use super::quantized::QuantizedMatrix;
 use super::{mapped, random};
 use crate::error::LoadError;
-use crate::model::{Matrix, QuantizedFormat};
+use crate::simd::QuantizedFormat;
+
+/// Weights of a linear layer as stored in a file: outputs × inputs.
+pub(crate) enum Matrix<'a> {
+    /// Numbers, to be converted to the requested type.
+    Floats(Tensor),
+    /// Blocks, kept as stored.
+    Blocks(QuantizedMatrix<'a>),
+}
+
+impl Matrix<'_> {
+    /// The block format; `None` for numbers.
+    pub(crate) fn format(&self) -> Option<QuantizedFormat> {
+        match self {
+            Self::Floats(_) => None,
+            Self::Blocks(matrix) => Some(matrix.format),
+        }
+    }
+
+    pub(crate) fn floats(&self) -> Option<&Tensor> {
+        match self {
+            Self::Floats(weight) => Some(weight),
+            Self::Blocks(_) => None,
+        }
+    }
+
+    pub(crate) fn blocks(&self) -> Option<&[u8]> {
+        match self {
+            Self::Floats(_) => None,
+            Self::Blocks(matrix) => Some(&matrix.blocks),
+        }
+    }
+
+    pub(crate) fn inputs(&self) -> candle_core::Result<usize> {
+        match self {
+            Self::Floats(weight) => weight.dim(1),
+            Self::Blocks(matrix) => Ok(matrix.columns),
+        }
+    }
+}
+
+/// The values of a tensor of any float type, in row order.
+pub(crate) fn to_f32(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
+    tensor.to_device(&Device::Cpu)?.to_dtype(CandleType::F32)?.flatten_all()?.to_vec1::<f32>()
+}
 
 /// All tensors of a checkpoint.
 pub(crate) struct Weights {

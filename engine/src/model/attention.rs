@@ -11,9 +11,9 @@ use std::ops::Range;
 use pulp::{Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::elementwise::{LANES, add_lanes, exponential};
 use super::kernel::Execution;
 use crate::cache::{KvCache, TILE};
+use crate::vector::{LANES, add_lanes, exponential};
 use tiles::Span;
 
 /// Minimum number of multiply-adds for which attention uses several threads.

@@ -3,12 +3,12 @@
 use candle_core::{Device, Tensor};
 use pulp::Arch;
 
-use super::aligned::AlignedBuffer;
 use super::kernel::Execution;
 use super::linear::{Linear, LinearScratch};
 use super::quantized::QuantizedPanels;
-use super::simd::{Path, QuantizedFormat, QuantizedPath, Target};
+use crate::aligned::AlignedBuffer;
 use crate::options::DType;
+use crate::simd::{Path, QuantizedFormat, QuantizedPath, Target};
 
 /// A matrix product of arbitrary numbers.
 #[derive(Clone, Copy, Debug)]

@@ -9,8 +9,8 @@ use half::{bf16, f16};
 use pulp::Arch;
 use rayon::prelude::*;
 
-use super::aligned::AlignedBuffer;
-use super::simd::{
+use crate::aligned::AlignedBuffer;
+use crate::simd::{
     Columns, Element, Kernel, LINE, PANEL, Path, Target, Unit, Weights, for_each_window, round_line,
 };
 

@@ -3,28 +3,20 @@
 //! A [`Linear`] consists of one or more parts with consecutive outputs, each stored as floats or in a block
 //! format. The parts use the matrix products of the neighbouring modules for floats and for blocks.
 
-use candle_core::{DType as CandleType, Device, Tensor};
+use candle_core::Tensor;
 
-use super::aligned::AlignedBuffer;
 use super::kernel::{Execution, PanelWeights};
 use super::quantized::QuantizedPanels;
-use super::simd::{Element, Path, QuantizedFormat, QuantizedPath, Target};
-use crate::load::quantized::QuantizedMatrix;
+use crate::aligned::AlignedBuffer;
+use crate::load::weights::{Matrix, to_f32};
 use crate::options::DType;
+use crate::simd::{Element, Path, QuantizedPath, Target};
 
 /// Scratch space of linear layers, kept between calls.
 #[derive(Default)]
 pub(crate) struct LinearScratch {
     packed: AlignedBuffer,
     quantized: AlignedBuffer<i32>,
-}
-
-/// Weights of a linear layer as stored in a file: outputs × inputs.
-pub(crate) enum Matrix<'a> {
-    /// Numbers, to be converted to the requested type.
-    Floats(Tensor),
-    /// Blocks, kept as stored.
-    Blocks(QuantizedMatrix<'a>),
 }
 
 /// `output = input · weightᵀ`, accumulated in float32; see [`Path`] for the order and the rounding.
@@ -152,37 +144,6 @@ impl Linear {
     }
 }
 
-impl Matrix<'_> {
-    /// The block format; `None` for numbers.
-    fn format(&self) -> Option<QuantizedFormat> {
-        match self {
-            Self::Floats(_) => None,
-            Self::Blocks(matrix) => Some(matrix.format),
-        }
-    }
-
-    fn floats(&self) -> Option<&Tensor> {
-        match self {
-            Self::Floats(weight) => Some(weight),
-            Self::Blocks(_) => None,
-        }
-    }
-
-    fn blocks(&self) -> Option<&[u8]> {
-        match self {
-            Self::Floats(_) => None,
-            Self::Blocks(matrix) => Some(&matrix.blocks),
-        }
-    }
-
-    fn inputs(&self) -> candle_core::Result<usize> {
-        match self {
-            Self::Floats(weight) => weight.dim(1),
-            Self::Blocks(matrix) => Ok(matrix.columns),
-        }
-    }
-}
-
 fn floats(weights: &[Matrix<'_>], inputs: usize, dtype: DType) -> candle_core::Result<PanelWeights> {
     let tensors = weights.iter().filter_map(Matrix::floats);
     let mut outputs = 0;
@@ -217,13 +178,9 @@ fn element(dtype: DType) -> Element {
     }
 }
 
-/// The values of a tensor of any float type, in row order.
-pub(crate) fn to_f32(tensor: &Tensor) -> candle_core::Result<Vec<f32>> {
-    tensor.to_device(&Device::Cpu)?.to_dtype(CandleType::F32)?.flatten_all()?.to_vec1::<f32>()
-}
-
 #[cfg(test)]
 mod tests {
+    use candle_core::{DType as CandleType, Device};
     use half::{bf16, f16};
     use lumos_capabilities::{Capability, skip_part};
     use proptest::prelude::*;

@@ -9,14 +9,14 @@ use super::Chunk;
 use super::attention::{AttentionRows, AttentionShape, attention};
 use super::elementwise::{add, gated, rms_norm};
 use super::kernel::Execution;
-use super::linear::{Linear, LinearScratch, Matrix, to_f32};
+use super::linear::{Linear, LinearScratch};
 use super::rope::RotaryTable;
-use super::simd::QuantizedFormat;
 use crate::cache::KeyValueShape;
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
-use crate::load::weights::Weights;
+use crate::load::weights::{Matrix, Weights, to_f32};
 use crate::options::DType;
+use crate::simd::QuantizedFormat;
 
 /// One decoder layer.
 struct Layer {

@@ -4,7 +4,6 @@
 //! [`Predictions`]. [`Runner`] implements it on the CPU with [`Llama`]; the CUDA backend has its own
 //! implementation.
 
-mod aligned;
 mod attention;
 mod elementwise;
 pub(crate) mod fuzzing;
@@ -15,18 +14,14 @@ mod prediction;
 mod quantized;
 mod rope;
 mod runner;
-mod simd;
 
-pub(crate) use aligned::AlignedBuffer;
-pub(crate) use elementwise::{LANES, add_lanes, compiled, exponential};
 pub(crate) use kernel::Execution;
-pub(crate) use linear::{Linear, LinearScratch, Matrix, to_f32};
+pub(crate) use linear::{Linear, LinearScratch};
 pub use linear::{linear_path, quantized_path};
 pub(crate) use llama::{Llama, Matrices};
 pub(crate) use prediction::{Choice, Prediction, Predictions};
 pub(crate) use rope::RotaryTable;
 pub(crate) use runner::Runner;
-pub(crate) use simd::QuantizedFormat;
 
 use crate::cache::KvCache;
 use crate::sampler::Choosing;

@@ -6,7 +6,7 @@
 
 use pulp::Arch;
 
-use crate::model::compiled;
+use crate::vector::compiled;
 
 /// The highest logit has a weight of two to this power: a sum over 2²³ tokens stays below 2⁶⁴.
 const HIGHEST: u32 = 40;

@@ -41,14 +41,6 @@ pub(crate) struct StoredPiece<'a> {
 }
 
 impl Tokenizer {
-    /// Reads tokenizer.json of a folder, or otherwise its `tokenizer.model` with `added_tokens.json`.
-    ///
-    /// # Errors
-    /// Fails if the folder has neither, or one of the files is corrupt.
-    pub fn from_folder(folder: &Path) -> Result<Self, LoadError> {
-        crate::load::tokenizer(folder)
-    }
-
     /// The placeholder for a model without a tokenizer.
     pub(crate) fn none() -> Self {
         let sha256 = hex::encode(Sha256::digest(b""));

@@ -18,7 +18,7 @@ use super::config::ModelConfig;
 use super::folder::ModelFolder;
 use super::weights::Weights;
 use crate::error::LoadError;
-use crate::model::to_f32;
+use crate::load::weights::to_f32;
 use config::AdapterConfig;
 use names::Part;
 

@@ -15,7 +15,7 @@ use super::{invalid, unsupported};
 use crate::error::LoadError;
 use crate::load::config::ModelConfig;
 use crate::load::quantized::QuantizedMatrix;
-use crate::model::QuantizedFormat;
+use crate::simd::QuantizedFormat;
 
 /// Divisors of the rotary frequencies (Llama 3).
 const FREQUENCY_FACTORS: &str = "rope_freqs.weight";

@@ -12,7 +12,8 @@ use crate::fixtures::Shape;
 use crate::fixtures::gguf::GgufModel;
 use crate::load::quantized::QuantizedMatrix;
 use crate::load::weights::Weights;
-use crate::model::{QuantizedFormat, to_f32};
+use crate::load::weights::to_f32;
+use crate::simd::QuantizedFormat;
 
 const KINDS: [GgmlDType; 12] = [
     GgmlDType::F32,

@@ -1,6 +1,6 @@
 //! Measures the peak rates of the machine: memory bandwidth and throughput of the engine's own matrix kernel.
 //!
-//! [`MachineLimits`] holds the result. The benchmark ([`measure`](super::measure)) reports measured token
+//! [`MachineLimits`] holds the result. The benchmark ([`measure`](crate::bench::measure)) reports measured token
 //! rates as shares of these rates.
 
 use std::borrow::Cow;
@@ -15,8 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LoadError;
 use crate::load::quantized::QuantizedMatrix;
-use crate::model::{Execution, Linear, LinearScratch, Matrix, QuantizedFormat};
+use crate::load::weights::Matrix;
+use crate::model::{Execution, Linear, LinearScratch};
 use crate::options::DType;
+use crate::simd::QuantizedFormat;
 
 /// Bytes read in each round: much larger than a processor's caches.
 const BUFFER: usize = 512 << 20;

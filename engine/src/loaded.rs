@@ -1,0 +1,174 @@
+//! Loads an opened model onto a device: estimates its memory, reserves it, reads the weights and hashes the files.
+//!
+//! [`Opened::load`] returns [`Loaded`], from which [`Engine`](crate::Engine) starts its scheduler.
+
+use crate::backend::Backend;
+use crate::cache::{KeyValueShape, PageLayout, Storage, TILE};
+use crate::description::{ModelDescription, WeightFile};
+use crate::device::DeviceName;
+use crate::error::LoadError;
+use crate::load::config::ModelConfig;
+use crate::load::{self, EMBEDDING, Opened};
+use crate::memory::Reservation;
+use crate::model::Matrices;
+use crate::options::{DType, LoadOptions, ModelSource};
+use crate::tokenizer::Tokenizer;
+
+/// All parts of a loaded model.
+pub(crate) struct Loaded {
+    pub(crate) config: ModelConfig,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) model: Backend,
+    pub(crate) description: ModelDescription,
+    pub(crate) matrices: Matrices,
+    /// Size of the weights in memory, in bytes.
+    pub(crate) weight_bytes: u64,
+    /// The weights' part of the memory budget.
+    pub(crate) reservation: Option<Reservation>,
+}
+
+/// Memory requirements of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Size of the weights in their type, in bytes.
+    pub weight_bytes: u64,
+    /// KV cache size of one position of a sequence, in bytes.
+    pub cache_bytes_per_token: u64,
+    /// Maximum sequence length in tokens.
+    pub context_length: usize,
+}
+
+impl Footprint {
+    /// Estimates a model loaded with weights of type `dtype`. Reads its configuration and the headers of its
+    /// weight files.
+    ///
+    /// # Errors
+    /// The same as [`Engine::load`](crate::Engine::load), except errors of reading weights.
+    pub fn of(source: &ModelSource, dtype: DType) -> Result<Self, LoadError> {
+        load::open(source)?.footprint(dtype)
+    }
+
+    /// KV cache size of `sequences` sequences of full length, in bytes. With less than the size for one
+    /// sequence, the engine would reject the longest requests.
+    pub fn cache_bytes(&self, sequences: usize) -> u64 {
+        let positions = self.context_length.saturating_mul(sequences);
+        self.cache_bytes_per_token.saturating_mul(positions as u64)
+    }
+}
+
+impl Opened {
+    /// The memory requirements of the model.
+    pub(crate) fn footprint(&self, dtype: DType) -> Result<Footprint, LoadError> {
+        let config = &self.config;
+        let (rows, matrices) = self.matrices(DeviceName::Cpu, dtype)?;
+        let weight_bytes = Backend::weight_bytes(DeviceName::Cpu, config, rows, dtype, &matrices);
+        let layout = PageLayout {
+            shape: KeyValueShape {
+                layers: config.layers,
+                heads: config.key_value_heads,
+                head_size: config.head_size,
+            },
+            positions: TILE,
+            storage: Storage::Memory,
+        };
+        let cache_bytes_per_token = (layout.bytes() / TILE) as u64;
+        Ok(Footprint { weight_bytes, cache_bytes_per_token, context_length: config.context_length })
+    }
+
+    /// Rows of the embedding, and the sizes of the matrices. On a GPU, blocks are widened to floats.
+    fn matrices(&self, device: DeviceName, dtype: DType) -> Result<(usize, Matrices), LoadError> {
+        let rows = self.weights.rows(EMBEDDING, self.config.hidden_size)?;
+        let mut matrices = Matrices::new(&self.config, rows, dtype);
+        let unread = (!self.config.tied_embeddings).then_some(EMBEDDING);
+        let kept = self.weights.quantized_bytes(unread, dtype.width());
+        if let Some(bytes) = kept.filter(|_| !matches!(device, DeviceName::Cuda(_))) {
+            matrices.bytes = bytes;
+            matrices.format = self.weights.most_common_format();
+        }
+        Ok((rows, matrices))
+    }
+
+    /// Reads the weights. `options` must name a concrete device, not
+    /// [`DeviceName::Auto`](crate::DeviceName::Auto). `files` is the result of
+    /// [`weight_files`](Self::weight_files) if it is already known.
+    pub(crate) fn load(
+        mut self,
+        options: &LoadOptions,
+        files: Option<Vec<WeightFile>>,
+    ) -> Result<Loaded, LoadError> {
+        let (rows, matrices) = self.matrices(options.device, options.dtype)?;
+        let weight_bytes =
+            Backend::weight_bytes(options.device, &self.config, rows, options.dtype, &matrices);
+        let reservation = Backend::reserve(options, "weights", weight_bytes)?;
+        if self.tokenizer.id_limit() > rows {
+            let file = self.tokenizer.file().to_owned();
+            return Err(LoadError::VocabularyTooLarge { file, pieces: self.tokenizer.id_limit(), rows });
+        }
+        let (model, weight_files) = std::thread::scope(|scope| {
+            let opened = &self;
+            let hashes = std::thread::Builder::new()
+                .spawn_scoped(scope, move || {
+                    files.map_or_else(|| opened.weight_files(options.hash_weights), Ok)
+                })
+                .map_err(|error| LoadError::Thread { reason: error.to_string() })?;
+            let model = Backend::load(&self.config, &self.weights, options, weight_bytes)?;
+            let failed = |_| LoadError::Thread { reason: "hashing the weights failed".to_owned() };
+            Ok::<_, LoadError>((model, hashes.join().map_err(failed)??))
+        })?;
+        if let Some(limit) = options.max_sequence_length {
+            self.config.context_length = self.config.context_length.min(limit);
+        }
+        let description = ModelDescription {
+            architecture: self.config.architecture.clone(),
+            parameters: self.weights.parameters(),
+            vocabulary: rows,
+            dtype: options.dtype,
+            quantization: self.weights.quantization(),
+            weight_files,
+            tokenizer_sha256: self.tokenizer.sha256().to_owned(),
+            context_length: self.config.context_length,
+        };
+        let Self { config, tokenizer, .. } = self;
+        Ok(Loaded { config, tokenizer, model, description, matrices, weight_bytes, reservation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::memory::MemoryBudget;
+    use crate::options::LoadOptions;
+    use crate::random::RandomShape;
+
+    #[test]
+    fn what_is_foreseen_is_what_is_taken() {
+        for dtype in [DType::F32, DType::F16] {
+            let source = ModelSource::Random { shape: RandomShape::With1M, seed: 1 };
+            let footprint = Footprint::of(&source, dtype).unwrap();
+            let cache = footprint.cache_bytes(2);
+            let budget = MemoryBudget::new(footprint.weight_bytes + cache);
+            let options = LoadOptions {
+                dtype,
+                memory: Some(budget.clone()),
+                kv_cache_bytes: Some(usize::try_from(cache).unwrap()),
+                ..LoadOptions::default()
+            };
+            let engine = Engine::load(source, options).unwrap();
+            assert_eq!(engine.weight_bytes(), footprint.weight_bytes);
+            assert_eq!(budget.free(), 0);
+            drop(engine);
+            assert_eq!(budget.used(), 0);
+        }
+    }
+
+    #[test]
+    fn seven_billion_parameters_in_half_precision() {
+        let source = ModelSource::Random { shape: RandomShape::Llama2With7B, seed: 1 };
+        let footprint = Footprint::of(&source, DType::F16).unwrap();
+        // The file has 13.5 GB; embeddings and norms are float32 in memory.
+        assert_eq!(footprint.weight_bytes / 100_000_000, 137);
+        assert_eq!(footprint.cache_bytes_per_token, 2 * 32 * 4096 * 4);
+        assert_eq!(footprint.context_length, 4096);
+    }
+}

@@ -1,0 +1,80 @@
+//! Arithmetic that gives the same bits on every machine, whatever vector instructions it has.
+//!
+//! [`compiled`] runs a loop with the processor's instruction set; [`add_lanes`] and [`exponential`] are its building
+//! blocks.
+
+use pulp::{Arch, Simd, WithSimd};
+
+/// Partial sums of a reduction: element `i` is added to sum `i % LANES` on every machine.
+pub(crate) const LANES: usize = 16;
+
+/// Adds partial sums in a fixed order.
+#[inline(always)]
+pub(crate) fn add_lanes(mut lanes: [f32; LANES]) -> f32 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            lanes[lane] += lanes[lane + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+/// eˣ to about one unit in the last place; arguments are clamped to ±87. Vectorizes, and gives the same bits
+/// on every machine that has fused multiply-add.
+#[inline(always)]
+pub(crate) fn exponential(x: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0; // 1.5 · 2²³: adding it rounds to an integer in the low bits
+    const LN2_HIGH: f32 = 0.693_359_4;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let x = if x < -87.0 { -87.0 } else { x };
+    let x = if x > 87.0 { 87.0 } else { x };
+    let rounded = x.mul_add(std::f32::consts::LOG2_E, ROUND);
+    let power = rounded - ROUND;
+    let rest = power.mul_add(-LN2_LOW, power.mul_add(-LN2_HIGH, x));
+    let mut sum = 1.987_569_1e-4;
+    sum = rest.mul_add(sum, 1.398_199_9e-3);
+    sum = rest.mul_add(sum, 8.333_452e-3);
+    sum = rest.mul_add(sum, 4.166_579_6e-2);
+    sum = rest.mul_add(sum, 1.666_666_5e-1);
+    sum = rest.mul_add(sum, 0.5);
+    let value = (rest * rest).mul_add(sum, rest) + 1.0;
+    value * f32::from_bits((rounded.to_bits() << 23).wrapping_add(1.0f32.to_bits()))
+}
+
+/// Runs `work` compiled for the processor's instruction set. `work` and everything that it calls must be
+/// marked `#[inline(always)]`: code that is not inlined is compiled for the baseline, where each fused
+/// multiply-add is a function call.
+pub(crate) fn compiled(arch: Arch, work: impl FnMut()) {
+    struct Compiled<F>(F);
+
+    impl<F: FnMut()> WithSimd for Compiled<F> {
+        type Output = ();
+
+        #[inline(always)]
+        fn with_simd<S: Simd>(mut self, _: S) {
+            // By reference: a closure passed by value is called through a function that is not inlined.
+            (self.0)();
+        }
+    }
+
+    arch.dispatch(Compiled(work));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponential_is_close() {
+        let mut x = -87.0f32;
+        while x < 87.0 {
+            let (value, exact) = (f64::from(exponential(x)), f64::from(x).exp());
+            assert!(((value - exact) / exact).abs() < 3e-7, "{x}: {value} against {exact}");
+            x += 0.0137;
+        }
+        assert_eq!(exponential(0.0), 1.0);
+        assert!(exponential(f32::NEG_INFINITY) < 1e-37);
+    }
+}
