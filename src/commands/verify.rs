@@ -13,7 +13,7 @@ use lumos_coordinator::unit_view::{UnitState, for_each_unit};
 use lumos_tasks::{EpisodeUnit, Item, Outcome as Episode, Step, UnitId};
 use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::tools::ToolSets;
-use lumos_worker::{EpisodeLimits, ModelRegistry, drive};
+use lumos_worker::{Backends, EpisodeLimits, ModelRegistry, drive};
 use serde::Serialize;
 
 use super::report::open;
@@ -189,7 +189,7 @@ async fn again(
     models: &ModelRegistry,
     tools: &ToolSets,
 ) -> Result<(Sampled, Comparison), Failure> {
-    let backends = models.backends(&sampled.unit.configuration, tools).await.map_err(Failure::usage)?;
+    let backends = Backends::of(models, tools, &sampled.unit.configuration).await.map_err(Failure::usage)?;
     let (outcome, _) =
         drive(&sampled.unit, &backends, EpisodeLimits::default(), &EpisodeProgress::default()).await;
     let comparison = Comparison::of(&sampled.recorded, &outcome);

@@ -101,58 +101,92 @@ fn public_type_names_are_unique() {
     assert!(defined.is_empty(), "defined more than once: {defined:#?}");
 }
 
-/// The engine's modules from the lowest layer to the highest: format, load, model, cache and scheduler, engine, bench.
-const ENGINE_LAYERS: [&str; 26] = [
-    "aligned",
-    "cache",
-    "device",
-    "error",
-    "tokenizer",
-    "simd",
-    "memory",
-    "random",
-    "options",
-    "description",
-    "load",
-    "vector",
-    "request",
-    "sampler",
-    "model",
-    "machine",
-    "statistics",
-    "scheduler",
-    "cuda",
-    "backend",
-    "loaded",
-    "stream",
-    "engine",
-    "bench",
-    "encoder",
-    "models",
+/// The modules of a crate from the lowest layer to the highest. The engine: format, load, model, cache and scheduler,
+/// engine, bench. The worker: hosts and files, browsers, models, tools and their sessions, episodes, fleet.
+const LAYERS: [(&str, &[&str]); 2] = [
+    (
+        "engine",
+        &[
+            "aligned",
+            "cache",
+            "device",
+            "error",
+            "tokenizer",
+            "simd",
+            "memory",
+            "random",
+            "options",
+            "description",
+            "load",
+            "vector",
+            "request",
+            "sampler",
+            "model",
+            "machine",
+            "statistics",
+            "scheduler",
+            "cuda",
+            "backend",
+            "loaded",
+            "stream",
+            "engine",
+            "bench",
+            "encoder",
+            "models",
+        ],
+    ),
+    (
+        "worker",
+        &[
+            "hosts",
+            "access",
+            "activity",
+            "tool",
+            "browser",
+            "files",
+            "retry_after",
+            "server_key",
+            "hub",
+            "model",
+            "http_server",
+            "sessions",
+            "tools",
+            "drive",
+            "terms",
+            "serve",
+            "stall",
+            "fleet",
+            "serve_model",
+        ],
+    ),
 ];
 
 #[test]
-fn modules_of_the_engine_form_layers() {
+fn modules_form_layers() {
     let import = Regex::new(r"\bcrate::([a-z_]+)").unwrap();
     let comment = Regex::new(r"(?m)//.*$").unwrap();
-    let rank = |module: &str| ENGINE_LAYERS.iter().position(|layer| *layer == module);
-    let mut files = Vec::new();
-    sources("engine/src", &mut files);
-    let mut seen = BTreeSet::new();
-    for file in files {
-        let path = file.trim_start_matches("engine/src/");
-        let module = path.split(['/', '.']).next().unwrap();
-        if module == "lib" || path.contains("tests") {
-            continue;
+    for (package, layers) in LAYERS {
+        let rank = |module: &str| layers.iter().position(|layer| *layer == module);
+        let folder = format!("{package}/src");
+        let mut files = Vec::new();
+        sources(&folder, &mut files);
+        let mut seen = BTreeSet::new();
+        for file in files {
+            let path = &file[folder.len() + 1..];
+            let module = path.split(['/', '.']).next().unwrap();
+            if module == "lib" || path.contains("tests") {
+                continue;
+            }
+            let own =
+                rank(module).unwrap_or_else(|| panic!("{file}: {module} is missing in the list of layers"));
+            seen.insert(own);
+            let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&file)).unwrap();
+            let text = comment.replace_all(text.split("#[cfg(test)]\nmod tests").next().unwrap(), "");
+            for import in import.captures_iter(&text) {
+                let other = rank(&import[1]).unwrap_or_else(|| panic!("{file} imports {}", &import[1]));
+                assert!(other <= own, "{file}: {module} imports {}, which is in a higher layer", &import[1]);
+            }
         }
-        let own = rank(module).unwrap_or_else(|| panic!("{module} is missing in the list of layers"));
-        seen.insert(own);
-        let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&file)).unwrap();
-        let text = comment.replace_all(text.split("#[cfg(test)]\nmod tests").next().unwrap(), "");
-        for import in import.captures_iter(&text) {
-            let other = rank(&import[1]).unwrap_or_else(|| panic!("{file} imports {}", &import[1]));
-            assert!(other <= own, "{file}: {module} imports {}, which is in a higher layer", &import[1]);
-        }
+        assert_eq!(seen.len(), layers.len(), "a layer of {package} does not exist");
     }
-    assert_eq!(seen.len(), ENGINE_LAYERS.len(), "a layer in the list does not exist");
 }

@@ -13,7 +13,7 @@ use lumos_tasks::{
 use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::model::EngineSettings;
 use lumos_worker::tools::ToolSets;
-use lumos_worker::{EpisodeLimits, ModelRegistry, drive};
+use lumos_worker::{Backends, EpisodeLimits, ModelRegistry, drive};
 
 const ITEMS: u64 = 20;
 
@@ -50,7 +50,8 @@ fn driving(criterion: &mut Criterion) {
     for formulation in [Formulation::Iterative, Formulation::OneTime] {
         let units = units(&models, formulation);
         let tools = ToolSets::default();
-        let backends = runtime.block_on(models.backends(&units[0].configuration, &tools)).expect("they load");
+        let backends =
+            runtime.block_on(Backends::of(&models, &tools, &units[0].configuration)).expect("they load");
         group.bench_function(BenchmarkId::from_parameter(formulation), |bencher| {
             bencher.iter(|| {
                 let progress = EpisodeProgress::default();

@@ -8,21 +8,16 @@
 //! Addresses that only the operator can set (`HF_ENDPOINT`, `LUMOS_WIKI_ENDPOINT`, `LUMOS_SQL_URL`) are not
 //! checked.
 
-use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use thiserror::Error;
 use url::{Host, Url};
 
-use crate::browser::AllowedHosts;
-use crate::hub::HubSettings;
-use crate::tools::WikiSettings;
+use crate::hosts::{AllowedHosts, is_loopback};
 
 /// Allows every host.
 const ANY_HOST: &str = "*";
-/// Default data folder, if `LUMOS_DATA` is not set.
-const DATA: &str = "data";
 /// Maximum characters of a refused name in a message.
 const LONGEST_NAME: usize = 200;
 
@@ -68,38 +63,10 @@ impl AccessRefusal {
 }
 
 impl AccessPolicy {
-    /// Creates the policy of a worker from the hosts and paths that its operator allows, plus the defaults:
-    /// loopback hosts; `api.openai.com` if an API key for it is set; the host of `OPENAI_BASE_URL`; the data
-    /// folder (`LUMOS_DATA`, or `data`); the cache of the Hugging Face hub; and the cache of tools.
-    ///
-    /// A host is `HOST`, `HOST:PORT` or `*`.
-    ///
-    /// # Errors
-    /// If a host is invalid or a path is empty.
-    pub fn of_worker(hosts: &[String], paths: &[PathBuf]) -> Result<Self, String> {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let mut allowed = Allowed::new(hosts, paths)?;
-        if ["OPENAI_API_KEY", "OPENAI_API_KEY_API_OPENAI_COM"].iter().any(|name| variable(name).is_some()) {
-            allowed.hosts.allow("api.openai.com:443")?;
-        }
-        let base = variable("OPENAI_BASE_URL").and_then(|base| Url::parse(&base).ok());
-        if let Some((host, port)) = base.as_ref().and_then(|url| url.host().zip(url.port_or_known_default()))
-        {
-            allowed.hosts.allow(&format!("{host}:{port}"))?;
-        }
-        let data = variable("LUMOS_DATA").unwrap_or_else(|| DATA.to_owned());
-        let hub = HubSettings::from_environment().ok().map(|hub| hub.cache);
-        let tools = WikiSettings::from_environment().ok().and_then(|wiki| wiki.cache);
-        for folder in [Some(PathBuf::from(data)), hub, tools].into_iter().flatten() {
-            allowed.paths.extend(std::path::absolute(folder).ok());
-        }
-        Ok(Self(Some(Arc::new(allowed))))
-    }
-
     /// Creates a policy that allows only these hosts and paths, and loopback.
     ///
     /// # Errors
-    /// As [`AccessPolicy::of_worker`].
+    /// If a host is invalid or a path is empty.
     pub fn only(hosts: &[String], paths: &[PathBuf]) -> Result<Self, String> {
         Ok(Self(Some(Arc::new(Allowed::new(hosts, paths)?))))
     }
@@ -197,20 +164,6 @@ impl Allowed {
             }
         }
         None
-    }
-}
-
-/// Whether data sent to a URL cannot be read in transit: it uses TLS or stays on this machine.
-pub(crate) fn is_private(url: &Url) -> bool {
-    url.scheme() == "https" || url.host().is_some_and(|host| is_loopback(&host.to_owned()))
-}
-
-/// Whether a host is this machine: a loopback address or `localhost`.
-pub(crate) fn is_loopback(host: &Host) -> bool {
-    match host {
-        Host::Domain(name) => name == "localhost",
-        Host::Ipv4(address) => address.is_loopback(),
-        Host::Ipv6(address) => IpAddr::V6(*address).to_canonical().is_loopback(),
     }
 }
 

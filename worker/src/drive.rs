@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lumos_tasks::{
-    ChatReply, Completion, Episode, EpisodeUnit, Fault, FaultKind, Finish, Input, NanoDollars, Next, Outcome,
-    Reply, Request, Role, Sampling, Stop, Telemetry, ToolCall, ToolReply,
+    ChatReply, Completion, Configuration, Episode, EpisodeUnit, Fault, FaultKind, Finish, Input, NanoDollars,
+    Next, Outcome, Reply, Request, Role, Sampling, Stop, Telemetry, ToolCall, ToolReply,
 };
 use tokio::time::timeout_at;
 
 use crate::activity::{Awaited, EpisodeProgress};
-use crate::model::{ModelBackend, ModelError};
-use crate::tools::{ToolFault, Tools};
+use crate::model::{ModelBackend, ModelError, ModelRegistry};
+use crate::tool::{ToolFault, Tools};
+use crate::tools::ToolSets;
 
 /// Models and tools that answer the requests of an episode.
 #[derive(Clone)]
@@ -21,6 +22,32 @@ pub struct Backends {
     pub models: BTreeMap<Role, Arc<dyn ModelBackend>>,
     /// The tools.
     pub tools: Arc<dyn Tools>,
+}
+
+impl Backends {
+    /// Returns the backends of a configuration, loading models that are not loaded yet.
+    ///
+    /// # Errors
+    /// If a model cannot be loaded or a tool's backend is unknown.
+    pub async fn of(
+        models: &ModelRegistry,
+        tools: &ToolSets,
+        configuration: &Configuration,
+    ) -> Result<Self, Fault> {
+        let mut backends: BTreeMap<Role, Arc<dyn ModelBackend>> = BTreeMap::new();
+        for (role, identity) in &configuration.models {
+            let model = models
+                .get(identity, *role, configuration)
+                .await
+                .map_err(|error| Fault { kind: FaultKind::Model, message: error.to_string() })?;
+            backends.insert(*role, model);
+        }
+        let tools = tools
+            .of(configuration)
+            .await
+            .map_err(|error| Fault { kind: FaultKind::Tool, message: error.to_string() })?;
+        Ok(Self { models: backends, tools })
+    }
 }
 
 /// Resource limits of an episode.

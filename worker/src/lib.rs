@@ -10,16 +10,20 @@ pub mod access;
 pub mod activity;
 pub mod browser;
 pub mod drive;
+mod files;
 pub mod fleet;
+mod hosts;
 pub mod http_server;
 pub mod hub;
 pub mod model;
 mod retry_after;
 pub mod serve;
 pub mod serve_model;
+mod server_key;
 pub mod sessions;
 pub mod stall;
 pub mod terms;
+mod tool;
 pub mod tools;
 
 /// Entry points of fuzz targets. Not part of the public interface.

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{Awaited, EpisodeProgress};
-use crate::drive::{EpisodeLimits, drive};
+use crate::drive::{Backends, EpisodeLimits, drive};
 use crate::model::ModelRegistry;
 use crate::terms::{LeaseTerms, Runs};
 use crate::tools::ToolSets;
@@ -206,7 +206,7 @@ impl Worker {
         let WorkUnit::Episode(unit) = &assignment.unit;
         let driven = AssertUnwindSafe(async {
             let waiting = progress.wait(Awaited::SetUp, &unit.configuration);
-            let backends = self.models.backends(&unit.configuration, &self.tools).await?;
+            let backends = Backends::of(&self.models, &self.tools, &unit.configuration).await?;
             drop(waiting);
             progress.mark();
             Ok::<_, Fault>(drive(unit, &backends, limits, progress).await)

@@ -3,7 +3,7 @@
 use fantoccini::error::{CmdError, ErrorStatus};
 use thiserror::Error;
 
-use crate::tools::ToolFault;
+use crate::tool::ToolFault;
 
 /// Errors of a browser command.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -24,8 +24,8 @@ mod pool;
 mod session;
 mod settings;
 
+pub use crate::hosts::AllowedHosts;
 pub use error::{BrowserError, BrowserFault, BrowserRefusal};
-pub use hosts::AllowedHosts;
 pub use page::{BrowserLease, PageElement};
 pub use pool::BrowserPool;
 pub use settings::{BrowserName, BrowserSettings, UnknownBrowser};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 use url::Url;
 
-use super::hosts::AllowedHosts;
+use crate::hosts::AllowedHosts;
 
 /// Driver of the browser: `--browser chromedriver`, or the address of a WebDriver server.
 #[derive(Debug, Clone, PartialEq, Eq)]

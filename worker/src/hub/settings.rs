@@ -7,7 +7,7 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::error::HubError;
-use crate::model::ServerKey;
+use crate::server_key::ServerKey;
 
 /// Default endpoint.
 const USUAL: &str = "https://huggingface.co";

@@ -11,7 +11,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use super::error::HubError;
 use super::name::HubName;
 use super::settings::HubSettings;
-use crate::access::is_private;
+use crate::hosts::is_private;
 use crate::retry_after::retry_after;
 
 /// Timeout for establishing a connection.
@@ -285,7 +285,7 @@ impl Site {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ServerKey;
+    use crate::server_key::ServerKey;
 
     #[test]
     fn the_token_is_not_sent_unencrypted_to_another_machine() {

@@ -13,7 +13,7 @@ use super::error::HubError;
 use super::layout::Layout;
 use super::name::HubName;
 use super::site::{Attempt, Head, Site};
-use crate::model::hash_file;
+use crate::files::hash_file;
 
 /// Length of a hexadecimal SHA-256, which the hub uses as the ETag of large files.
 const SHA256: usize = 64;

@@ -3,7 +3,7 @@
 use lumos_engine::{ModelFiles, ModelSource};
 use lumos_tasks::{Formulation, Role};
 
-use super::files::ModelFile;
+use crate::files::ModelFile;
 
 macro_rules! embedded {
     ($folder:literal) => {

@@ -5,7 +5,6 @@ mod builtin;
 mod chat;
 mod engine;
 mod error;
-mod files;
 mod located;
 mod lumos;
 mod name;
@@ -23,6 +22,8 @@ use async_trait::async_trait;
 use lumos_tasks::{Completion, Request};
 use thiserror::Error;
 
+pub use crate::files::{ModelFile, hash_file};
+pub use crate::server_key::ServerKey;
 pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
 pub use builtin::{bytes as builtin_bytes, source as builtin_source};
 #[doc(hidden)]
@@ -30,15 +31,12 @@ pub use chat::fuzz_chat;
 pub(crate) use engine::EngineBackend;
 pub use engine::{EngineSettings, MemoryShare};
 pub use error::{IdentifyError, LoadModelError};
-pub(crate) use files::hash_folder;
-pub use files::{ModelFile, hash_file};
 pub use located::{EngineModel, LocateError, locate};
 pub use lumos::LumosName;
 pub use name::{ModelName, NameError};
-pub use openai::{OpenAiName, OpenAiSettings, Price, ServerKey};
+pub use openai::{OpenAiName, OpenAiSettings, Price};
 pub use placing::{Arranged, PlacingError};
 pub use registry::{Identified, LoadedModel, ModelPricing, ModelRegistry};
-pub(crate) use script::lines as recorded_lines;
 pub use settings::ModelsSettings;
 pub use swap_lock::Swapping;
 

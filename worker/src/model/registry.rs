@@ -1,6 +1,6 @@
 //! The models of a worker, by content. Each is identified once, loaded once and kept.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,15 +9,12 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use lumos_engine::{LoadError, ModelSource};
-use lumos_tasks::{
-    Configuration, ContentHash, Device, EngineUse, Fault, FaultKind, Formulation, ModelIdentity, Role,
-};
+use lumos_tasks::{Configuration, ContentHash, Device, EngineUse, Formulation, ModelIdentity, Role};
 use thiserror::Error;
 use tokio::sync::{Mutex, OnceCell};
 
 use super::engine::{EngineBackend, EngineSettings};
 use super::error::{IdentifyError, LoadModelError};
-use super::files::ModelFile;
 use super::located::{LocateError, locate};
 use super::name::ModelName;
 use super::openai::{OpenAiBackend, OpenAiName, Servers};
@@ -26,11 +23,10 @@ use super::script::{Script, ScriptBackend};
 use super::settings::ModelsSettings;
 use super::swap_lock::Load;
 use super::uses::Uses;
-use super::{ModelBackend, builtin, files};
+use super::{ModelBackend, builtin};
 use crate::access::AccessPolicy;
-use crate::drive::Backends;
+use crate::files::{self, ModelFile};
 use crate::hub::Hub;
-use crate::tools::ToolSets;
 
 /// A model's identity and the files it was computed from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -241,26 +237,6 @@ impl ModelRegistry {
         let backend = self.servers.backend(here, self.settings.openai.as_ref());
         let backend = backend.map_err(|message| IdentifyError::Settings { name, message })?;
         Ok(if backend.is_priced() { ModelPricing::Known } else { ModelPricing::Unknown { model } })
-    }
-
-    /// Returns the backends of a configuration, loading models that are not loaded yet.
-    ///
-    /// # Errors
-    /// If a model cannot be loaded or a tool's backend is unknown.
-    pub async fn backends(&self, configuration: &Configuration, tools: &ToolSets) -> Result<Backends, Fault> {
-        let mut models: BTreeMap<Role, Arc<dyn ModelBackend>> = BTreeMap::new();
-        for (role, identity) in &configuration.models {
-            let model = self
-                .get(identity, *role, configuration)
-                .await
-                .map_err(|error| Fault { kind: FaultKind::Model, message: error.to_string() })?;
-            models.insert(*role, model);
-        }
-        let tools = tools
-            .of(configuration)
-            .await
-            .map_err(|error| Fault { kind: FaultKind::Tool, message: error.to_string() })?;
-        Ok(Backends { models, tools })
     }
 
     /// Returns the backend of one model.

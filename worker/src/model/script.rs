@@ -5,18 +5,17 @@
 //! are selected from the recorded tool calls by their messages.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufRead};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lumos_environments::lines::{ExpansionLimits, LineReader, unpacked};
 use lumos_tasks::recorded::{CallKey, Case, RecordedCall, answer};
 use lumos_tasks::{Completion, Formulation, Input, Request, Role, ToolCall, ToolReply};
 
 use super::{ModelBackend, ModelError};
+use crate::files::lines;
 
 /// All replies of a cases file.
 #[derive(Debug)]
@@ -52,17 +51,6 @@ impl Script {
             }
         }
     }
-}
-
-/// Reads the non-blank lines of a file with their numbers. The file may be compressed.
-///
-/// # Errors
-/// If the file cannot be opened. A line that is too long, or a file that decompresses to too much data, is an
-/// error in the stream.
-pub(crate) fn lines(path: &Path) -> io::Result<LineReader<Box<dyn BufRead + Send>>> {
-    let file = File::open(path)?;
-    let length = file.metadata()?.len();
-    Ok(LineReader::new(unpacked(file, length, ExpansionLimits::default())?))
 }
 
 /// The replies of one benchmark under one formulation.

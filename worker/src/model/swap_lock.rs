@@ -1,4 +1,4 @@
-//! Models that share one memory and are loaded one at a time, each with its own backend. [`super::phases`]
+//! Models that share one memory and are loaded one at a time, each with its own backend. [`super::swap_scheduler`]
 //! makes the decisions; this module makes requests wait, and loads and unloads models.
 
 use std::collections::{BTreeMap, HashMap};

@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::mapped::map;
 use crate::browser::{BrowserName, UnknownBrowser};
-use crate::model::{hash_file, recorded_lines};
+use crate::files::{hash_file, lines};
 
 /// Files of the published catalogue: documents and attributes.
 const DOCUMENTS: &str = "items_1000_documents.jsonl";
@@ -156,7 +156,7 @@ impl ShopFiles {
         }
         let mut known = HashMap::new();
         if let Some(path) = &self.nouns {
-            for line in recorded_lines(path).map_err(|error| named(path, &error))? {
+            for line in lines(path).map_err(|error| named(path, &error))? {
                 let (number, line) = line.map_err(|error| named(path, &error))?;
                 let Line { title, nouns } = serde_json::from_str(&line)
                     .map_err(|error| named(path, &format!("line {number}: {error}")))?;
@@ -223,7 +223,7 @@ pub fn build_index(folder: &Path, entries: impl IntoIterator<Item = io::Result<E
 /// # Errors
 /// If the file cannot be opened.
 pub fn documents(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Entry>>> {
-    let lines = recorded_lines(path).map_err(|error| named(path, &error))?;
+    let lines = lines(path).map_err(|error| named(path, &error))?;
     let mut reader = lumos_environments::shop::CatalogueReader::default();
     let path = path.to_owned();
     Ok(lines.filter_map(move |line| {

@@ -8,7 +8,7 @@ use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
 use serde::Deserialize;
 
 use super::catalogue::ShopFiles;
-use crate::tools::{ToolFault, Tools};
+use crate::tool::{ToolFault, Tools};
 
 /// The shop, with a separate visit for each episode.
 #[derive(Debug)]

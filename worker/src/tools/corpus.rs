@@ -15,7 +15,7 @@ use serde::de::IgnoredAny;
 use super::address::{page_address, titles_of};
 use super::set::not_mine;
 use super::{ToolFault, Tools};
-use crate::model::recorded_lines;
+use crate::files::lines;
 
 /// The shipped pages.
 const SAMPLES: [&str; 2] = [retrieval::HOTPOTQA_PAGES, retrieval::STRATEGYQA_PAGES];
@@ -56,7 +56,7 @@ impl Corpus {
     /// # Errors
     /// If the file cannot be read, a line is not a page, or there are no pages.
     pub fn read(path: &Path) -> io::Result<Self> {
-        Self::of_lines(recorded_lines(path)?)
+        Self::of_lines(lines(path)?)
     }
 
     /// Reads the pages from which the shipped samples of HotpotQA and StrategyQA can be answered. Blocks.
@@ -92,7 +92,7 @@ impl Corpus {
     /// Whether a file's pages were made from a benchmark's items, so that they may contain the answers: its
     /// first line names an item in `qid`.
     pub(super) fn is_made_of_items(path: &Path) -> io::Result<bool> {
-        let first = recorded_lines(path)?.next().transpose()?;
+        let first = lines(path)?.next().transpose()?;
         let origin = first.and_then(|(_, line)| serde_json::from_str::<Origin>(&line).ok());
         Ok(origin.is_some_and(|origin| origin.qid.is_some()))
     }

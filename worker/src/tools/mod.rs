@@ -16,12 +16,7 @@ mod remembering;
 mod set;
 mod wolfram;
 
-use std::sync::Arc;
-
-use async_trait::async_trait;
-use lumos_tasks::{EpisodeUnit, ToolCall, ToolReply};
-use thiserror::Error;
-
+pub use crate::tool::{ToolFault, Tools};
 pub use bm25::Bm25Ranking;
 pub use corpus::Corpus;
 pub use cross_encoder::{CrossEncoderRanker, rank_backend};
@@ -33,39 +28,3 @@ pub use recorded::RecordedTools;
 pub use registry::ToolSets;
 pub use remembering::Remembering;
 pub use wolfram::{Wolfram, WolframSettings};
-
-/// A backend that answers tool calls.
-#[async_trait]
-pub trait Tools: Send + Sync {
-    /// Answers a call. A missing result is a reply; an error is a failure of the infrastructure.
-    ///
-    /// # Errors
-    /// If the tool is not available.
-    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault>;
-
-    /// Opens a session with separate state for one episode (a shop visit, a database). Returns `None` if
-    /// calls do not depend on earlier ones, so that all episodes share the tool.
-    ///
-    /// # Errors
-    /// If the session cannot be opened.
-    async fn open(&self, _unit: &EpisodeUnit) -> Result<Option<Arc<dyn Tools>>, ToolFault> {
-        Ok(None)
-    }
-
-    /// Ends a session, whatever the outcome of its episode. A session that is dropped without this call (its
-    /// episode was cancelled) cleans up by itself.
-    async fn close(&self) {}
-
-    /// Shuts down the tool after its last episode. Removes what it created on remote servers.
-    async fn shut_down(&self) {}
-}
-
-/// A failure of a tool that is not caused by the agent: no network, quota exceeded, timeout.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{tool}: {message}")]
-pub struct ToolFault {
-    /// Name of the tool.
-    pub tool: &'static str,
-    /// The cause. Contains no secrets.
-    pub message: String,
-}

@@ -15,7 +15,7 @@ use super::live::{LiveWiki, WikiSettings};
 use super::maths::NativeMaths;
 use crate::access::{AccessPolicy, AccessRefusal};
 use crate::browser::{BrowserName, UnknownBrowser};
-use crate::model::{hash_file, hash_folder};
+use crate::files::{hash_file, hash_folder};
 use crate::sessions::catalogue::{SHOP_VERSION, ShopFiles};
 use crate::sessions::sql::{self, MySqlSettings};
 use crate::sessions::{BrowserPages, WebPages};

@@ -9,7 +9,7 @@ use lumos_tasks::recorded::{self, CallKey, Case, RecordedCall};
 use lumos_tasks::{ToolCall, ToolReply};
 
 use super::{ToolFault, Tools};
-use crate::model::recorded_lines;
+use crate::files::lines;
 
 /// Recorded replies by call, from a cases file. The first reply recorded for a call is used.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ impl RecordedTools {
     /// If the file cannot be read or a line is not a recorded case.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut tools = Self::default();
-        for line in recorded_lines(path)? {
+        for line in lines(path)? {
             let (number, line) = line?;
             let case: Case = serde_json::from_str(&line).map_err(|error| {
                 io::Error::new(io::ErrorKind::InvalidData, format!("line {number}: {error}"))

@@ -13,7 +13,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::set::not_mine;
 use super::{ToolFault, Tools, pace};
-use crate::access::is_private;
+use crate::hosts::is_private;
 
 /// Settings of WolframAlpha.
 #[derive(Clone)]

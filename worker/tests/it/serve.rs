@@ -14,7 +14,7 @@ use lumos_tasks::{
 };
 use lumos_worker::model::{EngineSettings, hash_file};
 use lumos_worker::tools::ToolSets;
-use lumos_worker::{EpisodeLimits, LeaseTerms, ModelRegistry, RunTerms, Worker};
+use lumos_worker::{Backends, EpisodeLimits, LeaseTerms, ModelRegistry, RunTerms, Worker};
 use tokio_util::sync::CancellationToken;
 
 const PROMPT: &str = "<|user|>\nWhat is 2 and 3?\n<|assistant|>\n";
@@ -126,8 +126,8 @@ async fn the_same_weights_are_loaded_once() {
         configuration.models = [Role::Planner, Role::Grounder]
             .map(|role| (role, models.identify("builtin:tiny", role, formulation).unwrap().identity))
             .into();
-        models.backends(&configuration, &ToolSets::default()).await.unwrap();
-        models.backends(&configuration, &ToolSets::default()).await.unwrap();
+        Backends::of(&models, &ToolSets::default(), &configuration).await.unwrap();
+        Backends::of(&models, &ToolSets::default(), &configuration).await.unwrap();
     }
     assert_eq!(models.loaded().await, 3, "a planner for each formulation, one grounder for both");
 }

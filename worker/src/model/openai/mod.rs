@@ -10,7 +10,6 @@
 mod check;
 mod explain;
 mod name;
-mod secret;
 mod server;
 mod settings;
 mod wire;
@@ -29,7 +28,6 @@ use server::{Attempt, Server};
 use wire::{Dialect, Extension};
 
 pub use name::OpenAiName;
-pub use secret::ServerKey;
 pub use settings::{OpenAiSettings, Price};
 
 /// Clients of servers. All models of a server share its client, so that limits apply to them together.

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::explain::{Explanation, explain};
 use super::settings::{OpenAiSettings, key_variable, key_variables};
-use crate::access::is_private;
+use crate::hosts::is_private;
 use crate::retry_after::retry_after;
 
 /// How long no requests are sent after the server rejected the API key.

@@ -8,7 +8,7 @@ use lumos_tasks::NanoDollars;
 use reqwest::Url;
 
 use super::name::USUAL;
-use super::secret::ServerKey;
+use crate::server_key::ServerKey;
 
 /// Variable of the API key for OpenAI's own service, or for the server of `OPENAI_BASE_URL`.
 const GENERAL_KEY: &str = "OPENAI_API_KEY";

@@ -29,7 +29,7 @@ use super::shop::{fault, goal_of, staff};
 use super::site::{Site, serve};
 use crate::browser::BrowserPool;
 use crate::http_server::HttpLimits;
-use crate::tools::{ToolFault, Tools};
+use crate::tool::{ToolFault, Tools};
 
 /// The shop, used by episodes in browsers.
 #[derive(Debug)]

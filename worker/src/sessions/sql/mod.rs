@@ -26,7 +26,7 @@ use lumos_environments::sql::{Fetched, World};
 use lumos_tasks::{Behaviour, EpisodeUnit, Setup, SqlGrade, SqlReply, ToolCall, ToolReply};
 use tokio::sync::Mutex;
 
-use crate::tools::{ToolFault, Tools};
+use crate::tool::{ToolFault, Tools};
 
 pub use import::{ImportError, Imported, into_mysql, into_sqlite};
 pub use server::MySqlServer;

@@ -17,7 +17,7 @@ use super::names::Names;
 use super::server::{Account, Inner, is_servers};
 use super::text_row::cells;
 use super::{Database, fault};
-use crate::tools::ToolFault;
+use crate::tool::ToolFault;
 
 /// Interval at which the size of a copy is checked during a write.
 const LOOK: Duration = Duration::from_millis(100);

@@ -30,7 +30,7 @@ use super::fault;
 use super::names::PREFIX;
 use super::server::PATIENCE;
 use super::settings::MySqlSettings;
-use crate::tools::ToolFault;
+use crate::tool::ToolFault;
 
 /// Time for which a lock must be free before the databases and accounts of its owner are dropped.
 pub(super) const GRACE: Duration = Duration::from_secs(20);

@@ -22,7 +22,7 @@ use super::names::{Names, PREFIX};
 use super::ownership::{GRACE, Leftover, Leftovers, Ownership};
 use super::settings::MySqlSettings;
 use super::{Database, Databases, fault};
-use crate::tools::ToolFault;
+use crate::tool::ToolFault;
 
 /// Time to wait for an unreachable server, as long as a restart takes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);

@@ -21,8 +21,8 @@ use super::budget::{Budget, LONGEST, StatementNumber};
 use super::emulated::{Asked, asked};
 use super::limits::{CELL_BYTES, Meter, TOO_LONG};
 use super::{Database, Databases, fault, functions};
-use crate::model::hash_file;
-use crate::tools::ToolFault;
+use crate::files::hash_file;
+use crate::tool::ToolFault;
 
 /// Number of instructions between two checks of the budget.
 const EVERY: i32 = 100;

@@ -11,7 +11,7 @@ use super::carry::Carrier;
 use super::pages::{Pages, fault};
 use crate::browser::BrowserPool;
 use crate::sessions::screenshots::Screenshots;
-use crate::tools::{ToolFault, Tools};
+use crate::tool::{ToolFault, Tools};
 
 /// Opens sessions on the pages contained in units. Candidates are computed from the pages as in
 /// [`WebPages`](super::WebPages); actions are executed in a leased browser.

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::pages::fault;
 use super::sheet;
 use crate::browser::{BrowserError, BrowserFault, BrowserLease, BrowserPool, BrowserRefusal, PageElement};
-use crate::tools::ToolFault;
+use crate::tool::ToolFault;
 
 /// Builds the page.
 const BUILD: &str = include_str!("scripts/build.js");

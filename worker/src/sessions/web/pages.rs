@@ -8,7 +8,7 @@ use lumos_environments::dom;
 use lumos_tasks::families::web::{CandidateScope, WebStep};
 use lumos_tasks::{EpisodeUnit, Setup, ToolCall, ToolReply};
 
-use crate::tools::{ToolFault, Tools};
+use crate::tool::{ToolFault, Tools};
 
 /// Name of the tool.
 const TOOL: &str = "web";

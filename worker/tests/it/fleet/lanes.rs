@@ -10,7 +10,6 @@ use lumos_tasks::{
     Assignment, Configuration, ContentHash, Formulation, Input, ModelIdentity, Request, Role, Sampling, Stop,
     Swap,
 };
-use lumos_worker::ModelRegistry;
 use lumos_worker::fleet::catalogue::Catalogue;
 use lumos_worker::fleet::eligibility::{Eligibility, LaneVerdict};
 use lumos_worker::fleet::lanes::{Lanes, LanesSettings};
@@ -18,6 +17,7 @@ use lumos_worker::fleet::lease_table::LeaseTable;
 use lumos_worker::fleet::policy::PolicySettings;
 use lumos_worker::model::ModelsSettings;
 use lumos_worker::tools::ToolSets;
+use lumos_worker::{Backends, ModelRegistry};
 use tokio::time::timeout;
 
 use super::support::{LONG, MemoryLanes, Run, configuration, identity, models, script};
@@ -249,7 +249,7 @@ async fn models_that_do_not_fit_together_take_turns() {
     let leases = bench.claim(1).await;
     assert_eq!(leases.len(), 1);
     assert_eq!(bench.models.list().await.len(), 1, "one of them is resident");
-    let backends = bench.models.backends(&run.configurations[0], &ToolSets::default()).await.unwrap();
+    let backends = Backends::of(&bench.models, &ToolSets::default(), &run.configurations[0]).await.unwrap();
     for role in [Role::Planner, Role::Grounder, Role::Planner] {
         let request = Request {
             role,

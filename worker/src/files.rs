@@ -1,9 +1,10 @@
-//! Identity of a model: the hashes of the files that are loaded.
+//! Files on disk: hashes, the files of a model and their identity, and lines of files that may be compressed.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 
+use lumos_environments::lines::{ExpansionLimits, LineReader, unpacked};
 use lumos_tasks::ContentHash;
 use sha2::{Digest, Sha256};
 
@@ -20,25 +21,25 @@ pub struct ModelFile {
 
 impl ModelFile {
     /// Reads and hashes a file on disk.
-    pub(super) fn read(path: &Path) -> io::Result<Self> {
+    pub(crate) fn read(path: &Path) -> io::Result<Self> {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         Ok(Self { name, sha256: hash_file(path)?, bytes: fs::metadata(path)?.len() })
     }
 
     /// Hashes a file embedded in the binary.
-    pub(super) fn embedded(name: &str, content: &[u8]) -> Self {
+    pub(crate) fn embedded(name: &str, content: &[u8]) -> Self {
         Self { name: name.to_owned(), sha256: ContentHash::of_bytes(content), bytes: content.len() as u64 }
     }
 
     /// Whether the file takes memory when the model is loaded.
-    pub(super) fn is_weights(&self) -> bool {
+    pub(crate) fn is_weights(&self) -> bool {
         is_weights(&self.name)
     }
 }
 
 /// Returns the identity of a model: a hash over the names and hashes of its files. The name of a GGUF file,
 /// which is a complete model, is arbitrary and not included.
-pub(super) fn identity(files: &[ModelFile]) -> ContentHash {
+pub(crate) fn identity(files: &[ModelFile]) -> ContentHash {
     let name = |file: &ModelFile| match file.name.ends_with(".gguf") {
         true => "model.gguf".to_owned(),
         false => file.name.clone(),
@@ -58,6 +59,17 @@ pub fn hash_file(path: &Path) -> io::Result<ContentHash> {
     Ok(ContentHash::from_hex(hex::encode(hasher.finalize())))
 }
 
+/// Reads the non-blank lines of a file with their numbers. The file may be compressed.
+///
+/// # Errors
+/// If the file cannot be opened. A line that is too long, or a file that decompresses to too much data, is an
+/// error in the stream.
+pub(crate) fn lines(path: &Path) -> io::Result<LineReader<Box<dyn BufRead + Send>>> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    Ok(LineReader::new(unpacked(file, length, ExpansionLimits::default())?))
+}
+
 /// Returns the identity of the model in a Hugging Face folder.
 ///
 /// # Errors
@@ -70,7 +82,7 @@ pub(crate) fn hash_folder(folder: &Path) -> io::Result<ContentHash> {
 ///
 /// # Errors
 /// If the folder or one of the files cannot be read.
-pub(super) fn of_folder(folder: &Path) -> io::Result<Vec<ModelFile>> {
+pub(crate) fn of_folder(folder: &Path) -> io::Result<Vec<ModelFile>> {
     listed(folder)?.into_iter().map(|(_, path)| ModelFile::read(&path)).collect()
 }
 
@@ -79,7 +91,7 @@ pub(super) fn of_folder(folder: &Path) -> io::Result<Vec<ModelFile>> {
 ///
 /// # Errors
 /// If the folder or one of the files cannot be read.
-pub(super) fn of_adapter(folder: &Path) -> io::Result<Vec<ModelFile>> {
+pub(crate) fn of_adapter(folder: &Path) -> io::Result<Vec<ModelFile>> {
     let read = |(name, path): (String, PathBuf)| {
         Ok(ModelFile { name: format!("adapter/{name}"), ..ModelFile::read(&path)? })
     };
@@ -90,7 +102,7 @@ pub(super) fn of_adapter(folder: &Path) -> io::Result<Vec<ModelFile>> {
 ///
 /// # Errors
 /// If the folder or one of the files cannot be read.
-pub(super) fn adapter_weights_in(folder: &Path) -> io::Result<u64> {
+pub(crate) fn adapter_weights_in(folder: &Path) -> io::Result<u64> {
     let weights = adapter_listed(folder)?.into_iter().filter(|(name, _)| is_weights(name));
     weights.map(|(_, path)| Ok(fs::metadata(path)?.len())).sum()
 }
@@ -99,7 +111,7 @@ pub(super) fn adapter_weights_in(folder: &Path) -> io::Result<u64> {
 ///
 /// # Errors
 /// If the folder or one of the files cannot be read.
-pub(super) fn weights_in(folder: &Path) -> io::Result<u64> {
+pub(crate) fn weights_in(folder: &Path) -> io::Result<u64> {
     let weights = listed(folder)?.into_iter().filter(|(name, _)| is_weights(name));
     weights.map(|(_, path)| Ok(fs::metadata(path)?.len())).sum()
 }

@@ -26,7 +26,7 @@ impl ServerKey {
     }
 
     /// Removes the key, and long pieces of it, from a message.
-    pub(super) fn redact(&self, message: &str) -> String {
+    pub(crate) fn redact(&self, message: &str) -> String {
         let key = self.0.as_str();
         let least = QUOTED.min(key.len()).max(1);
         let mut clean = String::with_capacity(message.len());
@@ -46,7 +46,7 @@ impl ServerKey {
     }
 
     /// Removes the key from a model's reply, because a server may echo the request.
-    pub(super) fn redact_reply(&self, reply: String) -> String {
+    pub(crate) fn redact_reply(&self, reply: String) -> String {
         if self.0.len() >= NO_WORD && reply.contains(&self.0) { reply.replace(&self.0, MARK) } else { reply }
     }
 }
