@@ -1,4 +1,5 @@
-//! Hands the source's revision to the program, where git knows it, and the platform to the tests.
+//! Sets compile-time environment variables: the git revision, if available, for the program, and the target platform
+//! for the tests.
 
 use std::process::Command;
 

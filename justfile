@@ -1,4 +1,4 @@
-# The same checks as continuous integration.
+# Run the same checks as continuous integration.
 check: fmt clippy doc test
 
 fmt:
@@ -13,25 +13,25 @@ doc:
 test:
     ./test.sh
 
-# Licences and advisories; needs cargo-deny and its advisory database.
+# Check licences and advisories; needs cargo-deny and its advisory database.
 deny:
     cargo deny check
 
-# Advisories alone; needs cargo-audit. With a copy of the database: just audit --no-fetch --db FOLDER
+# Check advisories only; needs cargo-audit. With a copy of the database: just audit --no-fetch --db FOLDER
 audit *arguments:
     cargo audit {{arguments}}
 
-# Fuzz the parsers of untrusted bytes, ten minutes of processor time each; needs Linux and a C++ compiler. See docs/fuzzing.md.
+# Fuzz the parsers of untrusted bytes, ten minutes of processor time each; needs Linux and a C++ compiler.
 fuzz seconds="600" *targets="":
     ./fuzz/run.sh {{seconds}} {{targets}}
 
-# The attacks of docs/security.md, in full, on the release build: a line for each. just attacks v05 runs those of a row.
+# Run the attacks of docs/security.md in full on the release build, one line each; those of a row: `just attacks v05`.
 attacks *filter:
     cargo build --release --locked
     LUMOS_PROGRAM={{justfile_directory()}}/target/release/lumos LUMOS_ATTACKS=full \
         cargo test --locked --test attacks -- --nocapture --test-threads 1 {{filter}}
 
-# The fault campaign: `just campaign --rounds 200 --seed 1 --jobs 2`, one round again with `--seed 1 --round 17`.
+# Run the fault campaign: `just campaign --rounds 200 --seed 1 --jobs 2`. Repeat one round with `--seed 1 --round 17`.
 campaign *arguments:
     LUMOS_NATS_SERVER_CURRENT="${LUMOS_NATS_SERVER_CURRENT:-$(tests/tools/current-nats-server.sh)}" cargo test --release --locked --test campaign -- {{arguments}}
 

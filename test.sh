@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# All tests, with what they need. `./test.sh NAME` runs those whose name contains NAME.
+# Installs what the tests need and runs all of them. `./test.sh NAME` runs the tests whose name contains NAME.
 #
-# Prints the number of tests that passed, failed and were skipped for lack of something on this machine. A test that
-# needs what this script installed fails without it: see LUMOS_REQUIRE in tests/capabilities.
+# Prints the number of tests that passed, failed, and were skipped because something is missing on this machine. If a
+# test needs something that this script found or installed, it fails without it instead of being skipped (LUMOS_REQUIRE,
+# tests/capabilities).
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# Installs Debian packages: install WHAT PACKAGE…
+# install WHAT PACKAGE…: installs Debian packages.
 install() {
   local what=$1
   shift
@@ -24,7 +25,7 @@ if ! command -v cc >/dev/null && ! install "a C compiler" gcc libc6-dev; then
 fi
 
 required=()
-# The queue's tests run against nats-server: the distribution's version and a current one.
+# The tests of the queue run against the distribution's nats-server and a current one.
 if command -v nats-server >/dev/null || install nats-server nats-server iproute2 openssl procps; then
   required+=(nats)
 fi
@@ -34,16 +35,16 @@ if [ -n "${LUMOS_NATS_SERVER_CURRENT:-}" ] || LUMOS_NATS_SERVER_CURRENT=$(tests/
 else
   unset LUMOS_NATS_SERVER_CURRENT
 fi
-# Clocks are set by libfaketime.
+# Tests set clocks with libfaketime.
 if ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/dev/null 2>&1 || install libfaketime faketime; then
   required+=(faketime)
 fi
-# The browser's tests run in Chromium.
+# Browser tests run in Chromium.
 if command -v chromedriver >/dev/null ||
   install chromium chromium chromium-driver chromium-sandbox fonts-dejavu-core; then
   required+=(browser)
 fi
-# The SQL tools are tested on MariaDB, which the tests start on a port of their own.
+# Tests of the SQL tools start MariaDB on a free port.
 if [ -x /usr/sbin/mariadbd ] || install mariadb-server mariadb-server; then
   required+=(mariadb)
 fi
@@ -65,7 +66,7 @@ awk -v skipped="$(awk -F'\t' '$1 == "skipped" { print $2 }' "$LUMOS_SKIPPED" | s
   /^test result:/ { for (i = 1; i < NF; i++) { if ($(i+1) == "passed;") passed += $i; if ($(i+1) == "failed;") failed += $i; if ($(i+1) == "ignored;") ignored += $i } }
   END {
     printf "%d passed, %d failed, %d skipped", passed - skipped, failed, skipped
-    if (ignored) printf " (and %d measurements and helpers of other tests, which run on their own)", ignored
+    if (ignored) printf " (and %d ignored: measurements, and helpers that other tests run)", ignored
     print ""
   }' "$log"
 exit "$status"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks this folder with what is installed, without the network. What is missing is named and skipped.
+# Checks this folder with the installed programs, without network access. Reports checks as skipped if their program is
+# missing.
 #
-# Used where installed: shellcheck, yamllint, hadolint, kubectl, kubernetes-validate, docker compose, systemd-analyze,
+# Programs: shellcheck, yamllint, hadolint, kubectl, kubernetes-validate, docker compose, systemd-analyze,
 # nats-server with openssl.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -12,7 +13,7 @@ have() {
   echo "skipped: $2 ($1 is not installed)"
   return 1
 }
-check() { # what, command…
+check() { # description, command…
   local what=$1
   shift
   if "$@"; then echo "ok: $what"; else
@@ -27,17 +28,17 @@ for script in check.sh nats/*.sh slurm/*.sbatch; do
   check "$script parses" bash -n "$script"
 done
 if have shellcheck scripts; then
-  check "scripts, by shellcheck" shellcheck -x -P SCRIPTDIR check.sh nats/*.sh slurm/*.sbatch
+  check "scripts, with shellcheck" shellcheck -x -P SCRIPTDIR check.sh nats/*.sh slurm/*.sbatch
 fi
 if have yamllint YAML; then
-  check "YAML, by yamllint" yamllint -s -c .yamllint.yaml .
+  check "YAML, with yamllint" yamllint -s -c .yamllint.yaml .
 fi
 if have hadolint Dockerfiles; then
-  check "Dockerfiles, by hadolint" hadolint Dockerfile Dockerfile.cuda
+  check "Dockerfiles, with hadolint" hadolint Dockerfile Dockerfile.cuda
 fi
 
 if have kubectl "Kubernetes manifests"; then
-  check "Kubernetes manifests, by kustomize" kubectl kustomize kubernetes --output "$work/kubernetes.yaml"
+  check "Kubernetes manifests, with kustomize" kubectl kustomize kubernetes --output "$work/kubernetes.yaml"
   if have kubernetes-validate "Kubernetes manifests against their schema"; then
     check "Kubernetes manifests, against their schema" kubernetes-validate --quiet --strict "$work/kubernetes.yaml" \
       kubernetes/worker-gpu.yaml kubernetes/secret.example.yaml
@@ -46,7 +47,7 @@ fi
 
 export LUMOS_COORDINATOR_PASSWORD=a LUMOS_WORKER_PASSWORD=b LUMOS_OBSERVER_PASSWORD=c
 if docker compose version >/dev/null 2>&1; then
-  check "compose.yaml, by docker compose" docker compose --env-file /dev/null -f compose.yaml config --quiet
+  check "compose.yaml, with docker compose" docker compose --env-file /dev/null -f compose.yaml config --quiet
 else
   echo "skipped: compose.yaml (docker compose is not installed)"
 fi
@@ -54,7 +55,7 @@ unset LUMOS_COORDINATOR_PASSWORD LUMOS_WORKER_PASSWORD LUMOS_OBSERVER_PASSWORD
 
 if have systemd-analyze units; then
   mkdir "$work/units"
-  # The programs are not installed where it is only checked.
+  # The programs of the units may be missing on this machine.
   for unit in systemd/*.service; do
     sed 's#/usr/local/bin/[a-z-]*#/bin/true#' "$unit" >"$work/units/$(basename "$unit" | sed 's/@\./@check./')"
   done
@@ -63,12 +64,12 @@ if have systemd-analyze units; then
     cat "$work/findings" >&2
     [ ! -s "$work/findings" ]
   }
-  check "units, by systemd-analyze" units
+  check "units, with systemd-analyze" units
 fi
 
 check "NATS" nats/check.sh
 
 if [ "$failures" -gt 0 ]; then
-  echo "$failures failed" >&2
+  echo "$failures checks failed" >&2
   exit 1
 fi

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets and runs them one after the other: fuzz/run.sh [SECONDS] [TARGET…]
 #
-# SECONDS is processor time for each target, 600 unless given. One line is printed for each target; the exit status is 1 if
-# there were findings. Needs Linux, the stable toolchain that builds lumos and a
-# C++ compiler, which builds libFuzzer. Settings: LUMOS_FUZZ_FEATURES (of engine, fleet and worker; all unless set) and
-# CARGO_TARGET_DIR.
+# SECONDS is processor time for each target, 600 by default. Prints one line for each target. Exits with 1 if there were
+# findings. Needs Linux, the stable toolchain that builds lumos, and a C++ compiler for libFuzzer. Environment:
+# LUMOS_FUZZ_FEATURES (some of engine, fleet and worker; all by default) and CARGO_TARGET_DIR.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")"
@@ -13,7 +12,7 @@ seconds=${1:-600}
 if [ $# -gt 0 ]; then
     targets=("$@")
 elif [ -n "${LUMOS_FUZZ_FEATURES+set}" ]; then
-    echo "error: name the targets that these features build" >&2
+    echo "error: missing targets: with LUMOS_FUZZ_FEATURES, list the targets that the features build" >&2
     exit 2
 else
     targets=(fuzz_targets/*.rs)
@@ -21,8 +20,8 @@ else
     targets=("${targets[@]%.rs}")
 fi
 
-# Coverage for libFuzzer and AddressSanitizer, which a stable compiler has behind RUSTC_BOOTSTRAP. `--target` keeps them
-# out of build scripts and macros.
+# Coverage for libFuzzer, and AddressSanitizer. A stable compiler needs RUSTC_BOOTSTRAP for them. `--target` excludes
+# build scripts and macros.
 host=$(rustc -vV | sed -n 's/^host: //p')
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target} CARGO_INCREMENTAL=0 RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="--cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module -Ccodegen-units=4 \
@@ -36,8 +35,8 @@ cargo build --release --target "$host" "${features[@]}" $(printf -- '--bin %s ' 
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_odr_violation=0}
 
-# Runs a target until it has used its processor time: on a busy machine libFuzzer's own limit, which is wall time, comes
-# first.
+# Runs a target until it has used its processor time. libFuzzer's limit is wall-clock time, which ends earlier on a busy
+# machine.
 fuzz() {
     local target=$1 log=logs/$1.log spent=0.00 round=0 status=0 used stamp runs coverage findings
     local options=(-timeout=30 -rss_limit_mb=2048 -max_len=8192 -print_final_stats=1 "-artifact_prefix=artifacts/$target/")
@@ -53,7 +52,7 @@ fuzz() {
     TIMEFORMAT='%U %S'
     while [ "${spent%.*}" -lt "$seconds" ] && [ "$round" -lt 30 ] && [ "$status" -eq 0 ]; do
         round=$((round + 1))
-        # New inputs go to the first folder.
+        # libFuzzer writes new inputs to the first folder.
         used=$({ time "$CARGO_TARGET_DIR/$host/release/$target" "corpus/$target" "seeds/$target" \
             "-max_total_time=$((seconds - ${spent%.*}))" "${options[@]}" >>"$log" 2>&1; } 2>&1) || status=$?
         spent=$(awk -v spent="$spent" '{ printf "%.2f", spent + $1 + $2 }' <<<"$used")

@@ -1,4 +1,4 @@
-"""Alternates the three engines over the same random weights and prints the table of ratios."""
+"""Measures the three engines alternately with the same random weights and prints a table of rates and ratios."""
 
 import argparse
 import json
@@ -14,29 +14,30 @@ HERE = Path(__file__).parent
 BATCH_SIZES = [1, 8, 32]
 DECODE_PROMPT = 16
 PREFILL_PROMPT = 256
-# Tokens generated for each sequence: a second or more for every cell.
+# Tokens generated for each sequence. Every cell takes at least a second.
 NEW_TOKENS = {"110m": 48, "tinyllama": 16}
-# Processors that other programs may take during a measurement.
+# Maximum number of processors that other processes may use during a measurement.
 MOST_FOREIGN = 0.05
 ENGINES = ["lumos", "transformers", "llama.cpp"]
-# Formats of GGUF files that llama.cpp makes of bfloat16 weights, and both read: transformers would compute with floats.
+# Formats of GGUF files that llama.cpp creates from bfloat16 weights. transformers would convert them to floats.
 QUANTIZED = {"q8_0": "Q8_0", "q4_k": "Q4_K_M", "q6_k": "Q6_K"}
 
 
 def busy_seconds():
-    """Seconds that all processors were busy, for whomever, or taken away by the host."""
+    """Returns the busy time of all processors in seconds, including all processes and time stolen by the host."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     user, nice, system, _idle, _waiting, irq, softirq, steal = fields
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def own_seconds():
+    """Returns the processor time of this process and its children in seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def measured(command):
-    """The command's JSON, and the processors that others took meanwhile."""
+    """Runs a command. Returns its JSON, and the number of processors that other processes used meanwhile."""
     start, busy, own = time.perf_counter(), busy_seconds(), own_seconds()
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode:
@@ -96,11 +97,11 @@ def prepared(binary, where, shape, dtype):
 
 
 def rounds(binary, folder, shape, dtype, threads, count):
-    """Undisturbed figures of each engine: a list as long as there are rounds."""
+    """Returns the figures of each engine, a list with one entry per round, from undisturbed measurements."""
     engines = [engine for engine in ENGINES if engine != "transformers" or dtype not in QUANTIZED]
     figures = {engine: [] for engine in engines}
     for turn in range(count):
-        # Another one begins each time.
+        # Each round starts with another engine.
         first = turn % len(engines)
         order = engines[first:] + engines[:first]
         for engine in order:
@@ -109,13 +110,13 @@ def rounds(binary, folder, shape, dtype, threads, count):
                     figure, foreign = lumos(binary, folder, shape, dtype, threads)
                 else:
                     figure, foreign = peer(engine, folder, dtype, threads, shape)
-                told = f"{shape} {dtype} round {turn + 1} {engine}: others took {foreign:.2f} processors"
+                told = f"{shape} {dtype} round {turn + 1} {engine}: other processes used {foreign:.2f} processors"
                 if foreign <= MOST_FOREIGN:
                     print(told, file=sys.stderr)
                     break
-                print(f"{told}, again", file=sys.stderr)
+                print(f"{told}; repeating", file=sys.stderr)
             else:
-                sys.exit("the machine is too busy to measure anything")
+                sys.exit("failed to measure: other processes use too much processor time")
             figures[engine].append(figure)
     return figures
 
@@ -142,16 +143,16 @@ def rows(shape, dtype, figures):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lumos", required=True, help="the binary")
-    parser.add_argument("--folder", type=Path, required=True, help="where weights are kept")
+    parser.add_argument("--lumos", required=True, help="path of the lumos binary")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for the weights")
     parser.add_argument("--shapes", default="110m,tinyllama")
     parser.add_argument("--dtypes", default="f32,bf16,q8_0,q4_k")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--output", type=Path, help="the figures as JSON")
+    parser.add_argument("--output", type=Path, help="JSON file for the figures")
     arguments = parser.parse_args()
     table = []
-    print("| shape | weights | cell | lumos tok/s | transformers | llama.cpp | ratio to the faster | of our limit |")
+    print("| shape | weights | cell | lumos tok/s | transformers | llama.cpp | ratio to the faster | share of limit |")
     print("|---|---|---|---:|---:|---:|---:|---:|", flush=True)
     for shape in arguments.shapes.split(","):
         for dtype in arguments.dtypes.split(","):

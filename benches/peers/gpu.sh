@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# On a machine with an NVIDIA GPU: parity, then the bench table, then transformers on the same card with the same shape.
-# `benches/peers/gpu.sh [folder for the figures]`. NOT RUN YET: there was no GPU to run it on.
+# Checks parity on an NVIDIA GPU, then measures lumos and transformers alternately with the same shape:
+# `benches/peers/gpu.sh [folder for the figures]`. NOT RUN YET on a GPU.
 #
-# PYTHON names an interpreter with torch for CUDA and transformers [default: python3]; BATCH_SIZES, SHAPE and DTYPE are as
-# below; LUMOS_SHARED, where set, names the material of the reference cases.
+# PYTHON: an interpreter with transformers and torch for CUDA [default: python3]. LUMOS_SHARED: folder with reference
+# cases, if available. BATCH_SIZES, SHAPE, DTYPE, LUMOS_DEVICE: see the defaults below.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${1:-target/gpu}
@@ -19,11 +19,11 @@ lumos=target/release/lumos
 nvidia-smi | tee "$out/nvidia-smi.txt"
 $lumos doctor | tee "$out/doctor.txt"
 
-echo "parity with the processor and with transformers' reference cases"
+echo "parity with the CPU and with reference cases from transformers"
 LUMOS_DEVICE=$device cargo test --release --locked --features cuda -p lumos-engine --test it cuda:: -- --nocapture \
   2>&1 | tee "$out/parity.txt"
 
-echo "the same shape and prompts, one after the other, three times"
+echo "lumos and transformers with the same shape and prompt lengths, three rounds"
 weights=$out/weights-$shape-$dtype
 [ -e "$weights/config.json" ] || $lumos bench engine --random-weights "$shape" --dtype "$dtype" --save-weights "$weights"
 for round in 1 2 3; do

@@ -1,4 +1,4 @@
-"""What llama.cpp's converter makes of a Llama's tensors: their names, and the order of rows of queries and keys."""
+"""Names of a Llama's tensors in llama.cpp's converter, and its order of the rows of query and key weights."""
 
 NAMES = {
     "input_layernorm": "attn_norm",
@@ -26,6 +26,6 @@ def name_of(name):
 
 
 def interleaved(tensor, heads):
-    """llama.cpp turns neighbouring pairs, Hugging Face halves."""
+    """Reorders rows: llama.cpp rotates neighbouring pairs, Hugging Face rotates halves."""
     rows, columns = tensor.shape
     return tensor.reshape(heads, 2, rows // heads // 2, columns).swapaxes(1, 2).reshape(rows, columns)

@@ -1,4 +1,4 @@
-"""Alternates the agent's loop of ours with the original's procedure in transformers and prints items per second."""
+"""Measures lumos's agent loop and the original's procedure in transformers alternately, in items per second."""
 
 import argparse
 import json
@@ -13,9 +13,9 @@ from compare import HERE, MOST_FOREIGN, measured
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lumos", required=True, help="the binary")
-    parser.add_argument("--agent-loop", required=True, help="the built bench agent_loop")
-    parser.add_argument("--folder", type=Path, required=True, help="where weights are kept")
+    parser.add_argument("--lumos", required=True, help="path of the lumos binary")
+    parser.add_argument("--agent-loop", required=True, help="path of the built benchmark agent_loop")
+    parser.add_argument("--folder", type=Path, required=True, help="folder for the weights")
     parser.add_argument("--cases", required=True)
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--shape", default="110m")
@@ -24,7 +24,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--most-foreign", type=float, default=MOST_FOREIGN,
-                        help="processors that other programs may take; a round with more is measured again")
+                        help="maximum number of processors that other processes may use; other rounds are repeated")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     folder = arguments.folder / f"{arguments.shape}-{arguments.dtype}"
@@ -44,11 +44,11 @@ def main():
             for _ in range(10):
                 figure, foreign = measured(programs[name])
                 told = f"round {turn + 1}, {name}: {figure['items_per_second']:.3f} items/s"
-                print(f"{told}; others took {foreign:.2f} processors", file=sys.stderr, flush=True)
+                print(f"{told}; other processes used {foreign:.2f} processors", file=sys.stderr, flush=True)
                 if foreign <= arguments.most_foreign:
                     break
             else:
-                sys.exit("the machine is too busy to measure anything")
+                sys.exit("failed to measure: other processes use too much processor time")
             figures[name].append(figure)
     rate = lambda name: statistics.median(one["items_per_second"] for one in figures[name])
     for name, all_rounds in figures.items():

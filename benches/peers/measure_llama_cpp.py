@@ -1,5 +1,7 @@
-"""Decode and prefill rates of llama.cpp, as one JSON object. The C interface is called directly: what Python adds is a
-few microseconds a step."""
+"""Measures decode and prefill rates of llama.cpp and prints one JSON object.
+
+Calls the C interface directly. Python adds a few microseconds per step.
+"""
 
 import argparse
 import ctypes
@@ -25,7 +27,7 @@ def main():
     llama_cpp.llama_backend_init()
     parameters = llama_cpp.llama_model_default_params()
     model = llama_cpp.llama_model_load_from_file(arguments.model.encode(), parameters)
-    assert model, "the model could not be loaded"
+    assert model, "failed to load the model"
     vocabulary = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     generator = random.Random(1)
 
@@ -37,11 +39,11 @@ def main():
         settings.n_threads = settings.n_threads_batch = arguments.threads
         settings.kv_unified = True
         made = llama_cpp.llama_init_from_model(model, settings)
-        assert made, "no context"
+        assert made, "failed to create a context"
         return made
 
     def fill(batch, tokens):
-        """tokens: (token, position, sequence, whether logits are wanted)"""
+        """Fills a batch. Each of `tokens` is (token, position, sequence, whether to compute logits)."""
         batch.n_tokens = len(tokens)
         for index, (token, position, sequence, logits) in enumerate(tokens):
             batch.token[index] = token
@@ -51,7 +53,7 @@ def main():
             batch.logits[index] = logits
 
     def best(made, rows):
-        """The most likely token of each row whose logits were asked for, in order."""
+        """Returns the most likely token of each row with logits, in order."""
         pointer = llama_cpp.llama_get_logits(made)
         return numpy.ctypeslib.as_array(pointer, shape=(rows, vocabulary)).argmax(-1).tolist()
 
@@ -94,7 +96,7 @@ def main():
             rates.append(length / (time.perf_counter() - start))
         llama_cpp.llama_batch_free(batch)
         llama_cpp.llama_free(made)
-        # The first warms up.
+        # The first is a warm-up.
         return sorted(rates[1:])[1]
 
     decode(1, arguments.decode_prompt, 2)

@@ -1,10 +1,11 @@
-"""The original's procedure on recorded episodes, in transformers: items per second as one JSON object.
+"""Measures the original's procedure in transformers on recorded episodes. Prints items per second as one JSON object.
 
-What `eval/gsm/run_eval.py` (`lumos_iterative`) and `eval/utils.py` (`generate_completions`) do: sixteen half-steps, planner
-and grounder in turn, unless every item is solved before; at each, the prompts of all items grow (those of solved items
-too), batches of 16 in the order of the items are padded on the left and generated as a whole until each has a newline,
-and nothing is kept from the half-step before. Replies are forced to the recorded ones; an item that was solved or given
-up gets its last reply again. Loading the model anew at every half-step is left out.
+The procedure is that of `eval/gsm/run_eval.py` (`lumos_iterative`) and `eval/utils.py` (`generate_completions`): 16
+half-steps, alternating planner and grounder, or fewer if every item is solved earlier. At each half-step, the prompts
+of all items grow, including those of solved items. Batches of 16 in the order of the items are padded on the left and
+generated until every sequence has a newline. Nothing is cached between half-steps. Replies are forced to the recorded
+ones; an item that is solved or given up repeats its last reply. Unlike the original, the model is not loaded again at
+every half-step.
 """
 
 import argparse
@@ -35,7 +36,7 @@ class Force(LogitsProcessor):
 
 
 class KeyWordsCriteria(StoppingCriteria):
-    """As in the original: the batch goes on until the last token of each is the newline."""
+    """As in the original: generates until the last token of every sequence is the newline."""
 
     def __init__(self, stop):
         self.stop = stop
@@ -50,7 +51,7 @@ def read(path):
 
 
 class Episode:
-    """One item's prompts and replies, as the original would have them at each half-step."""
+    """Prompts and replies of one item at each half-step of the original."""
 
     def __init__(self, case):
         self.prompts = case["prompts"]
@@ -64,7 +65,7 @@ class Episode:
         if turn < len(known):
             self.now[role] = known[turn]
         elif role == "plan":
-            # The result that the prompt before told stays the last one.
+            # Repeats the last result of the previous prompt.
             told = self.now[role].rsplit("The executed result for Subgoal ", 1)
             result = told[1].split(" is ", 1)[1] if len(told) > 1 else "None. Should we stop planning?\n<|assistant|>\n"
             after = f"\n\n<|user|>\nThe executed result for Subgoal {turn} is {result}"
@@ -103,7 +104,7 @@ def main():
     newline = encode("\n")[-1]
 
     def forced(prompt, reply):
-        """The reply as a model that was trained on whole conversations writes it."""
+        """Returns the tokens of a reply as a model trained on whole conversations generates them."""
         known, whole = encode(prompt), encode(prompt + reply)
         return (whole[len(known) :] if whole[: len(known)] == known else encode(reply)) + [newline]
 

@@ -1,4 +1,4 @@
-"""Decode and prefill rates of transformers, as one JSON object."""
+"""Measures decode and prefill rates of transformers and prints one JSON object."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Has llama.cpp quantize a GGUF file: quantize.py SOURCE TARGET Q8_0|Q4_K_M|Q6_K."""
+"""Quantizes a GGUF file with llama.cpp: quantize.py SOURCE TARGET Q8_0|Q4_K_M|Q6_K."""
 
 import ctypes
 import sys
@@ -14,7 +14,7 @@ def main():
     parameters.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{name}")
     failed = llama_cpp.llama_model_quantize(source.encode(), target.encode(), ctypes.byref(parameters))
     if failed:
-        sys.exit(f"llama.cpp could not quantize {source}")
+        sys.exit(f"llama.cpp failed to quantize {source}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the peers, and measures: `benches/peers/run.sh [options of compare.py]`.
+# Installs the other engines and measures: `benches/peers/run.sh [options of compare.py]`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=target/peers

@@ -1,7 +1,7 @@
-"""Writes a Llama of the Hugging Face layout as GGUF: `to_gguf.py FOLDER FILE [--float32]`.
+"""Converts a Llama in the Hugging Face layout to GGUF: `to_gguf.py FOLDER FILE [--float32]`.
 
-Weights keep the type they are stored in where GGUF's is the same, or are widened to float32. A byte-level BPE tokenizer is
-written as it is; without a tokenizer.json the vocabulary is a dummy, for measurements by token ids.
+Weights keep their stored type if GGUF has it, or are converted to float32. A byte-level BPE tokenizer is written
+without changes. Without a tokenizer.json the vocabulary is a dummy, for measurements with token ids.
 """
 
 import json
@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 
 def add_dummy_vocabulary(writer, size):
-    """No text is read or written: a vocabulary of byte-fallback words is enough."""
+    """Adds a vocabulary of byte-fallback words, for measurements that do not tokenize text."""
     writer.add_tokenizer_model("llama")
     words = ["<unk>", "<s>", "</s>"] + [f"<0x{byte:02X}>" for byte in range(256)]
     words += [f"word{index}" for index in range(len(words), size)]
@@ -27,10 +27,10 @@ def add_dummy_vocabulary(writer, size):
 
 
 def add_byte_level_vocabulary(writer, tokenizer, config):
-    """A byte-level BPE that splits as GPT-2's, digits one by one."""
+    """Adds a byte-level BPE vocabulary that splits text like GPT-2, with single digits."""
     model, splitters = tokenizer["model"], tokenizer["pre_tokenizer"]["pretokenizers"]
     kinds = [splitter["type"] for splitter in splitters]
-    assert model["type"] == "BPE" and kinds == ["Digits", "ByteLevel"], "this tokenizer has no equal in llama.cpp"
+    assert model["type"] == "BPE" and kinds == ["Digits", "ByteLevel"], "llama.cpp has no equivalent of this tokenizer"
     assert splitters[0]["individual_digits"] and splitters[1]["use_regex"] and not splitters[1]["add_prefix_space"]
     size = config["vocab_size"]
     words = [f"[unused{index}]" for index in range(size)]
@@ -41,14 +41,14 @@ def add_byte_level_vocabulary(writer, tokenizer, config):
         kind = gguf.TokenType.CONTROL if token["special"] else gguf.TokenType.USER_DEFINED
         words[token["id"]], kinds[token["id"]] = token["content"], kind
     writer.add_tokenizer_model("gpt2")
-    # llama.cpp's name for that splitting.
+    # llama.cpp's name for this pre-tokenizer.
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(words)
     writer.add_token_types(kinds)
     writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]])
     writer.add_bos_token_id(config["bos_token_id"])
     writer.add_eos_token_id(config["eos_token_id"])
-    # Lumos's modules read their prompts without.
+    # Prompts of Lumos's models have no BOS token.
     writer.add_add_bos_token(False)
 
 

@@ -1,7 +1,7 @@
-"""The shop as text: the original's `WebAgentTextEnv` on the visits of ours, turn by turn with ours.
+"""Measures the shop as text: the original's `WebAgentTextEnv` and lumos on the same visits, in alternating rounds.
 
 Usage: original.py prepare CHECKOUT DATA          writes the catalogue into the checkout and builds its index
-       original.py measure CHECKOUT DATA OURS     OURS: the built example `shop_steps`
+       original.py measure CHECKOUT DATA OURS     OURS: path of the built example `shop_steps`
 """
 
 import argparse
@@ -21,18 +21,18 @@ import types
 from pathlib import Path
 
 PRODUCTS = 1000
-# The seed under which the recorded goals were drawn; the original sets it in the agent's module, before the shop opens.
+# Seed of the recorded goals. The original sets it in the agent's module before it opens the shop.
 SEED = 4
-# What the factor for the kind of product may be: all that nouns decide about a reward.
+# Values of the reward's factor for the product type, the only part that depends on nouns.
 FACTORS = [0.0, 0.1, 0.5, 1.0]
-# Imported by what we need, used by nothing that is run here: dense search, images, the browser.
+# Modules that are imported but not used here: dense search, images, the browser.
 UNUSED = [
     "pyserini.encode", "pyserini.search.faiss", "sklearn", "sklearn.linear_model", "sklearn.svm", "torch",
     "transformers", "web_agent_site.envs.web_agent_site_env",
 ]  # fmt: skip
 
 
-# What loading adds to a product; the documents have it already.
+# Fields that loading adds to a product. The documents already contain them.
 LOADED = [
     "Title", "Description", "Reviews", "Rating", "BulletPoints", "Price", "options", "option_to_image", "Attributes",
     "MainImage", "instructions",
@@ -40,7 +40,7 @@ LOADED = [
 
 
 class Unused(types.ModuleType):
-    """A module whose names are all empty classes."""
+    """A module in which every name is an empty class."""
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -49,7 +49,7 @@ class Unused(types.ModuleType):
 
 
 def leave_out_unused():
-    # spaCy looks for torch itself, and must not find ours.
+    # spaCy is imported first, because it checks for torch and must not find the empty module.
     import spacy  # noqa: F401
 
     for name in UNUSED:
@@ -57,8 +57,8 @@ def leave_out_unused():
 
 
 def prepare(checkout, data):
-    """Fills the checkout as its setup.sh does. The raw catalogue is taken back from the documents, whose products are
-    loaded ones, with the price tags for the raw prices. Human goals are off, but their file must be there."""
+    """Prepares the checkout like its setup.sh. The raw catalogue is reconstructed from the documents, which contain
+    loaded products, with the displayed price as the raw price. Human goals are off, but their file must exist."""
     folder = data / "webshop"
     into, search = checkout / "data", checkout / "search_engine"
     (search / "resources_1k").mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def prepare(checkout, data):
     shutil.copyfile(folder / "items_1000_documents.jsonl", search / "resources_1k" / "documents.jsonl")
     shutil.rmtree(search / "indexes_1k", ignore_errors=True)
     leave_out_unused()
-    # The options of the original's run_indexing.sh.
+    # The options in the original's run_indexing.sh.
     sys.argv[1:] = ["--collection", "JsonCollection", "--input", str(search / "resources_1k")]
     sys.argv += ["--index", str(search / "indexes_1k"), "--generator", "DefaultLuceneDocumentGenerator"]
     sys.argv += ["--threads", "1", "--storePositions", "--storeDocvectors", "--storeRaw"]
@@ -81,7 +81,7 @@ def prepare(checkout, data):
 
 
 def stand_in_for_the_tagger():
-    """spaCy's tokenizer, and a noun is every word with a letter that is on no stop list: no network at all."""
+    """Returns spaCy's tokenizer with a tagger that marks every word with a letter as a noun, except stop words."""
     import spacy
     from spacy.language import Language
 
@@ -98,9 +98,9 @@ def stand_in_for_the_tagger():
 
 
 def opened(checkout):
-    """The original's environment, and whether it has its tagger."""
+    """Opens the original's environment. Returns it and the names of missing spaCy models."""
     leave_out_unused()
-    import rich.style  # noqa: F401  draws random numbers when it is loaded
+    import rich.style  # noqa: F401  draws random numbers when it is imported
     import spacy
 
     load, missing = spacy.load, []
@@ -131,7 +131,7 @@ def visit(shop, walk):
 
 
 def without_kind(info):
-    """A reward before it is multiplied by the factor for the kind of product."""
+    """Returns a reward before it is multiplied by the factor for the product type."""
     return sum(info[f"r_{part}"] * info[f"w_{part}"] for part in ("att", "option", "price") if f"r_{part}" in info)
 
 
@@ -140,7 +140,7 @@ def same(one, two):
 
 
 def compare(shop, walks, data):
-    """Visits everything once, and says in how much the original and ours agree."""
+    """Makes every visit once in the original and prints how far it agrees with lumos."""
     products = [json.loads(line)["product"] for line in (data / "webshop/items_1000_documents.jsonl").open()]
     goals_differ = ("instructions", "instruction_text", "instruction_attributes")
     but_goals = lambda one: {name: value for name, value in one.items() if name not in goals_differ}
@@ -151,7 +151,7 @@ def compare(shop, walks, data):
         shop.reset(session=walk["goal"])
         for turn, action in enumerate(walk["actions"]):
             _, theirs, _, _ = shop.step(action)
-            # What could be clicked before this step.
+            # Elements that could be clicked before this step.
             clickables, text = shop.text_to_clickable, action[action.index("[") + 1 : -1]
             possible += turn == 0 or text in clickables
             if turn == 1:
@@ -170,24 +170,26 @@ def compare(shop, walks, data):
     count, steps = len(walks), sum(len(walk["actions"]) for walk in walks)
     print(f"instructions: {instructions} of {count} equal; first products found: {found} of {count} equal; "
           f"actions: {possible} of {steps} possible")
-    print(f"rewards: {count - kinds - len(unequal)} of {count} equal, {kinds} more but for the factor that the title's "
-          f"nouns decide, {len(unequal)} otherwise unequal {unequal[:5] or ''}")
+    print(f"rewards: {count - kinds - len(unequal)} of {count} equal, {kinds} equal except for the factor for "
+          f"the title's nouns, {len(unequal)} otherwise different {unequal[:5] or ''}")
 
 
 def busy_seconds():
-    """Seconds that all processors were busy, for whomever, or taken away by the host."""
+    """Returns the busy time of all processors in seconds, including all processes and time stolen by the host."""
     fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
     user, nice, system, _idle, _waiting, irq, softirq, steal = fields
     return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def own_seconds():
+    """Returns the processor time of this process and its children in seconds."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_CHILDREN, resource.RUSAGE_SELF)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def timed(work):
-    """What the work returns, its seconds, its processor seconds, and the processors that others took meanwhile."""
+    """Calls `work`. Returns its result, its wall-clock and processor time in seconds, and the number of processors that
+    other processes used meanwhile."""
     start, busy, own = time.perf_counter(), busy_seconds(), own_seconds()
     result = work()
     wall, used = time.perf_counter() - start, own_seconds() - own
@@ -204,9 +206,9 @@ def measure(checkout, data, ours, goals, rounds, repeats):
         walks = [json.loads(line) for line in open(file.name)]
     shop, missing = opened(checkout)
     for name in missing:
-        print(f"spaCy's {name} is not here: words that are on no stop list are nouns instead, without any network. "
-              "That makes the original faster than it is: the ratio is a lower bound.")
-    # Also warms the original up: Java compiles while it runs.
+        print(f"spaCy's {name} is not installed: all words except stop words count as nouns, without a neural network. "
+              "This makes the original faster, so the ratio is a lower bound.")
+    # Also a warm-up for the original: Java compiles at run time.
     compare(shop, walks, data)
     theirs_per_second, ours_per_second, ratios = [], [], []
     for turn in range(rounds):
@@ -216,7 +218,7 @@ def measure(checkout, data, ours, goals, rounds, repeats):
         ours_per_second.append(steps / statistics.median(figure["seconds"]))
         ratios.append(ours_per_second[-1] / theirs_per_second[-1])
         print(f"round {turn + 1}: original {theirs_per_second[-1]:.1f} steps/s (on {used / wall:.2f} processors; "
-              f"others took {foreign:.2f}), lumos {ours_per_second[-1]:.0f} (others took {foreign_of_ours:.2f}), "
+              f"others {foreign:.2f}), lumos {ours_per_second[-1]:.0f} (others {foreign_of_ours:.2f}), "
               f"{ratios[-1]:.0f} times", flush=True)
     theirs, own = statistics.median(theirs_per_second), statistics.median(ours_per_second)
     print(f"{len(walks)} visits, {steps} steps, medians of {rounds} rounds: original {theirs:.1f} steps/s, "
@@ -226,17 +228,17 @@ def measure(checkout, data, ours, goals, rounds, repeats):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=["prepare", "measure"])
-    parser.add_argument("checkout", type=lambda path: Path(path).resolve(), help="the original's repository")
+    parser.add_argument("checkout", type=lambda path: Path(path).resolve(), help="clone of the original's repository")
     parser.add_argument("data", type=Path)
     parser.add_argument("ours", nargs="?", type=Path)
     parser.add_argument("--goals", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=5, help="how often ours makes all visits in a round")
+    parser.add_argument("--repeats", type=int, default=5, help="how often lumos makes all visits in a round")
     arguments = parser.parse_args()
     if arguments.task == "prepare":
         prepare(arguments.checkout, arguments.data)
     elif arguments.ours is None:
-        parser.error("measure needs the built example shop_steps")
+        parser.error("missing OURS: the path of the built example shop_steps")
     else:
         where = arguments.checkout, arguments.data, arguments.ours
         measure(*where, arguments.goals, arguments.rounds, arguments.repeats)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Visits to the shop, the original's text environment beside ours: `benches/shop/run.sh CHECKOUT [DATA] [options of
-# original.py measure]`. CHECKOUT: the original's repository, into whose data/ and search_engine/ the catalogue and its
-# index are written. Java 17. $FOLDER: where Python's packages go. $OURS: shop_steps, if built already.
+# Compares visits to the shop with the original's text environment:
+# `benches/shop/run.sh CHECKOUT [DATA] [options of original.py measure]`.
+# CHECKOUT: a clone of the original's repository; the catalogue and its index are written to its folders data/ and
+# search_engine/. Needs Java (tested with 17). FOLDER: folder for Python packages. OURS: path of shop_steps, if built.
 set -euo pipefail
 checkout=$(realpath "$1")
 shift

@@ -1,8 +1,8 @@
-"""Texts of a page's candidates with Python and lxml, in the straightforward way: the page is copied and cut down for each
-candidate, written as XML, and the XML turned into text by replacing.
+"""Computes the texts of a page's candidates with Python and lxml in the straightforward way: copies and prunes the page
+for each candidate, serializes it as XML and converts the XML to text by replacement.
 
-Usage: pages.py STEP [ROUNDS]   STEP: JSON with the step's `action` (or the step itself)
-Prints JSON: the texts of all candidates, and the seconds of the fastest round.
+Usage: pages.py STEP [ROUNDS]   STEP: JSON file with the step's `action`, or with the step itself
+Prints JSON: the texts of all candidates, and the duration of the fastest round in seconds.
 """
 
 import copy
@@ -33,7 +33,7 @@ def below(element, depth=0):
 
 
 def around(page, wanted):
-    """The ids of what is kept around one candidate."""
+    """Returns the ids of the elements that are kept around a candidate."""
     element = page.xpath(f'//*[@{ID}="{wanted}"]')[0]
     near = [element, *element.iterancestors(), *list(below(element))[:50]]
     if element.getparent() is not None:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Texts of a page's candidates: ours and Python's with lxml, one after the other on the same page in one run.
-# Usage: benches/web/run.sh STEP.json [ROUNDS]     needs Python with lxml (requirements.txt), named by $PYTHON
+# Compares the texts of a page's candidates, and the time to compute them, between lumos and Python with lxml.
+# Usage: benches/web/run.sh STEP.json [ROUNDS]     PYTHON: an interpreter with lxml [default: python3]
 set -eu
 cd "$(dirname "$0")/../.."
 step=$1

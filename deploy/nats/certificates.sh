@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes a certificate authority of your own and a certificate for a NATS server:
+# Creates a certificate authority and a certificate for a NATS server:
 #
-#   ./certificates.sh FOLDER NAME…     names and addresses that clients call the server by
+#   ./certificates.sh FOLDER NAME…     names and addresses that clients use for the server
 #
-# FOLDER gets ca.pem (for everyone), ca.key (for nobody: keep it offline), server.pem and server.key (for the server). An
-# authority that is there already is used again, so that a second server of a cluster is `./certificates.sh` with another
-# folder that holds the same ca.pem and ca.key. Needs openssl.
+# Writes to FOLDER: ca.pem (for everyone), ca.key (keep it offline), server.pem and server.key (for the server). An
+# existing authority is reused: for another server of a cluster, run the script with another folder that contains the
+# same ca.pem and ca.key. Needs openssl.
 set -euo pipefail
 umask 077
 
@@ -20,7 +20,7 @@ mkdir -p "$folder"
 cd "$folder"
 
 if [ -e server.pem ] || [ -e server.key ]; then
-  echo "$folder has a server's certificate already; move it away to make another" >&2
+  echo "$folder already contains a server certificate; move it to create another" >&2
   exit 1
 fi
 

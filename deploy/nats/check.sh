@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Checks this folder against a real nats-server: the files parse, nobody comes in without TLS or with a wrong password,
-# and the permissions let through and refuse what they should.
+# Checks this folder with a real nats-server: the files parse, clients without TLS or with a wrong password are
+# rejected, and permissions allow and deny the expected operations.
 #
-#   ./check.sh                  with the nats-server on PATH
-#   ./check.sh SERVER…          with these programs, to compare versions
+#   ./check.sh                  uses the nats-server on PATH
+#   ./check.sh SERVER…          uses these programs, to compare versions
 #
-# Needs nats-server and openssl; opens ports on 127.0.0.1 only and leaves nothing behind.
+# Needs nats-server and openssl. Opens ports on 127.0.0.1 only and removes its temporary files.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 [ "$#" -gt 0 ] || set -- nats-server
 for needed in "$@" openssl; do
   if ! command -v "$needed" >/dev/null; then
-    echo "skipped: there is no $needed" >&2
+    echo "skipped: $needed is not installed" >&2
     exit 0
   fi
 done
@@ -29,7 +29,7 @@ stop() {
 trap 'stop; rm -rf "$work"' EXIT
 
 failures=0
-assert() { # what, command…
+assert() { # description, command…
   local what=$1
   shift
   if "$@"; then
@@ -41,7 +41,7 @@ assert() { # what, command…
 }
 not() { ! "$@"; }
 
-# One conversation in the clear: what the server says to CONNECT, the given lines and a PING.
+# Connects without TLS, sends CONNECT, the given lines and PING, and prints the replies of the server.
 talk() { # user password line…
   local user=$1 password=$2 line answer
   shift 2
@@ -61,7 +61,7 @@ talk() { # user password line…
   printf '%s' "$answer"
 }
 comes_in() { grep -q '^PONG' <<<"$(talk "$1" "$2")"; }
-# allowed, refused, or what the server said if it is neither.
+# Prints `allowed`, `refused`, or the server's reply if it is neither.
 verdict() { # user line…
   local answer
   answer=$(talk "$1" "$(password "$1")" "${@:2}")
@@ -93,7 +93,7 @@ assert "certificates.sh makes a certificate for a name" openssl verify -CAfile "
 assert "certificates.sh makes a certificate for an address" openssl verify -CAfile "$work/tls/ca.pem" -purpose sslclient \
   -verify_ip 127.0.0.1 "$work/tls/server.pem" >/dev/null
 
-# The same files with the paths of this check.
+# Copies of the configuration files with the paths and port of this check.
 port=$((20000 + RANDOM % 20000))
 here() { sed -e "s#/etc/nats/tls#$work/tls#; s#/var/lib/nats#$work/store#; s#0\.0\.0\.0:4222#127.0.0.1:$port#" "$1"; }
 cp accounts.conf "$work/"
@@ -101,7 +101,7 @@ here nats.conf >"$work/nats.conf"
 here cluster.conf >"$work/cluster.conf"
 sed 's/#2\.10 //' "$work/nats.conf" >"$work/nats-2.10.conf"
 sed 's/#2\.10 //' "$work/cluster.conf" >"$work/cluster-2.10.conf"
-# Without TLS, to talk to it without a client.
+# Without TLS, so that this script can talk to the server.
 awk '/^tls \{/ { skip = 1 } !skip { print } /^\}/ { skip = 0 }' "$work/nats.conf" >"$work/clear.conf"
 
 export NATS_SERVER_NAME=nats-1
@@ -110,7 +110,7 @@ for program in "$@"; do
   echo "$("$program" --version):"
   unset LUMOS_COORDINATOR_PASSWORD LUMOS_WORKER_PASSWORD LUMOS_OBSERVER_PASSWORD
   parses() { "$program" -t -c "$work/$1" >"$work/log" 2>&1 || { [ "${2:-}" = quiet ] || cat "$work/log" >&2; false; }; }
-  assert "without passwords the server does not start" not parses nats.conf quiet
+  assert "the server does not start without passwords" not parses nats.conf quiet
   LUMOS_COORDINATOR_PASSWORD=$(password coordinator)
   LUMOS_WORKER_PASSWORD=$(password worker)
   LUMOS_OBSERVER_PASSWORD=$(password observer)
@@ -122,16 +122,16 @@ for program in "$@"; do
     assert "cluster.conf parses with the lines for 2.10" parses cluster-2.10.conf
   fi
 
-  assert "starts with TLS" start "$program" "$work/nats.conf"
-  assert "nobody comes in without TLS" not comes_in worker "$(password worker)"
+  assert "the server starts with TLS" start "$program" "$work/nats.conf"
+  assert "clients without TLS are rejected" not comes_in worker "$(password worker)"
   stop
 
-  assert "starts" start "$program" "$work/clear.conf"
+  assert "the server starts without TLS" start "$program" "$work/clear.conf"
   for user in coordinator worker observer; do
-    assert "$user comes in" comes_in "$user" "$(password "$user")"
-    assert "$user does not come in with a wrong password" not comes_in "$user" wrong
+    assert "$user can connect" comes_in "$user" "$(password "$user")"
+    assert "$user cannot connect with a wrong password" not comes_in "$user" wrong
   done
-  assert "nobody else comes in" not comes_in somebody wrong
+  assert "an unknown user cannot connect" not comes_in somebody wrong
   for allowed in \
     "coordinator lumos.2.work.0123456789abcdef.5.0123456789abcdef.a" \
     "coordinator \$JS.API.STREAM.CREATE.lumos-2-work" \
@@ -144,7 +144,7 @@ for program in "$@"; do
     "worker \$O.lumos-2-payloads.C.a" \
     "observer \$JS.API.STREAM.MSG.GET.KV_lumos-2-status"; do
     read -r user subject <<<"$allowed"
-    assert "$user publishes to $subject" publishing allowed "$user" "$subject"
+    assert "$user may publish to $subject" publishing allowed "$user" "$subject"
   done
   for refused in \
     "coordinator \$JS.API.STREAM.DELETE.KV_lumos-2-runs" \
@@ -164,16 +164,16 @@ for program in "$@"; do
     assert "$user may not publish to $subject" publishing refused "$user" "$subject"
   done
   for user in coordinator worker observer; do
-    assert "$user hears its inbox" subscribing allowed "$user" "_INBOX.a.b"
-    assert "$user does not listen to all" subscribing refused "$user" ">"
-    assert "$user does not listen to work" subscribing refused "$user" "lumos.2.work.>"
+    assert "$user may subscribe to its inbox" subscribing allowed "$user" "_INBOX.a.b"
+    assert "$user may not subscribe to all subjects" subscribing refused "$user" ">"
+    assert "$user may not subscribe to work" subscribing refused "$user" "lumos.2.work.>"
   done
   stop
   rm -rf "$work/store"
 done
 
 if [ "$failures" -gt 0 ]; then
-  echo "$failures failed" >&2
+  echo "$failures checks failed" >&2
   exit 1
 fi
-echo "all well"
+echo "all checks passed"

@@ -1,4 +1,4 @@
-//! An agent that was told the gold actions: it plans nothing of its own and asks for elements in given words.
+//! A scripted agent for Mind2Web that performs the gold actions and names elements in given words.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use lumos_tasks::recorded::Case;
 use lumos_tasks::{Completion, Configuration, Episode, EpisodeUnit, Item, Next, Reply, Role, Target};
 use lumos_worker::Tools;
 
-/// One task's episode, written as a case; `words` names a step's element.
+/// Runs the episode of a task and returns it as a recorded case. `words` returns the name of a step's element.
 pub(crate) async fn case(
     item: &Item,
     configuration: &Arc<Configuration>,
     tools: &dyn Tools,
     words: fn(&Item, usize) -> Option<String>,
 ) -> Result<Case, Box<dyn Error>> {
-    let Target::Web { steps, .. } = &item.target else { return Err("no task on the web".into()) };
+    let Target::Web { steps, .. } = &item.target else { return Err("not a web task".into()) };
     let unit =
         EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
-    let session = tools.open(&unit).await?.ok_or("the pages have no session for the item")?;
+    let session = tools.open(&unit).await?.ok_or("failed to open a session for the item")?;
     let mut episode = Episode::start(&unit);
     loop {
         let step = episode.turn() as usize - 1;
@@ -29,8 +29,8 @@ pub(crate) async fn case(
             }
             Next::Generate(_) => {
                 let page = if step == 0 { "Env".to_owned() } else { format!("R{step}") };
-                let gold = steps.get(step).ok_or("there are more turns than steps")?;
-                let query = words(item, step).ok_or("a step has no words")?;
+                let gold = steps.get(step).ok_or("the episode has more turns than the task has steps")?;
+                let query = words(item, step).ok_or("missing words for a step")?;
                 let text = match gold.operation.as_str() {
                     "CLICK" => String::new(),
                     _ => format!(", TEXT: {}", gold.value),
@@ -46,7 +46,7 @@ pub(crate) async fn case(
     Ok(replay::record(item, &unit, &episode.finish())?)
 }
 
-/// The words of a step's gold element, as the task's representation has them.
+/// Returns the words of a step's gold element in the task's representation.
 pub(crate) fn gold_words(item: &Item, step: usize) -> Option<String> {
     let Target::Web { words, .. } = &item.target else { return None };
     let element = words.split("; ").nth(step)?.split(" -> ").next()?;

@@ -1,10 +1,10 @@
-//! Writes a cases file that drives a run on Mind2Web from end to end without a model: every task under an agent that
-//! knows the gold actions and names elements in the words of the task's representation.
+//! Writes a cases file for an end-to-end run on Mind2Web without a model. On every task, a scripted agent performs the
+//! gold actions and names elements in the words of the task's representation.
 //!
 //! `cargo run --release --example script_pages -- --data data/mind2web/test_task > cases.jsonl`, and then
 //! `lumos run --tasks mind2web --data data --model script:cases.jsonl --tool rank=bm25`.
 //!
-//! The agent knows the answers: its figures show that things work and nothing else.
+//! The agent has the answers, so that its figures only show that a run works.
 
 mod author;
 
@@ -20,7 +20,7 @@ use lumos_worker::tools::ToolSets;
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// A folder of tasks; without it the samples that ship are taken.
+    /// A folder of tasks. Defaults to the built-in samples.
     #[arg(long)]
     data: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! An agent without wits: it looks up the names that a question holds, one after the other, and takes the first name
-//! of the best evidence for the answer. What it says depends on what it is asked and on nothing else.
+//! A scripted agent for question answering. It looks up the names in a question one by one, and answers with the first
+//! name in the best evidence. Its replies depend only on the question and the evidence.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use lumos_tasks::{
 };
 use lumos_worker::Tools;
 
-/// Names that are looked up for a question.
+/// Maximum number of names that are looked up for a question.
 const MOST_NAMES: usize = 2;
 
-/// One item's episode, written as a case.
+/// Runs the episode of an item and returns it as a recorded case.
 pub(crate) async fn case(
     item: &Item,
     configuration: &Arc<Configuration>,
     tools: &dyn Tools,
 ) -> Result<Case, Box<dyn Error>> {
-    let Task::Qa { question, .. } = &item.task else { return Err("no item of question answering".into()) };
+    let Task::Qa { question, .. } = &item.task else { return Err("not a question-answering item".into()) };
     let agent = Agent::of(question, configuration.formulation);
     let unit =
         EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
@@ -34,7 +34,7 @@ pub(crate) async fn case(
                 let text = match request.role {
                     Role::Planner => agent.plan(&mut planned),
                     Role::Grounder => agent.ground(&mut grounded),
-                    role => return Err(format!("the {role} has no script").into()),
+                    role => return Err(format!("unsupported role: {role}").into()),
                 };
                 Reply::Completion(Completion::recorded(text))
             }
@@ -49,7 +49,7 @@ pub(crate) async fn case(
     Ok(replay::record(item, &unit, &episode.finish())?)
 }
 
-/// The agent before one question.
+/// The agent for one question.
 struct Agent {
     question: String,
     names: Vec<String>,
@@ -106,8 +106,8 @@ impl Agent {
     }
 }
 
-/// The QA tool: the first name of the best evidence that the question does not hold. Without evidence it answers
-/// questions that begin in the first half of the alphabet, so that some go on to a search.
+/// Returns the QA tool's answer: the first name in the best evidence that is not in the question. Without evidence, it
+/// answers only questions that begin in the first half of the alphabet, so that the others lead to a search.
 fn answer(asked: &str) -> String {
     let question = asked.split("Question: ").nth(1).unwrap_or_default();
     let (question, context) = question.split_once("\nContext: ").unwrap_or((question, ""));
@@ -120,7 +120,7 @@ fn answer(asked: &str) -> String {
     }
 }
 
-/// Runs of words with capitals, the first word of a text left out where it stands alone.
+/// Returns the sequences of capitalised words, without a short first word of the text.
 fn names(text: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut name: Vec<&str> = Vec::new();

@@ -1,11 +1,11 @@
-//! Writes a cases file that drives a question-answering run from end to end without a model: every item of a
-//! benchmark under a scripted agent, with real tools.
+//! Writes a cases file for an end-to-end question-answering run without a model. A scripted agent runs every item of a
+//! benchmark with real tools.
 //!
 //! `cargo run --release --example script_questions -- --tasks hotpotqa --data data --limit 500 \
 //! --tool wiki=corpus:pages.jsonl --tool rank=bm25 > cases.jsonl`, and then
 //! `lumos run --tasks hotpotqa --data data --limit 500 --model script:cases.jsonl` with the same tools.
 //!
-//! The agent has no wits ([`author`]): its figures show that things work and nothing else.
+//! The agent follows simple rules ([`author`]), so that its figures only show that a run works.
 
 mod author;
 
@@ -21,19 +21,19 @@ use lumos_worker::tools::ToolSets;
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// hotpotqa or strategyqa.
+    /// The benchmark: hotpotqa or strategyqa.
     #[arg(long)]
     tasks: String,
-    /// The data folder; without it the samples that ship are taken.
+    /// The data folder. Defaults to the built-in samples.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// The first so many items.
+    /// Maximum number of items.
     #[arg(long)]
     limit: Option<usize>,
-    /// iterative or onetime.
+    /// The formulation: iterative or onetime.
     #[arg(long, default_value = "iterative")]
     formulation: Formulation,
-    /// A tool's backend, as `lumos run` takes it.
+    /// Backend of a tool, as for `lumos run`.
     #[arg(long = "tool")]
     tools: Vec<String>,
 }
@@ -45,7 +45,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sets = ToolSets::default();
     let mut planned = Vec::new();
     for tool in &arguments.tools {
-        let (tool, backend) = tool.split_once('=').ok_or("write --tool wiki=BACKEND")?;
+        let (tool, backend) = tool.split_once('=').ok_or("invalid value for --tool: expected TOOL=BACKEND")?;
         planned.push(sets.identify(tool, backend)?);
     }
     let source = match &arguments.data {

@@ -1,5 +1,5 @@
-//! A customer without wits: it searches for its instruction, looks at the first two items found, lets the ranking pick
-//! one of them, chooses what the ranking took for its features and buys it.
+//! A scripted customer. It searches for its instruction, opens the first two items found, picks one of them with the
+//! ranking tool, selects the features that the ranking tool found best and buys the item.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use lumos_tasks::{
 };
 use lumos_worker::Tools;
 
-/// One item's episode, written as a case.
+/// Runs the episode of an item and returns it as a recorded case.
 pub(crate) async fn case(
     item: &Item,
     configuration: &Arc<Configuration>,
     tools: &dyn Tools,
 ) -> Result<Case, Box<dyn Error>> {
-    let Task::Shop { instruction, .. } = &item.task else { return Err("no item of shopping".into()) };
+    let Task::Shop { instruction, .. } = &item.task else { return Err("not a shopping item".into()) };
     let unit =
         EpisodeUnit::new(item.id.clone(), item.task.clone(), item.setup.clone(), Arc::clone(configuration));
-    let session = tools.open(&unit).await?.ok_or("the shop has no session for the item")?;
+    let session = tools.open(&unit).await?.ok_or("failed to open a session for the item")?;
     let mut customer = Customer { instruction: instruction.clone(), ..Customer::default() };
     let mut episode = Episode::start(&unit);
     loop {
@@ -29,7 +29,7 @@ pub(crate) async fn case(
             Next::Generate(request) => Reply::Completion(Completion::recorded(match request.role {
                 Role::Planner => customer.plan(),
                 Role::Grounder => customer.ground(),
-                role => return Err(format!("the {role} has no script").into()),
+                role => return Err(format!("unsupported role: {role}").into()),
             })),
             Next::Call(call) => {
                 let reply = session.call(call).await?;
@@ -43,14 +43,14 @@ pub(crate) async fn case(
     Ok(replay::record(item, &unit, &episode.finish())?)
 }
 
-/// The customer and what it has seen.
+/// The customer with its observations.
 #[derive(Default)]
 struct Customer {
     instruction: String,
     planned: usize,
     grounded: usize,
     items: Vec<String>,
-    /// What the last ranking put first.
+    /// The best passages of the last ranking.
     best: Vec<String>,
     /// The features of each item.
     features: Vec<Vec<String>>,

@@ -1,10 +1,10 @@
-//! Writes a cases file that drives a run of shopping from end to end without a model: every goal under a scripted
-//! customer, in the real shop.
+//! Writes a cases file for an end-to-end shopping run without a model. A scripted customer visits the real shop for
+//! every goal.
 //!
 //! `cargo run --release --example script_shopping -- --data data --limit 500 > cases.jsonl`, and then
 //! `lumos run --tasks webshop --data data --limit 500 --model script:cases.jsonl --tool rank=bm25`.
 //!
-//! The customer has no wits ([`author`]): its figures show that things work and nothing else.
+//! The customer follows simple rules ([`author`]), so that its figures only show that a run works.
 
 mod author;
 
@@ -21,10 +21,10 @@ use lumos_worker::tools::ToolSets;
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The data folder; without it the samples that ship are taken.
+    /// The data folder. Defaults to the built-in samples.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// The first so many goals.
+    /// Maximum number of goals.
     #[arg(long)]
     limit: Option<usize>,
 }

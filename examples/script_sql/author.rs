@@ -1,4 +1,4 @@
-//! An agent that knows the gold query: it lists the tables, runs the query and submits what it gives.
+//! A scripted agent with the gold query. It lists the tables, runs the query and submits its result.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use lumos_tasks::{
     ChatReply, Completion, Episode, EpisodeUnit, Formulation, Item, Next, Reply, Role, ToolReply,
 };
 
-/// What the agent says to one item, as a case without an outcome: up to the first statement.
+/// Returns the agent's replies for an item as a case without an outcome, up to the first statement.
 pub(crate) fn case(
     benchmark: &dyn Benchmark,
     item: &Item,

@@ -1,10 +1,10 @@
-//! Writes a cases file that drives an InterCode SQL run from end to end without a model: every item's gold query as the
-//! agent's answer, in both formulations.
+//! Writes a cases file for an end-to-end InterCode SQL run without a model. The agent answers every item with its gold
+//! query, in both formulations.
 //!
 //! `cargo run --release --example script_sql -- --data data > cases.jsonl`, and then
 //! `lumos run --tasks intercode_sql --formulation iterative,try-again --data data --model script:cases.jsonl`.
 //!
-//! The agent knows the answers: its figures show that things work and nothing else.
+//! The agent has the answers, so that its figures only show that a run works.
 
 mod author;
 
@@ -18,7 +18,7 @@ use lumos_tasks::Formulation;
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The data folder; without it the samples that ship are taken.
+    /// The data folder. Defaults to the built-in samples.
     #[arg(long)]
     data: Option<PathBuf>,
 }

@@ -1,5 +1,6 @@
-//! Steps per second of visits to the shop as text: search, product, description and back, up to three options, purchase
-//! with its reward; one visit after the other, on one core. `benches/shop/run.sh` sets it beside the original.
+//! Measures visits to the shop as text in steps per second on one core. Each visit consists of a search, a product, its
+//! description and back, up to three options, and the purchase with its reward. `benches/shop/run.sh` compares the
+//! figures with the original.
 //!
 //! `cargo run --release --example shop_steps -- --data data --goals 500 --rounds 5 [--walks walks.jsonl]`
 
@@ -16,40 +17,40 @@ use lumos_worker::sessions::catalogue::ShopFiles;
 use lumos_worker::sessions::shop::staff;
 use serde_json::json;
 
-/// What every product's page has besides its options.
+/// Elements that every product page has in addition to its options.
 const BUTTONS: [&str; 7] =
     ["back to search", "< prev", "description", "features", "reviews", "attributes", "buy now"];
 
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The data folder; without it the samples that ship are taken.
+    /// The data folder. Defaults to the built-in samples.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// The first so many goals.
+    /// Maximum number of goals.
     #[arg(long, default_value_t = 100)]
     goals: usize,
-    /// How often all of them are visited.
+    /// Number of rounds. Each round visits all goals.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Where actions and rewards are written, a visit a line.
+    /// File for actions and rewards, with one visit per line.
     #[arg(long)]
     walks: Option<PathBuf>,
 }
 
-/// One visit: its actions, and what it earned.
+/// Makes a visit. Returns its actions and its reward.
 fn walk(staff: &ShopServices, goal: &Goal, query: &str) -> Result<(Vec<String>, f64), Box<dyn Error>> {
     let mut visit = ShopSession::new(staff.clone(), goal.clone());
     let mut actions = vec![format!("search[{query}]")];
     visit.step(&actions[0])?;
     let product = visit.clickables().into_iter().find(|text| text.len() == 10 && text.starts_with('b'));
-    let product = product.ok_or("nothing is found")?;
+    let product = product.ok_or("the search found no products")?;
     let mut rest = vec![product, "description".to_owned(), "< prev".to_owned()];
     rest.reverse();
     let (mut options_are_read, mut reward) = (false, 0.0);
     while let Some(text) = rest.pop() {
         let action = format!("click[{text}]");
         let step = visit.step(&action)?;
-        // What is to be seen and to be clicked is asked for at every step, as an agent does.
+        // Every step returns the page and its clickable elements, as an agent needs them.
         reward = step.reward;
         if rest.is_empty() && !options_are_read {
             options_are_read = true;
@@ -69,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let source = arguments.data.map_or(DataSource::Samples, |data| DataSource::in_folder(&data, benchmark));
     let mut goals = Vec::new();
     for item in benchmark.open(source)?.take(arguments.goals) {
-        let Setup::Shop { goal } = item?.setup else { return Err("no goal of the shop".into()) };
+        let Setup::Shop { goal } = item?.setup else { return Err("not a goal of the shop".into()) };
         goals.push(serde_json::from_value::<Goal>(goal)?);
     }
     let mut seconds = Vec::new();

@@ -1,4 +1,4 @@
-//! Decodes messages and notices of the bus: work, results, workers, runs.
+//! Decodes messages and notices of the queue: work, results, workers, runs.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

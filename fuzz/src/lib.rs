@@ -1,9 +1,9 @@
-//! What several fuzz targets share.
+//! Shared code of the fuzz targets.
 
 use std::panic;
 
-/// Lets the panics of dependencies pass, which lumos catches and returns as errors. By itself a target ends at every
-/// panic, caught or not; at those of lumos it still does.
+/// Allows panics in dependencies, which lumos catches and returns as errors. Without this, a target aborts on every
+/// panic, caught or not. Panics in lumos still abort it.
 pub fn allow_caught_panics_of_dependencies() {
     let abort = panic::take_hook();
     panic::set_hook(Box::new(move |report| {

@@ -1,11 +1,12 @@
-"""Compares adapters as lumos merges them with peft: greedy tokens, and logits after the prompt, all in float32.
+"""Compares adapters merged by lumos with peft: greedy tokens, and logits after the prompt, all in float32.
 
     tests/tools/adapters.sh [path of lumos] [folders of Llamas …]
 
-Bases are a small random Llama that is made here, and the folders given. Each gets adapters of several kinds. peft computes
-with the adapter beside its base, merged into the base in float32, and merged in the type that the base is stored in; the
-last only shows what rounding the merged weights to that type does. With `--golden DIR` in place of folders the small
-Llama, its adapters and peft's results are written there, as the engine's tests read them.
+The base models are a small random Llama that this program creates, and the given folders. Each is tested with several
+kinds of adapters. peft computes with the adapter separate from its base ("separate"), merged into the base in float32
+("merged"), and merged in the stored type of the base, which only shows the effect of rounding the merged weights. With
+`--golden DIR` instead of folders, the small Llama, its adapters and peft's results are written to DIR in the format of
+the engine's tests.
 """
 
 import json
@@ -22,7 +23,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 TOKENS = 32
-# A gap between the two best logits that float32 sums in another order do not close.
+# Minimum difference of the two best logits for which the order of float32 sums does not change the best token.
 GAP = 0.002
 PROMPTS = [
     "Ann has 3 apples and buys 4 more.",
@@ -71,7 +72,7 @@ def load(folder, dtype=torch.float32):
 
 
 def write_adapter(base, kind, folder):
-    """A random adapter; both its factors are, as after training."""
+    """Writes an adapter with two random factors, as after training."""
     torch.manual_seed(2)
     model = get_peft_model(load(base), LoraConfig(task_type="CAUSAL_LM", init_lora_weights=False, **ADAPTERS[kind]))
     model.peft_config["default"].base_model_name_or_path = "../base"
@@ -81,7 +82,7 @@ def write_adapter(base, kind, folder):
 
 @torch.no_grad()
 def greedy(model, ids):
-    """Logits after the prompt, the tokens, and how many of them have a clear margin."""
+    """Returns the logits after the prompt, the tokens, and the number of tokens before the first unclear margin."""
     sequence, tokens, safe, first = list(ids), [], None, None
     for index in range(TOKENS):
         logits = model(torch.tensor([sequence]), use_cache=False).logits[0, -1].float()
@@ -95,7 +96,7 @@ def greedy(model, ids):
 
 
 def complete(lumos, model, logits):
-    """What lumos gives for every prompt."""
+    """Returns lumos's reply to every prompt."""
     command = [lumos, "complete", "--model", model, "--jsonl", "--stop", "", "--ignore-eos"]
     command += ["--max-new-tokens", str(TOKENS), "--logits", str(logits), "--threads", "1"]
     lines = "".join(json.dumps({"prompt": prompt}) + "\n" for prompt in PROMPTS)
@@ -106,7 +107,7 @@ def complete(lumos, model, logits):
 
 def compare(lumos, base, kind, folder):
     replies = complete(lumos, f"candle:{base}+{folder}", 100_000)
-    # By the name of the adapter alone: its configuration names the base.
+    # Without the name of the base, which is in the configuration of the adapter.
     assert [reply["tokens"] for reply in complete(lumos, f"candle:{folder}", 1)] == [
         reply["tokens"] for reply in replies
     ]
@@ -114,7 +115,7 @@ def compare(lumos, base, kind, folder):
     stored = getattr(torch, stored.get("dtype") or stored.get("torch_dtype") or "float32")
     wrapped = lambda dtype: PeftModel.from_pretrained(load(base, dtype), folder).eval()
     kinds = {
-        "beside": wrapped(torch.float32),
+        "separate": wrapped(torch.float32),
         "merged": wrapped(torch.float32).merge_and_unload(),
         f"merged in {str(stored).removeprefix('torch.')}": wrapped(stored).merge_and_unload().float(),
     }
@@ -127,7 +128,7 @@ def compare(lumos, base, kind, folder):
             for index, logit in reply["logits"]:
                 ours[index] = logit
             difference = max(difference, float((first - ours).abs().max()))
-            if name in ("beside", "merged"):
+            if name in ("separate", "merged"):
                 assert tokens[:safe] == reply["tokens"][:safe], (base, kind, name)
                 assert difference < 1e-3, (base, kind, name, difference)
         print(f"{Path(base).name}, {kind}, {name}: {equal} of {len(replies)} sequences equal, logits within {difference:.1e}")

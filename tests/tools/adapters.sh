@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks adapters as lumos merges them against peft: `tests/tools/adapters.sh [path of lumos] [folders of Llamas …]`.
-# PYTHON names an interpreter that has peft, transformers and torch already.
+# Compares adapters merged by lumos with peft: `tests/tools/adapters.sh [path of lumos] [folders of Llamas …]`.
+# PYTHON: an interpreter with peft, transformers and torch; by default they are installed in target/tools.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 lumos=${1:-target/debug/lumos}

@@ -2,10 +2,10 @@
 
     tests/tools/llama-cpp.sh [path of lumos]
 
-The files are written here as llama.cpp's convert_hf_to_gguf.py writes them, and quantized by llama.cpp. Models: those
-that ship with lumos; with LUMOS_SHARED set, also the reference models of the engine's tests; and, with the tokenizer of
-Llama 2 from there, random weights of 110 million values. In F32 and F16 greedy tokens must be equal, but where
-llama.cpp's own two best logits are closer than its arithmetic is exact.
+The files are written like those of llama.cpp's convert_hf_to_gguf.py, and quantized by llama.cpp. The models are the
+built-in ones. With LUMOS_SHARED set, they also include the reference models of the engine's tests, and random weights
+of 110 million values with the tokenizer of Llama 2 from that folder. In F32 and F16, greedy tokens must be equal,
+except where llama.cpp's two best logits differ by less than its numerical error.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benches" / "peers"
 from llama_names import interleaved, name_of  # noqa: E402
 
 NEW_TOKENS = 48
-# llama.cpp multiplies halves with activations rounded to halves.
+# Numerical error of llama.cpp by type. For F16, it also rounds activations to 16 bits.
 CLOSE = {"F32": 2e-3, "F16": 5e-2}
 QUANTIZED = {
     "Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
@@ -37,7 +37,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 
 
 def tensors(folder):
-    """The tensors of all safetensors of a folder, as float32."""
+    """Yields the tensors of all safetensors files of a folder as float32."""
     for path in sorted(folder.glob("*.safetensors")):
         data = path.read_bytes()
         (length,) = struct.unpack("<Q", data[:8])
@@ -55,7 +55,7 @@ def tensors(folder):
 
 
 def frequency_factors(config, size):
-    """What Llama 3's rotary frequencies are divided by."""
+    """Returns the divisors of Llama 3's rotary frequencies."""
     scaling = config.get("rope_scaling") or {}
     if scaling.get("rope_type") != "llama3":
         return None
@@ -70,7 +70,7 @@ def frequency_factors(config, size):
 
 
 def published_pieces(path):
-    """Texts, scores and types of a tokenizer.model (sentencepiece_model.proto), read field by field."""
+    """Yields the texts, scores and types of a tokenizer.model (sentencepiece_model.proto)."""
 
     def number(data, at):
         value = shift = 0
@@ -100,7 +100,7 @@ def published_pieces(path):
 
 
 def sentencepiece_of_json(tokenizer):
-    """A tokenizer.json of SentencePiece's kind: scores fall with the rank of the first merge that makes a piece."""
+    """Yields the pieces of a SentencePiece tokenizer.json. A score is the negative rank of the piece's first merge."""
     scores = {}
     for rank, (left, right) in enumerate(tokenizer["model"]["merges"]):
         scores.setdefault(left + right, -float(rank))
@@ -128,7 +128,7 @@ def write_vocabulary(writer, tokenizer):
         writer.add_token_scores(list(scores))
         writer.add_token_types(list(kinds))
         return
-    # Every digit, then GPT-2's words: what llama.cpp calls smollm.
+    # Single digits and the words of GPT-2, named smollm in llama.cpp.
     steps = tokenizer["pre_tokenizer"]["pretokenizers"]
     assert [step["type"] for step in steps] == ["Digits", "ByteLevel"], steps
     texts = {number: text for text, number in tokenizer["model"]["vocab"].items()}
@@ -144,7 +144,7 @@ def write_vocabulary(writer, tokenizer):
 
 
 def write(folder, tokenizer, target, kind):
-    """Writes a Hugging Face folder's Llama as GGUF, its matrices in a type."""
+    """Writes the Llama of a Hugging Face folder as GGUF, with matrices of a given type."""
     config = json.loads((folder / "config.json").read_text())
     heads, key_heads = config["num_attention_heads"], config.get("num_key_value_heads", config["num_attention_heads"])
     size = config.get("head_dim") or config["hidden_size"] // heads
@@ -184,7 +184,7 @@ def write(folder, tokenizer, target, kind):
 
 @llama_cpp.llama_log_callback
 def quiet(level, text, data):
-    """llama.cpp tells of every tensor."""
+    """Discards log messages, because llama.cpp logs every tensor."""
 
 
 def quantize(source, target, kind):
@@ -212,7 +212,7 @@ class LlamaCpp:
             str(path),
             n_ctx=longest,
             n_batch=512,
-            # Several threads wait for each other by spinning.
+            # Several threads would spin while they wait for each other.
             n_threads=1,
             n_threads_batch=1,
             type_k=0,
@@ -229,7 +229,7 @@ class LlamaCpp:
         return numpy.ctypeslib.as_array(values, shape=(self.model.n_vocab(),)).copy()
 
     def greedy(self, prompt, count=NEW_TOKENS):
-        """The logits after the prompt, the tokens, and how far the best two were apart at each."""
+        """Returns the logits after the prompt, the tokens, and the difference of the two best logits at each."""
         self.model.reset()
         self.model.eval(prompt)
         first, tokens, gaps = self.logits(), [], []
@@ -245,12 +245,12 @@ class LlamaCpp:
 
 
 def distance(logits, others):
-    """Root mean square of the differences over that of the others."""
+    """Returns the root mean square of the differences relative to that of the other logits."""
     return float((((logits - others) ** 2).sum() / (others**2).sum()) ** 0.5)
 
 
 def compare(lumos, name, path, kind, prompts, exact):
-    """Prints a row; gives how many prompts had equal ids, and llama.cpp's logits. `exact` are those of the F32 file."""
+    """Prints a row. Returns the number of prompts with equal ids, and llama.cpp's logits. `exact`: logits of F32."""
     vocabulary = gguf_vocabulary(path)
     ours = lumos_complete(lumos, path, prompts, vocabulary)
     longest = max(len(one["prompt_tokens"]) for one in ours) + NEW_TOKENS + 8
@@ -319,11 +319,11 @@ def main():
         "prompts with equal ids",
         "equal replies",
         "tokens before a difference",
-        "llama.cpp's best two apart there, at most",
+        "llama.cpp's two best logits there, largest difference",
         "largest difference of a logit",
-        "logits, relative",
-        "lumos from F32",
-        "llama.cpp from F32",
+        "relative difference of logits",
+        "lumos, distance from F32",
+        "llama.cpp, distance from F32",
     ]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -332,7 +332,7 @@ def main():
         if shared:
             models += shared_models(Path(shared), lumos, folder)
         else:
-            print("LUMOS_SHARED is not set: only the shipped models are compared", file=sys.stderr)
+            print("LUMOS_SHARED is not set: only the built-in models are compared", file=sys.stderr)
         for name, source, tokenizer, prompts in models:
             exact = None
             for kind in ("F32", "F16"):
@@ -340,7 +340,7 @@ def main():
                 write(source, tokenizer, path, kind)
                 alike, logits = compare(lumos, name, path, kind, prompts, exact)
                 exact = logits if exact is None else exact
-                # The reference models' vocabularies were no SentencePiece models: their ranks are made up.
+                # The vocabularies of the reference models are not SentencePiece models, so their ranks are artificial.
                 assert alike == len(prompts) or name.startswith("llama"), name
             for kind in QUANTIZED:
                 path = folder / f"{kind}.gguf"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Compares runs over llama.cpp's server with runs in process, on the weights that ship:
+# Compares runs on llama.cpp's server with in-process runs, with the built-in weights:
 # `tests/tools/llama-cpp-server.sh [path of lumos] [items per benchmark]`.
-# PYTHON names an interpreter that has llama-cpp-python[server], gguf, torch and safetensors already.
+# PYTHON: an interpreter with llama-cpp-python[server], gguf, torch and safetensors; by default they are installed in
+# target/tools.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 lumos=${1:-target/debug/lumos}

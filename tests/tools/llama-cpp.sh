@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Compares `lumos complete` with llama.cpp on the same GGUF files: `tests/tools/llama-cpp.sh [path of lumos]`. Builds
-# llama.cpp (a C++ compiler and CMake are needed); PYTHON names an interpreter that has the packages already.
+# llama.cpp, which needs a C++ compiler and CMake, unless PYTHON is set to an interpreter with the packages.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 lumos=${1:-target/debug/lumos}

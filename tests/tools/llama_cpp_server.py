@@ -1,11 +1,11 @@
-"""Compares runs over llama.cpp's server (`openai:…`) with runs in process (`builtin:tiny`) on the same weights.
+"""Compares runs on llama.cpp's server (`openai:…`) with in-process runs (`builtin:tiny`) with the same weights.
 
     tests/tools/llama-cpp-server.sh [path of lumos] [items per benchmark]
 
-The shipped planner and grounder are written as GGUF, with their own vocabulary, once in float32 with a float32 cache and once
-as they are stored (float16) with llama.cpp's own cache (float16). Both formulations of GSM8K and SVAMP are run on the shipped
-samples with both models on the server, and once with the grounder alone there. Replies and token counts are compared one by
-one until the first that differs in an episode: what follows answers other prompts.
+The built-in planner and grounder are written as GGUF with their vocabulary, once in float32 with a float32 cache, and
+once in their stored type (float16) with llama.cpp's default cache (float16). Both formulations of GSM8K and SVAMP run
+on the built-in samples, once with both models on the server and once with only the grounder there. Replies and token
+counts of an episode are compared up to the first difference, because later replies have different prompts.
 """
 
 import json
@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "worker/assets/tiny"
-# GGML's number of float32.
+# GGML's number for float32.
 CACHE_F32 = "0"
 
 
@@ -38,13 +38,13 @@ class Server:
         self.url = f"http://127.0.0.1:{port}/v1"
         self.name = f"openai:{alias}@{self.url}"
         for _ in range(600):
-            assert self.process.poll() is None, "the server did not start"
+            assert self.process.poll() is None, "failed to start the server"
             try:
                 urllib.request.urlopen(f"{self.url}/models", timeout=1).read()
                 return
             except OSError:
                 time.sleep(0.2)
-        raise AssertionError("the server does not answer")
+        raise AssertionError("timed out waiting for the server")
 
     def __enter__(self):
         return self
@@ -55,7 +55,7 @@ class Server:
 
 
 def samples(lumos, folder, name, formulation, planner, grounder, limit):
-    """The steps in which models replied, by benchmark and item."""
+    """Runs lumos. Returns the replies of models and the status, by benchmark and item."""
     command = [lumos, "run", "--tasks", "gsm8k,svamp", "--formulation", formulation, "--limit", str(limit), "-q"]
     command += ["--planner", planner, "--grounder", grounder, "--output-path", str(folder), "--name", name]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("LUMOS_", "OPENAI_"))}
@@ -82,7 +82,7 @@ def compare(kind, here, there):
             equal += reply == their_reply
             counts += tokens == their_tokens
             if reply != their_reply:
-                print(f"  {key}: {reply!r} here, {their_reply!r} there")
+                print(f"  {key}: {reply!r} in process, {their_reply!r} on the server")
                 break
         items += [reply for _, reply, _ in ours] == [reply for _, reply, _ in theirs] and status == their_status
     print(f"{kind}: {equal} of {replies} replies equal, {items} of {len(here)} items, {counts} prompts of equal length")

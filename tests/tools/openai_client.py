@@ -1,4 +1,4 @@
-"""Checks `lumos serve-model` with OpenAI's own Python package: models, completions, chats, streams, errors, the key.
+"""Checks `lumos serve-model` with OpenAI's Python package: models, completions, chats, streams, errors and API keys.
 
     tests/tools/openai-client.sh [path of lumos]
 """
@@ -30,11 +30,11 @@ def refused(kind, call, **expected):
         for name, value in expected.items():
             check(getattr(error, name) == value, name, getattr(error, name), error.body)
         return
-    raise AssertionError(f"no {kind.__name__}")
+    raise AssertionError(f"expected {kind.__name__}")
 
 
 def in_process(lumos, prompt, tokens):
-    """What the engine gives in a process of its own."""
+    """Returns the completion of the engine in a separate process."""
     command = [lumos, "complete", "--model", "builtin:tiny", "--jsonl", "--stop", "", "--max-new-tokens", str(tokens)]
     done = subprocess.run(command, input=json.dumps({"prompt": prompt}), capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -76,7 +76,7 @@ def chats(client):
     check(pieces[-1].choices[0].finish_reason == whole.choices[0].finish_reason, pieces[-1])
     with client.chat.completions.stream(**arguments) as stream:
         check("".join(event.delta for event in stream if event.type == "content.delta") == text)
-    # An earlier reply goes back as it came.
+    # A reply is accepted as a message of the next request.
     longer = CHAT + [whole.choices[0].message.model_dump(), {"role": "user", "content": "And then?"}]
     check(client.chat.completions.create(**{**arguments, "messages": longer}).usage.prompt_tokens > 0)
 
@@ -116,7 +116,7 @@ def main():
         completions(client, lumos)
         chats(client)
         errors(client)
-        # The first Ctrl-C answers what was asked.
+        # After the first Ctrl-C, pending requests are completed.
         long = dict(model=names[0], prompt=PROMPT, max_tokens=600, extra_body={"ignore_eos": True}, stream=True)
         pieces = client.completions.create(**long)
         next(iter(pieces))

@@ -1,4 +1,4 @@
-"""Run the whole loop on held-out problems and print accuracies."""
+"""Runs both formulations on held-out problems and prints accuracies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lumos_tiny.generator import stream
 
 
 def problems(args: argparse.Namespace) -> list[tuple[str, str, Fraction]]:
-    """Kind, question and answer, from a file in the GSM8K format or from the generator."""
+    """Returns kind, question and answer of problems from a file in the GSM8K format or from the generator."""
     if args.file:
         records = [json.loads(line) for line in args.file.read_text().splitlines()]
         return [
@@ -30,12 +30,12 @@ def problems(args: argparse.Namespace) -> list[tuple[str, str, Fraction]]:
 
 
 def describe(question: str, gold: Fraction, episode: Episode) -> str:
-    """One failed episode as text."""
+    """Returns a failed episode as text."""
     return f"{question}\n  plan   {episode.plan}\n  ground {episode.ground}\n  gold   {show(gold)}"
 
 
 def main() -> None:
-    """Evaluate both formulations."""
+    """Evaluates both formulations."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", type=Path, required=True, help="folder of the three model folders")
     parser.add_argument("--split", choices=("dev", "test"), default="dev")

@@ -1,4 +1,4 @@
-"""Write generated problems as JSON lines in the GSM8K format."""
+"""Writes generated problems as JSON lines in the GSM8K format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lumos_tiny.story import Problem
 
 
 def record(problem: Problem) -> dict[str, str]:
-    """A problem with its calculation annotated as in GSM8K."""
+    """Returns a problem in the GSM8K format, with its calculation in the answer."""
     lines, done = [], []
     for step in problem.steps:
         for formula in step.formulas:
@@ -25,7 +25,7 @@ def record(problem: Problem) -> dict[str, str]:
 
 
 def main() -> None:
-    """Write one split."""
+    """Writes one split."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--split", choices=SPLITS, required=True)
     parser.add_argument("--count", type=int, default=300)

@@ -1,4 +1,4 @@
-"""Checks of the generator, the tokenizer and the exported models: `python -m unittest`."""
+"""Tests of the generator, the tokenizer and the exported models: `python -m unittest`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASSETS = Path(__file__).parents[2] / "worker" / "assets" / "tiny"
 
 
 class Generator(unittest.TestCase):
-    """Problems are seeded, sound and divided."""
+    """Problems are reproducible, consistent and split."""
 
     def test_streams_repeat(self) -> None:
         first, second = (list(islice(stream(3, "train"), 50)) for _ in range(2))
@@ -44,7 +44,7 @@ class Generator(unittest.TestCase):
 
 
 class Exported(unittest.TestCase):
-    """The folders that are shipped."""
+    """The built-in model folders."""
 
     def test_conversations_encode_in_parts(self) -> None:
         for role, make in CONVERSATIONS.items():

@@ -1,4 +1,4 @@
-"""Train one of the three models on freshly generated problems."""
+"""Trains one of the three models on generated problems."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ WARMUP = 100
 
 
 def make_tokenizer(vocab_size: int) -> Tokenizer:
-    """The tokenizer all three models share; always learnt from the same problems."""
+    """Returns the tokenizer of all three models. It is always trained on the same problems."""
     problems = islice(stream(0, "train"), 20_000)
     texts = (text for problem in problems for text in (problem.question, *(s.goal for s in problem.steps)))
     return train_tokenizer(texts, vocab_size)
 
 
 def learning_rate(peak: float, step: int, progress: float) -> float:
-    """Linear warm-up, then a cosine down to two percent of the peak."""
+    """Returns the learning rate: linear warm-up, then cosine decay to two percent of the peak."""
     return peak * min(1.0, (step + 1) / WARMUP) * (0.02 + 0.49 * (1 + math.cos(math.pi * min(1.0, progress))))
 
 
 def parse() -> argparse.Namespace:
-    """Command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--role", choices=ROLES, required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder to write the model to")
@@ -58,7 +58,7 @@ def parse() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Train and export."""
+    """Trains a model and exports it."""
     args = parse()
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)

@@ -152,7 +152,7 @@ fn main() -> Outcome<()> {
     println!("{} pages, {} questions", pages.len(), questions.len());
 
     let (library, built) = timed(|| library(&pages));
-    measure("ours", built, &questions, |question| {
+    measure("lumos", built, &questions, |question| {
         library.search(question, MOST).iter().map(|page| page.title.to_owned()).collect()
     });
 

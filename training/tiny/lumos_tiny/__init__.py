@@ -1,1 +1,1 @@
-"""The small trained model pair of lumos: problem generator, tokenizer, model, export."""
+"""The small trained models of lumos: problem generator, tokenizer, model, export."""

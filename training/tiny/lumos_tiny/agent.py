@@ -19,7 +19,7 @@ MAX_NEW_TOKENS = 160
 
 
 class Module:
-    """One model with its tokenizer."""
+    """A model with its tokenizer."""
 
     def __init__(self, model: TinyLlama, tokenizer: Tokenizer) -> None:
         self.model = model
@@ -28,7 +28,7 @@ class Module:
 
     @torch.inference_mode()
     def reply(self, prompt: str) -> str:
-        """Greedy continuation up to the first newline."""
+        """Generates greedily up to the first newline."""
         ids = self.tokenizer.encode(prompt, add_special_tokens=False).ids
         length = len(ids)
         caches = [Cache() for _ in self.model.model.layers]
@@ -49,7 +49,7 @@ class Module:
 
 @dataclass
 class Episode:
-    """What an episode wrote, and the value of its last variable."""
+    """The replies of an episode, its results and the value of its last variable."""
 
     plan: list[str] = field(default_factory=list)
     ground: list[str] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Episode:
     answer: Fraction | None = None
 
     def execute(self, reply: str) -> bool:
-        """Run the actions of a grounder's reply; False when one of them fails."""
+        """Runs the actions of a grounder's reply. Returns False if one of them fails."""
         self.ground.append(reply)
         for piece in reply.split("; "):
             action = _ACTION.fullmatch(piece)

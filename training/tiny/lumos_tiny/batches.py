@@ -28,7 +28,7 @@ def _stack(examples: list[Example]) -> tuple[Tensor, Tensor]:
 def batches(
     problems: Iterator[Problem], role: str, tokenizer: Tokenizer, tokens: int, r: Random
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches of about `tokens` tokens; examples of similar length share a batch."""
+    """Yields batches of about `tokens` tokens. Examples of similar length share a batch."""
     make = CONVERSATIONS[role]
     while True:
         pool = [encode(tokenizer, make(next(problems), r)) for _ in range(POOL)]

@@ -22,7 +22,7 @@ def _value(node: ast.expr, text: str) -> Fraction:
 
 
 def evaluate_formula(formula: str, results: dict[str, Fraction]) -> Fraction | None:
-    """Value of one formula, None if it cannot be evaluated."""
+    """Returns the value of a formula, or None if it cannot be evaluated."""
     try:
         text = _VARIABLE.sub(lambda found: f"({results[found.group()]})", formula).strip()
         return _value(ast.parse(text, mode="eval").body, text)
@@ -31,7 +31,7 @@ def evaluate_formula(formula: str, results: dict[str, Fraction]) -> Fraction | N
 
 
 def evaluate_actions(formulas: list[str]) -> Fraction | None:
-    """Value of the last formula when they run in order as R1, R2, ..."""
+    """Returns the value of the last of several formulas, which are evaluated in order as R1, R2, ..."""
     results: dict[str, Fraction] = {}
     value = None
     for number, formula in enumerate(formulas, 1):
@@ -43,7 +43,7 @@ def evaluate_actions(formulas: list[str]) -> Fraction | None:
 
 
 def show(value: Fraction) -> str:
-    """Integers and terminating decimals in full, other rationals reduced, like the harness's own calculator."""
+    """Formats integers and terminating decimals in full and other rationals as reduced fractions, like lumos."""
     if value.denominator == 1:
         return str(value.numerator)
     rest = value.denominator

@@ -9,24 +9,24 @@ from .story import Teller
 
 
 def size(r: Random) -> int:
-    """Upper bound of the numbers of one story."""
+    """Returns the upper bound of the numbers in a story."""
     return r.choice((10, 15, 20, 30, 50, 50, 100, 100, 100, 300, 1000))
 
 
 def number(r: Random, low: int, high: int) -> int:
-    """A number of a story."""
+    """Returns a number for a story."""
     return r.randint(low, max(low, high))
 
 
 def noun(r: Random, pool: list[str] | None = None) -> str:
-    """A plural noun, now and then an invented one."""
+    """Returns a plural noun, sometimes an invented one."""
     if r.random() < 0.1:
         return words.invented_noun(r)
     return r.choice(pool or words.THINGS)
 
 
 def kinds(r: Random) -> tuple[str, str, str]:
-    """Two kinds of one thing, and the thing: `red marbles`, `blue marbles`, `marbles`."""
+    """Returns two kinds of a thing, and the thing: `red marbles`, `blue marbles`, `marbles`."""
     thing = noun(r)
     pool = r.choice((words.COLOURS, words.COLOURS, words.QUALITIES))
     if thing in words.FOOD and r.random() < 0.6:
@@ -36,14 +36,14 @@ def kinds(r: Random) -> tuple[str, str, str]:
 
 
 def two_things(r: Random) -> tuple[str, str]:
-    """Two different plural nouns."""
+    """Returns two different plural nouns."""
     pool = r.choice((words.TOYS, words.FOOD, words.STATIONERY, words.LIVING, words.THINGS))
     first, second = r.sample(pool, 2)
     return (first if r.random() > 0.07 else words.invented_noun(r)), second
 
 
 def person(r: Random) -> tuple[str, str]:
-    """A first name and `he` or `she`."""
+    """Returns a first name and `he` or `she`."""
     if r.random() < 0.06:
         return words.invented_name(r), r.choice(("he", "she"))
     if r.random() < 0.5:
@@ -52,7 +52,7 @@ def person(r: Random) -> tuple[str, str]:
 
 
 def teller(r: Random, **slots: object) -> Teller:
-    """A teller with two or three actors, pronouns, a place, days and months filled in."""
+    """Returns a teller with slots for three actors, pronouns, places, days and months."""
     name, he = person(r)
     his, him = ("his", "him") if he == "he" else ("her", "her")
     other, _ = person(r)

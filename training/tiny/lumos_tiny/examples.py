@@ -20,7 +20,7 @@ GENERIC_GOALS = ("the answer", "the final answer", "the result", "what is asked"
 
 
 def planner_iterative(problem: Problem, r: Random) -> list[Turn]:
-    """Subgoal after subgoal, with executed results in between."""
+    """Returns a conversation with one subgoal per turn and the executed results in between."""
     turns, done = [], []
     prompt = protocol.plan_prompt(problem.question)
     for number, step in enumerate(problem.steps, 1):
@@ -34,13 +34,13 @@ def planner_iterative(problem: Problem, r: Random) -> list[Turn]:
 
 
 def planner_onetime(problem: Problem, r: Random) -> list[Turn]:
-    """All subgoals in one reply."""
+    """Returns a conversation with all subgoals in one reply."""
     reply = "; ".join(protocol.subgoal(i, step.goal) for i, step in enumerate(problem.steps, 1))
     return [Turn(protocol.plan_prompt(problem.question), reply)]
 
 
 def _goal_as_read(problem: Problem, r: Random) -> str:
-    """The goal of a problem's only subgoal, sometimes vague or beside the point: the question decides."""
+    """Returns the goal of a problem's only subgoal, sometimes a vague or wrong one, so that the question decides."""
     chance = r.random()
     if chance < 0.15:
         return r.choice(GENERIC_GOALS)
@@ -50,7 +50,7 @@ def _goal_as_read(problem: Problem, r: Random) -> str:
 
 
 def grounder(problem: Problem, r: Random) -> list[Turn]:
-    """Actions for the subgoals, one by one or all at once."""
+    """Returns a conversation with the actions for the subgoals, one by one or all at once."""
     goals = [step.goal for step in problem.steps]
     if len(goals) == 1:
         goals = [_goal_as_read(problem, r)]
@@ -84,11 +84,11 @@ class Example:
 
 
 def encode(tokenizer: Tokenizer, turns: list[Turn]) -> Example:
-    """One sequence per conversation.
+    """Encodes a conversation as one sequence.
 
     Prompts begin and end with protocol tokens, so the text of a whole conversation encodes to the
-    concatenation of its parts. After a reply the target is the newline that stops generation, while
-    the sequence itself goes on with the next turn.
+    concatenation of its parts. After a reply, the target is the newline that stops generation, while
+    the sequence itself continues with the next turn.
     """
     stop = newline_id(tokenizer)
     ids: list[int] = []

@@ -14,7 +14,7 @@ from .tokens import BOS, EOS
 
 
 def save(model: TinyLlama, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write config.json, tokenizer.json and the weights in float16."""
+    """Writes config.json, tokenizer.json and the weights in float16."""
     folder.mkdir(parents=True, exist_ok=True)
     config = model.config.to_hf(tokenizer.token_to_id(BOS), tokenizer.token_to_id(EOS))
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -26,7 +26,7 @@ def save(model: TinyLlama, tokenizer: Tokenizer, folder: Path) -> None:
 
 
 def load(folder: Path) -> tuple[TinyLlama, Tokenizer]:
-    """Read a folder back, in float32 arithmetic."""
+    """Reads a folder. The weights are converted to float32."""
     config = json.loads((folder / "config.json").read_text())
     fields = ModelConfig.__dataclass_fields__
     model = TinyLlama(ModelConfig(**{name: config[name] for name in fields}))

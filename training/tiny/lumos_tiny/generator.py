@@ -1,4 +1,4 @@
-"""Seeded problem streams, divided into train, dev and test."""
+"""Seeded problem streams, split into train, dev and test."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def _weighted(entries: tuple) -> tuple[list[Callable[[Random], World]], list[int
 
 
 def split_of(problem: Problem) -> str:
-    """Which split a problem belongs to.
+    """Returns the split of a problem.
 
-    It depends only on the calculation and on the numbers told, so that no calculation of a test
-    problem, with the same numbers in the same order, is ever trained on, whatever its words are.
+    It depends only on the calculation and on the numbers in the text. The calculation of a test problem
+    with the same numbers in the same order therefore never occurs in training, independent of the words.
     """
     key = "; ".join(problem.formulas) + " | " + " ".join(numbers_in(problem.question))
     bucket = crc32(key.encode()) % 32
@@ -31,7 +31,7 @@ def split_of(problem: Problem) -> str:
 
 
 def draw(r: Random, long_share: float = 1 - SHORT_SHARE) -> Problem:
-    """One random problem of any split."""
+    """Returns a random problem of any split."""
     while True:
         worlds, weights = _weighted(_LONG if r.random() < long_share else _SHORT)
         make = r.choices(worlds, weights)[0]
@@ -41,7 +41,7 @@ def draw(r: Random, long_share: float = 1 - SHORT_SHARE) -> Problem:
 
 
 def stream(seed: int, split: str) -> Iterator[Problem]:
-    """Endless problems of one split."""
+    """Yields an endless stream of problems of one split."""
     r = Random(f"{split}:{seed}")
     while True:
         problem = draw(r)
@@ -50,5 +50,5 @@ def stream(seed: int, split: str) -> Iterator[Problem]:
 
 
 def is_easy(problem: Problem) -> bool:
-    """Short, with two numbers and one operation on them."""
+    """Whether a problem is short, with two numbers and one formula."""
     return len(problem.formulas) == 1 and len(problem.question) < 130 and len(numbers_in(problem.question)) == 2

@@ -1,4 +1,4 @@
-"""GSM8K training questions as generator problems, through their `<<a*b=c>>` annotations."""
+"""Converts GSM8K training questions to generator problems with their `<<a*b=c>>` annotations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHARE = 0.08
 
 
 def _formulas(question: str, answer: str) -> list[str] | None:
-    """The annotated calculations, earlier results as variables; None if some number has no source."""
+    """Returns the annotated calculations with variables for earlier results, or None if a number has no source."""
     told = {Fraction(number) for number in numbers_in(question)}
     results: dict[Fraction, str] = {}
     formulas: list[str] = []
@@ -49,7 +49,7 @@ def _formulas(question: str, answer: str) -> list[str] | None:
 
 
 def _asked(question: str) -> str | None:
-    """The last sentence of a question as a goal."""
+    """Returns the last sentence of a question as a goal."""
     sentence = re.split(r"(?<=[.?!,]) ", question.strip())[-1].rstrip("?").strip()
     start = re.search(r"\b[Hh]ow (?:many|much|long|far|old)\b|\b[Ww]hat\b", sentence)
     if start is None or not question.strip().endswith("?"):
@@ -59,7 +59,7 @@ def _asked(question: str) -> str | None:
 
 
 def load(path: Path) -> list[Problem]:
-    """Short problems of the training file whose calculation can be traced."""
+    """Returns the short problems of the training file whose calculation can be traced."""
     problems = []
     for line in path.read_text().splitlines():
         record = json.loads(line)
@@ -78,7 +78,7 @@ def load(path: Path) -> list[Problem]:
 
 
 def renumbered(problem: Problem, r: Random) -> Problem:
-    """The same problem with other integers, or unchanged where that does not work out."""
+    """Returns a problem with other integers, or unchanged if that is not possible."""
     told = numbers_in(problem.question)
     fresh = {}
     literals = {term for formula in problem.formulas for term in _TERM.findall(formula)}
@@ -104,7 +104,7 @@ def renumbered(problem: Problem, r: Random) -> Problem:
 
 
 def mixed(stream: Iterator[Problem], path: Path | None, r: Random) -> Iterator[Problem]:
-    """The generator's stream, with a share of GSM8K training problems if their file is given."""
+    """Yields the generator's stream, with a share of GSM8K training problems if their file is given."""
     extra = load(path) if path else []
     for problem in stream:
         yield renumbered(r.choice(extra), r) if extra and r.random() < SHARE else problem

@@ -1,7 +1,7 @@
 """A small Llama-architecture causal language model in plain PyTorch.
 
 Parameter names follow the Hugging Face layout (`model.layers.N.self_attn.q_proj.weight`, ...)
-and rotary embeddings use the rotate-half convention, so a state dict can be written as is.
+and rotary embeddings use the rotate-half convention, so a state dict can be exported without changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ModelConfig:
         return self.hidden_size // self.num_attention_heads
 
     def to_hf(self, bos_token_id: int, eos_token_id: int) -> dict:
-        """The `config.json` of the exported folder."""
+        """Returns the `config.json` of the exported folder."""
         return {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
@@ -61,20 +61,20 @@ class RMSNorm(nn.Module):
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Apply rotary embeddings (rotate-half) to `[batch, heads, time, head_dim]`."""
+    """Applies rotary embeddings (rotate-half) to `[batch, heads, time, head_dim]`."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 
 
 @dataclass
 class Cache:
-    """Keys and values of one layer; after the first extension, tokens come one at a time."""
+    """Keys and values of one layer. After the first extension, tokens are added one at a time."""
 
     k: Tensor | None = None
     v: Tensor | None = None
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Append along time and give back everything so far."""
+        """Appends along time. Returns all keys and values so far."""
         self.k = k if self.k is None else torch.cat((self.k, k), dim=2)
         self.v = v if self.v is None else torch.cat((self.v, v), dim=2)
         return self.k, self.v
@@ -173,10 +173,10 @@ class TinyLlama(nn.Module):
             nn.init.normal_(module.weight, std=0.02)
 
     def hidden(self, ids: Tensor, keep: Tensor, caches: list[Cache] | None = None, past: int = 0) -> Tensor:
-        """Final hidden states of `[batch, time]` token ids that follow `past` cached ones.
+        """Returns the final hidden states of `[batch, time]` token ids that follow `past` cached ones.
 
-        Only positions where the mask `keep` is true go through the last feed-forward block and
-        come back, as `[kept, hidden]`.
+        Only positions where the mask `keep` is true go through the last feed-forward block and are
+        returned, as `[kept, hidden]`.
         """
         time = ids.shape[1]
         cos, sin = self.cos[past : past + time], self.sin[past : past + time]
@@ -187,5 +187,5 @@ class TinyLlama(nn.Module):
         return self.model.norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Vocabulary scores of hidden states."""
+        """Returns the logits of hidden states."""
         return F.linear(hidden, self.model.embed_tokens.weight)

@@ -38,37 +38,37 @@ CONSTANTS = [
 
 @dataclass(frozen=True)
 class Turn:
-    """What is appended to the conversation, and the reply to it."""
+    """A text that is appended to the conversation, and the reply to it."""
 
     prompt: str
     reply: str
 
 
 def subgoal(number: int, goal: str) -> str:
-    """A subgoal as the planner writes it."""
+    """Returns a subgoal in the planner's format."""
     return f"Subgoal {number}: Calculate {goal}."
 
 
 def plan_prompt(question: str) -> str:
-    """First prompt of the planner, both formulations."""
+    """Returns the first prompt of the planner in both formulations."""
     return PLAN_HEAD + question + PLAN_TAIL
 
 
 def result_prompt(number: int, result: str) -> str:
-    """Appended to the planner's conversation when a subgoal has been executed."""
+    """Returns the text appended to the planner's conversation after a subgoal was executed."""
     return f"{RESULT_HEAD}{number} is {result}{RESULT_TAIL}"
 
 
 def ground_prompt(question: str, subgoals: str, onetime: bool) -> str:
-    """First prompt of the grounder."""
+    """Returns the first prompt of the grounder."""
     return GROUND_HEAD + question + (ALL_SUBGOALS if onetime else ONE_SUBGOAL) + subgoals + ASSISTANT
 
 
 def next_ground_prompt(reply: str) -> str:
-    """Appended to the grounder's conversation for a later subgoal."""
+    """Returns the text appended to the grounder's conversation for a later subgoal."""
     return NEXT_SUBGOAL + reply + ASSISTANT
 
 
 def actions(formulas: list[str], start: int) -> str:
-    """Actions of consecutive formulas, the first of which fills variable `R{start}`."""
+    """Returns the actions of consecutive formulas. The first assigns variable `R{start}`."""
     return "; ".join(f"R{i} = Calculator({formula})" for i, formula in enumerate(formulas, start))

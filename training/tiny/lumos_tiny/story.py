@@ -1,8 +1,8 @@
 """Building blocks of a generated problem: worlds, facts, questions, and their assembly into text.
 
 A *world* is a numerically consistent situation with more facts than one question needs. Each of its
-questions names the facts that must be told and those that must stay hidden; the rest may be told as
-distractors. So one story comes with different questions, and the reader has to look at the question.
+questions lists the facts that the text must contain and those that it must not contain. Other facts may be
+included as distractors. The same story therefore has different questions, and the answer depends on the question.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Step:
-    """One subgoal: what it calculates, and the formulas (variables R1, R2, ... run through the problem)."""
+    """A subgoal: its goal, and its formulas (variables R1, R2, ... are numbered across the problem)."""
 
     goal: str
     formulas: tuple[str, ...]
@@ -48,7 +48,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Fact:
-    """A sentence of the story; `vague` is told instead when the fact must stay hidden."""
+    """A sentence of the story. `vague` can replace it if the fact must not be in the text."""
 
     key: str
     text: str
@@ -57,7 +57,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Ask:
-    """A question on a world."""
+    """A question about a world."""
 
     text: str
     steps: tuple[Step, ...]
@@ -66,12 +66,12 @@ class Ask:
 
     @property
     def goal(self) -> str:
-        """What the last step calculates."""
+        """The goal of the last step."""
         return self.steps[-1].goal
 
 
 class Teller:
-    """Expands `[one|other]` choices and `{slots}`; integers are told in digits or, if small, in words."""
+    """Expands `[one|other]` choices and `{slots}`. Integers are written in digits or, if small, in words."""
 
     def __init__(self, r: Random, **slots: object) -> None:
         self.r = r
@@ -81,12 +81,12 @@ class Teller:
         self.set(**slots)
 
     def set(self, **slots: object) -> None:
-        """Add slots."""
+        """Adds slots."""
         for name, value in slots.items():
             self.slots[name] = self.number(value) if isinstance(value, int) else str(value)
 
     def number(self, value: int) -> str:
-        """Text of an integer."""
+        """Returns an integer as text."""
         if value <= 20 and (self.wordy or self.r.random() < 0.05) and value > 0:
             return words.SMALL[value]
         if value >= 1000 and self.r.random() < 0.6:
@@ -94,11 +94,11 @@ class Teller:
         return str(value)
 
     def cash(self, value: Number) -> str:
-        """Text of an amount of money."""
+        """Returns an amount of money as text."""
         return self.money_style.format(f"{value:,}" if isinstance(value, int) and value >= 1000 else value)
 
     def __call__(self, template: str, **slots: object) -> str:
-        """Expand a template."""
+        """Expands a template."""
         if slots:
             self.set(**slots)
         while (found := _CHOICE.search(template)) is not None:
@@ -110,18 +110,18 @@ class Teller:
         return text.replace(" .", ".").replace(" ,", ",").replace(" ?", "?").strip()
 
     def ask(self, text: str, goal: str, formulas: str | list[str], need: str, hide: str = "") -> Ask:
-        """A question with one subgoal."""
+        """Returns a question with one subgoal."""
         if isinstance(formulas, str):
             formulas = [formulas]
         return Ask(self(text), (Step(self(goal), tuple(formulas)),), need, hide)
 
     def plan(self, text: str, steps: list[tuple[str, str | list[str]]], need: str, hide: str = "") -> Ask:
-        """A question with several subgoals."""
+        """Returns a question with several subgoals."""
         built = tuple(Step(self(g), (f,) if isinstance(f, str) else tuple(f)) for g, f in steps)
         return Ask(self(text), built, need, hide)
 
     def fact(self, key: str, text: str, vague: str | None = None) -> Fact:
-        """A fact of the world."""
+        """Returns a fact of the world."""
         return Fact(key, self(text), None if vague is None else self(vague))
 
 
@@ -138,7 +138,7 @@ class World:
 
 
 def numbers_in(text: str) -> list[str]:
-    """Numbers told in a text, in order, as they would stand in a formula."""
+    """Returns the numbers in a text, in order and in the format of formulas."""
     found: list[tuple[int, str]] = []
     for match in re.finditer(r"\d[\d,]*(?:\.\d+)?", text):
         found.append((match.start(), match.group().replace(",", "").rstrip(".")))
@@ -150,7 +150,7 @@ def numbers_in(text: str) -> list[str]:
 
 
 def _canonical(formula: str, told: list[str]) -> str:
-    """Order the literal terms of a pure sum or product as they are told."""
+    """Orders the literal terms of a pure sum or product as in the text."""
     for sign in (" + ", " * "):
         parts = formula.split(sign)
         if len(parts) > 1 and all(_NUMBER.fullmatch(part) for part in parts):
@@ -160,7 +160,7 @@ def _canonical(formula: str, told: list[str]) -> str:
 
 
 def _lower_first(sentence: str) -> str:
-    """Lower-case the first word unless it is a name or starts with a digit or `I`."""
+    """Changes the first letter to lower case if the first word is a common one."""
     first = sentence.split(" ", 1)[0]
     if first in _NAMES or first == "I" or not first[0].isalpha():
         return sentence
@@ -195,14 +195,14 @@ _CALM = (
 
 
 def _filler(r: Random, teller: Teller, numeric: bool) -> str:
-    """A sentence that has nothing to do with the question."""
+    """Returns a sentence that is unrelated to the question."""
     names = {"A": teller.slots.get("A", r.choice(words.MEN + words.WOMEN)), "Z": r.choice(words.THINGS)}
     own = Teller(r, n=r.randint(2, 60), P=r.choice(words.PLACES), **names)
     return own(r.choice(_NOISE if numeric else _CALM))
 
 
 def _join(r: Random, sentences: list[str], question: str) -> str:
-    """Join the story and its question in one of several layouts."""
+    """Joins the story and its question in one of several layouts."""
     layout = r.random()
     last = sentences[-1]
     bare = last[:-1] if last.endswith(".") else last
@@ -223,7 +223,7 @@ def _join(r: Random, sentences: list[str], question: str) -> str:
 
 
 def _disturb(r: Random, text: str) -> str:
-    """Small typographical irregularities of real problem sets."""
+    """Adds small typographical irregularities, as in real problem sets."""
     chance = r.random()
     if chance < 0.02:
         return text.lower()
@@ -237,7 +237,7 @@ def _disturb(r: Random, text: str) -> str:
 
 
 def _introduce(sentences: list[str], teller: Teller) -> list[str]:
-    """Name the main actor where the story would start with a pronoun."""
+    """Replaces a leading pronoun of the story by the name of the main actor."""
     name = teller.slots["A"]
     for index, sentence in enumerate(sentences):
         if name in sentence:
@@ -249,7 +249,7 @@ def _introduce(sentences: list[str], teller: Teller) -> list[str]:
 
 
 def assemble(r: Random, kind: str, world: World) -> Problem | None:
-    """Choose a question, tell the story and check the result; None if this draw does not work out."""
+    """Chooses a question, assembles the text and checks the result. Returns None if the problem is invalid."""
     ask, teller = r.choice(world.asks), world.teller
     need, hide = set(ask.need.split()), set(ask.hide.split())
     sentences: list[str] = []

@@ -13,7 +13,7 @@ NEWLINE = "\n"
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
-    """Learn the merges from texts and add the protocol constants."""
+    """Learns the merges from texts and adds the protocol constants."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -31,5 +31,5 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def newline_id(tokenizer: Tokenizer) -> int:
-    """The token that ends a reply."""
+    """Returns the id of the token that ends a reply."""
     return tokenizer.encode(NEWLINE, add_special_tokens=False).ids[-1]

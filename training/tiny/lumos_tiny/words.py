@@ -108,7 +108,7 @@ seventeen eighteen nineteen twenty""".split()
 
 
 def singular(plural: str) -> str:
-    """Singular of a plural noun phrase: `slices of cake` gives `slice of cake`."""
+    """Returns the singular of a plural noun phrase, such as `slice of cake` for `slices of cake`."""
     head, of, tail = plural.partition(" of ")
     words = head.split(" ")
     last = words[-1]
@@ -124,13 +124,13 @@ def singular(plural: str) -> str:
 
 
 def invented_noun(r: Random) -> str:
-    """A plural noun that does not exist, so that a reader must rely on the sentence around it."""
+    """Returns a plural noun that does not exist, so that its meaning depends on the sentence."""
     syllables = r.choice((1, 2, 2))
     stem = "".join(r.choice(_ONSETS) + r.choice(_NUCLEI) for _ in range(syllables)) + r.choice(_CODAS)
     return stem + ("es" if stem.endswith(("x", "zz", "s", "sh", "ch")) else "s")
 
 
 def invented_name(r: Random) -> str:
-    """A first name that does not exist."""
+    """Returns a first name that does not exist."""
     stem = "".join(r.choice(_ONSETS) + r.choice(_NUCLEI) for _ in range(r.choice((1, 2))))
     return (stem + r.choice([*_CODAS, "", "", "a", "o", "y"])).capitalize()

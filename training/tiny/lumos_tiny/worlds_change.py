@@ -68,7 +68,7 @@ NEED = {
 
 
 def did(past: str) -> str:
-    """`gave to Tom` becomes the form after `did`: `give to Tom`."""
+    """Returns the form after `did`, such as `give to Tom` for `gave to Tom`."""
     if past == "was given":
         return "receive"
     if past == "donate":
@@ -78,7 +78,7 @@ def did(past: str) -> str:
 
 
 def ledger(r: Random) -> World:
-    """One amount that goes up or down once or twice."""
+    """An amount that increases or decreases once or twice."""
     food = r.random() < 0.35
     thing = noun(r, words.FOOD if food else words.TOYS + words.STATIONERY)
     top = size(r)
@@ -231,7 +231,7 @@ def _act(r: Random) -> tuple[str, str, str]:
 
 
 def compare(r: Random) -> World:
-    """Two or three actors, one of them described through another."""
+    """Two or three actors, one of them described relative to another."""
     past, base, thing = _act(r)
     top = size(r)
     d, e = number(r, 1, top), number(r, 1, top)
@@ -244,7 +244,7 @@ def compare(r: Random) -> World:
     verb = "{v} " if not have else "has "
     does = "does" if have else "did"
     up = r.random() < 0.5
-    # B is the one described through A.
+    # B is described relative to A.
     known, asked = (low, high) if up else (high, low)
     c.set(a=known, t=known + asked)
     word, sign, inverse = ("more", "+", "-") if up else ("[fewer|less]", "-", "+")
@@ -288,7 +288,7 @@ def compare(r: Random) -> World:
                               "the number of {o} of {A} and {C}", f"{known} + {third}", "a c"))  # fmt: skip
             asks.append(c.ask(f"How many more {{o}} {does} {{C}} {{b}} than {{B}}?",
                               "how many more {o} {C} {v} than {B}", f"{third} - {asked}", "b c"))  # fmt: skip
-    elif style < 0.75:  # a second thing, described in the same breath
+    elif style < 0.75:  # a second thing, in the same sentence
         past2, base2, other = _act(r)
         f = number(r, 1, top)
         known2 = number(r, 1, top) + f
@@ -382,7 +382,7 @@ def series(r: Random) -> World:
 
 
 def place(r: Random) -> World:
-    """Living things or objects in a place; some come, some go."""
+    """Living things or objects in a place. Some arrive and some leave."""
     people = r.random() < 0.5
     thing = noun(r, words.PEOPLE if people else words.LIVING + words.THINGS)
     other = noun(r, words.PEOPLE if people else words.LIVING)
@@ -458,7 +458,7 @@ def place(r: Random) -> World:
 
 
 def recipe(r: Random) -> World:
-    """A recipe of which a part is already done."""
+    """A recipe that is partly done."""
     first, second, third = r.sample(words.INGREDIENTS, 3)
     unit = r.choice(("cups", "spoons", "grams", "ounces", "tablespoons", "liters"))
     top = r.choice((10, 15, 20))
@@ -491,7 +491,7 @@ def recipe(r: Random) -> World:
 
 
 def progress(r: Random) -> World:
-    """A task of which a part is done, perhaps in two subjects."""
+    """A task that is partly done, sometimes in two subjects."""
     past, base, thing = r.choice((
         ("finished", "finish", "{S} problems|{S} pages|{S} exercises"), ("read", "read", "pages|chapters|books"),
         ("solved", "solve", "{S} problems|puzzles"), ("washed", "wash", "dishes|shirts|cars|windows|plates"),
@@ -544,7 +544,7 @@ def progress(r: Random) -> World:
 
 
 def transfer(r: Random) -> World:
-    """Two actors, one gives to the other."""
+    """Two actors, one of whom gives to the other."""
     thing = noun(r)
     top = size(r)
     x = number(r, 1, top)

@@ -10,7 +10,7 @@ from .story import World
 
 
 def _factors(r: Random) -> tuple[int, int]:
-    """Two factors of a product, small or one of them larger."""
+    """Returns two factors of a product, both small or one of them larger."""
     if r.random() < 0.6:
         return number(r, 2, 12), number(r, 2, 15)
     if r.random() < 0.7:
@@ -19,7 +19,7 @@ def _factors(r: Random) -> tuple[int, int]:
 
 
 def groups(r: Random) -> World:
-    """So many containers of so many things."""
+    """A number of containers with a number of things each."""
     people = r.random() < 0.25
     thing = noun(r, words.PEOPLE if people else words.THINGS + words.LIVING[:20])
     box = r.choice(words.PEOPLE_GROUPS if people else words.CONTAINERS)
@@ -109,7 +109,7 @@ def two_groups(r: Random) -> World:
 
 
 def share(r: Random) -> World:
-    """A total, perhaps made of parts, that is divided or taken from and then divided."""
+    """A total, sometimes a sum of parts, that is divided, or reduced and then divided."""
     thing = noun(r)
     n, k = _factors(r)
     t = n * k
@@ -180,7 +180,7 @@ def share(r: Random) -> World:
 
 
 def price(r: Random) -> World:
-    """One item bought several times, with a budget."""
+    """Several units of one item, bought with a budget."""
     thing = noun(r)
     n, p = number(r, 2, 15), number(r, 2, r.choice((12, 30, 120)))
     cost = n * p
@@ -250,7 +250,7 @@ def two_prices(r: Random) -> World:
 
 
 def rate(r: Random) -> World:
-    """So much per hour, day or week."""
+    """An amount per hour, day or week."""
     past, base, s3, things = r.choice((
         ("read", "read", "reads", "pages|books|chapters"), ("made", "make", "makes", "toys|chairs|cakes|shirts|boxes|cookies"),
         ("ran", "run", "runs", "miles|laps|kilometers"), ("earned", "earn", "earns", "dollars|points"),
@@ -375,7 +375,7 @@ def measure(r: Random) -> World:
 
 
 def growth(r: Random) -> World:
-    """Something grows, is cut, travels or weighs less after a while."""
+    """Something grows, is cut, travels or loses weight over time."""
     top = size(r)
     a, x = number(r, 1, top), number(r, 1, top)
     noun_, unit, grew, did = r.choice((
@@ -410,7 +410,7 @@ def growth(r: Random) -> World:
 
 
 def attendance(r: Random) -> World:
-    """Games played, won, lost, attended and missed; or pupils present and absent."""
+    """Games played, won, lost, attended and missed, or pupils present and absent."""
     style = r.choice((
         ("games", "attended", "missed", "{A}'s team played {t} games this [year|season|month]", "attend", "miss", "went to"),
         ("matches", "won", "lost", "{A}'s team played {t} matches this [year|season]", "win", "lose", "won"),

@@ -1,4 +1,4 @@
-"""Longer worlds in several subgoals, and worlds with decimals, fractions and percent."""
+"""Longer worlds with several subgoals, and worlds with decimals, fractions and percentages."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .story import World
 
 
 def _cents(r: Random, low: int, high: int) -> tuple[str, float]:
-    """A price with cents as it is told, and its value in hundredths."""
+    """Returns a price with cents as text, and its value in cents."""
     cents = r.randint(low, high) * 100 + r.choice((5, 10, 15, 20, 25, 30, 40, 45, 50, 50, 60, 75, 80, 90, 95, 99))
     return f"{cents // 100}.{cents % 100:02d}", cents
 
 
 def shopping(r: Random) -> World:
-    """Two or three sorts of items, total and change."""
+    """Several kinds of items, their total cost and the change."""
     first, second = two_things(r)
     n, m = number(r, 2, 12), number(r, 2, 12)
     if r.random() < 0.3:
@@ -71,7 +71,7 @@ def wages(r: Random) -> World:
 
 
 def discount(r: Random) -> World:
-    """Percent off, percent more, tax and tips."""
+    """Discounts, increases, taxes and tips in percent."""
     p = number(r, 1, 40) * 10
     k = r.choice((5, 10, 15, 20, 25, 30, 40, 50, 60, 75))
     thing = words.singular(noun(r))
@@ -150,7 +150,7 @@ def fraction(r: Random) -> World:
 
 
 def chain(r: Random) -> World:
-    """Three actors, each described through the one before."""
+    """Three actors, each described relative to the previous one."""
     thing = noun(r)
     x, k, d = number(r, 4, 40), number(r, 2, 5), number(r, 1, 20)
     v, b, does = r.choice((("has", "have", "does"), ("collected", "collect", "did"), ("sold", "sell", "did"), ("read", "read", "did"), ("made", "make", "did")))
@@ -179,7 +179,7 @@ def chain(r: Random) -> World:
 
 
 def saving(r: Random) -> World:
-    """Saving up for something."""
+    """Saving money for a purchase."""
     k, n = number(r, 2, 20), number(r, 2, 15)
     have = number(r, 5, 80)
     cost = have + k * n
@@ -282,7 +282,7 @@ def tickets(r: Random) -> World:
 
 
 def rectangle(r: Random) -> World:
-    """Area and perimeter, and what they cost."""
+    """Area and perimeter, and their cost."""
     a, b = number(r, 2, 40), number(r, 2, 40)
     p = number(r, 2, 20)
     unit = r.choice(("feet", "meters", "yards"))
@@ -354,7 +354,7 @@ def cents(r: Random) -> World:
 
 
 def rest(r: Random) -> World:
-    """A stock from which several things go out before the rest is shared."""
+    """A stock that is reduced several times before the rest is shared."""
     thing = noun(r)
     n, k = number(r, 2, 9), number(r, 2, 15)
     x, y = number(r, 1, 40), number(r, 1, 40)

@@ -1,4 +1,4 @@
-"""Short worlds in which several quantities of one story invite the wrong calculation."""
+"""Short worlds in which several quantities of a story suggest a wrong calculation."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def arranged(r: Random) -> World:
 
 
 def book(r: Random) -> World:
-    """Pages, chapters and days of a book, or the like."""
+    """Pages, chapters and days of a book, and similar situations."""
     whole, parts, periods, past, base, unit = r.choice((
         ("book", "chapters", "days", "read", "read", "pages"), ("book", "chapters", "weeks", "read", "read", "pages"),
         ("puzzle book", "sections", "days", "solved", "solve", "puzzles"), ("test", "parts", "hours", "answered", "answer", "questions"),
@@ -88,7 +88,7 @@ def book(r: Random) -> World:
 
 
 def more_then_change(r: Random) -> World:
-    """One has more than the other, then one of them loses or gets some."""
+    """One actor has more than another, then one of them loses or gets some."""
     thing = noun(r)
     top = size(r)
     d, x = number(r, 1, top), number(r, 1, top)
@@ -122,7 +122,7 @@ def more_then_change(r: Random) -> World:
 
 
 def boughten(r: Random) -> World:
-    """Something is made, bought and sold; the events are compared."""
+    """Things are made, bought and sold, and the events are compared."""
     thing = noun(r)
     top = size(r)
     x, y = number(r, 1, top), number(r, 1, top)
@@ -186,7 +186,7 @@ def levels(r: Random) -> World:
 
 
 def gifts(r: Random) -> World:
-    """Money or things from two givers, some of it spent on two things."""
+    """Money or things from two givers, partly spent on two things."""
     top = size(r)
     a, b = number(r, 1, top), number(r, 1, top)
     if a == b:
@@ -227,7 +227,7 @@ def gifts(r: Random) -> World:
 
 
 def sum_times(r: Random) -> World:
-    """Two counts that share one price, weight or size; or a reduced price."""
+    """Two counts with the same price, weight or size, or a reduced price."""
     thing = noun(r)
     n, m, k = number(r, 1, 20), number(r, 1, 20), number(r, 2, 30)
     d = number(r, 1, k - 1)
@@ -276,7 +276,7 @@ def sum_times(r: Random) -> World:
 
 
 def on_off(r: Random) -> World:
-    """Only the beginning and the end of a coming and going are known."""
+    """Arrivals and departures of which only the initial and final amounts are known."""
     people = noun(r, words.PEOPLE)
     top = size(r)
     off, d = number(r, 1, top), number(r, 1, top)
