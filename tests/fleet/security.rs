@@ -55,7 +55,13 @@ fn permitting(program: &Path, folder: &Path, keeps: impl Fn(&str) -> bool) -> Na
 fn a_run_with_permissions_of_an_earlier_version() {
     for program in programs() {
         let folder = tempfile::tempdir().unwrap();
-        let nats = permitting(&program, folder.path(), |line| !line.contains("lumos-1-room\""));
+        let removed = std::cell::Cell::new(0);
+        let nats = permitting(&program, folder.path(), |line| {
+            let is_kept = !line.contains("lumos-2-room\"");
+            removed.set(removed.get() + u32::from(!is_kept));
+            is_kept
+        });
+        assert_eq!(removed.get(), 2, "permissions to create the stream and to read it");
         let queue_of =
             |user: &str| Fleet::new(folder.path(), &nats.url()).with_user(user, &format!("pass-of-{user}"));
         let worker = queue_of("worker").worker(&["--places", "8"]);
