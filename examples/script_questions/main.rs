@@ -45,7 +45,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sets = ToolSets::default();
     let mut planned = Vec::new();
     for tool in &arguments.tools {
-        let (tool, backend) = tool.split_once('=').ok_or("invalid value for --tool: expected TOOL=BACKEND")?;
+        let (tool, backend) =
+            tool.split_once('=').ok_or("invalid value for --tool: expected TOOL=BACKEND")?;
         planned.push(sets.identify(tool, backend)?);
     }
     let source = match &arguments.data {
