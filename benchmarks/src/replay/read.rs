@@ -159,7 +159,7 @@ mod tests {
     fn malformed_lines_are_named_and_passed_over() {
         let content = b"{\"id\": \"a\"}\n{\n[]\n{\"benchmark\": \"gsm8k\", \"id\": \"x\"}\n";
         insta::assert_snapshot!(errors(content).join("\n"), @r#"
-        Verdict { id: "a", difference: None, skipped: Some("neither an episode nor a function") }
+        ReplayResult { id: "a", difference: None, skipped: Some("neither an episode nor a function") }
         FILE:2: not a recorded case: invalid JSON (EOF while parsing an object, column 1)
         FILE:3: not a recorded case: expected a JSON object
         FILE:4: not a recorded case: missing field `formulation`

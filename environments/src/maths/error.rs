@@ -24,7 +24,7 @@ pub enum MathsError {
     TooLarge {
         /// What exceeded its limit.
         what: &'static str,
-        /// The limit, in the unit of the matching field of [`MathsLimits`](super::Limits).
+        /// The limit, in the unit of the matching field of [`MathsLimits`](super::MathsLimits).
         limit: u64,
     },
     /// A division by zero, or zero raised to a negative power.

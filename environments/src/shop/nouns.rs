@@ -3,7 +3,7 @@
 //! spaCy's models are not available here, and other taggers need a neural network's runtime. In titles
 //! nearly every word is a noun or part of a name, so this module lists the words to exclude: closed word
 //! classes, numbers with their units, adverbs, and the adjectives and participles that are common in titles.
-//! The reward states how far other nouns could have changed it ([`PurchaseReward`](super::Reward)).
+//! The reward states how far other nouns could have changed it ([`PurchaseReward`](super::PurchaseReward)).
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! Builds a search index.
 //!
-//! [`ProductIndexBuilder`] tokenizes documents, counts their terms and writes the bytes that [`ProductIndex`](super::Index)
+//! [`ProductIndexBuilder`] tokenizes documents, counts their terms and writes the bytes that [`ProductIndex`](super::ProductIndex)
 //! searches.
 
 use std::collections::HashMap;
@@ -73,7 +73,7 @@ impl ProductIndexBuilder {
         self.lengths.is_empty()
     }
 
-    /// Writes the index as bytes for [`ProductIndex::open`](super::Index::open).
+    /// Writes the index as bytes for [`ProductIndex::open`](super::ProductIndex::open).
     pub fn build(self) -> Vec<u8> {
         let mut terms: Vec<(&str, u32)> =
             self.numbers.iter().map(|(term, number)| (&**term, *number)).collect();
