@@ -279,7 +279,7 @@ fn a_key_is_not_sent_unencrypted_to_another_machine() {
     };
     for url in ["http://192.0.2.1:8000/v1", "http://attacker.example/v1", "http://127.0.0.1.example/v1"] {
         let error = identify(Some(KEY), url).unwrap_err().to_string();
-        assert!(error.contains("unencrypted") && error.contains("hint: write https://"), "{error}");
+        assert!(error.contains("unencrypted") && error.contains("hint: use https://"), "{error}");
         assert!(!error.contains(KEY), "{error}");
         identify(None, url).unwrap();
     }
