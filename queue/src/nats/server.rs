@@ -29,6 +29,9 @@ const PROBE: Duration = Duration::from_secs(4);
 /// Maximum number of messages of a stream whose headers are checked in one call.
 const EXAMINED: usize = 1000;
 
+/// Minimum duration of a lease. With the duration that a server may report, holders would extend without a pause.
+const SHORTEST_LEASE: Duration = Duration::from_millis(100);
+
 /// Settings of a connection.
 #[derive(Debug, Clone)]
 pub struct Connecting {
@@ -484,7 +487,8 @@ impl Server {
         lease: u64,
     ) -> Result<NatsQueue<T>, NatsError> {
         let root = subjects.trim_end_matches('>').to_owned();
-        let source = Source { stream, consumer, root, term: Duration::from_nanos(lease) };
+        let term = Duration::from_nanos(lease).max(SHORTEST_LEASE);
+        let source = Source { stream, consumer, root, term };
         Ok(NatsQueue::claiming(Puller::start(self.link.clone(), source).await?))
     }
 
