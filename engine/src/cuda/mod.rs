@@ -50,7 +50,7 @@ impl DeviceName {
 /// Lists the GPUs of this machine. Does not link to GPU libraries.
 ///
 /// # Errors
-/// Fails if there is no GPU, or none that this binary can use.
+/// Fails if no GPU is present, or this binary cannot use any.
 pub fn gpus() -> Result<Vec<Gpu>, NoGpu> {
     #[cfg(feature = "cuda")]
     return driver::gpus();

@@ -24,7 +24,7 @@ use crate::QueueError;
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Header that makes JetStream store a message only if the last message of its subject has this sequence
-/// number (0 if there is none).
+/// number (0 if the subject is empty).
 pub(super) const EXPECTED: HeaderName = async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE;
 
 /// Failure of a request to the server.

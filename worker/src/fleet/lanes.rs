@@ -96,7 +96,7 @@ struct View {
 }
 
 impl View {
-    /// Whether there is only one lane, so that there is no choice.
+    /// Whether there is only one lane to choose from.
     fn is_alone(&self) -> bool {
         self.decision.ask.len() == 1 && self.needs.len() == 1
     }

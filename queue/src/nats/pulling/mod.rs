@@ -3,7 +3,7 @@
 //! Claimers register how many messages they need. One task per end requests them from the server and puts
 //! them into a small buffer, from which each claimer takes its messages in one step without awaiting. A claim
 //! can therefore be dropped at any point without losing messages: messages requested for it go to the next
-//! claim, and are returned if there is none.
+//! claim, and are returned if no claim waits.
 
 mod actor;
 mod bodies;

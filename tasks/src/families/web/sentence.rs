@@ -20,7 +20,7 @@ pub struct NoArrow;
 /// argument, which selects one of that many verbs.
 ///
 /// # Errors
-/// Fails if there is no ` -> `.
+/// Fails if ` -> ` is missing.
 pub fn sentence(representation: &str, draw: impl FnOnce(u32) -> u32) -> Result<String, NoArrow> {
     let mut parts = representation.split(" -> ");
     let (element, operation) = (parts.next().unwrap_or_default(), parts.next().ok_or(NoArrow)?);
