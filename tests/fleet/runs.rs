@@ -166,7 +166,14 @@ fn an_interrupted_run_waits_for_the_episodes_in_progress_and_takes_no_others() {
     coordinator.signal("-TERM");
     let ended = coordinator.wait(PATIENCE);
     assert_eq!(ended.code(), Some(130), "{}", coordinator.said());
-    assert!(coordinator.said().contains("waiting for 4 episodes in progress"), "{}", coordinator.said());
+    // None are known if the interrupt arrives before the worker's first notice.
+    let said = coordinator.said();
+    assert!(
+        ["waiting for 4 episodes in progress", "waiting for 0 episodes in progress"]
+            .iter()
+            .any(|text| said.contains(text)),
+        "{said}"
+    );
     let (rows, _) = content(&folder.path().join("interrupted"));
     assert_eq!(rows["gsm8k"].len(), 4, "{}", coordinator.said());
     let quick = fleet.worker(&["--places", "16"]);

@@ -4,6 +4,7 @@
 //! remembers which lost workers held a message, and adds them to the fault of an item that crashes workers.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -98,6 +99,7 @@ pub(super) async fn watch_workers(around: Around, unresponsive: Arc<Unresponsive
                     Some(_) => tracing::debug!(worker = change.key, "ignored a malformed notice of a worker"),
                     None => registry.leave(&change.key),
                 }
+                watcher.around.gauges.places.store(registry.places(), Ordering::Relaxed);
             }
             Some((worker, claimed)) = claims.next() => match serde_json::from_slice::<ClaimNotice>(&claimed) {
                 Ok(claimed) => {
@@ -138,7 +140,7 @@ impl Watcher {
             let lost = registry.lost(now, self.around.settings.worker_lost_after);
             (lost, registry.places(), registry.is_empty(), registry.refusals().join("; "))
         };
-        self.around.gauges.places.store(places, std::sync::atomic::Ordering::Relaxed);
+        self.around.gauges.places.store(places, Ordering::Relaxed);
         for worker in lost {
             self.lose(&worker).await;
         }
@@ -170,7 +172,7 @@ impl Watcher {
 
     /// Warns when units are queued and no worker takes them.
     async fn look_for_workers(&mut self, now: Instant, alone: bool, refusals: &str) {
-        let waiting = self.around.gauges.in_flight.load(std::sync::atomic::Ordering::Relaxed) > 0;
+        let waiting = self.around.gauges.in_flight.load(Ordering::Relaxed) > 0;
         let idle =
             alone || (!refusals.is_empty() && self.around.gauges.silence() > self.around.settings.quiet);
         if !idle || !waiting {
