@@ -34,6 +34,7 @@ cargo build --release --target "$host" "${features[@]}" $(printf -- '--bin %s ' 
 # Temporary folders of the targets.
 [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_odr_violation=0}
+export LSAN_OPTIONS=${LSAN_OPTIONS:-suppressions=$PWD/suppressions.txt:print_suppressions=0}
 
 # Runs a target until it has used its processor time. libFuzzer's limit is wall-clock time, which ends earlier on a busy
 # machine.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use lumos_models::hash_file;
 use lumos_tasks::ContentHash;
-use lumos_worker::model::hash_file;
 
 use crate::exit::Failure;
 

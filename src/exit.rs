@@ -7,8 +7,8 @@ use std::io;
 use std::process::ExitCode;
 
 use lumos_engine::LoadError;
-use lumos_worker::model::LoadModelError;
-use lumos_worker::tools::ToolSetError;
+use lumos_models::LoadModelError;
+use lumos_tools::ToolSetError;
 
 /// Exit code of the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

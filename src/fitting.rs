@@ -4,8 +4,8 @@
 //! `lumos estimate`.
 
 use lumos_engine::bench::BenchReport;
+use lumos_models::{Arrangement, Need, arrange};
 use lumos_tasks::Swap;
-use lumos_worker::model::{Arrangement, Need, arrange};
 use serde::Serialize;
 
 /// Swapping is recommended if loading takes at most this fraction of the compute time.

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use lumos_engine::ModelSource;
+use lumos_http::AccessPolicy;
+use lumos_models::ModelName;
+use lumos_models::hub::Hub;
+use lumos_models::{builtin_source, locate};
 use lumos_tasks::{Formulation, Role};
-use lumos_worker::ModelName;
-use lumos_worker::access::AccessPolicy;
-use lumos_worker::hub::Hub;
-use lumos_worker::model::{builtin_source, locate};
 
 use crate::exit::Failure;
 

@@ -12,7 +12,7 @@ pub(crate) fn start(verbosity: u8, quiet: bool, format: LogFormat) {
     let default = match (quiet, verbosity) {
         (true, _) => "error",
         // Downloads of models take long, so their progress is logged.
-        (false, 0) => "warn,lumos_worker::hub=info",
+        (false, 0) => "warn,lumos_models::hub=info",
         (false, 1) => "warn,lumos=info,lumos_worker=info,lumos_coordinator=info,lumos_engine=info",
         (false, 2) => "warn,lumos=debug,lumos_worker=debug,lumos_coordinator=debug,lumos_engine=debug",
         _ => "trace",

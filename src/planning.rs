@@ -13,11 +13,11 @@ use lumos_coordinator::Checkpoint;
 use lumos_coordinator::manifest::{FileRecord, Manifest, ManifestParts, ModelRecord, PlannedData};
 use lumos_coordinator::plan::{SelectError, Selected, expand, select};
 use lumos_coordinator::spec::ResolvedSpec;
+use lumos_models::ModelRegistry;
+use lumos_models::{Identified, hash_file};
 use lumos_tasks::families::shop::{self, Exemplars};
 use lumos_tasks::{ContentHash, Item, ItemId, Task, ToolBackend};
-use lumos_worker::ModelRegistry;
-use lumos_worker::model::{Identified, hash_file};
-use lumos_worker::tools::{ToolSets, backends};
+use lumos_tools::{ToolSets, backends};
 
 use crate::data_folder;
 use crate::exit::{Exit, Failure};
@@ -110,7 +110,7 @@ pub(crate) fn plan(spec: ResolvedSpec, models: &ModelRegistry, tools: &ToolSets)
             if !identified.contains(&model) {
                 identified.push(model.clone());
             }
-            Ok::<_, lumos_worker::model::IdentifyError>(model.identity)
+            Ok::<_, lumos_models::IdentifyError>(model.identity)
         },
         |benchmark| {
             let used = benchmark.tools();
@@ -253,7 +253,7 @@ fn sqlite_of(data: Option<&Path>) -> String {
 }
 
 pub(crate) fn model_record(model: Identified) -> ModelRecord {
-    let file = |file: lumos_worker::model::ModelFile| FileRecord {
+    let file = |file: lumos_models::ModelFile| FileRecord {
         name: file.name,
         bytes: file.bytes,
         sha256: file.sha256,

@@ -18,14 +18,15 @@ use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::report::{Render, Terminal};
 use lumos_coordinator::unit_view::{UnitState, for_each_unit};
 use lumos_coordinator::{Checkpoint, export, report};
+use lumos_models::ModelRegistry;
+use lumos_models::Swapping;
 use lumos_queue::nats::Server;
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{Assignment, EpisodeUnit, Finished, Item};
-use lumos_worker::model::Swapping;
+use lumos_tools::ToolSets;
 use lumos_worker::stall::watch_here;
 use lumos_worker::terms::{LeaseTerms, RunTerms};
-use lumos_worker::tools::ToolSets;
-use lumos_worker::{EpisodeLimits, ModelRegistry, Worker};
+use lumos_worker::{EpisodeLimits, Worker};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 

@@ -14,11 +14,11 @@ use lumos_coordinator::spec::{
     expand_names, parse_samples,
 };
 use lumos_engine::DType;
+use lumos_models::ModelName;
+use lumos_models::{EngineSettings, ModelsSettings};
 use lumos_tasks::{Behaviour, Device, Formulation, Placement, Role};
-use lumos_worker::ModelName;
-use lumos_worker::browser::BrowserName;
-use lumos_worker::model::{EngineSettings, ModelsSettings};
-use lumos_worker::sessions::catalogue::ShopFiles;
+use lumos_tools::browser::BrowserName;
+use lumos_tools::sessions::catalogue::ShopFiles;
 
 use crate::cli::{EngineArgs, ModelArgs, RunArgs, Switch};
 use crate::exit::Failure;

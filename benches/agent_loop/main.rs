@@ -23,14 +23,15 @@ use lumos_engine::{
     DType, Engine, GenerateRequest, LoadOptions, ModelSource, Prompt, RandomShape, SamplingParams,
     StopCondition, Tokenizer,
 };
+use lumos_models::{ModelBackend, ModelError, ModelRegistry};
 use lumos_tasks::{
     Behaviour, Completion, Configuration, EpisodeUnit, Finish, Formulation, GenerationSettings, Item,
     Request, Role,
 };
+use lumos_tools::ToolSets;
 use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::drive::Backends;
-use lumos_worker::tools::ToolSets;
-use lumos_worker::{EpisodeLimits, ModelBackend, ModelError, ModelRegistry, drive};
+use lumos_worker::{EpisodeLimits, drive};
 
 use rationale::Rationales;
 
@@ -143,7 +144,7 @@ async fn run(arguments: &Arguments, cases: &Path, tokenizer: &Path) {
     let tools = ToolSets::default();
     let configuration =
         configuration(benchmark, formulation, &tools, &format!("recorded:{}", cases.display()));
-    let scripts = ModelRegistry::new(lumos_worker::model::EngineSettings::default());
+    let scripts = ModelRegistry::new(lumos_models::EngineSettings::default());
     let mut models: BTreeMap<Role, Arc<dyn ModelBackend>> = BTreeMap::new();
     let mut engines = Vec::new();
     for (seed, role) in [(1, Role::Planner), (2, Role::Grounder)] {

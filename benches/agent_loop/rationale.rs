@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
+use lumos_models::{ModelBackend, ModelError};
 use lumos_tasks::{Completion, Item, Request, Role};
-use lumos_worker::{ModelBackend, ModelError};
 
 /// One step of a solution.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,9 @@
 //! [`unpacked`] decompresses gzip and stops if the output exceeds [`ExpansionLimits`]; [`LineReader`] returns lines
 //! and stops at one that is too long.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -49,6 +51,17 @@ pub fn unpacked(
     let most = limits.free_bytes.saturating_add(limits.ratio.saturating_mul(length));
     let reader = Expanding { reader: MultiGzDecoder::new(reader), length, most, left: most };
     Ok(Box::new(BufReader::new(reader)))
+}
+
+/// Reads the non-blank lines of a file with their numbers. The file may be compressed.
+///
+/// # Errors
+/// If the file cannot be opened. A line that is too long, or a file that expands to too much data, is an error in the
+/// stream.
+pub fn open(path: &Path) -> io::Result<LineReader<Box<dyn BufRead + Send>>> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    Ok(LineReader::new(unpacked(file, length, ExpansionLimits::default())?))
 }
 
 /// A reader that fails after a number of bytes.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lumos_benchmarks::replay;
 use lumos_tasks::recorded::Case;
 use lumos_tasks::{Completion, Configuration, Episode, EpisodeUnit, Item, Next, Reply, Role, Target};
-use lumos_worker::Tools;
+use lumos_tools::Tools;
 
 /// Runs the episode of a task and returns it as a recorded case. `words` returns the name of a step's element.
 pub(crate) async fn case(

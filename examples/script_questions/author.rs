@@ -10,7 +10,7 @@ use lumos_tasks::{
     ChatReply, Completion, Configuration, Episode, EpisodeUnit, Formulation, Item, Next, Reply, Role, Task,
     ToolCall, ToolReply,
 };
-use lumos_worker::Tools;
+use lumos_tools::Tools;
 
 /// Maximum number of names that are looked up for a question.
 const MOST_NAMES: usize = 2;

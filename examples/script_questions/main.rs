@@ -17,7 +17,7 @@ use std::sync::Arc;
 use clap::Parser;
 use lumos_benchmarks::{DataSource, get, replay};
 use lumos_tasks::Formulation;
-use lumos_worker::tools::ToolSets;
+use lumos_tools::ToolSets;
 
 #[derive(Debug, Parser)]
 struct Arguments {

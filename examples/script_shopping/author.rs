@@ -9,7 +9,7 @@ use lumos_tasks::recorded::Case;
 use lumos_tasks::{
     Completion, Configuration, Episode, EpisodeUnit, Item, Next, Reply, Role, Task, ToolCall, ToolReply,
 };
-use lumos_worker::Tools;
+use lumos_tools::Tools;
 
 /// Runs the episode of an item and returns it as a recorded case.
 pub(crate) async fn case(

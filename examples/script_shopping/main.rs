@@ -16,8 +16,8 @@ use std::sync::Arc;
 use clap::Parser;
 use lumos_benchmarks::{DataSource, get, replay};
 use lumos_tasks::Formulation;
-use lumos_worker::sessions::catalogue::ShopFiles;
-use lumos_worker::tools::ToolSets;
+use lumos_tools::ToolSets;
+use lumos_tools::sessions::catalogue::ShopFiles;
 
 #[derive(Debug, Parser)]
 struct Arguments {

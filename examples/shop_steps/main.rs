@@ -13,8 +13,8 @@ use clap::Parser;
 use lumos_benchmarks::{DataSource, get};
 use lumos_environments::shop::{Goal, ShopServices, ShopSession};
 use lumos_tasks::Setup;
-use lumos_worker::sessions::catalogue::ShopFiles;
-use lumos_worker::sessions::shop::staff;
+use lumos_tools::sessions::catalogue::ShopFiles;
+use lumos_tools::sessions::shop::staff;
 use serde_json::json;
 
 /// Elements that every product page has in addition to its options.

@@ -8,5 +8,5 @@ const BETWEEN: char = '\u{1}';
 
 fuzz_target!(|input: &str| {
     let (template, content) = input.split_once(BETWEEN).unwrap_or((input, "How many?"));
-    let _ = lumos_worker::fuzzing::chat(template, content);
+    let _ = lumos_models::fuzzing::chat(template, content);
 });

@@ -7,8 +7,8 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use lumos_benchmarks::{DataSource, find, replay};
 use lumos_tasks::{EpisodeUnit, Formulation, ToolCall};
-use lumos_worker::Tools;
-use lumos_worker::sessions::sql::{SqlTool, SqliteFolder};
+use lumos_tools::Tools;
+use lumos_tools::sessions::sql::{SqlTool, SqliteFolder};
 use tokio::runtime::{Builder, Runtime};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use lumos_worker::sessions::sql::{Imported, MySqlSettings, SAMPLES, into_mysql, into_sqlite};
+use lumos_tools::sessions::sql::{Imported, MySqlSettings, SAMPLES, into_mysql, into_sqlite};
 
 use crate::cli::{DataArgs, DataCommand, ImportSqlArgs};
 use crate::exit::{CommandResult, Exit, Failure};

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use bytesize::ByteSize;
 use lumos_engine::{DType, Gpu, free_memory, gpus, linear_path, quantized_path};
-use lumos_worker::browser::{BrowserName, BrowserSettings};
-use lumos_worker::hub::HubSettings;
+use lumos_models::hub::HubSettings;
+use lumos_tools::browser::{BrowserName, BrowserSettings};
 use serde::Serialize;
 
 use crate::cli::DoctorArgs;

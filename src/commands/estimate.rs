@@ -13,8 +13,8 @@ use lumos_coordinator::plan::expand;
 use lumos_coordinator::spec::{BatchSize, RunSpec};
 use lumos_coordinator::unit_view::{UnitState, for_each_unit};
 use lumos_engine::bench::BenchReport;
+use lumos_models::ModelName;
 use lumos_tasks::{ContentHash, Device, Formulation, ModelIdentity, Role, Step};
-use lumos_worker::ModelName;
 use serde::Serialize;
 use serde_json::json;
 

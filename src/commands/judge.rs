@@ -8,11 +8,11 @@ use lumos_coordinator::dispatch::Summary;
 use lumos_coordinator::export;
 use lumos_coordinator::judge::{self, Asked, JudgeError, Pass};
 use lumos_coordinator::report::Render;
+use lumos_models::ModelRegistry;
+use lumos_models::{Identified, ModelPricing, ModelsSettings};
 use lumos_tasks::{Formulation, NanoDollars, Role, Swap};
-use lumos_worker::ModelRegistry;
-use lumos_worker::model::{Identified, ModelPricing, ModelsSettings};
+use lumos_tools::ToolSets;
 use lumos_worker::stall::{Wait, reminded};
-use lumos_worker::tools::ToolSets;
 
 use super::report::open;
 use super::run::{arrange_all, fleet_of, stall_warning};

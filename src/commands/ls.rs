@@ -6,9 +6,9 @@ use std::path::Path;
 use bytesize::ByteSize;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::{CheckpointError, CheckpointReader};
+use lumos_models::hub::{CachedModel, HubSettings, cached};
+use lumos_models::{LumosName, builtin_bytes};
 use lumos_tasks::{Formulation, Role};
-use lumos_worker::hub::{CachedModel, HubSettings, cached};
-use lumos_worker::model::{LumosName, builtin_bytes};
 use serde_json::json;
 
 use crate::cli::{Listing, LsArgs};

@@ -10,11 +10,11 @@ use lumos_coordinator::fleet::CoordinatorSettings;
 use lumos_coordinator::manifest::{Manifest, ManifestError, Opened};
 use lumos_coordinator::spec::MemorySize;
 use lumos_coordinator::{Checkpoint, ResolvedSpec};
+use lumos_models::ModelRegistry;
 use lumos_queue::nats::Server;
 use lumos_tasks::{Configuration, Swap};
-use lumos_worker::ModelRegistry;
+use lumos_tools::ToolSets;
 use lumos_worker::stall::{Wait, reminded};
-use lumos_worker::tools::ToolSets;
 
 use crate::cli::{EngineArgs, FleetArgs, MemoryArgs, ResumeArgs, RunArgs};
 use crate::exit::{CommandResult, Exit, Failure};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use lumos_benchmarks::DataSource;
 use lumos_environments::shop::Goal;
-use lumos_worker::http_server::HttpLimits;
-use lumos_worker::sessions::catalogue::ShopFiles;
-use lumos_worker::sessions::shop::staff;
-use lumos_worker::sessions::site::{Site, serve};
+use lumos_http::HttpLimits;
+use lumos_tools::sessions::catalogue::ShopFiles;
+use lumos_tools::sessions::shop::staff;
+use lumos_tools::sessions::site::{Site, serve};
 use tokio::net::TcpListener;
 
 use crate::cli::{ServeArgs, ServeCommand, ServeShopArgs};

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use lumos_engine::ModelSource;
+use lumos_models::EngineSettings;
+use lumos_models::ModelName;
+use lumos_models::serve_model::{ApiKey, ServeSettings, ServedModel, folder_id, serve_models};
 use lumos_tasks::{Formulation, Role};
-use lumos_worker::ModelName;
-use lumos_worker::model::EngineSettings;
-use lumos_worker::serve_model::{ApiKey, ServeSettings, ServedModel, folder_id, serve_models};
 use tokio::net::TcpListener;
 
 use crate::cli::ServeModelArgs;

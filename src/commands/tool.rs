@@ -7,7 +7,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use lumos_environments::lines::LineReader;
 use lumos_tasks::families::qa::page::WikiPage;
 use lumos_tasks::{Behaviour, MathsReply, Passage, ToolCall, ToolReply, WikiRequest};
-use lumos_worker::tools::{ToolFault, ToolSets, Tools, rank_backend};
+use lumos_tools::{ToolFault, ToolSets, Tools, rank_backend};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

@@ -10,10 +10,11 @@ use lumos_coordinator::CheckpointReader;
 use lumos_coordinator::manifest::Manifest;
 use lumos_coordinator::spec::BatchSize;
 use lumos_coordinator::unit_view::{UnitState, for_each_unit};
+use lumos_models::ModelRegistry;
 use lumos_tasks::{EpisodeUnit, Item, Outcome as Episode, Step, UnitId};
+use lumos_tools::ToolSets;
 use lumos_worker::activity::EpisodeProgress;
-use lumos_worker::tools::ToolSets;
-use lumos_worker::{Backends, EpisodeLimits, ModelRegistry, drive};
+use lumos_worker::{Backends, EpisodeLimits, drive};
 use serde::Serialize;
 
 use super::report::open;

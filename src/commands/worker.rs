@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lumos_http::AccessPolicy;
+use lumos_models::ModelRegistry;
+use lumos_models::ModelsSettings;
 use lumos_tasks::Role;
-use lumos_worker::ModelRegistry;
-use lumos_worker::access::AccessPolicy;
-use lumos_worker::fleet::{WorkerError, WorkerSettings, serve_fleet, worker_name};
-use lumos_worker::model::ModelsSettings;
-use lumos_worker::tools::ToolSets;
+use lumos_tools::ToolSets;
+use lumos_worker::fleet::{WorkerError, WorkerSettings, serve_fleet, worker_access, worker_name};
 
 use crate::cli::WorkerArgs;
 use crate::exit::{CommandResult, Exit, Failure};
@@ -23,7 +23,7 @@ pub(crate) async fn run(arguments: &WorkerArgs, quiet: bool) -> CommandResult {
     if let Some(spool) = &fleet.spool {
         crate::writable::check_folder(spool, Some("--spool (LUMOS_SPOOL)"))?;
     }
-    let access = AccessPolicy::of_worker(&arguments.allow_host, &arguments.allow_path).map_err(|error| {
+    let access = worker_access(&arguments.allow_host, &arguments.allow_path).map_err(|error| {
         Failure::input(format!("invalid value for --allow-host or --allow-path: {error}"))
             .hint("for example --allow-host grid.example:4444 --allow-path /models")
     })?;

@@ -14,7 +14,7 @@ mod files;
 #[path = "../fleet/fleet.rs"]
 mod fleet;
 mod http;
-#[path = "../../worker/tests/it/sql/mariadb.rs"]
+#[path = "../../tools/tests/it/sql/mariadb.rs"]
 mod mariadb;
 #[path = "../it/model_server.rs"]
 #[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
@@ -22,7 +22,7 @@ mod model_server;
 #[path = "../../queue/tests/support/nats_server.rs"]
 mod nats;
 mod record;
-#[path = "../../worker/tests/it/sql/rogue_server.rs"]
+#[path = "../../tools/tests/it/sql/rogue_server.rs"]
 mod rogue_server;
 mod secrets;
 #[path = "../it/serving.rs"]
@@ -30,7 +30,7 @@ mod secrets;
 mod serving;
 mod sql;
 mod sql_agent;
-#[path = "../../worker/tests/it/sql/statements.rs"]
+#[path = "../../tools/tests/it/sql/statements.rs"]
 mod statements;
 #[allow(dead_code, reason = "shared with the other integration tests, which use more of it")]
 #[path = "../it/support.rs"]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use lumos_benchmarks::{DataSource, get, replay};
 use lumos_tasks::Formulation;
 use lumos_tasks::recorded::Case;
-use lumos_worker::sessions::catalogue::ShopFiles;
-use lumos_worker::tools::ToolSets;
+use lumos_tools::ToolSets;
+use lumos_tools::sessions::catalogue::ShopFiles;
 use tokio::runtime::Runtime;
 
 #[path = "../../examples/script_sql/author.rs"]

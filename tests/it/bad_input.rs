@@ -70,7 +70,7 @@ fn models_that_are_not_there_or_broken() {
 
     let model = folder.path().join("model");
     fs::create_dir(&model).unwrap();
-    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("worker/assets/tiny/planner-iterative");
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/assets/tiny/planner-iterative");
     for file in ["config.json", "tokenizer.json"] {
         fs::copy(assets.join(file), model.join(file)).unwrap();
     }
@@ -89,7 +89,7 @@ fn a_tokenizer_with_more_pieces_than_the_model_has_rows() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("model");
     fs::create_dir(&model).unwrap();
-    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("worker/assets/tiny/planner-iterative");
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/assets/tiny/planner-iterative");
     for file in ["config.json", "model.safetensors"] {
         fs::copy(assets.join(file), model.join(file)).unwrap();
     }

@@ -117,7 +117,7 @@ fn numbers_say_what_is_expected() {
 #[test]
 fn a_folder_that_exists_is_a_model() {
     let folder = tempfile::tempdir().unwrap();
-    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("worker/assets/tiny");
+    let assets = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/assets/tiny");
     for (part, name) in [("planner-iterative", "plan"), ("grounder", "ground")] {
         let model = folder.path().join("models").join(name);
         fs::create_dir_all(&model).unwrap();

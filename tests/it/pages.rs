@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lumos_benchmarks::{DataSource, get, replay};
 use lumos_tasks::Formulation;
-use lumos_worker::tools::ToolSets;
+use lumos_tools::ToolSets;
 use serde_json::{Value, json};
 
 use crate::support::{content, expect};

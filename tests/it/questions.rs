@@ -11,7 +11,7 @@ use axum::response::Html;
 use axum::routing::get;
 use lumos_benchmarks::{DataSource, replay};
 use lumos_tasks::Formulation;
-use lumos_worker::tools::ToolSets;
+use lumos_tools::ToolSets;
 use serde_json::{Value, json};
 
 use crate::support::{content, expect, fed, lumos, text};

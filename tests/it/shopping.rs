@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use lumos_benchmarks::{DataSource, replay};
 use lumos_tasks::Formulation;
-use lumos_worker::sessions::catalogue::ShopFiles;
-use lumos_worker::tools::ToolSets;
+use lumos_tools::ToolSets;
+use lumos_tools::sessions::catalogue::ShopFiles;
 use serde_json::Value;
 
 use crate::support::{content, expect, lumos};

@@ -15,11 +15,14 @@ use std::path::Path;
 use regex::Regex;
 
 /// Folders that are searched.
-const ROOTS: [&str; 6] = [
+const ROOTS: [&str; 9] = [
     "coordinator/src/checkpoint",
     "coordinator/src/dispatch",
     "coordinator/src/fleet",
+    "http/src",
+    "models/src",
     "queue/src",
+    "tools/src",
     "worker/src",
     "src",
 ];

@@ -11,19 +11,22 @@ use regex::Regex;
 use crate::waits::sources;
 
 /// Folders with messages for people.
-const ROOTS: [&str; 8] = [
+const ROOTS: [&str; 11] = [
     "benchmarks/src",
     "coordinator/src",
     "engine/src",
     "environments/src",
+    "http/src",
+    "models/src",
     "queue/src",
     "src",
     "tasks/src",
+    "tools/src",
     "worker/src",
 ];
 
 /// Sources of texts that agents see or that trajectories record.
-const FOR_AGENTS: [&str; 3] = ["tasks/src/families/", "environments/src/", "worker/src/tools/live/site.rs"];
+const FOR_AGENTS: [&str; 3] = ["tasks/src/families/", "environments/src/", "tools/src/live/site.rs"];
 
 /// Patterns that messages must not contain, and what to write instead.
 const REJECTED: [(&str, &str); 10] = [

@@ -304,7 +304,7 @@ def shipped_models():
     )
     prompts = [layout.format(json.loads(line)["question"]) for line in samples]
     for name in ("planner-iterative", "planner-onetime", "grounder"):
-        folder = Path("worker/assets/tiny") / name
+        folder = Path("models/assets/tiny") / name
         yield f"tiny {name}", folder, json.loads((folder / "tokenizer.json").read_text()), prompts
 
 

@@ -19,7 +19,7 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-TINY = ROOT / "worker/assets/tiny"
+TINY = ROOT / "models/assets/tiny"
 # GGML's number for float32.
 CACHE_F32 = "0"
 

@@ -6,14 +6,15 @@ use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use futures::future::join_all;
+use lumos_models::EngineSettings;
+use lumos_models::ModelRegistry;
 use lumos_tasks::{
     Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId, Role, Setup,
     Task,
 };
+use lumos_tools::ToolSets;
 use lumos_worker::activity::EpisodeProgress;
-use lumos_worker::model::EngineSettings;
-use lumos_worker::tools::ToolSets;
-use lumos_worker::{Backends, EpisodeLimits, ModelRegistry, drive};
+use lumos_worker::{Backends, EpisodeLimits, drive};
 
 const ITEMS: u64 = 20;
 

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lumos_models::{ModelBackend, ModelError, ModelRegistry};
 use lumos_tasks::{
     ChatReply, Completion, Configuration, Episode, EpisodeUnit, Fault, FaultKind, Finish, Input, NanoDollars,
     Next, Outcome, Reply, Request, Role, Sampling, Stop, Telemetry, ToolCall, ToolReply,
 };
+use lumos_tools::ToolSets;
+use lumos_tools::{ToolFault, Tools};
 use tokio::time::timeout_at;
 
 use crate::activity::{Awaited, EpisodeProgress};
-use crate::model::{ModelBackend, ModelError, ModelRegistry};
-use crate::tool::{ToolFault, Tools};
-use crate::tools::ToolSets;
 
 /// Models and tools that answer the requests of an episode.
 #[derive(Clone)]

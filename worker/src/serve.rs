@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, OptionFuture};
+use lumos_models::ModelRegistry;
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::{Assignment, Ending, Fault, FaultKind, Finished, Outcome, Telemetry, WorkUnit};
+use lumos_tools::ToolSets;
 use thiserror::Error;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
@@ -17,9 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::activity::{Awaited, EpisodeProgress};
 use crate::drive::{Backends, EpisodeLimits, drive};
-use crate::model::ModelRegistry;
 use crate::terms::{LeaseTerms, Runs};
-use crate::tools::ToolSets;
 
 /// Errors that stop a worker before its queue is empty.
 #[derive(Debug, Error)]

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use lumos_models::ModelRegistry;
 use lumos_tasks::{Reminder, stall_message};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{Activity, Source};
-use crate::model::ModelRegistry;
 
 /// Interval at which progress is checked.
 pub(crate) const LOOK: Duration = Duration::from_millis(500);

@@ -1,13 +1,14 @@
-//! Detects tokenizer files that make the tokenizers crate panic.
+//! Detects tokenizer files that make the tokenizers crate panic or run out of memory.
 //!
-//! A tokenizer.json may come from an untrusted source. [`check`] finds the damage that is known to make the
-//! crate's parser panic, or read invalid UTF-8 as text, and describes it; [`caught`] turns every other panic
+//! Such files may come from untrusted sources. [`check`] finds the damage that is known to make the crate's parser
+//! panic, reserve memory for a size that the file names, or read invalid UTF-8 as text, and describes it; [`caught`] turns every other panic
 //! of the crate into an error.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -32,6 +33,8 @@ struct Parts<'a> {
     model: Model<'a>,
     #[serde(default)]
     decoder: Value,
+    #[serde(default)]
+    normalizer: Value,
 }
 
 #[derive(Default, Deserialize)]
@@ -93,7 +96,8 @@ impl<'de> Deserialize<'de> for Vocabulary {
 /// # Errors
 /// Describes the problem. The crate may still reject a file that passes.
 pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
-    let Parts { model, decoder } = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let Parts { model, decoder, normalizer } =
+        serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     match &decoder {
         Value::Null => {}
         Value::Object(parts) => match parts.get("type").map(Value::as_str) {
@@ -103,6 +107,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
         },
         other => return Err(format!("invalid decoder `{other}`: expected an object")),
     }
+    check_normalizer(&normalizer)?;
     let Some(longest) = model.vocab.0 else { return Ok(()) };
     let prefix = model.continuing_subword_prefix.as_deref().unwrap_or_default();
     for (number, merge) in model.merges.iter().enumerate() {
@@ -125,6 +130,29 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks the character maps of a normalizer, which may be a sequence of normalizers.
+fn check_normalizer(normalizer: &Value) -> Result<(), String> {
+    if let Some(Value::String(map)) = normalizer.get("precompiled_charsmap") {
+        // Base64 of the first three bytes, and of the next three.
+        let head = map.get(..8).and_then(|head| BASE64_STANDARD.decode(head).ok()).unwrap_or_default();
+        check_character_map(&head, map.len() / 4 * 3)?;
+    }
+    match normalizer.get("normalizers") {
+        Some(Value::Array(parts)) => parts.iter().try_for_each(check_normalizer),
+        _ => Ok(()),
+    }
+}
+
+/// Checks the size of the table at the beginning of a SentencePiece character map of `length` bytes, for which the
+/// crate reserves memory before reading it.
+pub(super) fn check_character_map(head: &[u8], length: usize) -> Result<(), String> {
+    let Some(size) = head.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)) else { return Ok(()) };
+    if size as usize > length {
+        return Err(format!("the table of the character map has {size} bytes, the whole map {length}"));
+    }
+    Ok(())
+}
+
 /// Runs code of the crate and converts a panic to an error.
 pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
@@ -133,4 +161,29 @@ pub(super) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
             text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("panic without a message");
         format!("the tokenizer library failed: {text}")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The library reserves 8 bytes for every 4 of the table.
+    #[test]
+    fn character_maps_that_name_a_larger_table_are_rejected() {
+        let map = [&1_000_000_000_u32.to_le_bytes()[..], b"abcd"].concat();
+        let said = check_character_map(&map, map.len()).unwrap_err();
+        assert_eq!(said, "the table of the character map has 1000000000 bytes, the whole map 8");
+        let part =
+            serde_json::json!({"type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(&map)});
+        let sequence = serde_json::json!({"type": "Sequence", "normalizers": [&part]});
+        for normalizer in [&part, &sequence] {
+            let file = serde_json::json!({"normalizer": normalizer});
+            assert!(check(file.to_string().as_bytes()).is_err_and(|said| said.contains("1000000000 bytes")));
+        }
+        let map = [&4_u32.to_le_bytes()[..], b"abcd"].concat();
+        let part =
+            serde_json::json!({"type": "Precompiled", "precompiled_charsmap": BASE64_STANDARD.encode(&map)});
+        check(serde_json::json!({"normalizer": part}).to_string().as_bytes()).unwrap();
+        check(br#"{"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AA"}}"#).unwrap();
+    }
 }

@@ -17,6 +17,7 @@ use tokenizers::normalizers::{
 use tokenizers::{AddedToken, DecoderWrapper, ModelWrapper, NormalizerWrapper, Tokenizer};
 
 use super::StoredPiece;
+use super::check::check_character_map;
 
 /// The character that represents a blank.
 const BLANK: &str = "\u{2581}";
@@ -176,6 +177,7 @@ fn unigram(pieces: &[Piece], byte_fallback: bool) -> Result<Unigram, Error> {
 fn normalizers(normalizer: &Normalizer) -> Result<Vec<NormalizerWrapper>, Error> {
     let mut steps: Vec<NormalizerWrapper> = Vec::new();
     if !normalizer.character_map().is_empty() {
+        check_character_map(normalizer.character_map(), normalizer.character_map().len())?;
         let map = Precompiled::from(normalizer.character_map()).map_err(|error| error.to_string())?;
         steps.push(map.into());
     }

@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lumos_models::{IdentifyError, LoadModelError, ModelRegistry};
 use lumos_tasks::{Configuration, ContentHash, Formulation, ModelIdentity, Role, RunToken, Swap};
+use lumos_tools::ToolSets;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::catalogue::{Catalogue, KnownLane};
 use super::policy::ModelKey;
-use crate::model::{IdentifyError, LoadModelError, ModelRegistry};
-use crate::tools::ToolSets;
 
 /// Delay before a refused lane is verified again.
 const AGAIN: Duration = Duration::from_secs(60);

@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lumos_models::ModelRegistry;
 use lumos_queue::{Lease, Queue, QueueError};
 use lumos_tasks::fleet::{LaneId, WorkMessage};
 use lumos_tasks::{Assignment, ModelIdentity, Swap};
+use lumos_tools::TOOLS;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -19,8 +21,6 @@ use super::lease_table::LeaseTable;
 use super::policy::{self, Decision, Holding, Lane, ModelKey, Moment, PolicySettings, Switch};
 use super::pull_history::PullHistory;
 use super::source::{LaneQueue, LaneSource};
-use crate::model::ModelRegistry;
-use crate::tools::TOOLS;
 
 /// Time limit of a claim from one lane before all lanes are pulled again.
 const WAIT: Duration = Duration::from_secs(1);
@@ -331,7 +331,7 @@ impl Lanes {
         }
     }
 
-    async fn load(&self, needs: &Needs, switch: &Switch) -> Result<(), crate::model::LoadModelError> {
+    async fn load(&self, needs: &Needs, switch: &Switch) -> Result<(), lumos_models::LoadModelError> {
         let turns = self.state().turns.take_if(|turns| switch.unload.contains(&turns.key));
         for identity in turns.iter().flat_map(|turns| &turns.models) {
             tracing::info!(model = identity.name, "model no longer swapped with others");
@@ -359,7 +359,7 @@ impl Lanes {
     }
 
     /// Arranges models to be swapped with each other within the whole memory.
-    async fn take_turns(&self, needs: &Needs) -> Result<(), crate::model::LoadModelError> {
+    async fn take_turns(&self, needs: &Needs) -> Result<(), lumos_models::LoadModelError> {
         let configurations: Vec<_> =
             needs.models.iter().map(|model| Arc::clone(&model.configuration)).collect();
         let (models, memory) = (Arc::clone(&self.models), self.settings.memory);
@@ -367,7 +367,7 @@ impl Lanes {
             models.arrange(configurations.iter().map(AsRef::as_ref), memory, Swap::Always)
         });
         let name = needs.models.first().map(|model| model.identity.name.as_str()).unwrap_or_default();
-        let failed = |message: String| crate::model::LoadModelError::new(name, message);
+        let failed = |message: String| lumos_models::LoadModelError::new(name, message);
         let arranged = arranging.await.map_err(|error| failed(error.to_string()))?;
         arranged.map_err(|error| failed(error.to_string()))?;
         // In reverse order, so that the first one stays loaded.

@@ -16,4 +16,5 @@ pub mod throughput;
 pub mod watch;
 mod worker;
 
+pub use access::worker_access;
 pub use worker::{FleetSummary, WorkerError, WorkerSettings, serve_fleet, worker_name};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lumos_models::ModelRegistry;
 use lumos_queue::nats::{KeyValue, KeyValueError, NatsError, Server};
 use lumos_tasks::fleet::{ClaimNotice, PROTOCOL, WorkerNotice};
 use tokio::sync::watch;
@@ -16,7 +17,6 @@ use super::eligibility::Eligibility;
 use super::lease_table::LeaseTable;
 use super::spool::Spool;
 use super::throughput::{Rates, Throughput};
-use crate::model::ModelRegistry;
 
 /// Interval within which claims are published together. The first claim is published immediately, so that a
 /// coordinator can return it if this worker is killed.

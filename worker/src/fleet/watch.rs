@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lumos_models::ModelRegistry;
 use lumos_queue::nats::Server;
 use lumos_tasks::Reminder;
 use tokio::time::{Instant, sleep};
@@ -15,7 +16,6 @@ use super::lease_table::LeaseTable;
 use super::spool::Spool;
 use super::throughput::Throughput;
 use crate::activity::{Activity, Source};
-use crate::model::ModelRegistry;
 use crate::stall::{LOOK, Wait, remind};
 
 /// State of a worker.

@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lumos_models::ModelRegistry;
 use lumos_queue::Queue;
 use lumos_queue::nats::{NatsError, Server};
 use lumos_tasks::fleet::{Holdings, PROTOCOL, WorkerNotice};
 use lumos_tasks::{Reminder, Swap};
+use lumos_tools::ToolSets;
 use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -24,11 +26,9 @@ use super::spool::Spool;
 use super::throughput::Throughput;
 use super::watch::Watch;
 use crate::activity::Activity;
-use crate::model::ModelRegistry;
 use crate::serve::{ServeError, Worker};
 use crate::stall::{Wait, remind};
 use crate::terms::LeaseTerms;
-use crate::tools::ToolSets;
 
 /// Delay before a failed operation is retried.
 const RETRY: Duration = Duration::from_secs(2);

@@ -7,14 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lumos_models::ModelRegistry;
+use lumos_models::{EngineSettings, hash_file};
 use lumos_queue::{MemoryQueue, Queue};
 use lumos_tasks::{
     Assignment, Behaviour, Configuration, ContentHash, Ending, EpisodeUnit, FaultKind, Finished, Formulation,
     GenerationSettings, ItemId, ModelIdentity, Role, Setup, Task, WorkUnit,
 };
-use lumos_worker::model::{EngineSettings, hash_file};
-use lumos_worker::tools::ToolSets;
-use lumos_worker::{Backends, EpisodeLimits, LeaseTerms, ModelRegistry, RunTerms, Worker};
+use lumos_tools::ToolSets;
+use lumos_worker::{Backends, EpisodeLimits, LeaseTerms, RunTerms, Worker};
 use tokio_util::sync::CancellationToken;
 
 const PROMPT: &str = "<|user|>\nWhat is 2 and 3?\n<|assistant|>\n";

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
+use lumos_models::{ModelBackend, ModelError};
 use lumos_tasks::{
     Behaviour, Completion, Configuration, ContentHash, Ending, EpisodeUnit, FaultKind, Formulation,
     GenerationSettings, ItemId, ModelIdentity, Outcome, Request, Role, Setup, Task, ToolCall, ToolReply,
 };
+use lumos_tools::{ToolFault, Tools};
 use lumos_worker::activity::EpisodeProgress;
 use lumos_worker::drive::Backends;
-use lumos_worker::{EpisodeLimits, ModelBackend, ModelError, ToolFault, Tools, drive};
+use lumos_worker::{EpisodeLimits, drive};
 
 /// Counts its sessions. Does not open a session for the question `no session`.
 #[derive(Default)]

@@ -4,20 +4,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lumos_models::ModelRegistry;
+use lumos_models::ModelsSettings;
 use lumos_queue::{Lease, Queue};
 use lumos_tasks::fleet::{LaneId, RunState};
 use lumos_tasks::{
     Assignment, Configuration, ContentHash, Formulation, Input, ModelIdentity, Request, Role, Sampling, Stop,
     Swap,
 };
+use lumos_tools::ToolSets;
+use lumos_worker::Backends;
 use lumos_worker::fleet::catalogue::Catalogue;
 use lumos_worker::fleet::eligibility::{Eligibility, LaneVerdict};
 use lumos_worker::fleet::lanes::{Lanes, LanesSettings};
 use lumos_worker::fleet::lease_table::LeaseTable;
 use lumos_worker::fleet::policy::PolicySettings;
-use lumos_worker::model::ModelsSettings;
-use lumos_worker::tools::ToolSets;
-use lumos_worker::{Backends, ModelRegistry};
 use tokio::time::timeout;
 
 use super::support::{LONG, MemoryLanes, Run, configuration, identity, models, script};

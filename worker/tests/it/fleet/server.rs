@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lumos_models::ModelRegistry;
 use lumos_queue::nats::{Access, Connecting, Layout, Server};
 use lumos_queue::{Lease, Queue};
 use lumos_tasks::fleet::{PROTOCOL, ResultBatch, ResultMessage, WorkMessage, WorkerNotice};
 use lumos_tasks::{ContentHash, Ending, FaultKind, ModelIdentity};
-use lumos_worker::ModelRegistry;
+use lumos_tools::ToolSets;
 use lumos_worker::fleet::{FleetSummary, WorkerError, WorkerSettings, serve_fleet};
-use lumos_worker::tools::ToolSets;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;

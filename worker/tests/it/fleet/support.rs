@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::FutureExt;
+use lumos_models::ModelRegistry;
+use lumos_models::{EngineSettings, ModelsSettings};
 use lumos_queue::nats::NatsError;
 use lumos_queue::{Lease, LeaseControl, MemoryQueue, Queue, QueueError};
 use lumos_tasks::fleet::{LaneId, PROTOCOL, RunNotice, RunState, SharedInputs, WorkMessage};
@@ -16,9 +18,7 @@ use lumos_tasks::{
     Assignment, Behaviour, Configuration, ContentHash, EpisodeUnit, Formulation, GenerationSettings, ItemId,
     ModelIdentity, Role, RunToken, Setup, Task, WorkUnit,
 };
-use lumos_worker::ModelRegistry;
 use lumos_worker::fleet::source::{LaneQueue, LaneSource, SharedStore};
-use lumos_worker::model::{EngineSettings, ModelsSettings};
 
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 

@@ -1,0 +1,61 @@
+//! Hosts: which may be used, which are this machine.
+
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+/// Hosts that may be visited over HTTP or HTTPS: `host` for all its ports, or `host:port` for one.
+///
+/// Pages are checked by host and port. Subresources are restricted by the browser, which does not resolve
+/// other hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedHosts(Vec<(Host, Option<u16>)>);
+
+impl Default for AllowedHosts {
+    /// Only this machine, as 127.0.0.1.
+    fn default() -> Self {
+        Self(vec![(Host::Ipv4(std::net::Ipv4Addr::LOCALHOST), None)])
+    }
+}
+
+impl AllowedHosts {
+    /// Allows another host.
+    ///
+    /// # Errors
+    /// If `host` does not have the form `host` or `host:port`.
+    pub fn allow(&mut self, host: &str) -> Result<(), String> {
+        let bad = || format!("invalid value `{host}`: expected `host` or `host:port`");
+        let url = Url::parse(&format!("http://{host}/")).map_err(|_| bad())?;
+        let plain = url.username().is_empty() && url.password().is_none() && url.path() == "/";
+        let plain = plain && url.query().is_none() && url.fragment().is_none();
+        let Some(name) = url.host().map(|host| host.to_owned()).filter(|_| plain) else { return Err(bad()) };
+        // The parser drops the default port.
+        let port = if host.ends_with(":80") { Some(80) } else { url.port() };
+        self.0.push((name, port));
+        Ok(())
+    }
+
+    /// The allowed hosts, without their ports.
+    pub fn names(&self) -> impl Iterator<Item = &Host> {
+        self.0.iter().map(|(host, _)| host)
+    }
+
+    /// Whether a host is allowed at a port.
+    pub fn contains(&self, host: &Host, port: Option<u16>) -> bool {
+        self.0.iter().any(|(allowed, only)| allowed == host && only.is_none_or(|only| Some(only) == port))
+    }
+}
+
+/// Whether data sent to a URL cannot be read in transit: it uses TLS or stays on this machine.
+pub fn is_private(url: &Url) -> bool {
+    url.scheme() == "https" || url.host().is_some_and(|host| is_loopback(&host.to_owned()))
+}
+
+/// Whether a host is this machine: a loopback address or `localhost`.
+pub fn is_loopback(host: &Host) -> bool {
+    match host {
+        Host::Domain(name) => name == "localhost",
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => IpAddr::V6(*address).to_canonical().is_loopback(),
+    }
+}

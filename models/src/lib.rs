@@ -1,0 +1,73 @@
+//! Model backends: implementations that complete the requests of an episode.
+//!
+//! [`ModelRegistry`] loads models by name and shares them between episodes; [`hub`] provides models of the Hugging Face
+//! hub; [`serve_model`] serves the engine over OpenAI's interface.
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+mod arrangement;
+mod builtin;
+mod chat;
+mod engine;
+mod error;
+mod files;
+pub mod hub;
+mod located;
+mod lumos;
+mod name;
+mod openai;
+mod registry;
+mod script;
+pub mod serve_model;
+mod settings;
+mod swap_lock;
+mod swap_scheduler;
+mod template;
+
+use async_trait::async_trait;
+use lumos_tasks::{Completion, Request};
+use thiserror::Error;
+
+pub use arrangement::{Arrangement, DoesNotFit, Need, arrange};
+pub use builtin::{bytes as builtin_bytes, source as builtin_source};
+pub(crate) use engine::EngineBackend;
+pub use engine::{EngineSettings, MemoryShare};
+pub use error::{IdentifyError, LoadModelError};
+pub use files::{ModelFile, hash_file, hash_folder};
+pub use located::{EngineModel, LocateError, locate};
+pub use lumos::LumosName;
+pub use lumos_http::ServerKey;
+pub use name::{ModelName, NameError};
+pub use openai::{OpenAiName, OpenAiSettings, Price};
+pub use registry::{Arranged, Identified, LoadedModel, ModelPricing, ModelRegistry, PlacingError};
+pub use settings::ModelsSettings;
+pub use swap_lock::Swapping;
+
+/// Entry points of fuzz targets. Not part of the public interface.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::chat::fuzz_chat as chat;
+}
+
+/// A backend that completes requests: an engine in this process, a server, or a script.
+#[async_trait]
+pub trait ModelBackend: Send + Sync {
+    /// Completes one request. Dropping the future cancels it.
+    ///
+    /// # Errors
+    /// See [`ModelError`].
+    async fn complete(&self, request: Request) -> Result<Completion, ModelError>;
+}
+
+/// Errors of a completion.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ModelError {
+    /// The request can never succeed, for example because its prompt exceeds the model's context.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The backend failed. The same request may succeed later.
+    #[error("{0}")]
+    Failed(String),
+}

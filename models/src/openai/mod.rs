@@ -1,0 +1,181 @@
+//! Models on an OpenAI-compatible server: `openai:<model>@<base url>`.
+//!
+//! Chats go to `/chat/completions`; raw text and token ids go to `/completions`
+//! (<https://platform.openai.com/docs/api-reference/completions>). Lumos modules take raw text without BOS,
+//! which that interface cannot request. Servers that support vLLM's `add_special_tokens` receive that field,
+//! others receive requests without it (`docs/fidelity.md`). Requests also contain fields that disable penalties
+//! for repeated tokens, which some servers apply by default. The server is part of the model's identity; its
+//! weights are unknown.
+
+mod check;
+mod explain;
+mod name;
+mod server;
+mod settings;
+mod wire;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use backon::{ExponentialBuilder, Retryable};
+use lumos_tasks::{Completion, Request};
+use reqwest::{StatusCode, Url};
+use server::{Attempt, Server};
+use wire::{Dialect, Extension};
+
+use super::{ModelBackend, ModelError};
+
+pub use name::OpenAiName;
+pub use settings::{OpenAiSettings, Price};
+
+/// Clients of servers. All models of a server share its client, so that limits apply to them together.
+#[derive(Debug, Default)]
+pub(super) struct Servers {
+    by_url: Mutex<HashMap<Url, Arc<Server>>>,
+}
+
+impl Servers {
+    /// Returns the backend of a model. Settings come from the environment unless they are given.
+    ///
+    /// # Errors
+    /// If a setting is invalid.
+    pub(super) fn backend(
+        &self,
+        name: OpenAiName,
+        settings: Option<&OpenAiSettings>,
+    ) -> Result<OpenAiBackend, String> {
+        let (name, url) = name.resolved()?;
+        let mut servers = self.by_url.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = match servers.get(&url) {
+            Some(server) => Arc::clone(server),
+            None => {
+                let settings = match settings {
+                    Some(settings) => settings.clone(),
+                    None => OpenAiSettings::from_environment(&url)?,
+                };
+                let server = Arc::new(Server::new(url.clone(), settings)?);
+                servers.insert(url, Arc::clone(&server));
+                server
+            }
+        };
+        Ok(OpenAiBackend { model: name.model, server, dialect: Mutex::default() })
+    }
+}
+
+/// One model of a server.
+#[derive(Debug)]
+pub(super) struct OpenAiBackend {
+    model: String,
+    server: Arc<Server>,
+    /// The fields that the server supports for this model, as far as known.
+    dialect: Mutex<Dialect>,
+}
+
+impl OpenAiBackend {
+    /// Whether the price of the model is known.
+    pub(super) fn is_priced(&self) -> bool {
+        self.server.settings.prices.contains_key(&self.model)
+    }
+
+    /// Sends a request with retries.
+    async fn ask(&self, request: &Request, dialect: Dialect) -> Result<Completion, Attempt> {
+        let settings = &self.server.settings;
+        let body = wire::body(&self.model, request, dialect);
+        let attempt = || async {
+            let answer = self.server.post(wire::path(request), &body).await?;
+            wire::read(&answer, request)
+                .map_err(|message| Attempt::Again { message: self.server.clean(&message), after: None })
+        };
+        let schedule = ExponentialBuilder::default()
+            .with_min_delay(settings.first_pause.max(Duration::from_millis(1)))
+            .with_max_delay(settings.longest_pause)
+            .with_max_times(settings.retries)
+            .with_jitter();
+        attempt
+            .retry(schedule)
+            .when(|error| matches!(error, Attempt::Again { .. }))
+            .adjust(|error, pause| match error {
+                Attempt::Again { after, .. } => pause.map(|pause| pause.max(after.unwrap_or_default())),
+                _ => pause,
+            })
+            .notify(|error, pause| tracing::debug!(?error, ?pause, "retrying a request"))
+            .await
+    }
+
+    /// Returns a dialect without the field that caused the rejection of a request, if that field is known.
+    fn simpler(&self, request: &Request, dialect: Dialect, attempt: &Attempt) -> Option<Dialect> {
+        let Attempt::Rejected { status, explanation } = attempt else { return None };
+        if !matches!(*status, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) {
+            return None;
+        }
+        let extension = Extension::ALL
+            .into_iter()
+            .find(|extension| dialect.has(*extension) && explanation.names(extension.field()));
+        let simpler = if let Some(extension) = extension {
+            let (field, risk) = (extension.field(), extension.risk());
+            tracing::warn!(model = self.model, "the server does not support `{field}`: {risk}");
+            dialect.without(extension)
+        } else if explanation.names("max_completion_tokens") && dialect.max_tokens && wire::is_chat(request) {
+            Dialect { max_tokens: false, ..dialect }
+        } else {
+            return None;
+        };
+        *self.dialect.lock().unwrap_or_else(PoisonError::into_inner) = simpler;
+        Some(simpler)
+    }
+}
+
+#[async_trait]
+impl ModelBackend for OpenAiBackend {
+    async fn complete(&self, request: Request) -> Result<Completion, ModelError> {
+        let mut dialect = *self.dialect.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut completion = loop {
+            match self.ask(&request, dialect).await {
+                Ok(completion) => break completion,
+                Err(attempt) => match self.simpler(&request, dialect, &attempt) {
+                    // Terminates, because each iteration removes a field.
+                    Some(simpler) => dialect = simpler,
+                    None => return Err(self.error(attempt, &request)),
+                },
+            }
+        };
+        if let Some(key) = &self.server.settings.key {
+            completion.text = key.redact_reply(completion.text);
+        }
+        completion.cost = self
+            .server
+            .settings
+            .prices
+            .get(&self.model)
+            .zip(completion.prompt_tokens.zip(completion.completion_tokens))
+            .map(|(price, (read, written))| price.of(read, written));
+        Ok(completion)
+    }
+}
+
+impl OpenAiBackend {
+    fn error(&self, attempt: Attempt, request: &Request) -> ModelError {
+        match attempt {
+            Attempt::Again { message, .. } | Attempt::Final(message) => ModelError::Failed(message),
+            Attempt::Rejected { explanation, .. } if explanation.is_about_the_prompt() => {
+                ModelError::Refused(format!("the server rejected the prompt{explanation}"))
+            }
+            Attempt::Rejected { status, explanation } => {
+                let hint = match status {
+                    StatusCode::NOT_FOUND if !wire::is_chat(request) => {
+                        "; hint: planner, grounder and answerer need a server with /completions; a chat \
+                         model works for qa and judge only"
+                    }
+                    StatusCode::NOT_FOUND => "; hint: check the address and the model name",
+                    _ => "",
+                };
+                let model = &self.model;
+                ModelError::Failed(format!(
+                    "the server rejected the request for {model} ({status}){explanation}{hint}"
+                ))
+            }
+        }
+    }
+}

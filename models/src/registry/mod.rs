@@ -1,0 +1,550 @@
+//! The models of a worker, by content. Each is identified once, loaded once and kept.
+
+mod placing;
+mod uses;
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use lumos_engine::{LoadError, ModelSource};
+use lumos_tasks::{Configuration, ContentHash, Device, EngineUse, Formulation, ModelIdentity, Role};
+use thiserror::Error;
+use tokio::sync::{Mutex, OnceCell};
+
+use self::placing::Placed;
+pub use self::placing::{Arranged, PlacingError};
+use self::uses::Uses;
+use crate::engine::{EngineBackend, EngineSettings};
+use crate::error::{IdentifyError, LoadModelError};
+use crate::files::{self, ModelFile};
+use crate::hub::Hub;
+use crate::located::{LocateError, locate};
+use crate::name::ModelName;
+use crate::openai::{OpenAiBackend, OpenAiName, Servers};
+use crate::script::{Script, ScriptBackend};
+use crate::settings::ModelsSettings;
+use crate::swap_lock::Load;
+use crate::{ModelBackend, builtin};
+use lumos_http::AccessPolicy;
+
+/// A model's identity and the files it was computed from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identified {
+    /// The identity.
+    pub identity: ModelIdentity,
+    /// The files, sorted by name.
+    pub files: Vec<ModelFile>,
+}
+
+impl Identified {
+    /// Size of its weights in bytes, as stored.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().filter(|file| file.is_weights()).map(|file| file.bytes).sum()
+    }
+}
+
+/// Whether the price of a model is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelPricing {
+    /// The model runs in this process and costs nothing.
+    Free,
+    /// A price is configured.
+    Known,
+    /// The model may cost money, but no price is configured.
+    Unknown {
+        /// Name of the model on the server.
+        model: String,
+    },
+}
+
+/// Key of an engine: content, data type and device.
+pub(super) type Key = (ContentHash, Option<String>, Device);
+
+/// A loaded model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadedModel {
+    /// Its identity, with the name by which it was first requested.
+    pub identity: ModelIdentity,
+    /// Size of its weights in bytes, as stored.
+    pub bytes: u64,
+}
+
+/// A slot for one model. The first request loads it; further requests wait for that.
+struct Slot<T> {
+    identity: ModelIdentity,
+    loaded: Arc<OnceCell<Loaded<T>>>,
+}
+
+#[derive(Clone)]
+struct Loaded<T> {
+    backend: Arc<T>,
+    bytes: u64,
+}
+
+impl<T> Slot<T> {
+    fn new(identity: &ModelIdentity) -> Self {
+        Self { identity: identity.clone(), loaded: Arc::default() }
+    }
+
+    fn listed(&self) -> Option<LoadedModel> {
+        let bytes = self.loaded.get()?.bytes;
+        Some(LoadedModel { identity: self.identity.clone(), bytes })
+    }
+}
+
+/// The models of a worker.
+pub struct ModelRegistry {
+    pub(super) settings: ModelsSettings,
+    /// The engines' shares of limited memory.
+    placed: Placed,
+    uses: Arc<Uses>,
+    engines: Mutex<HashMap<Key, Slot<EngineBackend>>>,
+    scripts: Mutex<HashMap<ContentHash, Slot<Script>>>,
+    remotes: Mutex<HashMap<ContentHash, Slot<OpenAiBackend>>>,
+    servers: Arc<Servers>,
+    hub: Arc<Hub>,
+}
+
+impl ModelRegistry {
+    /// Creates a registry without loaded models.
+    pub fn new(settings: impl Into<ModelsSettings>) -> Self {
+        let settings = settings.into();
+        let hub = Arc::new(Hub::new(settings.hub.clone()));
+        Self {
+            settings,
+            placed: Placed::default(),
+            uses: Arc::default(),
+            engines: Mutex::default(),
+            scripts: Mutex::default(),
+            remotes: Mutex::default(),
+            servers: Arc::default(),
+            hub,
+        }
+    }
+
+    /// Returns the identity of the model that a name means for a role: the hashes of the files that would be
+    /// loaded. Blocks, because it reads files and downloads missing files from the hub. For a hub model, the
+    /// name in the identity includes the commit.
+    ///
+    /// # Errors
+    /// See [`IdentifyError`].
+    pub fn identify(
+        &self,
+        name: &str,
+        role: Role,
+        formulation: Formulation,
+    ) -> Result<Identified, IdentifyError> {
+        let engine = self.settings.engine_of(role);
+        let mut known_as = name.to_owned();
+        let (files, dtype) = match self.permitted(name)? {
+            ModelName::OpenAi(here) => return self.identify_remote(name, &here),
+            ModelName::BuiltinTiny => {
+                let files = builtin::files(role, formulation)
+                    .ok_or_else(|| IdentifyError::NoSuchRole { name: name.to_owned(), role })?;
+                (builtin::listed(files), Some(engine.computed_in()))
+            }
+            ModelName::Candle(path) => self.located(name, &path, engine, &mut known_as)?,
+            ModelName::Lumos(pair) => {
+                let asked = pair
+                    .resolve(role, formulation)
+                    .map_err(|message| IdentifyError::Settings { name: name.to_owned(), message })?;
+                self.located(name, Path::new(&asked.to_string()), engine, &mut known_as)?
+            }
+            ModelName::Script(file) => {
+                (vec![ModelFile::read(&file).map_err(|source| unreadable(name, &file, source))?], None)
+            }
+        };
+        let identity = ModelIdentity { name: known_as, content: files::identity(&files), dtype };
+        Ok(Identified { identity, files })
+    }
+
+    /// Resolves a name on this host and checks that it may be used. Files of the engine's models are checked
+    /// when they are located, because the base of an adapter is only known then.
+    fn permitted(&self, name: &str) -> Result<ModelName, IdentifyError> {
+        let here: ModelName = self.settings.here(name).parse()?;
+        let access = self.access_of(name);
+        let checked = match &here {
+            ModelName::Script(file) => access.check_path(file),
+            ModelName::OpenAi(server) => {
+                let wrong = |message| IdentifyError::Settings { name: here.to_string(), message };
+                access.check_url(&server.clone().resolved().map_err(wrong)?.1)
+            }
+            ModelName::BuiltinTiny | ModelName::Candle(_) | ModelName::Lumos(_) => Ok(()),
+        };
+        let refused = |refusal| IdentifyError::NotAllowed { name: name.to_owned(), refusal };
+        checked.map(|()| here).map_err(refused)
+    }
+
+    /// Returns the access policy for a name. Names that the operator of this worker maps to local ones are
+    /// unrestricted.
+    fn access_of(&self, name: &str) -> AccessPolicy {
+        if self.settings.here(name) == name { self.settings.access.clone() } else { AccessPolicy::default() }
+    }
+
+    /// Whether hub models are accepted for this name only at a commit.
+    fn pinned_only(&self, name: &str) -> bool {
+        self.settings.pinned_only && self.settings.here(name) == name
+    }
+
+    /// Returns the files that a path refers to and the data type of the engine. The name of a hub model is
+    /// pinned to its commit, so that all workers of the run use the same files, unless this host maps the
+    /// name.
+    fn located(
+        &self,
+        name: &str,
+        path: &Path,
+        engine: EngineSettings,
+        known_as: &mut String,
+    ) -> Result<(Vec<ModelFile>, Option<String>), IdentifyError> {
+        let failed = |source| match source {
+            LocateError::NotAllowed(refusal) => IdentifyError::NotAllowed { name: name.to_owned(), refusal },
+            source => IdentifyError::Located { name: name.to_owned(), source: Box::new(source) },
+        };
+        let located =
+            locate(path, &self.hub, self.pinned_only(name), &self.access_of(name)).map_err(failed)?;
+        if let Some(pinned) = located.pinned.filter(|_| self.settings.here(name) == name) {
+            *known_as = pinned;
+        }
+        Ok((files_of(name, located.source)?, Some(engine.computed_in())))
+    }
+
+    /// Returns the identity of a server's model: its name and address, because its weights cannot be hashed.
+    /// If this host maps the name to another server ([`ModelsSettings::names`]), the identity is that of the
+    /// planned name.
+    fn identify_remote(&self, name: &str, here: &OpenAiName) -> Result<Identified, IdentifyError> {
+        let wrong = |message| IdentifyError::Settings { name: here.to_string(), message };
+        let planned = match name.parse()? {
+            ModelName::OpenAi(planned) => planned,
+            _ => here.clone(),
+        };
+        let (planned, _) = planned.resolved().map_err(wrong)?;
+        // Reports invalid settings before the run starts.
+        self.servers.backend(here.clone(), self.settings.openai.as_ref()).map_err(wrong)?;
+        let identity = ModelIdentity { name: planned.to_string(), content: planned.content(), dtype: None };
+        Ok(Identified { identity, files: Vec::new() })
+    }
+
+    /// Whether the price of a model is known.
+    ///
+    /// # Errors
+    /// If the name or the settings of its server are invalid.
+    pub fn pricing(&self, name: &str) -> Result<ModelPricing, IdentifyError> {
+        let ModelName::OpenAi(here) = self.settings.here(name).parse()? else {
+            return Ok(ModelPricing::Free);
+        };
+        let (name, model) = (here.to_string(), here.model.clone());
+        let backend = self.servers.backend(here, self.settings.openai.as_ref());
+        let backend = backend.map_err(|message| IdentifyError::Settings { name, message })?;
+        Ok(if backend.is_priced() { ModelPricing::Known } else { ModelPricing::Unknown { model } })
+    }
+
+    /// Returns the backend of one model.
+    ///
+    /// # Errors
+    /// If it cannot be loaded.
+    pub async fn get(
+        &self,
+        identity: &ModelIdentity,
+        role: Role,
+        configuration: &Configuration,
+    ) -> Result<Arc<dyn ModelBackend>, LoadModelError> {
+        let failed = |message: String| LoadModelError::new(&identity.name, message);
+        let name = self.name_of(identity)?;
+        match name {
+            ModelName::Script(file) => {
+                let cell = cell(&self.scripts, identity.content.clone(), identity).await;
+                let loaded = cell
+                    .get_or_try_init(|| {
+                        blocking(move || {
+                            let bytes = std::fs::metadata(&file)?.len();
+                            Script::read(&file).map(|script| (script, bytes))
+                        })
+                    })
+                    .await
+                    .map_err(|error| failed(error.to_string()))?;
+                return Ok(Arc::new(ScriptBackend {
+                    script: Arc::clone(&loaded.backend),
+                    benchmark: configuration.benchmark.clone(),
+                    formulation: configuration.formulation,
+                    latency: self.settings.script_latency,
+                }));
+            }
+            ModelName::OpenAi(name) => return Ok(self.remote(name, identity).await?),
+            ModelName::BuiltinTiny | ModelName::Candle(_) | ModelName::Lumos(_) => {}
+        }
+        let key = self.key(identity, role);
+        let source = self.engine_source(identity, role, configuration.formulation)?;
+        let mut load = EngineLoad { settings: self.engine_settings(identity, role)?, ..source };
+        if let Some(share) = self.placed.share(&key) {
+            load.settings.memory = Some(share);
+        }
+        let phased = self.placed.phased(&key, identity, || Arc::new(load.clone()));
+        self.uses.asked(&key, identity, role, phased.is_some());
+        if let Some(backend) = phased {
+            return Ok(backend);
+        }
+        let cell = cell(&self.engines, key, identity).await;
+        let loaded =
+            cell.get_or_try_init(|| blocking(move || load.load())).await.map_err(|error| LoadModelError {
+                is_exhaustion: matches!(&error, Blocking::Load(error) if error.is_exhaustion()),
+                ..failed(error.to_string())
+            })?;
+        Ok(Arc::clone(&loaded.backend) as Arc<dyn ModelBackend>)
+    }
+
+    /// Returns the backend of a server's model.
+    pub(super) async fn remote(
+        &self,
+        name: OpenAiName,
+        identity: &ModelIdentity,
+    ) -> Result<Arc<OpenAiBackend>, LoadModelError> {
+        let cell = cell(&self.remotes, identity.content.clone(), identity).await;
+        let loaded = cell
+            .get_or_try_init(|| async {
+                let backend = self.servers.backend(name, self.settings.openai.as_ref())?;
+                Ok::<_, String>(Loaded { backend: Arc::new(backend), bytes: 0 })
+            })
+            .await
+            .map_err(|message| LoadModelError::new(&identity.name, message))?;
+        Ok(Arc::clone(&loaded.backend))
+    }
+
+    /// Resolves the name of a model on this host.
+    pub(super) fn name_of(&self, identity: &ModelIdentity) -> Result<ModelName, LoadModelError> {
+        let name = &identity.name;
+        self.permitted(name).map_err(|error| match error {
+            IdentifyError::NotAllowed { refusal, .. } => LoadModelError::new(name, refusal.to_string()),
+            error => LoadModelError::new(name, error.to_string()),
+        })
+    }
+
+    /// Returns the key of a model's engine for a role.
+    pub(super) fn key(&self, identity: &ModelIdentity, role: Role) -> Key {
+        (identity.content.clone(), identity.dtype.clone(), self.settings.placement.of(role))
+    }
+
+    /// Returns the settings for loading a model's engine for a role.
+    ///
+    /// # Errors
+    /// When the model was planned to be computed in a way that this version does not support.
+    pub fn engine_settings(
+        &self,
+        identity: &ModelIdentity,
+        role: Role,
+    ) -> Result<EngineSettings, LoadModelError> {
+        let settings = self.settings.engine_of(role).computing_in(identity.dtype.as_deref());
+        settings.map_err(|message| LoadModelError::new(&identity.name, message))
+    }
+
+    /// Whether the model runs on an engine in this process.
+    pub(super) fn is_engine(&self, identity: &ModelIdentity) -> Result<bool, LoadModelError> {
+        Ok(!matches!(self.name_of(identity)?, ModelName::Script(_) | ModelName::OpenAi(_)))
+    }
+
+    /// Returns how to load the engine of a model.
+    pub(super) fn engine_source(
+        &self,
+        identity: &ModelIdentity,
+        role: Role,
+        formulation: Formulation,
+    ) -> Result<EngineLoad, LoadModelError> {
+        let failed = |message: String| LoadModelError::new(&identity.name, message);
+        let place = match self.name_of(identity)? {
+            ModelName::BuiltinTiny => {
+                let source = builtin::source(role, formulation);
+                Place::Known(source.ok_or_else(|| failed(format!("unsupported role {role}")))?)
+            }
+            ModelName::Candle(path) => Place::Path(path),
+            ModelName::Lumos(pair) => {
+                let asked = pair.resolve(role, formulation).map_err(failed)?;
+                Place::Path(asked.to_string().into())
+            }
+            ModelName::Script(_) | ModelName::OpenAi(_) => {
+                return Err(failed("not a model of the engine".to_owned()));
+            }
+        };
+        Ok(EngineLoad {
+            name: identity.name.clone(),
+            place,
+            pinned_only: self.pinned_only(&identity.name),
+            access: self.access_of(&identity.name),
+            hub: Arc::clone(&self.hub),
+            settings: self.settings.engine,
+            key: self.key(identity, role),
+            uses: Arc::clone(&self.uses),
+        })
+    }
+
+    /// Removes a model and returns whether it was loaded. Its memory is freed when the last episode that uses
+    /// it ends.
+    pub async fn unload(&self, identity: &ModelIdentity) -> bool {
+        let same = |(content, dtype, _): &Key| *content == identity.content && *dtype == identity.dtype;
+        let engines: Vec<_> = self.engines.lock().await.extract_if(|key, _| same(key)).collect();
+        let phased = self.placed.unload(same).await;
+        let script = self.scripts.lock().await.remove(&identity.content);
+        let remote = self.remotes.lock().await.remove(&identity.content);
+        phased
+            || engines.iter().any(|(_, slot)| slot.loaded.initialized())
+            || remote.is_some_and(|slot| slot.loaded.initialized())
+            || script.is_some_and(|slot| slot.loaded.initialized())
+    }
+
+    /// Lists the loaded models, sorted by content.
+    pub async fn list(&self) -> Vec<LoadedModel> {
+        let mut listed: Vec<_> = self.engines.lock().await.values().filter_map(Slot::listed).collect();
+        listed.extend(self.placed.listed());
+        listed.extend(self.scripts.lock().await.values().filter_map(Slot::listed));
+        listed.extend(self.remotes.lock().await.values().filter_map(Slot::listed));
+        listed.sort_by(|one, other| {
+            let key = |model: &LoadedModel| (model.identity.content.clone(), model.identity.dtype.clone());
+            key(one).cmp(&key(other))
+        });
+        listed
+    }
+
+    /// Lists the engines requested so far, with the cost of loading them.
+    pub fn engines(&self) -> Vec<EngineUse> {
+        self.uses.told()
+    }
+
+    /// Number of loaded engines: one per content, however many roles and configurations share it.
+    pub async fn loaded(&self) -> usize {
+        self.engines.lock().await.values().filter(|slot| slot.loaded.initialized()).count()
+    }
+}
+
+/// How to load an engine, from local files or files that are downloaded first.
+#[derive(Clone)]
+pub(super) struct EngineLoad {
+    name: String,
+    place: Place,
+    pinned_only: bool,
+    access: AccessPolicy,
+    hub: Arc<Hub>,
+    pub(super) settings: EngineSettings,
+    key: Key,
+    uses: Arc<Uses>,
+}
+
+impl EngineLoad {
+    /// Returns the files on this host. Blocks while they are downloaded.
+    pub(super) fn source(&self) -> Result<ModelSource, Blocking> {
+        Ok(match &self.place {
+            Place::Known(source) => source.clone(),
+            Place::Path(path) => locate(path, &self.hub, self.pinned_only, &self.access)?.source,
+        })
+    }
+
+    /// Loads the engine. Returns it with the size of its weights in bytes, as stored. Blocks.
+    fn load(&self) -> Result<(EngineBackend, u64), Blocking> {
+        let source = self.source()?;
+        let bytes = weights(&source)?;
+        // Download time is not included.
+        let began = Instant::now();
+        let loaded = EngineBackend::load(source, self.settings);
+        self.uses.loaded(&self.key, loaded.as_ref().ok(), began.elapsed());
+        Ok((loaded?, bytes))
+    }
+}
+
+#[async_trait]
+impl Load for EngineLoad {
+    async fn load(&self) -> Result<Arc<dyn ModelBackend>, String> {
+        let load = self.clone();
+        let loaded = blocking(move || Self::load(&load)).await;
+        match loaded {
+            Ok(Loaded { backend, .. }) => Ok(backend),
+            Err(error) => Err(format!("model {}: {error}", self.name)),
+        }
+    }
+}
+
+/// Errors of loading on a blocking thread.
+#[derive(Debug, Error)]
+pub(super) enum Blocking {
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Located(#[from] LocateError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("loading was interrupted: {0}")]
+    Join(#[from] tokio::task::JoinError),
+}
+
+/// Source of an engine's model.
+#[derive(Clone)]
+enum Place {
+    Known(ModelSource),
+    /// The part after `candle:`.
+    Path(PathBuf),
+}
+
+/// Returns the cell of a model's slot, creating the slot if it does not exist.
+async fn cell<K: Eq + Hash, T>(
+    slots: &Mutex<HashMap<K, Slot<T>>>,
+    key: K,
+    identity: &ModelIdentity,
+) -> Arc<OnceCell<Loaded<T>>> {
+    let mut slots = slots.lock().await;
+    Arc::clone(&slots.entry(key).or_insert_with(|| Slot::new(identity)).loaded)
+}
+
+/// Returns the files of a model: those of its folder, those of a base and an adapter, or the single file.
+fn files_of(name: &str, source: ModelSource) -> Result<Vec<ModelFile>, IdentifyError> {
+    type Read = fn(&Path) -> io::Result<Vec<ModelFile>>;
+    let places: Vec<(PathBuf, Read)> = match source {
+        ModelSource::Folder(folder) => vec![(folder, files::of_folder)],
+        ModelSource::Adapted { base, adapter } => {
+            vec![(base, files::of_folder), (adapter, files::of_adapter)]
+        }
+        ModelSource::Gguf(file) => vec![(file, |file| ModelFile::read(file).map(|file| vec![file]))],
+        ModelSource::Memory(_) | ModelSource::Random { .. } => Vec::new(),
+    };
+    let is_weights =
+        |name: &str| [".safetensors", ".bin", ".gguf"].iter().any(|extension| name.ends_with(extension));
+    let mut all = Vec::new();
+    for (folder, read) in places {
+        let files = read(&folder).map_err(|source| unreadable(name, &folder, source))?;
+        if !files.iter().any(|file| is_weights(&file.name)) {
+            return Err(IdentifyError::NoWeights { name: name.to_owned(), path: folder });
+        }
+        all.extend(files);
+    }
+    all.sort();
+    Ok(all)
+}
+
+fn unreadable(name: &str, path: &Path, source: io::Error) -> IdentifyError {
+    IdentifyError::Unreadable { name: name.to_owned(), path: path.to_owned(), source }
+}
+
+/// Size in bytes of the weights that would be loaded.
+fn weights(source: &ModelSource) -> io::Result<u64> {
+    match source {
+        ModelSource::Memory(files) => Ok(files.weights.len() as u64),
+        ModelSource::Folder(folder) => files::weights_in(folder),
+        ModelSource::Gguf(file) => Ok(std::fs::metadata(file)?.len()),
+        ModelSource::Adapted { base, adapter } => {
+            Ok(files::weights_in(base)? + files::adapter_weights_in(adapter)?)
+        }
+        ModelSource::Random { shape, .. } => Ok(shape.parameters() * size_of::<f32>() as u64),
+    }
+}
+
+async fn blocking<T, E>(
+    load: impl FnOnce() -> Result<(T, u64), E> + Send + 'static,
+) -> Result<Loaded<T>, Blocking>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    Blocking: From<E>,
+{
+    let (backend, bytes) = tokio::task::spawn_blocking(load).await??;
+    Ok(Loaded { backend: Arc::new(backend), bytes })
+}

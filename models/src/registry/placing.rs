@@ -1,0 +1,273 @@
+//! How the engines of a worker share the memory of their devices.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lumos_engine::{Footprint, LoadOptions, free_memory};
+use lumos_tasks::{Configuration, Device, ModelIdentity, Role, Swap};
+use thiserror::Error;
+
+use super::{Key, LoadedModel, ModelRegistry};
+use crate::ModelBackend;
+use crate::arrangement::{Arrangement, DoesNotFit, Need, arrange, shares};
+use crate::engine::{EngineSettings, MemoryShare};
+use crate::error::LoadModelError;
+use crate::name::ModelName;
+use crate::swap_lock::{Load, ModelSwapLock, SwappedModel, Swapping};
+
+/// Cache size that a small model may use even if its sequences need less, as in the engine.
+const SMALL_CACHE: u64 = 256 << 20;
+
+/// Errors of placing models.
+#[derive(Debug, Error)]
+pub enum PlacingError {
+    /// The needs of a model cannot be determined.
+    #[error(transparent)]
+    Model(#[from] LoadModelError),
+    /// A device does not have enough memory.
+    #[error("on {device}: {source}")]
+    Memory {
+        /// The device.
+        device: Device,
+        /// Which models do not fit.
+        source: DoesNotFit,
+    },
+}
+
+/// How the models of a set of configurations are arranged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Arranged {
+    /// Devices on which models are loaded in phases.
+    pub in_phases: Vec<Device>,
+}
+
+/// How the engines of a worker share limited memory.
+#[derive(Default)]
+pub(super) struct Placed {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    shares: HashMap<Key, MemoryShare>,
+    /// Engines that are loaded in phases, with their backend once it was requested.
+    phased: HashMap<Key, Option<Taking>>,
+    gates: BTreeMap<Device, Arc<ModelSwapLock<Key>>>,
+}
+
+/// An engine that is loaded in phases.
+struct Taking {
+    identity: ModelIdentity,
+    backend: Arc<SwappedModel<Key>>,
+}
+
+impl Placed {
+    /// Returns an engine's share of a limited memory.
+    pub(super) fn share(&self, key: &Key) -> Option<MemoryShare> {
+        self.lock().shares.get(key).copied()
+    }
+
+    /// Returns the backend of an engine that is loaded in phases; `None` for any other engine.
+    pub(super) fn phased<L: Load + 'static>(
+        &self,
+        key: &Key,
+        identity: &ModelIdentity,
+        load: impl FnOnce() -> Arc<L>,
+    ) -> Option<Arc<dyn ModelBackend>> {
+        let mut state = self.lock();
+        let State { phased, gates, .. } = &mut *state;
+        let taking = phased.get_mut(key)?.get_or_insert_with(|| {
+            let gate = gates.entry(key.2).or_insert_with(ModelSwapLock::new);
+            Taking { identity: identity.clone(), backend: Arc::new(gate.backend(key.clone(), load())) }
+        });
+        Some(Arc::clone(&taking.backend) as Arc<dyn ModelBackend>)
+    }
+
+    /// Lists the currently loaded engine of each device with phases.
+    pub(super) fn listed(&self) -> Vec<LoadedModel> {
+        let state = self.lock();
+        let resident = state.gates.values().filter_map(|gate| gate.resident());
+        resident
+            .filter_map(|key| {
+                let identity = state.phased.get(&key)?.as_ref()?.identity.clone();
+                let bytes = state.shares.get(&key).map_or(0, |share| share.bytes - share.cache_bytes);
+                Some(LoadedModel { identity, bytes })
+            })
+            .collect()
+    }
+
+    /// Removes engines that are loaded in phases. Returns whether there were any.
+    pub(super) async fn unload(&self, same: impl Fn(&Key) -> bool) -> bool {
+        let (found, gates) = {
+            let mut state = self.lock();
+            let found = state.phased.keys().any(&same);
+            state.phased.retain(|key, _| !same(key));
+            state.shares.retain(|key, _| !same(key));
+            let resident = |gate: &&Arc<ModelSwapLock<Key>>| gate.resident().is_some_and(|key| same(&key));
+            (found, state.gates.values().filter(resident).cloned().collect::<Vec<_>>())
+        };
+        for gate in gates {
+            gate.unload().await;
+        }
+        found
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An engine and its memory needs.
+struct Engine {
+    key: Key,
+    need: Need,
+    footprint: Footprint,
+    settings: EngineSettings,
+}
+
+impl ModelRegistry {
+    /// Arranges the engines of configurations in `memory` bytes on each device: together if they fit; in
+    /// phases if each fits alone and `swap` allows it. Blocks, because it reads file headers and downloads
+    /// missing files. Models that are already loaded are not affected.
+    ///
+    /// # Errors
+    /// If the models do not fit, or their needs cannot be determined.
+    pub fn arrange<'a>(
+        &self,
+        configurations: impl IntoIterator<Item = &'a Configuration>,
+        memory: Option<u64>,
+        swap: Swap,
+    ) -> Result<Arranged, PlacingError> {
+        if memory.is_none() && swap != Swap::Always {
+            return Ok(Arranged::default());
+        }
+        let mut devices: BTreeMap<Device, Vec<Engine>> = BTreeMap::new();
+        for configuration in configurations {
+            for (role, identity) in &configuration.models {
+                let key = self.key(identity, *role);
+                let engines = devices.entry(key.2).or_default();
+                if self.is_engine(identity)? && !engines.iter().any(|engine| engine.key == key) {
+                    engines.push(self.measured(key, identity, *role, configuration)?);
+                }
+            }
+        }
+        let mut arranged = Arranged::default();
+        for (device, engines) in devices {
+            let needs: Vec<Need> = engines.iter().map(|engine| engine.need.clone()).collect();
+            let arrangement =
+                arrange(&needs, memory, swap).map_err(|source| PlacingError::Memory { device, source })?;
+            let mut state = self.placed.lock();
+            if let Some(memory) = memory {
+                let shares = engines.iter().zip(shares(&needs, memory, arrangement));
+                state.shares.extend(shares.map(|(engine, bytes)| (engine.key.clone(), engine.share(bytes))));
+            }
+            if arrangement == Arrangement::InPhases {
+                arranged.in_phases.push(device);
+                for engine in engines {
+                    state.phased.entry(engine.key).or_default();
+                }
+            }
+        }
+        Ok(arranged)
+    }
+
+    /// Determines the memory needs of an engine.
+    fn measured(
+        &self,
+        key: Key,
+        identity: &ModelIdentity,
+        role: Role,
+        configuration: &Configuration,
+    ) -> Result<Engine, PlacingError> {
+        let load = self.engine_source(identity, role, configuration.formulation)?;
+        let settings = self.engine_settings(identity, role)?;
+        let failed = |message: String| LoadModelError::new(&identity.name, message);
+        let source = load.source().map_err(|error| failed(error.to_string()))?;
+        let footprint = Footprint::of(&source, settings.dtype).map_err(|error| failed(error.to_string()))?;
+        let need = Need {
+            name: format!("{role} {}", identity.name),
+            weight_bytes: footprint.weight_bytes,
+            cache_bytes: footprint.cache_bytes(1),
+        };
+        Ok(Engine { key, need, footprint, settings })
+    }
+
+    /// Returns the memory that a model needs in bytes: its weights in their data type, and the KV cache of
+    /// one sequence of full length. `None` if no engine in this process runs the model. Blocks.
+    ///
+    /// # Errors
+    /// If the need cannot be determined.
+    pub fn needed(
+        &self,
+        identity: &ModelIdentity,
+        role: Role,
+        configuration: &Configuration,
+    ) -> Result<Option<u64>, PlacingError> {
+        if !self.is_engine(identity)? {
+            return Ok(None);
+        }
+        let key = self.key(identity, role);
+        Ok(Some(self.measured(key, identity, role, configuration)?.need.bytes()))
+    }
+
+    /// Loads a model, or queries its server for it, so that errors are reported before the run starts. A
+    /// model that is loaded in phases is not kept.
+    ///
+    /// # Errors
+    /// If the model cannot be loaded, or its server does not have it.
+    pub async fn check(
+        &self,
+        identity: &ModelIdentity,
+        role: Role,
+        configuration: &Configuration,
+    ) -> Result<(), LoadModelError> {
+        if let ModelName::OpenAi(name) = self.name_of(identity)? {
+            let checked = self.remote(name, identity).await?.check(role).await;
+            if checked.is_err() {
+                // It no longer counts as loaded, so that it is checked again before its next use.
+                self.unload(identity).await;
+            }
+            return checked.map_err(|message| LoadModelError::new(&identity.name, message));
+        }
+        self.get(identity, role, configuration).await?;
+        let key = self.key(identity, role);
+        let taking = {
+            let state = self.placed.lock();
+            state.phased.get(&key).and_then(|taking| Some(Arc::clone(&taking.as_ref()?.backend)))
+        };
+        match taking {
+            Some(backend) => {
+                backend.check().await.map_err(|error| LoadModelError::new(&identity.name, error.to_string()))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Time of the latest progress of models that are loaded in phases. An episode that waits for its model's
+    /// phase is not stalled while other requests make progress. `None` if no models are loaded in phases.
+    pub fn went_on(&self) -> Option<tokio::time::Instant> {
+        self.placed.lock().gates.values().map(|gate| gate.went_on()).max()
+    }
+
+    /// Returns the total cost of swapping on all devices so far.
+    pub fn swapping(&self) -> Swapping {
+        let mut sum = Swapping::default();
+        for gate in self.placed.lock().gates.values() {
+            sum += gate.swapping();
+        }
+        sum
+    }
+}
+
+impl Engine {
+    /// Returns the engine's share of `bytes`: the cache gets what the weights leave, but at most what a full
+    /// batch needs and at most half of the machine's free memory.
+    fn share(&self, bytes: u64) -> MemoryShare {
+        let batch = self.settings.batch_size.unwrap_or(LoadOptions::default().max_batch);
+        let wanted = self.footprint.cache_bytes(batch).max(SMALL_CACHE);
+        let machine = free_memory().map_or(u64::MAX, |free| free / 2);
+        let left = bytes.saturating_sub(self.need.weight_bytes);
+        let cache_bytes = left.min(wanted).min(machine.max(self.need.cache_bytes));
+        MemoryShare { bytes: self.need.weight_bytes + cache_bytes, cache_bytes }
+    }
+}

@@ -1,0 +1,48 @@
+//! Limits of a server.
+
+use std::time::Duration;
+
+use lumos_http::HttpLimits;
+
+use super::key::ApiKey;
+
+/// Access control and limits of a server.
+#[derive(Debug, Clone)]
+pub struct ServeSettings {
+    /// The API key that clients must send; without one, all clients are accepted.
+    pub key: Option<ApiKey>,
+    /// Limits on connections and headers.
+    pub http: HttpLimits,
+    /// Maximum size of a request body in bytes.
+    pub max_body: usize,
+    /// Maximum bytes of bodies that are being received or wait for their prompts to be encoded, over all
+    /// requests. Further requests are rejected.
+    pub bodies: usize,
+    /// Maximum size of a prompt's text in bytes, regardless of the model's context length.
+    pub max_prompt: usize,
+    /// Maximum bytes of long bodies and prompts that are parsed and encoded at the same time; further ones
+    /// wait. Either takes about a hundred times as much memory temporarily.
+    pub preparing: usize,
+    /// Timeout for receiving a body.
+    pub body_time: Duration,
+    /// Maximum waiting and running sequences. Further requests are rejected.
+    pub max_sequences: usize,
+    /// How long a server that was stopped may take to send errors to its clients.
+    pub farewell: Duration,
+}
+
+impl Default for ServeSettings {
+    fn default() -> Self {
+        Self {
+            key: None,
+            http: HttpLimits::default(),
+            max_body: 2 << 20,
+            bodies: 32 << 20,
+            max_prompt: 1 << 20,
+            preparing: 2 << 20,
+            body_time: Duration::from_secs(60),
+            max_sequences: 1024,
+            farewell: Duration::from_secs(2),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Integration tests of lumos-models.
+
+mod hub;
+mod openai;
+mod serve_model;

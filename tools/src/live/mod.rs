@@ -1,0 +1,130 @@
+//! Wikipedia over HTTP, read as by the original: `--tool wiki=live`.
+//!
+//! | module | purpose |
+//! |---|---|
+//! | [`site`] | addresses that may be requested; queries are a model's output |
+//! | [`client`] | fetches a document: rate limit, retries, redirects, size limits |
+//! | [`charset`] | decodes response bodies |
+//! | [`documents`] | cache on disk, for a whole sweep and many processes |
+//!
+//! Documents are parsed by [`page::read`], the only parser of pages.
+
+mod charset;
+mod client;
+mod documents;
+mod settings;
+mod site;
+
+use async_trait::async_trait;
+use client::{Attempt, Client, Missing};
+use lumos_tasks::families::qa::page::{self, WikiPage};
+use lumos_tasks::{Behaviour, ToolCall, ToolReply, WikiRequest};
+use serde::Deserialize;
+use site::Site;
+
+use super::address::page_address;
+use super::corpus::SEARCHED_SITE;
+use super::set::not_mine;
+use super::{ToolFault, Tools};
+
+pub use settings::WikiSettings;
+
+/// Wikipedia over HTTP.
+#[derive(Debug)]
+pub struct LiveWiki {
+    site: Site,
+    client: Client,
+}
+
+impl LiveWiki {
+    /// Incremented when replies change for reasons other than [`page::READING_VERSION`].
+    const OWN_VERSION: u32 = 1;
+
+    /// Version of the code that determines the replies.
+    pub(super) const VERSION: u32 = Self::OWN_VERSION * 100 + page::READING_VERSION;
+
+    /// Creates a client.
+    ///
+    /// # Errors
+    /// If the endpoint is not a valid site address, or the client cannot be built.
+    pub fn new(settings: WikiSettings) -> Result<Self, String> {
+        let site = Site::new(&settings.endpoint)?;
+        Ok(Self { client: Client::new(site.clone(), settings)?, site })
+    }
+
+    async fn page(&self, request: &WikiRequest, reading: Behaviour) -> Result<WikiPage, String> {
+        let address = match self.site.address(request, reading) {
+            Ok(address) => address,
+            // An error of the agent: in the original such requests raise an exception.
+            Err(message) => return Ok(WikiPage::Unreadable { message }),
+        };
+        let missing = match request {
+            WikiRequest::Find(_) => Missing::IsFault,
+            WikiRequest::Path(_) | WikiRequest::Address(_) => Missing::IsPage,
+        };
+        self.client.document(address, missing, move |html| Ok(page::read(html, reading))).await
+    }
+
+    /// Uses the site's search instead of Google's: first for all words of the question, then for any of them.
+    async fn search(&self, query: &str, most: u32) -> Result<Vec<String>, String> {
+        let query = query.strip_suffix(SEARCHED_SITE).unwrap_or(query);
+        for words in site::searches(query) {
+            let address = self.site.search(&words, most);
+            let titles = self.client.document(address, Missing::IsFault, found_titles).await?;
+            if !titles.is_empty() {
+                let most = usize::try_from(most).unwrap_or(usize::MAX);
+                return Ok(titles.iter().take(most).map(|title| page_address(title)).collect());
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl Tools for LiveWiki {
+    async fn call(&self, call: &ToolCall) -> Result<ToolReply, ToolFault> {
+        let reply = match call {
+            ToolCall::Wiki { request, reading } => self.page(request, *reading).await.map(ToolReply::Wiki),
+            ToolCall::Search { query, most } => self.search(query, *most).await.map(ToolReply::Search),
+            _ => return Err(not_mine(call, "live")),
+        };
+        reply.map_err(|message| ToolFault { tool: "wiki", message })
+    }
+}
+
+/// The fields of a search response that are used.
+#[derive(Deserialize)]
+struct Found {
+    query: Option<FoundPages>,
+    error: Option<FoundError>,
+}
+
+#[derive(Deserialize)]
+struct FoundPages {
+    search: Vec<FoundPage>,
+}
+
+#[derive(Deserialize)]
+struct FoundPage {
+    title: String,
+}
+
+#[derive(Deserialize)]
+struct FoundError {
+    code: String,
+}
+
+fn found_titles(json: &str) -> Result<Vec<String>, Attempt> {
+    let Found { query, error } = serde_json::from_str(json)
+        .map_err(|error| Attempt::again(format!("invalid response of the search: {error}")))?;
+    match (query, error) {
+        (_, Some(FoundError { code })) if matches!(code.as_str(), "ratelimited" | "maxlag" | "readonly") => {
+            Err(Attempt::again(format!("the search returned an error: {code}")))
+        }
+        (_, Some(FoundError { code })) => {
+            Err(Attempt::Final(format!("the search returned an error: {code}")))
+        }
+        (Some(FoundPages { search }), None) => Ok(search.into_iter().map(|page| page.title).collect()),
+        (None, None) => Err(Attempt::again("invalid response of the search: no results")),
+    }
+}
